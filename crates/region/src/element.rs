@@ -33,6 +33,11 @@ impl DType {
         }
     }
 
+    /// Returns the number of neighbours that a thread loads or stores at once: 16 bytes, at most 4.
+    pub(crate) fn vector_width(self) -> usize {
+        (16 / self.bytes()).min(4)
+    }
+
     /// Returns whether the elements are floats of 32 or 64 bits.
     pub(crate) fn is_wide_float(self) -> bool {
         matches!(self, DType::F32 | DType::F64)

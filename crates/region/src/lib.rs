@@ -191,6 +191,7 @@ pub mod product;
 mod recent;
 mod region;
 mod run;
+mod schedule;
 mod shape;
 mod streams;
 

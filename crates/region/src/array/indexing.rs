@@ -12,9 +12,9 @@ use ndarray::{Axis, Dimension, Ix1};
 use crate::{
     array::Array,
     element::{DType, Element, Number, sealed::Sealed},
-    emit::scatter::shared::adds_to_few,
     error::{UsageError, UsageErrorKind},
     expr::{NodeRef, Op, Session},
+    schedule::adds_to_few,
     shape::{self, AxisMap, AxisSource, Shape},
 };
 

@@ -34,70 +34,47 @@ pub(crate) mod scan;
 pub(crate) mod scatter;
 
 use attention::kernel::attention;
-use map::{
-    elements::map,
-    join_arrays::{JoinedArrays, join},
-    stencil::stencil,
-    transpose::{TransposedViews, tiles},
-};
+use map::{elements::map, join_arrays::join, stencil::stencil, transpose::tiles};
 use passes::GeneratedPasses;
 use product::product;
 use reduce::reduction::reduce;
-use row::{
-    block::block_row,
-    larger_block::split_in_larger_block,
-    long_row::long_row,
-    many_rows::{has_many_rows, many_rows},
-};
+use row::{block::block_row, long_row::long_row, many_rows::many_rows};
 use scan::rows::scan;
-use scatter::{atomics::scatter, shared::scatter_add_to_few};
+use scatter::{
+    atomics::{add_each, mark_and_store},
+    shared::add_in_shared,
+};
 
 use crate::{
-    expr::Op,
-    plan::{FusedKernel, RowShape, RowSplit},
+    plan::FusedKernel,
+    schedule::{RowSchedule, ScatterSchedule, Schedule},
 };
 
 /// Generates the passes of a fused kernel that has elements to write.
-pub(crate) fn passes_of(kernel: &FusedKernel) -> GeneratedPasses {
-    if let Some(rows) = kernel.rows {
-        return row(kernel, rows);
-    }
-    match kernel.op(&kernel.root) {
-        Some(Op::Reduce { .. }) => reduce(kernel),
-        Some(Op::Scan { .. }) => scan(kernel),
-        Some(Op::MatrixProduct(left, right, _)) => product(kernel, (left, right)),
-        Some(Op::Attention(operands)) => attention(kernel, operands),
-        Some(Op::Scatter { adds, .. }) => {
-            let of_blocks = adds.then(|| scatter_add_to_few(kernel)).flatten();
-            of_blocks.unwrap_or_else(|| scatter(kernel))
+pub(crate) fn passes_of(kernel: &FusedKernel, schedule: Schedule) -> GeneratedPasses {
+    match schedule {
+        Schedule::Map(of_thread) => map(kernel, of_thread),
+        Schedule::Transposed => tiles(kernel),
+        Schedule::Stencil => stencil(kernel),
+        Schedule::Join { lanes, blocks } => join(kernel, lanes, blocks),
+        Schedule::Row(split, of_row) => {
+            let rows = kernel.rows.expect("a row kernel has rows");
+            match of_row {
+                RowSchedule::ManyRows { parts, blocks } => {
+                    many_rows(kernel, rows, split, (parts, blocks))
+                }
+                RowSchedule::LongRow { blocks, groups } => {
+                    long_row(kernel, rows, split, (blocks, groups))
+                }
+                _ => block_row(kernel, rows, split),
+            }
         }
-        _ => element_wise(kernel),
-    }
-}
-
-/// Generates a row kernel.
-fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
-    if has_many_rows(kernel, rows) {
-        return many_rows(kernel, rows);
-    }
-    if !rows.is_long() {
-        return block_row(kernel, rows, RowSplit::of(rows.length));
-    }
-    match split_in_larger_block(kernel, rows) {
-        Some(split) => block_row(kernel, rows, split),
-        None => long_row(kernel, rows),
-    }
-}
-
-/// Generates an element-wise kernel.
-fn element_wise(kernel: &FusedKernel) -> GeneratedPasses {
-    if let Some(joined) = JoinedArrays::of(kernel) {
-        join(kernel, &joined)
-    } else if !kernel.tiled.is_empty() {
-        stencil(kernel)
-    } else if let Some(transposed) = TransposedViews::of(kernel) {
-        tiles(kernel, &transposed)
-    } else {
-        map(kernel)
+        Schedule::Reduce(of_result) => reduce(kernel, of_result),
+        Schedule::Scan { order, blocks } => scan(kernel, order, blocks),
+        Schedule::Scatter(ScatterSchedule::Add) => add_each(kernel),
+        Schedule::Scatter(ScatterSchedule::AddInShared { blocks }) => add_in_shared(kernel, blocks),
+        Schedule::Scatter(ScatterSchedule::MarkAndStore) => mark_and_store(kernel),
+        Schedule::Product(plan) => product(kernel, &plan),
+        Schedule::Attention => attention(kernel),
     }
 }

@@ -21,15 +21,13 @@ use crate::{
             assemble::{Block, HEADER},
             kernel::{Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
         },
-        lower::lowering::{IndexAnalysis, Lowering, are_flat},
+        lower::lowering::Lowering,
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     },
-    expr::NodeRef,
-    plan::FusedKernel,
-    product::{
-        BLOCKS_MAX, BuiltinKernel, LaunchPlan, ProductLayout, ProductShape, THREADS, part_bytes,
-        source,
-    },
+    expr::{NodeRef, Op},
+    plan::{FusedKernel, IndexAnalysis, are_flat},
+    product::{BLOCKS_MAX, BuiltinKernel, LaunchPlan, THREADS, part_bytes, source},
+    schedule::product_layout,
 };
 
 /// The register that holds an element of the product, and the one that holds the address to which
@@ -37,24 +35,17 @@ use crate::{
 const ELEMENT: &str = "%element";
 const ADDRESS: &str = "%address";
 
-/// Generates the kernels of a product of two factors, and of its epilogue.
-pub(crate) fn product(
-    kernel: &FusedKernel,
-    (left, right): (&NodeRef, &NodeRef),
-) -> GeneratedPasses {
+/// Generates the kernels of a product, and of its epilogue.
+pub(crate) fn product(kernel: &FusedKernel, plan: &LaunchPlan) -> GeneratedPasses {
     let node = &kernel.root;
-    let shape = ProductShape::of(&node.shape, &left.shape);
-    let (mut a, mut b) = (kernel.strided(left), kernel.strided(right));
-    let mut layout = ProductLayout::new(&shape, a.factor(), b.factor());
-    if layout.m == 1 {
-        layout = layout.transposed();
-        (a, b) = (b, a);
-    }
-    let plan = LaunchPlan::of(&layout);
+    let Some(Op::MatrixProduct(left, right, _)) = kernel.op(node) else {
+        unreachable!("the root is a product");
+    };
+    let (layout, [a, b]) = product_layout(kernel, left, right);
     let input = |node| KernelParameter::Input(NodeRef::clone(node));
     let parameters = vec![
-        input(a.source),
-        input(b.source),
+        input(a),
+        input(b),
         KernelParameter::Output(0),
         KernelParameter::ProductShape(Arc::new(plan.shape(&layout))),
     ];

@@ -13,6 +13,8 @@
 //! | `kernel.rs` | `FusedKernel`, and the steps that consist of them |
 //! | `numbers.rs` | the numbers of nodes by their identifiers |
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
+//! | `order/` | the order in which kernels combine elements |
+//! | `indices.rs` | the indices of a kernel |
 //! | `limits.rs` | the limits of fusion, each with its reason |
 //! | `size.rs` | the size of a kernel, which is limited |
 //! | `rows.rs` | contiguous rows, and the values that belong to one row |
@@ -45,11 +47,13 @@ pub(crate) mod explain;
 pub(crate) mod first_axis;
 pub(crate) mod followers;
 pub(crate) mod groups;
+pub(crate) mod indices;
 pub(crate) mod joins;
 pub(crate) mod kernel;
 pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod numbers;
+pub(crate) mod order;
 pub(crate) mod partition;
 pub(crate) mod planned;
 pub(crate) mod replace;
@@ -66,12 +70,15 @@ pub use candidate::StoreReason;
 pub(crate) use explain::explain;
 pub use explain::{ExplainedKernel, Explanation, StoredArray};
 pub(crate) use first_axis::keeps_first_axis;
+pub(crate) use indices::{IndexAnalysis, are_flat};
 pub(crate) use kernel::{CodeSlot, FusedKernel, FusedNode, PlanLengths, Step, Work};
+pub(crate) use order::{
+    LANES, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowSplit, ScanOrder,
+    arrays_of_simple,
+};
 pub(crate) use planned::PlannedGraph;
 pub(crate) use replace::Replacement;
-pub(crate) use rows::{LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, RowSplit};
-pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
-pub(crate) use size::MULTIPROCESSORS;
+pub(crate) use rows::{RowClass, RowShape};
 pub(crate) use stencil::{Stencil, TileAxes};
 pub(crate) use strided::Strided;
 pub(crate) use uniform::{ELEMENTS_32_MAX, FreeLengths, Uniform, push_computed, push_stored};

@@ -16,7 +16,8 @@ use crate::{
             LONG_ROW_OPERATIONS_MAX, ROW_OPERATIONS_MAX, ROW_REACH, ROW_REDUCTIONS_MAX,
             ROW_REGISTERS_MAX,
         },
-        rows::{RowClass, RowShape, RowSplit},
+        order::split::RowSplit,
+        rows::{RowClass, RowShape},
     },
 };
 

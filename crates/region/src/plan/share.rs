@@ -8,8 +8,6 @@
 //! unless the instructions for that take longer than the accesses to memory of a second kernel. If
 //! it is stored, `stencil.rs` decides whether the kernel computes it in shared memory after all.
 
-use std::{env, sync::LazyLock};
-
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -21,13 +19,11 @@ use crate::{
         limits::{
             COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
         },
+        order::scan::is_scan_of_two_passes,
         size::is_costly,
     },
     shape::preserves_linear_index,
 };
-
-/// The minimum number of elements of a segment where several blocks scan a row.
-pub(crate) const SCAN_SEGMENT: usize = 4096;
 
 /// The position at which an operation needs an operand.
 #[derive(Clone, Copy)]
@@ -37,15 +33,6 @@ enum Use {
     Moved {
         ratio: f32,
     },
-}
-
-/// Returns whether blocks that share a row scan it in one pass. The environment variable
-/// `MILLSTREAM_SCAN_PASSES=2` selects two, for comparison; it is read once, because kernels are
-/// kept.
-pub(crate) fn scans_in_one_pass() -> bool {
-    static IN_ONE_PASS: LazyLock<bool> =
-        LazyLock::new(|| env::var("MILLSTREAM_SCAN_PASSES").map_or(true, |passes| passes != "2"));
-    *IN_ONE_PASS
 }
 
 impl Times {
@@ -82,13 +69,7 @@ impl Use {
             Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
             Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
             // Two passes read such a row once for the totals of its segments and once for the sums.
-            Op::Scan { source, axis, .. }
-                if !scans_in_one_pass()
-                    && source.shape[*axis] > SCAN_SEGMENT
-                    && source.shape[*axis + 1..].iter().all(|&n| n == 1) =>
-            {
-                Use::Moved { ratio: 2.0 }
-            }
+            op if is_scan_of_two_passes(op) => Use::Moved { ratio: 2.0 },
             _ => Use::SamePosition,
         }
     }

@@ -7,9 +7,6 @@ use crate::{
     plan::limits::{COSTLY_MAX, HIDDEN, INPUTS_MAX, LIVE_MAX, OPERATIONS_MAX},
 };
 
-/// The number of multiprocessors of a large device, an H100 or H200.
-pub(crate) const MULTIPROCESSORS: usize = 132;
-
 /// An upper bound of the size of a computation within a kernel.
 #[derive(Clone, Default)]
 pub(crate) struct Size {

@@ -35,7 +35,7 @@ pub(crate) struct RawShape {
 }
 
 /// The kernels, in the order of [`KERNELS`](super::source::KERNELS).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BuiltinKernel {
     /// Matrix times matrix, in tiles of 64 × 64 elements.
     WideTiles,
@@ -53,7 +53,7 @@ pub(crate) enum BuiltinKernel {
 
 /// The kernel and the split of a product. Both depend on the product alone, so that every device
 /// computes it in the same order.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LaunchPlan {
     pub(crate) kernel: BuiltinKernel,
     pub(crate) blocks: usize,

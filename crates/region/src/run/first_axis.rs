@@ -22,17 +22,12 @@
 //! therefore gives each `n` a key of its own.
 
 use crate::{
-    emit::{
-        body::kernel::KernelParameter,
-        passes::Threads,
-        reduce::reduction::{ReducedRows, ReductionGenerator, ReductionKind},
-        row::{
-            larger_block::split_in_larger_block,
-            many_rows::{ROWS_MIN, can_have_many_rows},
-        },
+    emit::{body::kernel::KernelParameter, passes::Threads},
+    plan::{
+        ELEMENTS_32_MAX, FreeLengths, FusedKernel, FusedNode, ReductionOrder, keeps_first_axis,
     },
-    plan::{ELEMENTS_32_MAX, FreeLengths, FusedKernel, FusedNode, keeps_first_axis},
     run::texts::{Code, CodeParameter},
+    schedule::{Choice, Machine, ReduceSchedule, RowSchedule, Schedule},
 };
 
 /// Returns the length of the first axis, if the code serves others, and the numbers of rows that it
@@ -67,73 +62,42 @@ pub(crate) fn free_first_axis(kernel: &FusedKernel) -> Option<(FreeLengths<'stat
     Some((FreeLengths::First { length, kind }, served))
 }
 
-/// The numbers of rows for which a kernel has the same code.
+/// The numbers of rows for which a kernel has the same code: those with its schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedRows {
     All,
-    /// Those by which it is a kernel of many rows, or is none. Its root has so many elements for
-    /// each row.
-    Many {
-        elements: usize,
-        is_many: bool,
-    },
-    /// Those for which reductions of such rows have this kind.
-    Reduced {
-        rows: ReducedRows,
-        kind: ReductionKind,
-    },
+    Scheduled(Choice, Schedule),
 }
 
 impl ServedRows {
     /// Returns the numbers of rows for which the kernel has the same code as for its own, if a row
     /// has its threads whatever their number is.
     fn of(kernel: &FusedKernel) -> Option<Self> {
-        if let Some(rows) = kernel.rows {
-            if rows.is_long() && split_in_larger_block(kernel, rows).is_none() {
-                return None;
-            }
-            return Some(match can_have_many_rows(kernel, rows) {
-                false => Self::All,
-                true => Self::Many {
-                    elements: kernel.root.elements / rows.rows,
-                    is_many: rows.rows >= ROWS_MIN,
-                },
-            });
-        }
-        let generator = ReductionGenerator::of(kernel)?;
-        let (rows, kind) = (generator.rows(), generator.kind());
-        match kind {
-            ReductionKind::Row { .. }
-            | ReductionKind::Thread
-            | ReductionKind::Warp
-            | ReductionKind::Block => Some(Self::Reduced { rows, kind }),
-            ReductionKind::LastBlock { .. }
-            | ReductionKind::LastBlockOfThreads { .. }
-            | ReductionKind::TwoPasses { .. } => None,
-        }
+        let choice = Choice::of(kernel, &Machine::H200);
+        let schedule = choice.schedule(kernel.root.elements, &Machine::H200);
+        let is_free = schedule.has_threads_for_each_row();
+        is_free.then_some(Self::Scheduled(choice, schedule))
     }
 
     /// Returns whether a kernel whose root has this many elements is among them.
     pub(crate) fn contains(self, root: usize) -> bool {
         match self {
             Self::All => true,
-            Self::Many { elements, is_many } => (root / elements >= ROWS_MIN) == is_many,
-            Self::Reduced { rows, kind } => rows.kind(root) == kind,
+            Self::Scheduled(choice, schedule) => choice.schedule(root, &Machine::H200) == schedule,
         }
     }
 
-    /// Returns a number for the choice between kinds of kernels.
+    /// Returns a number for the schedule.
     fn kind(self) -> u64 {
         match self {
-            Self::All => 0,
-            Self::Many { is_many, .. } => u64::from(is_many),
-            // The length of the rows determines the number of threads.
-            Self::Reduced { kind, .. } => match kind {
-                ReductionKind::Row { .. } => 2,
-                ReductionKind::Thread => 3,
-                ReductionKind::Warp => 4,
-                _ => 5,
+            Self::Scheduled(_, Schedule::Row(_, RowSchedule::ManyRows { .. })) => 1,
+            Self::Scheduled(_, Schedule::Reduce(of_result)) => match of_result {
+                ReduceSchedule::Accumulators(ReductionOrder::Row { .. }) => 2,
+                ReduceSchedule::Accumulators(ReductionOrder::Thread) => 3,
+                ReduceSchedule::Warp => 4,
+                ReduceSchedule::Accumulators(_) => 5,
             },
+            _ => 0,
         }
     }
 }

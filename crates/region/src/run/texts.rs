@@ -29,6 +29,7 @@ use crate::{
         first_axis::{ServedRows, free_first_axis, is_free_of_first_axis},
         kept::KeptKernel,
     },
+    schedule::{Machine, schedule},
 };
 
 /// The maximum number of cached kernels.
@@ -223,7 +224,7 @@ impl<'a> NodeNumbering<'a> {
 
     /// Generates the code.
     fn generate(&self) -> Arc<Code> {
-        let made = passes_of(self.kernel);
+        let made = passes_of(self.kernel, schedule(self.kernel, &Machine::H200));
         Arc::new(made.map_parameters(|parameter| self.template(parameter)))
     }
 }

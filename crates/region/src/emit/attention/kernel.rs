@@ -13,13 +13,11 @@ use crate::{
         },
         passes::GeneratedPasses,
     },
-    expr::{Attention, NodeRef},
+    expr::{NodeRef, Op},
     plan::FusedKernel,
+    schedule::machine::ATTENTION_BLOCKS,
 };
 
-/// The number of blocks for which a multiprocessor must have registers. Without this limit, ptxas
-/// takes the registers of three blocks, which are too few for a tile of 64 queries.
-const BLOCKS_MIN: usize = 2;
 /// The distances of the threads that share the scores of a query. The other bit of a thread's
 /// number in its warp tells the two groups of a warp apart: with this bit, threads that read the
 /// same chunk are neighbours, which takes fewer accesses to shared memory.
@@ -32,8 +30,11 @@ pub(crate) const NAMES: [&str; 3] = ["attention_queries", "attention_keys", "att
 pub(crate) type Rows = Vec<Vec<Reg>>;
 
 /// Generates the kernel of attention.
-pub(crate) fn attention(kernel: &FusedKernel, operands: &Attention) -> GeneratedPasses {
+pub(crate) fn attention(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
+    let Some(Op::Attention(operands)) = kernel.op(node) else {
+        unreachable!("the root is attention");
+    };
     let last = |node: &NodeRef, back: usize| node.shape[node.shape.len() - back];
     let (queries, keys) = (last(&operands.queries, 2), last(&operands.keys, 2));
     let sizes = TileSizes::new(node.dtype, last(&operands.keys, 1), last(node, 1))
@@ -43,7 +44,7 @@ pub(crate) fn attention(kernel: &FusedKernel, operands: &Attention) -> Generated
     let mut body = KernelBody::new(true);
     body.inlines = true;
     body.block = THREADS;
-    body.blocks_min = Some(BLOCKS_MIN);
+    body.blocks_min = Some(ATTENTION_BLOCKS);
     body.name_part("attention");
     let builder = AttentionKernel::new(&mut body, kernel, operands, &sizes, (queries, keys, tiles));
     builder.run(&mut body);

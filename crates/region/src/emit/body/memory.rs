@@ -46,11 +46,6 @@ pub(crate) fn list(lanes: &[Reg]) -> String {
     }
 }
 
-/// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
-pub(crate) fn vector_width(dtype: DType) -> usize {
-    (VECTOR_BYTES / dtype.bytes()).min(4)
-}
-
 impl KernelBody {
     /// Loads neighbouring elements. The address must be aligned to their total size.
     pub(crate) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Registers {

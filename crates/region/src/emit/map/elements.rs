@@ -4,19 +4,14 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{
-            kernel::{KernelBody, ParameterKey, Reg, line},
-            memory::vector_width,
-        },
-        lower::{
-            lowering::{IndexAnalysis, Lowering},
-            position::Position,
-        },
+        body::kernel::{KernelBody, ParameterKey, Reg, line},
+        lower::{lowering::Lowering, position::Position},
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Op},
-    plan::FusedKernel,
-    shape::{AxisMap, RANK_MAX, Shape, last_axis},
+    plan::{FusedKernel, IndexAnalysis},
+    schedule::MapSchedule,
+    shape::{AxisMap, RANK_MAX, Shape},
 };
 
 /// The number of the target in parameter keys, which no node has.
@@ -24,34 +19,26 @@ const TARGET: u64 = u64::MAX;
 
 /// Generates a kernel that computes or copies the elements of its outputs, which have one shape and
 /// at least one element.
-pub(crate) fn map(kernel: &FusedKernel) -> GeneratedPasses {
-    let (node, position) = (&kernel.root, kernel.output().destination());
-    let analysis = IndexAnalysis::of(kernel);
-    let mut body = KernelBody::new(analysis.wide);
-    let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
-    let lanes = widths.min().expect("a kernel has an output");
+pub(crate) fn map(kernel: &FusedKernel, of_thread: MapSchedule) -> GeneratedPasses {
+    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let thread = body.thread();
     let count = body.elements_of(ParameterKey::Named("count"), &kernel.root);
-    let threads = match position {
-        None if analysis.flat => {
+    let threads = match of_thread {
+        MapSchedule::Vectors { lanes } => {
             one_vector_per_thread(&mut body, kernel, thread, count, lanes);
             Threads::ForElements { lanes, more: lanes }
         }
-        None if last_length(&node.shape).is_multiple_of(lanes) => {
+        MapSchedule::Groups { lanes } => {
             one_group_per_thread(&mut body, kernel, thread, count, lanes);
             Threads::ForElements { lanes, more: 0 }
         }
-        _ => {
+        MapSchedule::Single => {
+            let position = kernel.output().destination();
             one_per_thread(&mut body, kernel, position, thread, count);
             Threads::ForElements { lanes: 1, more: 0 }
         }
     };
     GeneratedPasses::one(body.finish(""), threads)
-}
-
-/// Returns the length of the last axis that is longer than 1.
-fn last_length(shape: &[usize]) -> usize {
-    last_axis(shape).map_or(1, |axis| shape[axis])
 }
 
 fn one_per_thread(
@@ -247,11 +234,16 @@ mod tests {
             map::elements::*,
         },
         plan::only_kernel,
+        schedule::{Machine, Schedule, schedule},
     };
 
     /// Returns the kernel that computes a node, and its number of threads.
     fn map(node: &NodeRef) -> (Kernel, usize) {
-        let pass = super::map(&only_kernel(node)).passes.remove(0);
+        let kernel = only_kernel(node);
+        let Schedule::Map(of_thread) = schedule(&kernel, &Machine::H200) else {
+            panic!("the node has another kernel");
+        };
+        let pass = super::map(&kernel, of_thread).passes.remove(0);
         (pass.kernel, pass.threads.of(node.elements))
     }
 

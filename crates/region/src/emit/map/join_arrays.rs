@@ -5,65 +5,27 @@
 //! begin in shared memory. A thread then finds the array of its elements by binary search, so that
 //! neighbouring threads execute the same instructions wherever one array ends and another begins.
 
-use smallvec::SmallVec;
-
 use crate::{
     emit::{
-        body::{
-            kernel::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
-            memory::vector_width,
-        },
-        lower::lowering::IndexAnalysis,
+        body::kernel::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
         passes::GeneratedPasses,
     },
-    expr::{NodeRef, Op},
-    plan::FusedKernel,
+    expr::NodeRef,
+    plan::{FusedKernel, IndexAnalysis},
+    schedule::JoinedArrays,
 };
 
-/// The maximum number of blocks: several for each multiprocessor of a large device, so that few
-/// copy the addresses.
-const BLOCKS_MAX: usize = 1 << 10;
-
-/// The arrays of a join, which are in memory.
-pub(crate) struct JoinedArrays<'a> {
-    axis: usize,
-    /// Each array, with its length along the joined axis.
-    parts: SmallVec<[(&'a NodeRef, usize); 16]>,
-}
-
-impl<'a> JoinedArrays<'a> {
-    /// Returns the arrays that a kernel joins, if it does nothing else.
-    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
-        let Some(Op::Concatenate { parts, axis }) = kernel.op(&kernel.root) else {
-            return None;
-        };
-        let is_only = kernel.outputs.len() == 1 && kernel.output().destination().is_none();
-        let arrays = parts.iter().map(|part| {
-            let array = kernel.array_with_elements_of(part)?;
-            Some((array, part.shape[*axis]))
-        });
-        let parts: Option<_> = arrays.collect();
-        parts
-            .filter(|_| is_only)
-            .map(|parts| Self { axis: *axis, parts })
-    }
-}
-
-/// Generates the kernel.
-pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> GeneratedPasses {
+/// Generates the kernel of so many blocks, whose threads copy so many neighbours at once.
+pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> GeneratedPasses {
     let root = &kernel.root;
+    let joined = JoinedArrays::of(kernel).expect("the kernel joins arrays");
     let (dtype, bytes) = (root.dtype, root.dtype.bytes());
-    let behind: usize = root.shape[joined.axis + 1..].iter().product();
+    let behind = joined.behind(root);
     let line_length = root.shape[joined.axis] * behind;
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let index_bytes = if body.wide { 8 } else { 4 };
     let bits = body.bits();
-    let lanes = match vector_width(dtype) {
-        lanes if is_aligned(joined, behind, lanes) => lanes,
-        _ => 1,
-    };
     let vectors = root.elements / lanes;
-    let blocks = vectors.div_ceil(BLOCK).min(BLOCKS_MAX);
 
     let (block, thread) = body.block_and_thread();
     let count = body.named("vectors", vectors);
@@ -130,12 +92,6 @@ pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> Generated
         index_bytes * (slots + 1)
     );
     GeneratedPasses::one(body.finish(&shared), blocks * BLOCK)
-}
-
-/// Returns whether the lines of all arrays begin and end at multiples of so many elements.
-fn is_aligned(joined: &JoinedArrays<'_>, behind: usize, lanes: usize) -> bool {
-    let mut lengths = joined.parts.iter().map(|&(_, of_axis)| of_axis * behind);
-    lengths.all(|length| length.is_multiple_of(lanes))
 }
 
 /// Returns the number of the last of so many ascending places, a power of two, that is not beyond

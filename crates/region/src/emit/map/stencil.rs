@@ -14,10 +14,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::kernel::{BLOCK, KernelBody, ParameterKey, Reg, line},
-        lower::{
-            lowering::{IndexAnalysis, Lowering},
-            position::Position,
-        },
+        lower::{lowering::Lowering, position::Position},
         map::tile::{
             BlockTile, clamped, declare_shared, load_shared, offset, quotient_and_rest,
             shared_address, shared_bytes, store_inside, store_shared,
@@ -25,7 +22,7 @@ use crate::{
         passes::GeneratedPasses,
     },
     expr::{NodeRef, Op},
-    plan::{FusedKernel, Stencil, TileAxes},
+    plan::{FusedKernel, IndexAnalysis, Stencil, TileAxes},
     shape::{AxisMap, RANK_MAX},
 };
 

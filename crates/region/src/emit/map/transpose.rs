@@ -12,101 +12,23 @@ use crate::{
     element::DType,
     emit::{
         body::kernel::{BLOCK, KernelBody, Reg, line},
-        lower::{
-            lowering::{IndexAnalysis, Lowering, are_flat},
-            position::Position,
-        },
+        lower::{lowering::Lowering, position::Position},
         map::tile::{
             BlockTile, declare_shared, load_shared, offset, shared_address, store_inside,
             store_shared,
         },
         passes::GeneratedPasses,
     },
-    expr::{NodeRef, Op},
-    plan::{FusedKernel, TileAxes},
-    shape::{AxisMap, last_axis},
+    expr::NodeRef,
+    plan::{FusedKernel, IndexAnalysis, TileAxes},
+    schedule::{TILE, TransposedViews},
 };
 
-/// The number of elements of a tile along both axes, which a warp reads or writes at once.
-pub(crate) const TILE: usize = 32;
 /// The distance of the lines of a tile in shared memory in elements, which avoids that the elements
 /// of a column are in one bank.
 const PITCH: usize = TILE + 1;
 /// The number of lines of a tile that a block reads or writes at once.
 const LINES: usize = BLOCK / TILE;
-/// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
-const VIEWS_MAX: usize = 4;
-
-/// The transposed views of a kernel, and the axes of its tiles.
-pub(crate) struct TransposedViews<'a> {
-    /// The last axis of the result.
-    along: usize,
-    /// The axis of the result that is the last one of the views' sources.
-    across: usize,
-    views: SmallVec<[&'a NodeRef; VIEWS_MAX]>,
-    /// The inputs that are read in the order of the result.
-    inputs: SmallVec<[&'a NodeRef; 4]>,
-}
-
-impl<'a> TransposedViews<'a> {
-    /// Returns the transposed views that a kernel reads at the position of its result, if there are
-    /// any.
-    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
-        let is_moved = kernel.output().destination().is_some();
-        if is_moved || are_flat(&kernel.nodes) {
-            return None;
-        }
-        let along = last_axis(&kernel.root.shape)?;
-        let mut found: Option<Self> = None;
-        let mut inputs: SmallVec<[&NodeRef; 4]> = SmallVec::new();
-        let mut visited: SmallVec<[&NodeRef; 16]> = kernel.values().collect();
-        let mut next = 0;
-        while let Some(&node) = visited.get(next) {
-            next += 1;
-            match kernel.op(node) {
-                None => inputs.push(node),
-                Some(Op::Apply(_, operands)) => {
-                    for operand in operands {
-                        if !visited.iter().any(|known| known.id == operand.id) {
-                            visited.push(operand);
-                        }
-                    }
-                }
-                Some(Op::View(source, map)) => {
-                    let Some(across) = across(kernel, along, source, map) else {
-                        continue;
-                    };
-                    let found = found.get_or_insert_with(|| Self {
-                        along,
-                        across,
-                        views: SmallVec::new(),
-                        inputs: SmallVec::new(),
-                    });
-                    if found.across == across && found.views.len() < VIEWS_MAX {
-                        found.views.push(node);
-                    }
-                }
-                Some(_) => {}
-            }
-        }
-        found.map(|found| Self { inputs, ..found })
-    }
-}
-
-/// Returns the axis of the result along which a view shows neighbours of its source, if that is not
-/// the last one.
-fn across(kernel: &FusedKernel, along: usize, source: &NodeRef, map: &AxisMap) -> Option<usize> {
-    let shape = &kernel.root.shape;
-    let last = last_axis(&source.shape)?;
-    let across = map[last].axis?;
-    let is_read = matches!(kernel.op(source), None | Some(Op::Apply(..)));
-    let has_lines = (0..map.len())
-        .any(|axis| axis != last && source.shape[axis] != 1 && map[axis].axis == Some(along));
-    let is_large = shape[along] >= TILE && shape[across] >= TILE;
-    let is_transposed = across != along && map[last].step.unsigned_abs() == 1;
-    (is_read && has_lines && is_large && is_transposed).then_some(across)
-}
-
 /// A thread's place in a tile.
 struct TileThread {
     /// The number within a line.
@@ -117,8 +39,9 @@ struct TileThread {
 }
 
 /// Generates the kernel with one block for each tile.
-pub(crate) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> GeneratedPasses {
+pub(crate) fn tiles(kernel: &FusedKernel) -> GeneratedPasses {
     let root = &kernel.root;
+    let transposed = TransposedViews::of(kernel).expect("the kernel reads transposed views");
     let axes = TileAxes {
         along: (transposed.along, TILE),
         across: Some((transposed.across, TILE)),

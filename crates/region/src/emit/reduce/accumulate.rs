@@ -6,24 +6,17 @@ use crate::{
     emit::{
         body::{
             kernel::{KernelBody, Reg, line},
-            memory::vector_width,
             warp::RowThread,
         },
         lower::{lowering::Lowering, position::Position},
-        reduce::reduction::{Accumulators, Reduced, ReductionGenerator},
+        reduce::reduction::{Accumulators, ReductionGenerator},
     },
-    plan::{RowShape, RowSplit},
+    plan::RowSplit,
     shape::{RANK_MAX, Shape},
 };
 
-/// The number of loads in flight per thread.
+/// The usual number of neighbours, and of groups of them at once.
 const UNROLL: usize = 4;
-/// The same number for single elements where combining many at once takes less than one by one.
-const UNROLL_OF_MANY: usize = 16;
-/// The maximum numbers of arrays and of nodes of a kernel whose threads have several vectors of
-/// neighbours in flight, so that all elements are in registers.
-const VECTOR_INPUTS_MAX: usize = 2;
-const VECTOR_NODES_MAX: usize = 16;
 
 /// Neighbours that a thread computes together.
 pub(crate) struct Neighbours {
@@ -51,8 +44,8 @@ impl ReductionGenerator<'_> {
         let bits = body.bits();
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, result);
-        let lanes = self.lanes();
-        let unroll = self.unroll(lanes);
+        let lanes = self.rows.lanes;
+        let unroll = self.rows.at_once;
         let (name, length) = self.groups(lanes);
         let length = body.named(name, length);
         let at = body.index_reg();
@@ -107,12 +100,12 @@ impl ReductionGenerator<'_> {
         let bits = body.bits();
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, own.row);
-        let lanes = self.lanes();
+        let lanes = self.rows.lanes;
         let (name, length) = self.groups(lanes);
         let length = body.named(name, length);
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         let mut beyond: SmallVec<[Option<Reg>; UNROLL]> = SmallVec::new();
-        let split = RowSplit::of(self.length);
+        let split = RowSplit::of(self.rows.length);
         for turn in 0..split.turns() {
             let mut number = own.thread;
             if turn > 0 {
@@ -135,7 +128,11 @@ impl ReductionGenerator<'_> {
         self.begin_at(body, &accumulators, first);
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-        let at_once = if self.is_simple() { numbers.len() } else { 1 };
+        let at_once = if self.rows.is_simple {
+            numbers.len()
+        } else {
+            1
+        };
         let mut beyond = beyond.into_iter();
         for numbers in numbers.chunks(at_once) {
             let place = (own.row, &kept_axes);
@@ -161,46 +158,9 @@ impl ReductionGenerator<'_> {
     /// Returns the number of groups of neighbours of a result, and the name of that parameter.
     pub(crate) fn groups(&self, lanes: usize) -> (&'static str, usize) {
         match lanes {
-            1 => ("length", self.length),
-            _ => ("vectors", self.length / lanes),
+            1 => ("length", self.rows.length),
+            _ => ("vectors", self.rows.length / lanes),
         }
-    }
-
-    /// Returns the number of neighbours that a thread computes together, and reads at once where it
-    /// can. For rows that row kernels compute it is theirs.
-    pub(crate) fn lanes(&self) -> usize {
-        if self.length <= RowShape::LENGTH_MAX {
-            return if self.is_contiguous() {
-                RowSplit::of(self.length).neighbours
-            } else {
-                1
-            };
-        }
-        let widths = (self.reductions.iter()).map(|reduced| vector_width(reduced.source.dtype));
-        let lanes = widths.min().expect("there is a reduction");
-        let is_possible = self.is_flat() && self.length.is_multiple_of(lanes);
-        if self.is_simple() && is_possible {
-            lanes
-        } else {
-            1
-        }
-    }
-
-    /// Returns the number of groups of neighbours that a thread has in flight.
-    fn unroll(&self, lanes: usize) -> usize {
-        let deviates = |reduced: &Reduced<'_>| reduced.reducer.prefers_many();
-        match (lanes, self.is_simple()) {
-            (1, true) if self.reductions.iter().any(deviates) => {
-                UNROLL_OF_MANY.min(self.length.max(1))
-            }
-            (1, _) | (_, true) => UNROLL,
-            _ => 1,
-        }
-    }
-
-    /// Returns whether there are enough registers for several vectors of each array.
-    pub(crate) fn is_simple(&self) -> bool {
-        self.kernel.inputs.len() <= VECTOR_INPUTS_MAX && self.kernel.nodes.len() <= VECTOR_NODES_MAX
     }
 
     /// Computes the positions of neighbours with these numbers, and loads their elements of arrays.
@@ -309,7 +269,7 @@ impl ReductionGenerator<'_> {
     }
 
     pub(crate) fn is_flat(&self) -> bool {
-        self.analysis.flat && self.is_contiguous()
+        self.analysis.flat && self.rows.is_contiguous
     }
 
     /// Returns the source indices along the axes that the result keeps.
@@ -319,7 +279,7 @@ impl ReductionGenerator<'_> {
         result: Reg,
     ) -> SmallVec<[Option<Reg>; RANK_MAX]> {
         let mut axes = SmallVec::from_elem(None, self.shape.len());
-        if self.is_contiguous() {
+        if self.rows.is_contiguous {
             return axes;
         }
         let node = self.reductions[0].node;
@@ -340,8 +300,8 @@ impl ReductionGenerator<'_> {
         kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
         number: Reg,
     ) -> Position {
-        if self.is_contiguous() {
-            let length = lowering.body.named("length", self.length);
+        if self.rows.is_contiguous {
+            let length = lowering.body.named("length", self.rows.length);
             let of_all = lowering.body.index_reg();
             let bits = lowering.body.bits();
             line!(lowering.body; "mad.lo.s{bits} {of_all}, {result}, {length}, {number};");

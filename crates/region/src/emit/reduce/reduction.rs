@@ -16,40 +16,20 @@
 use smallvec::SmallVec;
 
 use crate::{
-    counters::COUNTERS,
     emit::{
         body::{
             kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, line},
             reducer::{Accumulator, Reducer},
             warp::{RowThread, WARP, WARPS},
         },
-        lower::lowering::{IndexAnalysis, Lowering},
+        lower::lowering::Lowering,
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Op, Reduction},
-    plan::{FusedKernel, MULTIPROCESSORS, RowSplit},
+    plan::{FusedKernel, IndexAnalysis, ReducedRows, ReductionOrder},
+    schedule::ReduceSchedule,
     shape::{Axes, Shape},
 };
-
-/// The number of elements per result up to which one thread computes a result.
-const PER_THREAD_MAX: usize = 32;
-/// The number of results from which on one thread or several compute each, if neighbouring threads
-/// then read neighbouring elements.
-const RESULTS_SOME: usize = 32;
-/// The maximum number of partial results for each result that the last block combines, where a
-/// thread combines those of each result.
-const SPLITS_FEW: usize = 32;
-/// The number of rows from which on a warp computes each, and the maximum length of these rows.
-const ROWS_MANY: usize = 1 << 13;
-const WARP_LENGTH_MAX: usize = 1 << 11;
-/// The number of elements per block where several blocks share a result.
-const SPLIT_LENGTH: usize = 1 << 14;
-/// The approximate number of blocks of a grid where several blocks share a result.
-const BLOCKS_MAX: usize = 1 << 10;
-const _: () = assert!(BLOCKS_MAX <= COUNTERS, "each shared result has a counter");
-/// The maximum number of blocks that share the only result: as many as the multiprocessors of an
-/// H100 or H200 have at a time, so that all of these end at the same time.
-const BLOCKS_OF_ONE: usize = 8 * MULTIPROCESSORS;
 
 /// A reduction, for which kernels are generated.
 pub(crate) struct ReductionGenerator<'a> {
@@ -59,8 +39,7 @@ pub(crate) struct ReductionGenerator<'a> {
     /// The shape of the reduced arrays.
     pub(crate) shape: &'a Shape,
     pub(crate) analysis: IndexAnalysis,
-    /// The number of elements per result.
-    pub(crate) length: usize,
+    pub(crate) rows: ReducedRows,
 }
 
 /// One of the reductions of a kernel.
@@ -74,95 +53,24 @@ pub(crate) struct Reduced<'a> {
 /// The accumulators of all reductions of a kernel.
 pub(crate) type Accumulators = SmallVec<[Accumulator; 1]>;
 
-/// The kinds of kernels that reduce arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReductionKind {
-    /// A part of a warp, of so many threads, for each result.
-    Row { threads: usize },
-    /// A thread for each result.
-    Thread,
-    /// A warp for each result.
-    Warp,
-    /// A block for each result.
-    Block,
-    /// So many blocks for each result, the last of which combines their partial results.
-    LastBlock { splits: usize },
-    /// So many threads of different blocks for each result, the last of which combines them.
-    LastBlockOfThreads { splits: usize },
-    /// The same, with another kernel that combines them.
-    TwoPasses { splits: usize },
-}
-
-/// What the kind of a reduction depends on besides the number of results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReducedRows {
-    /// The number of elements per result.
-    length: usize,
-    /// True if the elements of each result are contiguous, in the order of the results.
-    is_contiguous: bool,
-    /// True if there are enough registers for several vectors of each array.
-    is_simple: bool,
-    /// True if the last axis is not reduced.
-    last_is_kept: bool,
-}
-
-impl ReducedRows {
-    /// Chooses the kind of kernel for so many results.
-    pub(crate) fn kind(self, results: usize) -> ReductionKind {
-        let Self {
-            length,
-            is_contiguous,
-            is_simple,
-            last_is_kept,
-        } = self;
-        let threads = RowSplit::of(length).threads;
-        if is_contiguous && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok() {
-            return ReductionKind::Row { threads };
-        }
-        if length <= PER_THREAD_MAX || results > i32::MAX as usize {
-            return ReductionKind::Thread;
-        }
-        if last_is_kept && results >= RESULTS_SOME {
-            let splits = length
-                .div_ceil(PER_THREAD_MAX)
-                .min(BLOCKS_MAX.div_ceil(results.div_ceil(BLOCK)));
-            return match splits {
-                1 => ReductionKind::Thread,
-                ..=SPLITS_FEW => ReductionKind::LastBlockOfThreads { splits },
-                _ => ReductionKind::TwoPasses { splits },
-            };
-        }
-        let splits_max = match results {
-            1 => BLOCKS_OF_ONE,
-            _ => BLOCKS_MAX.div_ceil(results),
-        };
-        let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
-        if splits > 1 {
-            return ReductionKind::LastBlock { splits };
-        }
-        let is_short = is_contiguous && is_simple && length <= WARP_LENGTH_MAX;
-        if is_short && results >= ROWS_MANY {
-            return ReductionKind::Warp;
-        }
-        ReductionKind::Block
-    }
-}
-
 /// Generates the kernels of reductions with at least one result, and of their epilogues.
-pub(crate) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
-    let generator = ReductionGenerator::of(kernel).expect("the root is a reduction");
+pub(crate) fn reduce(kernel: &FusedKernel, of_result: ReduceSchedule) -> GeneratedPasses {
+    let generator = ReductionGenerator::of(kernel);
     let of_results = |kernel, threads| {
         let elements = 1;
         GeneratedPasses::one(kernel, Threads::ForRows { elements, threads })
     };
-    match generator.kind() {
-        ReductionKind::Row { threads } => of_results(generator.row_per_result(threads), threads),
-        ReductionKind::Thread => of_results(generator.thread_per_result(), 1),
-        ReductionKind::Warp => of_results(generator.row_per_warp(), WARP),
-        ReductionKind::Block => of_results(generator.block_per_result(), BLOCK),
-        ReductionKind::LastBlock { splits } => generator.last_block(splits),
-        ReductionKind::LastBlockOfThreads { splits } => generator.last_block_of_threads(splits),
-        ReductionKind::TwoPasses { splits } => {
+    let order = match of_result {
+        ReduceSchedule::Warp => return of_results(generator.row_per_warp(), WARP),
+        ReduceSchedule::Accumulators(order) => order,
+    };
+    match order {
+        ReductionOrder::Row { threads } => of_results(generator.row_per_result(threads), threads),
+        ReductionOrder::Thread => of_results(generator.thread_per_result(), 1),
+        ReductionOrder::Block => of_results(generator.block_per_result(), BLOCK),
+        ReductionOrder::Blocks { splits } => generator.last_block(splits),
+        ReductionOrder::Threads { splits } => generator.last_block_of_threads(splits),
+        ReductionOrder::ManyThreads { splits } => {
             let threads = generator.results().div_ceil(BLOCK) * splits * BLOCK;
             let first = generator.split_threads_per_result(splits);
             generator.two_passes(first, threads, splits)
@@ -171,10 +79,10 @@ pub(crate) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
 }
 
 impl<'a> ReductionGenerator<'a> {
-    /// Returns the generator for a kernel whose root is a reduction, else `None`.
-    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+    /// Returns the generator for a kernel whose root is a reduction.
+    fn of(kernel: &'a FusedKernel) -> Self {
         let Some(Op::Reduce { source, axes, .. }) = kernel.op(&kernel.root) else {
-            return None;
+            unreachable!("the root is a reduction");
         };
         let reductions = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
             Op::Reduce {
@@ -187,14 +95,14 @@ impl<'a> ReductionGenerator<'a> {
             }),
             _ => None,
         });
-        Some(Self {
+        Self {
             kernel,
             reductions: reductions.collect(),
             axes,
             shape: &source.shape,
             analysis: IndexAnalysis::of(kernel),
-            length: axes.iter().map(|&axis| source.shape[axis]).product(),
-        })
+            rows: ReducedRows::of(kernel).expect("the root is a reduction"),
+        }
     }
 }
 
@@ -202,23 +110,6 @@ impl ReductionGenerator<'_> {
     /// Returns the number of results of each reduction.
     pub(crate) fn results(&self) -> usize {
         self.reductions[0].node.elements
-    }
-
-    /// Returns what the kind of kernel depends on besides the number of results.
-    pub(crate) fn rows(&self) -> ReducedRows {
-        let mut axes = (0..self.shape.len()).rev();
-        let last = axes.find(|&axis| self.shape[axis] != 1);
-        ReducedRows {
-            length: self.length,
-            is_contiguous: self.is_contiguous(),
-            is_simple: self.is_simple(),
-            last_is_kept: last.is_some_and(|axis| !self.axes.contains(&axis)),
-        }
-    }
-
-    /// Chooses the kind of kernel.
-    pub(crate) fn kind(&self) -> ReductionKind {
-        self.rows().kind(self.results())
     }
 
     /// Generates a kernel with one thread per result.
@@ -297,14 +188,6 @@ impl ReductionGenerator<'_> {
                 .reducer
                 .combine_block(body, accumulator, thread, number);
         }
-    }
-
-    /// Returns whether the elements of each result are contiguous, in the order of the results.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        let shape = self.shape;
-        let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
-        long.by_ref().find(|axis| self.axes.contains(axis));
-        long.all(|axis| self.axes.contains(&axis))
     }
 
     /// Stores results, after computing the epilogue.

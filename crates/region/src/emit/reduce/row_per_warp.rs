@@ -40,7 +40,7 @@ impl ReductionGenerator<'_> {
         let bits = body.bits();
         let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
         let kept_axes = self.kept_axes(body, own.row);
-        let lanes = self.lanes();
+        let lanes = self.rows.lanes;
         let (name, length) = self.groups(lanes);
         let length = body.named(name, length);
         let (at, beyond) = (body.index_reg(), body.predicate());

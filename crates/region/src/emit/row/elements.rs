@@ -6,20 +6,16 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    element::DType,
     emit::{
         body::{
             kernel::{KernelBody, Reg, line},
             reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
-        lower::{
-            lowering::{IndexAnalysis, Lowering},
-            position::Position,
-        },
+        lower::{lowering::Lowering, position::Position},
     },
     expr::{NodeRef, Op},
-    plan::{FusedKernel, FusedNode, RowClass, RowShape, RowSplit},
+    plan::{FusedKernel, FusedNode, IndexAnalysis, RowClass, RowShape, RowSplit},
     shape::{RANK_MAX, Shape},
 };
 
@@ -236,29 +232,6 @@ pub(crate) fn address_behind_first(elements: &mut [RowElements], turns: &[FirstO
     for (elements, turn) in elements.iter_mut().zip(turns) {
         elements.offset = turn.beyond.is_none().then_some((first, turn.ahead));
     }
-}
-
-/// The maximum number of nodes of a simple kernel, so that its values fit in the registers that its
-/// arrays leave.
-const SIMPLE_NODES_MAX: usize = 24;
-
-/// Returns the arrays whose elements of a row a thread has in registers, each in one of 32 bits, if
-/// the kernel is so simple that few other registers are needed.
-pub(crate) fn arrays_of_simple(
-    kernel: &FusedKernel,
-    rows: RowShape,
-) -> Option<SmallVec<[&NodeRef; 4]>> {
-    let reduced = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Reduce { source, .. } => Some(source),
-        _ => None,
-    });
-    let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
-    let arrays = kernel.arrays_of(reduced.chain(root));
-    let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
-    let is_simple = kernel.nodes.len() <= SIMPLE_NODES_MAX
-        && kernel.overwrites.is_none()
-        && arrays.iter().all(is_word);
-    is_simple.then_some(arrays)
 }
 
 /// Begins a row kernel: returns the classes of its nodes and its empty body.

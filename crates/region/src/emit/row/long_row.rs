@@ -20,21 +20,11 @@ use crate::{
         row::elements::{RowElements, begin},
     },
     expr::{NodeRef, Op},
-    plan::{
-        FusedKernel, FusedNode, LONG_ROW_THREADS, MULTIPROCESSORS, RowClass, RowShape, RowSplit,
-    },
+    plan::{FusedKernel, FusedNode, RowClass, RowShape, RowSplit},
 };
 
-/// The size of a large device's L2 cache that rows can fill.
-const CACHE_BYTES: usize = 36 << 20;
-/// The maximum number of blocks of a multiprocessor, whose threads are enough to hide latency.
-const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
-/// The number of groups of neighbours in flight per thread.
-const UNROLL: usize = 2;
-/// The maximum numbers of arrays and of nodes of a kernel whose threads have several groups in
-/// flight.
-const SIMPLE_INPUTS: usize = 2;
-const SIMPLE_NODES: usize = 16;
+/// The maximum number of groups of neighbours in flight per thread.
+const GROUPS_MAX: usize = 4;
 
 /// The row of a block, and the elements of each thread.
 struct LongRow {
@@ -60,33 +50,37 @@ struct RowReduction<'a> {
     accumulator: Accumulator,
 }
 
-/// Generates a row kernel of long rows.
-pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
+/// Generates a row kernel of long rows, with so many blocks, whose threads have so many groups of
+/// neighbours in flight.
+pub(crate) fn long_row(
+    kernel: &FusedKernel,
+    rows: RowShape,
+    split: RowSplit,
+    (blocks, unroll): (usize, usize),
+) -> GeneratedPasses {
     let (classes, mut body) = begin(kernel, rows);
     let stages = Stages::of(kernel, &classes);
-    body.block = LONG_ROW_THREADS;
+    body.block = split.threads;
     let bits = body.bits();
     let (row, thread) = body.block_and_thread();
-    let blocks = blocks(kernel, rows);
-    let neighbours = RowSplit::of(rows.length).neighbours;
+    let neighbours = split.neighbours;
     let (all, step) = (body.named("rows", rows.rows), body.named("blocks", blocks));
     let length = body.named("length", rows.length);
     let groups = match neighbours {
         1 => length,
         _ => body.named("groups", rows.length / neighbours),
     };
-    let is_simple = kernel.inputs.len() <= SIMPLE_INPUTS && kernel.nodes.len() <= SIMPLE_NODES;
     let long_row = LongRow {
         own: RowThread {
             row,
             thread,
             beyond: None,
-            threads: LONG_ROW_THREADS,
+            threads: split.threads,
         },
         length,
         neighbours,
         groups,
-        unroll: if is_simple { UNROLL } else { 1 },
+        unroll,
     };
     let beyond = body.predicate();
     body.label("ROW");
@@ -104,17 +98,7 @@ pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
     line!(body; "add.s{bits} {row}, {row}, {step};");
     line!(body; "setp.lt.u{bits} {beyond}, {row}, {all};");
     line!(body; "@{beyond} bra ROW;");
-    GeneratedPasses::one(body.finish(&shared), blocks * LONG_ROW_THREADS)
-}
-
-/// Returns the number of blocks.
-fn blocks(kernel: &FusedKernel, rows: RowShape) -> usize {
-    let inputs = kernel.inputs.iter();
-    let of_elements = inputs.filter(|input| input.elements == rows.rows * rows.length);
-    let bytes: usize = of_elements.map(|input| input.dtype.bytes()).sum();
-    let in_cache = CACHE_BYTES / (MULTIPROCESSORS * rows.length * bytes.max(1));
-    rows.rows
-        .min(MULTIPROCESSORS * in_cache.clamp(1, BLOCKS_PER_MULTIPROCESSOR))
+    GeneratedPasses::one(body.finish(&shared), blocks * split.threads)
 }
 
 /// The stages of a kernel: reductions that depend on no other, those that depend on these, and so
@@ -294,11 +278,11 @@ impl LongRow {
             let body = &mut *lowering.body;
             body.label(&label);
             let last = body.index_reg();
-            let ahead = (at_once - 1) * LONG_ROW_THREADS;
+            let ahead = (at_once - 1) * self.own.threads;
             line!(body; "add.s{bits} {last}, {at}, {ahead};");
             line!(body; "setp.ge.u{bits} {beyond}, {last}, {};", self.groups);
             line!(body; "@{beyond} bra {end};");
-            let mut groups: SmallVec<[RowElements; UNROLL]> = (0..at_once)
+            let mut groups: SmallVec<[RowElements; GROUPS_MAX]> = (0..at_once)
                 .map(|turn| self.elements(body, at, turn))
                 .collect();
             for elements in &mut groups {
@@ -309,7 +293,7 @@ impl LongRow {
             let body = &mut *lowering.body;
             let words = *words.get_or_insert(body.name_parts());
             body.truncate_name(words);
-            line!(body; "add.s{bits} {at}, {at}, {};", at_once * LONG_ROW_THREADS);
+            line!(body; "add.s{bits} {at}, {at}, {};", at_once * self.own.threads);
             line!(body; "bra {label};");
         }
         lowering.body.label(&format!("{label}_END"));
@@ -319,7 +303,7 @@ impl LongRow {
     fn elements(&self, body: &mut KernelBody, at: Reg, turn: usize) -> RowElements {
         let (bits, first) = (body.bits(), body.index_reg());
         let neighbours = self.neighbours;
-        line!(body; "add.s{bits} {first}, {at}, {};", turn * LONG_ROW_THREADS);
+        line!(body; "add.s{bits} {first}, {at}, {};", turn * self.own.threads);
         if neighbours > 1 {
             line!(body; "mul.lo.s{bits} {first}, {first}, {neighbours};");
         }

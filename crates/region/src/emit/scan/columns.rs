@@ -30,19 +30,12 @@ use crate::emit::{
         look_back::{RowTotals, next_tile},
         neighbours::if_inside,
         published::arrays_of_totals,
-        rows::{PER_THREAD_MAX, ScanGenerator},
+        rows::ScanGenerator,
     },
 };
 
-/// The number of columns from which on a thread scans each, however tall they are: eight elements
-/// of 4 bytes for each of them are as much as a large device needs in flight.
-const COLUMNS_MANY: usize = 1 << 17;
 /// The number of loads in flight per thread.
 const UNROLL: usize = 8;
-
-/// The number of blocks for which a multiprocessor must have registers. Nothing spills; five are no
-/// faster on an H100, and six are slower by a third, because they spill.
-const BLOCKS_MIN: usize = 4;
 
 /// The division of an array into tiles of columns.
 pub(crate) struct Tiling {
@@ -62,12 +55,14 @@ pub(crate) struct Tiling {
 }
 
 impl Tiling {
-    fn new(elements: usize, count: usize, columns: usize, items_max: usize) -> Self {
-        let width = columns.next_power_of_two().min(WARP);
+    /// Returns the division into tiles of so many columns, of which a thread keeps so many elements.
+    pub(crate) fn new(
+        elements: usize,
+        (count, columns): (usize, usize),
+        (width, items): (usize, usize),
+    ) -> Self {
         let across = columns.div_ceil(width);
         let rows_at_once = WARPS * (WARP / width);
-        let items = count.div_ceil(rows_at_once).next_power_of_two();
-        let items = items.min(items_max);
         Self {
             count,
             columns,
@@ -117,16 +112,10 @@ pub(crate) struct TileThread {
 }
 
 impl ScanGenerator<'_> {
-    /// Generates the kernel that scans columns of `count` elements, of which so many lie beside
-    /// each other.
-    pub(crate) fn columns(&self, count: usize, columns: usize) -> GeneratedPasses {
-        let elements = self.node.elements;
-        if count <= PER_THREAD_MAX || elements / count >= COLUMNS_MANY {
-            let kernel = self.thread_per_column(count, columns);
-            return GeneratedPasses::one(kernel, elements / count);
-        }
-        let tiling = Tiling::new(elements, count, columns, self.items_of_thread());
-        let kernel = self.block_per_tile(&tiling);
+    /// Generates the kernel with a block for each tile, whose threads leave registers for so many
+    /// blocks.
+    pub(crate) fn columns(&self, tiling: &Tiling, blocks: usize) -> GeneratedPasses {
+        let kernel = self.block_per_tile(tiling, blocks);
         let threads = tiling.lines * tiling.totals.tiles * BLOCK;
         if !tiling.is_shared() {
             return GeneratedPasses::one(kernel, threads);
@@ -145,7 +134,7 @@ impl ScanGenerator<'_> {
     }
 
     /// Generates a kernel with one thread per column.
-    fn thread_per_column(&self, count: usize, columns: usize) -> Kernel {
+    pub(crate) fn thread_per_column(&self, count: usize, columns: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let thread = body.thread();
         let (bits, beyond) = (body.bits(), body.predicate());
@@ -189,9 +178,9 @@ impl ScanGenerator<'_> {
     }
 
     /// Generates a kernel with one block per tile.
-    fn block_per_tile(&self, tiling: &Tiling) -> Kernel {
+    fn block_per_tile(&self, tiling: &Tiling, blocks: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        body.blocks_min = Some(BLOCKS_MIN);
+        body.blocks_min = Some(blocks);
         let bits = body.bits();
         let (block, thread) = body.block_and_thread();
         let mut shared = self.reducer.shared_memory(0, WARPS * WARP);

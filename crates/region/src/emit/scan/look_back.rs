@@ -24,30 +24,23 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::emit::{
-    body::{
-        kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
-        reducer::Accumulator,
-        warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+use crate::{
+    emit::{
+        body::{
+            kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
+            reducer::Accumulator,
+            warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+        },
+        passes::{GeneratedPasses, Pass, PassOutput},
+        scan::{
+            kept::Kept,
+            neighbours::{if_inside, neighbours},
+            published::{Published, arrays_of_totals},
+            rows::{ScanGenerator, Segmentation},
+        },
     },
-    passes::{GeneratedPasses, Pass, PassOutput},
-    scan::{
-        kept::Kept,
-        neighbours::{if_inside, neighbours},
-        published::{Published, arrays_of_totals},
-        rows::{LANES, ScanGenerator, Segmentation},
-    },
+    plan::LANES,
 };
-/// The size of the elements that a thread keeps, in bytes.
-const ITEMS_BYTES: usize = 128;
-/// The largest number of elements that a thread keeps.
-const ITEMS_MAX: usize = 32;
-
-/// The number of blocks for which a multiprocessor must have registers: as many as fit in the
-/// shared memory of an H100 or H200. A thread spills a few words, once; blocks hide more latency.
-const BLOCKS_MIN: usize = 6;
-/// The same for totals of several components: for six blocks, a thread would spill 31 words.
-const BLOCKS_MIN_OF_PAIRS: usize = 4;
 
 /// The largest number of turns whose groups of neighbours are scanned while the totals of other
 /// tiles are on their way: their results take two registers each, or four.
@@ -77,8 +70,13 @@ impl RowTotals {
 
 impl ScanGenerator<'_> {
     /// Returns one pass in which several blocks share each row.
-    pub(crate) fn one_pass(&self, count: usize, rows: usize) -> GeneratedPasses {
-        let items = self.items_of_thread();
+    /// A thread keeps so many elements, and leaves registers for so many blocks.
+    pub(crate) fn one_pass(
+        &self,
+        count: usize,
+        rows: usize,
+        (items, blocks): (usize, usize),
+    ) -> GeneratedPasses {
         let segmentation = Segmentation {
             count,
             segment: BLOCK * items,
@@ -90,7 +88,7 @@ impl ScanGenerator<'_> {
         let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
         GeneratedPasses {
             passes: smallvec![Pass {
-                kernel: self.one_pass_kernel(segmentation, &of_row),
+                kernel: self.one_pass_kernel(segmentation, &of_row, blocks),
                 threads: (rows * segmentation.segments * BLOCK).into(),
                 writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
                 reads: 0..0,
@@ -99,12 +97,14 @@ impl ScanGenerator<'_> {
         }
     }
 
-    fn one_pass_kernel(&self, segmentation: Segmentation, of_row: &RowTotals) -> Kernel {
+    fn one_pass_kernel(
+        &self,
+        segmentation: Segmentation,
+        of_row: &RowTotals,
+        blocks: usize,
+    ) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        body.blocks_min = Some(match &self.reducer.state_types()[..] {
-            [_] => BLOCKS_MIN,
-            _ => BLOCKS_MIN_OF_PAIRS,
-        });
+        body.blocks_min = Some(blocks);
         let bits = body.bits();
         let (_, thread) = body.block_and_thread();
         let published = self.published(&mut body);
@@ -253,11 +253,6 @@ impl ScanGenerator<'_> {
             self.reducer.combine(&mut body, &before, &total);
         }
         self.finish(body, &shared)
-    }
-
-    /// Returns the number of elements that a thread keeps.
-    pub(crate) fn items_of_thread(&self) -> usize {
-        (ITEMS_BYTES / self.source.dtype.bytes()).min(ITEMS_MAX)
     }
 
     /// Combines a thread's elements into an accumulator.

@@ -6,7 +6,7 @@
 //! blocks share a row), and the block scans the totals of its threads. Where there are few rows
 //! that are longer still, several blocks share each row (`look_back.rs`).
 //!
-//! Instead, [`scans_in_one_pass`] can select two passes, for comparison. Three kernels run then:
+//! Instead, [`ScanOrder::of`] can select two passes, for comparison. Three kernels run then:
 //! the first computes the total of each block's segment, the second scans these totals, and the
 //! third scans the elements of each segment, starting from the total of all segments before it.
 
@@ -22,29 +22,16 @@ use crate::{
             reducer::{Accumulator, Reducer, assign},
             warp::{WARPS, WarpTotals, copy},
         },
-        lower::{
-            lowering::{IndexAnalysis, Lowering},
-            position::Position,
-        },
+        lower::{lowering::Lowering, position::Position},
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
-        scan::neighbours::{Neighbours, if_inside, neighbours, replace_outside},
+        scan::{
+            columns::Tiling,
+            neighbours::{Neighbours, if_inside, neighbours, replace_outside},
+        },
     },
     expr::{NodeRef, Op, Reduction},
-    plan::{FusedKernel, SCAN_SEGMENT, scans_in_one_pass},
+    plan::{FusedKernel, IndexAnalysis, LANES, ScanOrder},
 };
-
-/// The number of elements up to which one thread scans a row.
-pub(crate) const PER_THREAD_MAX: usize = 64;
-/// The number of elements up to which one thread scans a row, where there are many rows.
-const PER_THREAD_MANY_ROWS_MAX: usize = 512;
-/// The number of rows that counts as many.
-const ROWS_MANY: usize = 1 << 14;
-/// The number of neighbours that a thread loads at once.
-pub(crate) const LANES: usize = 4;
-/// The number of neighbours per thread where several blocks share a row.
-const ITEMS_SHARED_ROW: usize = 8;
-/// The approximate number of blocks of a grid where several blocks share a row.
-const BLOCKS_MAX: usize = 1 << 10;
 
 /// The input of a kernel with one block per segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,7 +84,7 @@ pub(crate) struct ScanGenerator<'a> {
 
 /// Generates the kernels that scan an array with at least one element. They compute functions of
 /// elements that are not in memory.
-pub(crate) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
+pub(crate) fn scan(kernel: &FusedKernel, order: ScanOrder, blocks: usize) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Scan {
         reduction,
@@ -117,37 +104,31 @@ pub(crate) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     };
     let count = node.shape[axis];
     let columns: usize = node.shape[axis + 1..].iter().product();
-    if columns > 1 {
-        return generator.columns(count, columns);
-    }
     let rows = node.elements / count;
-    let is_short =
-        count <= PER_THREAD_MAX || (count <= PER_THREAD_MANY_ROWS_MAX && rows >= ROWS_MANY);
-    if is_short {
-        return GeneratedPasses::one(generator.thread_per_row(count), rows);
-    }
-    let segments = count.div_ceil(SCAN_SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
-    if segments > 1 && scans_in_one_pass() {
-        return generator.one_pass(count, rows);
-    }
-    let items = if segments > 1 {
-        ITEMS_SHARED_ROW
-    } else {
-        LANES
-    };
-    let segment = count.div_ceil(segments).next_multiple_of(BLOCK * items);
-    let segments = count.div_ceil(segment);
     let whole = |count| Segmentation {
         count,
         segment: count,
         segments: 1,
         items: LANES,
     };
-    if segments == 1 {
-        let kernel =
-            generator.block_per_segment(ScanInput::Elements, ScanOutput::Results, whole(count));
-        return GeneratedPasses::one(kernel, rows * BLOCK);
-    }
+    let (segment, items) = match order {
+        ScanOrder::Row => return GeneratedPasses::one(generator.thread_per_row(count), rows),
+        ScanOrder::RowOfTiles => {
+            let kernel =
+                generator.block_per_segment(ScanInput::Elements, ScanOutput::Results, whole(count));
+            return GeneratedPasses::one(kernel, rows * BLOCK);
+        }
+        ScanOrder::SharedRow { items } => return generator.one_pass(count, rows, (items, blocks)),
+        ScanOrder::TwoPasses { segment, items } => (segment, items),
+        ScanOrder::Column => {
+            return GeneratedPasses::one(generator.thread_per_column(count, columns), rows);
+        }
+        ScanOrder::Columns { width, items } => {
+            let tiling = Tiling::new(node.elements, (count, columns), (width, items));
+            return generator.columns(&tiling, blocks);
+        }
+    };
+    let segments = count.div_ceil(segment);
     let segmentation = Segmentation {
         count,
         segment,

@@ -11,14 +11,11 @@ use crate::{
     element::DType,
     emit::{
         body::kernel::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, line},
-        lower::{
-            lowering::{IndexAnalysis, Lowering},
-            position::Position,
-        },
+        lower::{lowering::Lowering, position::Position},
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     },
     expr::{NodeRef, Op},
-    plan::FusedKernel,
+    plan::{FusedKernel, IndexAnalysis},
 };
 
 /// The work of a kernel for each index.
@@ -32,18 +29,25 @@ enum ScatterStage {
     Store,
 }
 
-/// Generates the kernels of a scatter into a target that holds the base. There is at least one
+/// Generates the kernel of a scatter-addition to a target that holds the base. There is at least one
 /// index and one element.
-pub(crate) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
-    let Some(Op::Scatter { index, adds, .. }) = kernel.op(&kernel.root) else {
+pub(crate) fn add_each(kernel: &FusedKernel) -> GeneratedPasses {
+    let wide = IndexAnalysis::of(kernel).wide;
+    let add = stage_kernel(kernel, wide, ScatterStage::Add);
+    GeneratedPasses::one(add, threads(kernel))
+}
+
+/// Returns a thread for each index.
+fn threads(kernel: &FusedKernel) -> usize {
+    let Some(Op::Scatter { index, .. }) = kernel.op(&kernel.root) else {
         unreachable!("the root is a scatter");
     };
-    let wide = IndexAnalysis::of(kernel).wide;
-    let threads = index.elements.div_ceil(BLOCK) * BLOCK;
-    if *adds {
-        let kernel = stage_kernel(kernel, wide, ScatterStage::Add);
-        return GeneratedPasses::one(kernel, threads);
-    }
+    index.elements.next_multiple_of(BLOCK)
+}
+
+/// Generates the kernels of a scatter into a target that holds the base.
+pub(crate) fn mark_and_store(kernel: &FusedKernel) -> GeneratedPasses {
+    let (wide, threads) = (IndexAnalysis::of(kernel).wide, threads(kernel));
     GeneratedPasses {
         temporaries: smallvec![Temporary {
             bytes: kernel.root.elements * mark_bytes(wide),

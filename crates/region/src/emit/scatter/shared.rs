@@ -11,23 +11,14 @@ use crate::{
     element::DType,
     emit::{
         body::kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
-        lower::lowering::{IndexAnalysis, Lowering},
+        lower::lowering::Lowering,
         passes::GeneratedPasses,
         scatter::atomics::added_type,
     },
     expr::Op,
-    plan::FusedKernel,
+    plan::{FusedKernel, IndexAnalysis},
 };
 
-/// The maximum number of elements that are added to: their sums take at most 32 KiB of shared
-/// memory, of which a block has 48 at least.
-const ELEMENTS_MAX: usize = 4096;
-/// The minimum number of values for each sum of a block.
-const VALUES_PER_SUM: usize = 16;
-/// The minimum number of values of a block.
-const VALUES_MIN: usize = 8 * BLOCK;
-/// The maximum number of blocks: several for each multiprocessor of a large device.
-const BLOCKS_MAX: usize = 512;
 /// The number of values in flight per thread.
 const UNROLL: usize = 4;
 
@@ -37,31 +28,9 @@ struct Addend {
     target: Reg,
 }
 
-/// Returns the kernel of a scatter-addition that adds in shared memory first, or `None` if that
-/// would take longer.
-pub(crate) fn scatter_add_to_few(kernel: &FusedKernel) -> Option<GeneratedPasses> {
-    let Some(Op::Scatter { index, .. }) = kernel.op(&kernel.root) else {
-        unreachable!("the root is a scatter");
-    };
-    let blocks = blocks_that_add(index.elements, kernel.root.elements)?;
-    Some(GeneratedPasses::one(
-        generate(kernel, blocks),
-        blocks * BLOCK,
-    ))
-}
-
-/// Returns whether so many values are added to so few elements that blocks add in shared memory
-/// first.
-pub(crate) fn adds_to_few(values: usize, elements: usize) -> bool {
-    blocks_that_add(values, elements).is_some()
-}
-
-/// Returns the number of blocks that add in shared memory first, or `None` if that would take
-/// longer.
-fn blocks_that_add(values: usize, elements: usize) -> Option<usize> {
-    let per_block = VALUES_MIN.max(VALUES_PER_SUM * elements);
-    let blocks = (values / per_block).min(BLOCKS_MAX);
-    (elements <= ELEMENTS_MAX && blocks > 1).then_some(blocks)
+/// Generates the kernel of a scatter-addition whose blocks, so many, add in shared memory first.
+pub(crate) fn add_in_shared(kernel: &FusedKernel, blocks: usize) -> GeneratedPasses {
+    GeneratedPasses::one(generate(kernel, blocks), blocks * BLOCK)
 }
 
 fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {

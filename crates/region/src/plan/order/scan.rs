@@ -1,0 +1,111 @@
+//! The tiles and segments of scans.
+
+use std::{env, sync::LazyLock};
+
+use crate::{
+    expr::{NodeRef, Op},
+    plan::order::split::ROW_THREADS,
+};
+
+/// The number of elements up to which a row or a column is scanned one element after another.
+const PER_THREAD_MAX: usize = 64;
+/// The same number where there are many rows, and the number of rows that counts as many.
+const PER_THREAD_MANY_ROWS_MAX: usize = 512;
+const ROWS_MANY: usize = 1 << 14;
+/// The number of columns from which on each is scanned so, however tall they are: eight elements of
+/// 4 bytes for each of them are as much as a large device needs in flight.
+const COLUMNS_MANY: usize = 1 << 17;
+/// The number of neighbours that are combined first.
+pub(crate) const LANES: usize = 4;
+/// The minimum number of elements of a segment where several blocks scan a row.
+const SEGMENT: usize = 4096;
+/// The approximate number of blocks of a grid where several blocks share a row.
+const BLOCKS_MAX: usize = 1 << 10;
+/// The number of neighbours per thread where several blocks share a row in two passes.
+const ITEMS_OF_SEGMENT: usize = 8;
+/// The size in bytes of the elements of a tile that a thread combines, and their maximum number.
+const ITEMS_BYTES: usize = 128;
+const ITEMS_MAX: usize = 32;
+/// The numbers of threads of a warp, and of warps of a tile.
+const WARP: usize = 32;
+const WARPS: usize = ROW_THREADS / WARP;
+
+/// The order in which a scan combines the elements of a row or a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ScanOrder {
+    /// One element of a row after another.
+    Row,
+    /// One tile of a row after another.
+    RowOfTiles,
+    /// Tiles of a row, of so many elements of each thread, whose totals are combined in groups.
+    SharedRow { items: usize },
+    /// Segments of a row, of which a thread scans so many neighbours at a time. Their totals are
+    /// scanned by a pass between two others.
+    TwoPasses { segment: usize, items: usize },
+    /// One element of a column after another.
+    Column,
+    /// Tiles of a power of two of columns, of so many elements of each thread, whose totals are
+    /// combined in groups.
+    Columns { width: usize, items: usize },
+}
+
+impl ScanOrder {
+    /// Returns the order of a scan along an axis of a node, which has at least one element.
+    pub(crate) fn of(node: &NodeRef, source: &NodeRef, axis: usize) -> Self {
+        let count = node.shape[axis];
+        let columns: usize = node.shape[axis + 1..].iter().product();
+        let rows = node.elements / count;
+        let items_max = (ITEMS_BYTES / source.dtype.bytes()).min(ITEMS_MAX);
+        if columns > 1 {
+            if count <= PER_THREAD_MAX || rows >= COLUMNS_MANY {
+                return Self::Column;
+            }
+            let width = columns.next_power_of_two().min(WARP);
+            let rows_at_once = WARPS * (WARP / width);
+            let items = count.div_ceil(rows_at_once).next_power_of_two();
+            return Self::Columns {
+                width,
+                items: items.min(items_max),
+            };
+        }
+        if count <= PER_THREAD_MAX || (count <= PER_THREAD_MANY_ROWS_MAX && rows >= ROWS_MANY) {
+            return Self::Row;
+        }
+        let segments = count.div_ceil(SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
+        if segments <= 1 {
+            return Self::RowOfTiles;
+        }
+        if scans_in_one_pass() {
+            return Self::SharedRow { items: items_max };
+        }
+        let tile = ROW_THREADS * ITEMS_OF_SEGMENT;
+        match count.div_ceil(segments).next_multiple_of(tile) {
+            segment if segment >= count => Self::RowOfTiles,
+            segment => Self::TwoPasses {
+                segment,
+                items: ITEMS_OF_SEGMENT,
+            },
+        }
+    }
+}
+
+/// Returns whether an operation is a scan that reads its source twice.
+pub(crate) fn is_scan_of_two_passes(op: &Op) -> bool {
+    match op {
+        Op::Scan { source, axis, .. } => {
+            !scans_in_one_pass()
+                && source.shape[*axis] > SEGMENT
+                && source.shape[*axis + 1..].iter().all(|&length| length == 1)
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether blocks that share a row scan it in one pass. The environment variable
+/// `MILLSTREAM_SCAN_PASSES=2` selects two, for comparison; it is read once, because kernels are
+/// kept.
+fn scans_in_one_pass() -> bool {
+    static IN_ONE_PASS: LazyLock<bool> =
+        LazyLock::new(|| env::var("MILLSTREAM_SCAN_PASSES").map_or(true, |passes| passes != "2"));
+    *IN_ONE_PASS
+}

@@ -1,0 +1,302 @@
+//! The schedules there are, and the choice among them.
+
+use crate::{
+    element::DType,
+    expr::{NodeRef, Op, Reduction},
+    plan::{
+        FusedKernel, IndexAnalysis, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowShape,
+        RowSplit, ScanOrder, arrays_of_simple,
+    },
+    product::{LaunchPlan, ProductLayout, ProductShape},
+    schedule::{
+        Machine,
+        machine::{
+            self, ROW_PARTS, ROW_PARTS_ELEMENTS_MAX, SCATTER_ELEMENTS_MAX, SCATTER_VALUES_MIN,
+            SCATTER_VALUES_PER_SUM, WARP_ROW_LENGTH_MAX,
+        },
+        views::{JoinedArrays, TransposedViews},
+    },
+    shape::last_axis,
+};
+
+/// The kernel that computes a fused kernel, and the numbers on which its text depends. Kernels with
+/// equal words and equal schedules have the same text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Schedule {
+    /// Functions of elements.
+    Map(MapSchedule),
+    /// Reads transposed views through shared memory.
+    Transposed,
+    /// Computes functions that a stencil reads in shared memory.
+    Stencil,
+    /// Joins arrays in memory, by so many blocks, whose threads copy so many neighbours at once.
+    Join {
+        lanes: usize,
+        blocks: usize,
+    },
+    /// Several reductions of rows, and what follows from them.
+    Row(RowSplit, RowSchedule),
+    Reduce(ReduceSchedule),
+    /// A scan, with registers for so many blocks of a multiprocessor.
+    Scan {
+        order: ScanOrder,
+        blocks: usize,
+    },
+    Scatter(ScatterSchedule),
+    Product(LaunchPlan),
+    Attention,
+}
+
+/// The elements of a thread of an element-wise kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum MapSchedule {
+    /// So many neighbours, wherever they are, and the rest one by one.
+    Vectors {
+        lanes: usize,
+    },
+    /// So many neighbours along the last axis, whose length is a multiple of their number.
+    Groups {
+        lanes: usize,
+    },
+    Single,
+}
+
+/// The threads of a row, whose accumulators a plan determines ([`RowSplit`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RowSchedule {
+    /// A part of a warp, with a thread for each accumulator.
+    PartOfWarp,
+    /// A block, with a thread for each accumulator.
+    Block,
+    /// A block of fewer threads, each with the accumulators of several threads; a multiprocessor has
+    /// registers for so many of these blocks.
+    ManyRows { parts: usize, blocks: usize },
+    /// A block of more threads than usual, with a thread for each accumulator.
+    LargerBlock,
+    /// So many blocks that compute one row after another, and read it again and again. A thread has
+    /// so many groups of neighbours in flight.
+    LongRow { blocks: usize, groups: usize },
+}
+
+/// The threads of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReduceSchedule {
+    /// A thread for each accumulator.
+    Accumulators(ReductionOrder),
+    /// A warp, with the accumulators of a block.
+    Warp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ScatterSchedule {
+    /// Adds each value to its element.
+    Add,
+    /// Adds the values of each of so many blocks in shared memory first.
+    AddInShared { blocks: usize },
+    /// Marks the last value of each element, and stores those that are marked.
+    MarkAndStore,
+}
+
+/// What a schedule depends on besides the number of elements of the kernel's root and the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Fixed(Schedule),
+    /// A row kernel whose root has so many elements for each row, and which can be one of many rows.
+    Rows {
+        split: RowSplit,
+        elements: usize,
+    },
+    Reduced(ReducedRows),
+}
+
+/// Chooses the schedule of a kernel that has elements to write.
+pub(crate) fn schedule(kernel: &FusedKernel, machine: &Machine) -> Schedule {
+    Choice::of(kernel, machine).schedule(kernel.root.elements, machine)
+}
+
+impl Choice {
+    pub(crate) fn of(kernel: &FusedKernel, machine: &Machine) -> Self {
+        if let Some(rows) = kernel.rows {
+            return Self::of_rows(kernel, rows, machine);
+        }
+        let root = &kernel.root;
+        Self::Fixed(match kernel.op(root) {
+            Some(Op::Reduce { .. }) => {
+                return Self::Reduced(ReducedRows::of(kernel).expect("the root is a reduction"));
+            }
+            Some(Op::Scan {
+                reduction,
+                source,
+                axis,
+            }) => {
+                let order = ScanOrder::of(root, source, *axis);
+                let blocks = match order {
+                    ScanOrder::SharedRow { .. } => {
+                        let is_pair = *reduction == Reduction::Sum && source.dtype == DType::F64;
+                        machine.scan_row_blocks(is_pair)
+                    }
+                    ScanOrder::Columns { .. } => machine.scan_column_blocks(),
+                    _ => 0,
+                };
+                Schedule::Scan { order, blocks }
+            }
+            Some(Op::Scatter { index, adds, .. }) => Schedule::Scatter(match adds {
+                false => ScatterSchedule::MarkAndStore,
+                true => match blocks_that_add(index.elements, root.elements) {
+                    None => ScatterSchedule::Add,
+                    Some(blocks) => ScatterSchedule::AddInShared {
+                        blocks: blocks.min(machine.scatter_blocks_max()),
+                    },
+                },
+            }),
+            Some(Op::MatrixProduct(left, right, _)) => {
+                Schedule::Product(LaunchPlan::of(&product_layout(kernel, left, right).0))
+            }
+            Some(Op::Attention(_)) => Schedule::Attention,
+            _ => of_elements(kernel, machine),
+        })
+    }
+
+    fn of_rows(kernel: &FusedKernel, rows: RowShape, machine: &Machine) -> Self {
+        let RowOrder { split, is_kept } = RowOrder::of(kernel, rows);
+        let of_row = match is_kept {
+            true if split.threads < ROW_THREADS => RowSchedule::PartOfWarp,
+            true if split.threads > ROW_THREADS => RowSchedule::LargerBlock,
+            true if fits_in_parts(kernel, rows) => {
+                return Self::Rows {
+                    split,
+                    elements: kernel.root.elements / rows.rows,
+                };
+            }
+            true => RowSchedule::Block,
+            false => {
+                let inputs = kernel.inputs.iter();
+                let whole = inputs.filter(|input| input.elements == rows.rows * rows.length);
+                let bytes: usize = whole.map(|input| input.dtype.bytes()).sum();
+                RowSchedule::LongRow {
+                    blocks: (machine.long_row_blocks(rows.length * bytes.max(1))).min(rows.rows),
+                    groups: machine::long_row_groups(kernel.inputs.len(), kernel.nodes.len()),
+                }
+            }
+        };
+        Self::Fixed(Schedule::Row(split, of_row))
+    }
+
+    /// Chooses the schedule for a root of so many elements.
+    pub(crate) fn schedule(self, root: usize, machine: &Machine) -> Schedule {
+        match self {
+            Self::Fixed(schedule) => schedule,
+            Self::Rows { split, elements } => {
+                let of_row = match root / elements < machine.many_rows_min() {
+                    true => RowSchedule::Block,
+                    false => RowSchedule::ManyRows {
+                        parts: ROW_PARTS,
+                        blocks: machine.many_rows_blocks(),
+                    },
+                };
+                Schedule::Row(split, of_row)
+            }
+            Self::Reduced(rows) => {
+                let order = rows.order(root);
+                let is_by_warp = fits_in_warp(rows, order) && root >= machine.warp_rows_min();
+                Schedule::Reduce(match is_by_warp {
+                    true => ReduceSchedule::Warp,
+                    false => ReduceSchedule::Accumulators(order),
+                })
+            }
+        }
+    }
+}
+
+impl Schedule {
+    /// Returns whether a row has its threads, however many rows there are.
+    pub(crate) fn has_threads_for_each_row(self) -> bool {
+        match self {
+            Self::Row(_, RowSchedule::LongRow { .. }) => false,
+            Self::Row(..) | Self::Reduce(ReduceSchedule::Warp) => true,
+            Self::Reduce(ReduceSchedule::Accumulators(order)) => matches!(
+                order,
+                ReductionOrder::Row { .. } | ReductionOrder::Thread | ReductionOrder::Block
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether a block of fewer threads, each with the elements of several, can compute a row.
+fn fits_in_parts(kernel: &FusedKernel, rows: RowShape) -> bool {
+    let fits =
+        |arrays: usize| ROW_PARTS * arrays * rows.elements_per_thread() <= ROW_PARTS_ELEMENTS_MAX;
+    arrays_of_simple(kernel, rows).is_some_and(|arrays| fits(arrays.len()))
+}
+
+/// Returns whether a warp can compute a result that accumulators of a block combine.
+fn fits_in_warp(rows: ReducedRows, order: ReductionOrder) -> bool {
+    order == ReductionOrder::Block
+        && rows.is_contiguous
+        && rows.is_simple
+        && rows.length <= WARP_ROW_LENGTH_MAX
+}
+
+/// Chooses the schedule of element-wise functions, copies, stencils and joins.
+fn of_elements(kernel: &FusedKernel, machine: &Machine) -> Schedule {
+    let root = &kernel.root;
+    if let Some(joined) = JoinedArrays::of(kernel) {
+        let lanes = joined.lanes(root);
+        let blocks = (root.elements / lanes).div_ceil(ROW_THREADS);
+        let blocks = blocks.min(machine.join_blocks_max());
+        return Schedule::Join { lanes, blocks };
+    }
+    if !kernel.tiled.is_empty() {
+        return Schedule::Stencil;
+    }
+    let is_whole = kernel.output().destination().is_none();
+    let is_flat = IndexAnalysis::of(kernel).flat;
+    if TransposedViews::of(kernel).is_some() {
+        return Schedule::Transposed;
+    }
+    let widths = kernel
+        .outputs
+        .iter()
+        .map(|output| output.value.dtype.vector_width());
+    let lanes = widths.min().expect("a kernel has an output");
+    Schedule::Map(match is_whole {
+        true if is_flat => MapSchedule::Vectors { lanes },
+        true if last_length(root).is_multiple_of(lanes) => MapSchedule::Groups { lanes },
+        _ => MapSchedule::Single,
+    })
+}
+
+/// Returns the layout of a product, which has several rows or a single element, and the nodes in
+/// memory of its factors.
+pub(crate) fn product_layout<'a>(
+    kernel: &'a FusedKernel,
+    left: &'a NodeRef,
+    right: &'a NodeRef,
+) -> (ProductLayout, [&'a NodeRef; 2]) {
+    let shape = ProductShape::of(&kernel.root.shape, &left.shape);
+    let (a, b) = (kernel.strided(left), kernel.strided(right));
+    let layout = ProductLayout::new(&shape, a.factor(), b.factor());
+    match layout.m {
+        1 => (layout.transposed(), [b.source, a.source]),
+        _ => (layout, [a.source, b.source]),
+    }
+}
+
+/// Returns the length of the last axis that is longer than 1.
+fn last_length(node: &NodeRef) -> usize {
+    last_axis(&node.shape).map_or(1, |axis| node.shape[axis])
+}
+
+/// Returns whether so many values are added to so few elements that blocks add in shared memory
+/// first.
+pub(crate) fn adds_to_few(values: usize, elements: usize) -> bool {
+    blocks_that_add(values, elements).is_some()
+}
+
+/// Returns the number of blocks that have values enough to add in shared memory first, or `None` if
+/// that would take longer.
+fn blocks_that_add(values: usize, elements: usize) -> Option<usize> {
+    let blocks = values / SCATTER_VALUES_MIN.max(SCATTER_VALUES_PER_SUM * elements);
+    (elements <= SCATTER_ELEMENTS_MAX && blocks > 1).then_some(blocks)
+}

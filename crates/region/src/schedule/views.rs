@@ -1,0 +1,125 @@
+//! Transposed views, and joins of arrays in memory, which have kernels of their own.
+
+use smallvec::SmallVec;
+
+use crate::{
+    expr::{NodeRef, Op},
+    plan::{FusedKernel, are_flat},
+    shape::{AxisMap, last_axis},
+};
+
+/// The number of elements of a tile along both axes, which a warp reads or writes at once.
+pub(crate) const TILE: usize = 32;
+/// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
+const VIEWS_MAX: usize = 4;
+
+/// The transposed views of a kernel, and the axes of its tiles.
+pub(crate) struct TransposedViews<'a> {
+    /// The last axis of the result.
+    pub(crate) along: usize,
+    /// The axis of the result that is the last one of the views' sources.
+    pub(crate) across: usize,
+    pub(crate) views: SmallVec<[&'a NodeRef; VIEWS_MAX]>,
+    /// The inputs that are read in the order of the result.
+    pub(crate) inputs: SmallVec<[&'a NodeRef; 4]>,
+}
+
+impl<'a> TransposedViews<'a> {
+    /// Returns the transposed views that a kernel reads at the position of its result, if there are
+    /// any.
+    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let is_moved = kernel.output().destination().is_some();
+        if is_moved || are_flat(&kernel.nodes) {
+            return None;
+        }
+        let along = last_axis(&kernel.root.shape)?;
+        let mut found: Option<Self> = None;
+        let mut inputs: SmallVec<[&NodeRef; 4]> = SmallVec::new();
+        let mut visited: SmallVec<[&NodeRef; 16]> = kernel.values().collect();
+        let mut next = 0;
+        while let Some(&node) = visited.get(next) {
+            next += 1;
+            match kernel.op(node) {
+                None => inputs.push(node),
+                Some(Op::Apply(_, operands)) => {
+                    for operand in operands {
+                        if !visited.iter().any(|known| known.id == operand.id) {
+                            visited.push(operand);
+                        }
+                    }
+                }
+                Some(Op::View(source, map)) => {
+                    let Some(across) = across(kernel, along, source, map) else {
+                        continue;
+                    };
+                    let found = found.get_or_insert_with(|| Self {
+                        along,
+                        across,
+                        views: SmallVec::new(),
+                        inputs: SmallVec::new(),
+                    });
+                    if found.across == across && found.views.len() < VIEWS_MAX {
+                        found.views.push(node);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        found.map(|found| Self { inputs, ..found })
+    }
+}
+
+/// Returns the axis of the result along which a view shows neighbours of its source, if that is not
+/// the last one.
+fn across(kernel: &FusedKernel, along: usize, source: &NodeRef, map: &AxisMap) -> Option<usize> {
+    let shape = &kernel.root.shape;
+    let last = last_axis(&source.shape)?;
+    let across = map[last].axis?;
+    let is_read = matches!(kernel.op(source), None | Some(Op::Apply(..)));
+    let has_lines = (0..map.len())
+        .any(|axis| axis != last && source.shape[axis] != 1 && map[axis].axis == Some(along));
+    let is_large = shape[along] >= TILE && shape[across] >= TILE;
+    let is_transposed = across != along && map[last].step.unsigned_abs() == 1;
+    (is_read && has_lines && is_large && is_transposed).then_some(across)
+}
+
+/// The arrays of a join, which are in memory.
+pub(crate) struct JoinedArrays<'a> {
+    pub(crate) axis: usize,
+    /// Each array, with its length along the joined axis.
+    pub(crate) parts: SmallVec<[(&'a NodeRef, usize); 16]>,
+}
+
+impl<'a> JoinedArrays<'a> {
+    /// Returns the arrays that a kernel joins, if it does nothing else.
+    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let Some(Op::Concatenate { parts, axis }) = kernel.op(&kernel.root) else {
+            return None;
+        };
+        let is_only = kernel.outputs.len() == 1 && kernel.output().destination().is_none();
+        let arrays = parts.iter().map(|part| {
+            let array = kernel.array_with_elements_of(part)?;
+            Some((array, part.shape[*axis]))
+        });
+        let parts: Option<_> = arrays.collect();
+        parts
+            .filter(|_| is_only)
+            .map(|parts| Self { axis: *axis, parts })
+    }
+    /// Returns the number of elements of a line along the axes behind the joined one.
+    pub(crate) fn behind(&self, root: &NodeRef) -> usize {
+        root.shape[self.axis + 1..].iter().product()
+    }
+
+    /// Returns the number of neighbours that a thread copies: more than one if the lines of all
+    /// arrays begin and end at multiples of it.
+    pub(crate) fn lanes(&self, root: &NodeRef) -> usize {
+        let (behind, lanes) = (self.behind(root), root.dtype.vector_width());
+        let mut lengths = self.parts.iter().map(|&(_, of_axis)| of_axis * behind);
+        if lengths.all(|length| length.is_multiple_of(lanes)) {
+            lanes
+        } else {
+            1
+        }
+    }
+}
