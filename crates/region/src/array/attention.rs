@@ -7,9 +7,9 @@ use ndarray::{Axis, Dimension, IxDyn};
 use crate::{
     array::Array,
     element::{DType, Element, Float, Scalar},
-    emit::attention::tiles::TileSizes,
     error::UsageErrorKind,
     expr::{Attention, Comparison, Function, NodeRef, Op},
+    plan::TileSizes,
     shape::{self, Shape},
 };
 

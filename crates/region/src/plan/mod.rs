@@ -73,7 +73,7 @@ pub(crate) use first_axis::keeps_first_axis;
 pub(crate) use indices::{IndexAnalysis, are_flat};
 pub(crate) use kernel::{CodeSlot, FusedKernel, FusedNode, PlanLengths, Step, Work};
 pub(crate) use order::{
-    LANES, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowSplit, ScanOrder,
+    LANES, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowSplit, ScanOrder, TileSizes,
     arrays_of_simple,
 };
 pub(crate) use planned::PlannedGraph;

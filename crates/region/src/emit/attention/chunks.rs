@@ -2,12 +2,15 @@
 
 use smallvec::SmallVec;
 
-use crate::emit::{
-    attention::{
-        kernel::{AttentionKernel, Rows},
-        tiles::{CHUNK_BYTES, CHUNKS, LINE_BYTES, WARP_LINES},
+use crate::{
+    emit::{
+        attention::{
+            kernel::{AttentionKernel, Rows},
+            tiles::WARP_LINES,
+        },
+        body::kernel::{KernelBody, Reg, RegClass, line},
     },
-    body::kernel::{KernelBody, Reg, RegClass, line},
+    plan::order::attention::{CHUNK_BYTES, CHUNKS, LINE_BYTES},
 };
 
 impl AttentionKernel<'_> {

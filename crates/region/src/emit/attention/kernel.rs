@@ -3,10 +3,7 @@
 use crate::{
     element::DType,
     emit::{
-        attention::{
-            loader::TileLoader,
-            tiles::{COLUMN_THREADS, LINE_BYTES, THREADS, TileSizes, WARP_LINES},
-        },
+        attention::{loader::TileLoader, tiles::WARP_LINES},
         body::{
             kernel::{KernelBody, Reg, RegClass, line},
             reducer::{min_literal, zero_literal},
@@ -14,7 +11,10 @@ use crate::{
         passes::GeneratedPasses,
     },
     expr::{NodeRef, Op},
-    plan::FusedKernel,
+    plan::{
+        FusedKernel,
+        order::attention::{COLUMN_THREADS, LINE_BYTES, THREADS, TileSizes},
+    },
     schedule::machine::ATTENTION_BLOCKS,
 };
 

@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        attention::tiles::{CHUNK_BYTES, Swizzle, THREADS, TileSizes},
+        attention::tiles::Swizzle,
         body::{
             kernel::{KernelBody, Reg, RegClass, line},
             reducer::zero_literal,
         },
     },
+    plan::order::attention::{CHUNK_BYTES, THREADS, TileSizes},
 };
 
 /// A matrix in device memory whose rows are the lines of tiles.

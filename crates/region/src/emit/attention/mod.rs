@@ -15,7 +15,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `kernel.rs` | the kernel, and the loop over the tiles of keys |
-//! | `tiles.rs` | the sizes of tiles, and the order of their elements in shared memory |
+//! | `tiles.rs` | the order of the elements of tiles in shared memory |
 //! | `setup.rs` | the part of a thread, and the addresses that do not change |
 //! | `loader.rs` | loads of tiles into shared memory |
 //! | `chunks.rs` | loops over chunks in shared memory |

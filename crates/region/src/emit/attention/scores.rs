@@ -5,7 +5,7 @@ use crate::{
     emit::{
         attention::{
             kernel::{AttentionKernel, MaskSource, Rows, SHARING},
-            tiles::{CHUNK_BYTES, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
+            tiles::WARP_LINES,
         },
         body::{
             kernel::{KernelBody, Reg, RegClass, line},
@@ -13,6 +13,7 @@ use crate::{
             warp::{WARP, shuffle},
         },
     },
+    plan::order::attention::{CHUNK_BYTES, COLUMN_THREADS, LINE_BYTES},
 };
 
 impl AttentionKernel<'_> {

@@ -7,7 +7,7 @@ use crate::{
         attention::{
             kernel::{AttentionKernel, MaskSource, NAMES, Rows},
             loader::{TileLoader, TileSource, TileTarget},
-            tiles::{CHUNK_BYTES, Swizzle, TileSizes, WARP_LINES},
+            tiles::{Swizzle, WARP_LINES},
         },
         body::{
             kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
@@ -15,7 +15,10 @@ use crate::{
         },
     },
     expr::{Attention, NodeRef},
-    plan::{FusedKernel, Strided},
+    plan::{
+        FusedKernel, Strided,
+        order::attention::{CHUNK_BYTES, TileSizes},
+    },
 };
 
 /// The strides of an operand, as parameters in bytes.

@@ -1,14 +1,17 @@
 //! The weighted sums of the values.
 
-use crate::emit::{
-    attention::{
-        kernel::{AttentionKernel, Rows, SHARING},
-        tiles::{CHUNKS, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
+use crate::{
+    emit::{
+        attention::{
+            kernel::{AttentionKernel, Rows, SHARING},
+            tiles::WARP_LINES,
+        },
+        body::{
+            kernel::{KernelBody, Reg, RegClass, line},
+            warp::{WARP, shuffle},
+        },
     },
-    body::{
-        kernel::{KernelBody, Reg, RegClass, line},
-        warp::{WARP, shuffle},
-    },
+    plan::order::attention::{CHUNKS, COLUMN_THREADS, LINE_BYTES},
 };
 
 impl AttentionKernel<'_> {

@@ -11,12 +11,15 @@
 //! | `row.rs` | those of row kernels |
 //! | `reduction.rs` | the accumulators and partial results of reductions |
 //! | `scan.rs` | the tiles and segments of scans |
+//! | `attention.rs` | the tiles of attention |
 
+pub(crate) mod attention;
 pub(crate) mod reduction;
 pub(crate) mod row;
 pub(crate) mod scan;
 pub(crate) mod split;
 
+pub(crate) use attention::TileSizes;
 pub(crate) use reduction::{ReducedRows, ReductionOrder};
 pub(crate) use row::{RowOrder, arrays_of_simple};
 pub(crate) use scan::{LANES, ScanOrder};
