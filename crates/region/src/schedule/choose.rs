@@ -224,14 +224,14 @@ impl Schedule {
 }
 
 /// Returns whether a block of fewer threads, each with the elements of several, can compute a row.
-fn fits_in_parts(kernel: &FusedKernel, rows: RowShape) -> bool {
+pub(crate) fn fits_in_parts(kernel: &FusedKernel, rows: RowShape) -> bool {
     let fits =
         |arrays: usize| ROW_PARTS * arrays * rows.elements_per_thread() <= ROW_PARTS_ELEMENTS_MAX;
     arrays_of_simple(kernel, rows).is_some_and(|arrays| fits(arrays.len()))
 }
 
 /// Returns whether a warp can compute a result that accumulators of a block combine.
-fn fits_in_warp(rows: ReducedRows, order: ReductionOrder) -> bool {
+pub(crate) fn fits_in_warp(rows: ReducedRows, order: ReductionOrder) -> bool {
     order == ReductionOrder::Block
         && rows.is_contiguous
         && rows.is_simple
@@ -255,10 +255,7 @@ fn of_elements(kernel: &FusedKernel, machine: &Machine) -> Schedule {
     if TransposedViews::of(kernel).is_some() {
         return Schedule::Transposed;
     }
-    let widths = kernel
-        .outputs
-        .iter()
-        .map(|output| output.value.dtype.vector_width());
+    let widths = kernel.values().map(|value| value.dtype.vector_width());
     let lanes = widths.min().expect("a kernel has an output");
     Schedule::Map(match is_whole {
         true if is_flat => MapSchedule::Vectors { lanes },
@@ -284,7 +281,7 @@ pub(crate) fn product_layout<'a>(
 }
 
 /// Returns the length of the last axis that is longer than 1.
-fn last_length(node: &NodeRef) -> usize {
+pub(crate) fn last_length(node: &NodeRef) -> usize {
     last_axis(&node.shape).map_or(1, |axis| node.shape[axis])
 }
 
@@ -299,4 +296,158 @@ pub(crate) fn adds_to_few(values: usize, elements: usize) -> bool {
 fn blocks_that_add(values: usize, elements: usize) -> Option<usize> {
     let blocks = values / SCATTER_VALUES_MIN.max(SCATTER_VALUES_PER_SUM * elements);
     (elements <= SCATTER_ELEMENTS_MAX && blocks > 1).then_some(blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Array2, Axis, s};
+
+    use super::*;
+    use crate::{Array, plan::only_kernel};
+
+    const fn vectors(lanes: usize) -> Schedule {
+        Schedule::Map(MapSchedule::Vectors { lanes })
+    }
+
+    const fn blocks(splits: usize) -> Schedule {
+        reduce(ReductionOrder::Blocks { splits })
+    }
+
+    const fn reduce(order: ReductionOrder) -> Schedule {
+        Schedule::Reduce(ReduceSchedule::Accumulators(order))
+    }
+
+    /// Returns the schedule of a row, and the number of its accumulators.
+    fn of_row(schedule: Schedule) -> (usize, RowSchedule) {
+        match schedule {
+            Schedule::Row(split, of_row) => (split.threads, of_row),
+            other => panic!("{other:?} is no row"),
+        }
+    }
+
+    /// Returns the schedules on an H200 and on an L4.
+    fn schedules(node: &NodeRef) -> [Schedule; 2] {
+        let kernel = only_kernel(node);
+        [Machine::H200, Machine::L4].map(|machine| schedule(&kernel, &machine))
+    }
+
+    fn array(rows: usize, columns: usize) -> Array<f32, ndarray::Ix2> {
+        let device = Device::simulated().unwrap();
+        Array::from_host(&device, &Array2::zeros((rows, columns))).unwrap()
+    }
+
+    #[test]
+    fn element_wise_kernels_are_scheduled_by_types_and_views() {
+        let x = array(64, 96);
+        let table = [
+            ((&x + 1.0).node().clone(), vectors(4)),
+            ((&x.cast::<f64>() + 1.0).node().clone(), vectors(2)),
+            ((&x.cast::<u8>() + 1).node().clone(), vectors(4)),
+            (
+                (&x.slice(s![.., ..;-1]) + 1.0).node().clone(),
+                Schedule::Map(MapSchedule::Groups { lanes: 4 }),
+            ),
+            (
+                (&x.slice(s![.., 1..]) + 1.0).node().clone(),
+                Schedule::Map(MapSchedule::Single),
+            ),
+            ((x.t() + 1.0).node().clone(), Schedule::Transposed),
+        ];
+        for (node, expected) in table {
+            assert_eq!(schedules(&node), [expected; 2], "{}", node.shape.len());
+        }
+    }
+
+    #[test]
+    fn rows_are_scheduled_by_their_length_and_number() {
+        let of = |rows, columns| {
+            let x = array(rows, columns);
+            let largest = x.max_axis(Axis(1)).insert_axis(Axis(1));
+            schedules((&x / &largest).node()).map(of_row)
+        };
+        let many = RowSchedule::ManyRows {
+            parts: 4,
+            blocks: 20,
+        };
+        let long = |blocks| RowSchedule::LongRow { blocks, groups: 2 };
+        let table = [
+            ((6, 64), (8, [RowSchedule::PartOfWarp; 2])),
+            ((6, 300), (256, [RowSchedule::Block; 2])),
+            ((96 * 58 - 1, 300), (256, [RowSchedule::Block; 2])),
+            ((96 * 58, 300), (256, [RowSchedule::Block, many])),
+            ((96 * 132, 300), (256, [many; 2])),
+            ((128, 8_196), (512, [RowSchedule::LargerBlock; 2])),
+            ((128, 16_388), (1024, [RowSchedule::LargerBlock; 2])),
+            ((130, 16_385), (512, [long(130), long(130)])),
+        ];
+        for ((rows, columns), (accumulators, expected)) in table {
+            let expected = expected.map(|of_row| (accumulators, of_row));
+            assert_eq!(of(rows, columns), expected, "{rows} x {columns}");
+        }
+    }
+
+    #[test]
+    fn reductions_are_scheduled_by_their_shape() {
+        let of = |rows, columns, axis| {
+            let x = array(rows, columns);
+            schedules((&x * 2.0).sum_axis(Axis(axis)).node())
+        };
+        let block = reduce(ReductionOrder::Block);
+        let warp = Schedule::Reduce(ReduceSchedule::Warp);
+        let table = [
+            ((6, 64, 1), [reduce(ReductionOrder::Row { threads: 8 }); 2]),
+            ((6, 2_000, 1), [block; 2]),
+            ((3_599, 300, 1), [block, warp]),
+            ((8_192, 300, 1), [warp; 2]),
+            ((8_192, 2_052, 1), [block; 2]),
+            ((2, 40_000, 1), [blocks(3); 2]),
+            ((32, 300, 0), [reduce(ReductionOrder::Thread); 2]),
+            (
+                (1_000, 300, 0),
+                [reduce(ReductionOrder::Threads { splits: 32 }); 2],
+            ),
+            (
+                (1_025, 300, 0),
+                [reduce(ReductionOrder::ManyThreads { splits: 33 }); 2],
+            ),
+        ];
+        for ((rows, columns, axis), expected) in table {
+            assert_eq!(
+                of(rows, columns, axis),
+                expected,
+                "{rows} x {columns}, {axis}"
+            );
+        }
+    }
+
+    #[test]
+    fn scans_and_scatters_are_scheduled_by_their_shape() {
+        let scan = |rows, columns, axis| {
+            let x = array(rows, columns);
+            schedules(x.cumsum(Axis(axis)).node())
+        };
+        let of = |order, blocks| Schedule::Scan { order, blocks };
+        let shared = ScanOrder::SharedRow { items: 32 };
+        let tiles = ScanOrder::Columns {
+            width: 32,
+            items: 16,
+        };
+        let table = [
+            ((6, 64, 1), [of(ScanOrder::Row, 0); 2]),
+            ((6, 4_096, 1), [of(ScanOrder::RowOfTiles, 0); 2]),
+            ((6, 4_097, 1), [of(shared, 6), of(shared, 2)]),
+            ((64, 300, 0), [of(ScanOrder::Column, 0); 2]),
+            ((65, 300, 0), [of(tiles, 4), of(tiles, 2)]),
+        ];
+        for ((rows, columns, axis), expected) in table {
+            assert_eq!(
+                scan(rows, columns, axis),
+                expected,
+                "{rows} x {columns}, {axis}"
+            );
+        }
+        assert!(adds_to_few(4_096, 100) && !adds_to_few(4_095, 100));
+        assert!(!adds_to_few(1 << 20, 4_097));
+    }
 }

@@ -11,6 +11,8 @@
 //! | `choose.rs` | the schedules there are, and the choice |
 //! | `views.rs` | views and joins that have a kernel of their own |
 
+#[cfg(test)]
+pub(crate) mod admissible;
 pub(crate) mod choose;
 pub(crate) mod machine;
 pub(crate) mod views;
