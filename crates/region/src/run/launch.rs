@@ -197,7 +197,7 @@ pub(crate) fn enqueue_kept(
 }
 
 /// Enqueues the passes of a kernel with these nodes, whose root has so many elements.
-fn enqueue_code(
+pub(crate) fn enqueue_code(
     session: &Session,
     stream: &Stream,
     location: &'static Location<'static>,

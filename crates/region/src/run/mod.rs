@@ -22,4 +22,6 @@ mod other_lengths;
 pub(crate) mod plans;
 pub(crate) mod product;
 pub(crate) mod replay;
+#[cfg(test)]
+mod same_bits;
 pub(crate) mod texts;

@@ -29,7 +29,7 @@ use crate::{
         first_axis::{ServedRows, free_first_axis, is_free_of_first_axis},
         kept::KeptKernel,
     },
-    schedule::{Machine, schedule},
+    schedule::{Machine, Schedule, schedule},
 };
 
 /// The maximum number of cached kernels.
@@ -223,8 +223,8 @@ impl<'a> NodeNumbering<'a> {
     }
 
     /// Generates the code.
-    fn generate(&self) -> Arc<Code> {
-        let made = passes_of(self.kernel, schedule(self.kernel, &Machine::H200));
+    fn generate(&self, schedule: Schedule) -> Arc<Code> {
+        let made = passes_of(self.kernel, schedule);
         Arc::new(made.map_parameters(|parameter| self.template(parameter)))
     }
 }
@@ -302,6 +302,7 @@ pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
         return known;
     }
     let numbering = NodeNumbering::new(kernel);
+    let schedule = schedule(kernel, &Machine::H200);
     let (free, served) = match Uniform::of_kernel(kernel) {
         Some(uniform) => (FreeLengths::All(uniform), ServedRows::All),
         None => free_first_axis(kernel).unwrap_or((FreeLengths::None, ServedRows::All)),
@@ -309,11 +310,11 @@ pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
     let key = numbering.key(free);
     let known = CACHE.lock().get(&*key);
     let is_known = known.is_some();
-    let code = known.unwrap_or_else(|| numbering.generate());
+    let code = known.unwrap_or_else(|| numbering.generate(schedule));
     #[cfg(test)]
     assert_eq!(
         code.launches_of(kernel),
-        numbering.generate().launches_of(kernel),
+        numbering.generate(schedule).launches_of(kernel),
         "the code depends on more than its key"
     );
     // If a free length were in the code, it would be wrong for the other kernels of the key and of
@@ -365,7 +366,13 @@ pub(crate) fn code_in(slot: &CodeSlot, root: &NodeRef) -> Option<Arc<Code>> {
 /// Returns new code of a fused kernel.
 #[cfg(test)]
 pub(crate) fn generate_anew(kernel: &FusedKernel) -> Arc<Code> {
-    NodeNumbering::new(kernel).generate()
+    generate_scheduled(kernel, schedule(kernel, &Machine::H200))
+}
+
+/// Returns new code of a fused kernel by a schedule.
+#[cfg(test)]
+pub(crate) fn generate_scheduled(kernel: &FusedKernel, schedule: Schedule) -> Arc<Code> {
+    NodeNumbering::new(kernel).generate(schedule)
 }
 
 #[cfg(test)]

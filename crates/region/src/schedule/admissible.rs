@@ -76,7 +76,9 @@ pub(crate) fn admissible(kernel: &FusedKernel) -> Vec<Schedule> {
             let mut add = |of_values| all.push(Schedule::Scatter(of_values));
             add(ScatterSchedule::Add);
             if root.elements <= SCATTER_ELEMENTS_MAX {
-                [1, 3].map(|blocks| add(ScatterSchedule::AddInShared { blocks }));
+                for blocks in [1, 3] {
+                    add(ScatterSchedule::AddInShared { blocks });
+                }
             }
         }
         _ => {}

@@ -1,0 +1,127 @@
+//! Every schedule of a kernel gives the same bits.
+
+use millstream::Device;
+use ndarray::{Array1, Array2, Axis, Ix2, s};
+
+use crate::{
+    Array, Region,
+    expr::NodeRef,
+    plan::{FusedKernel, Work, new_steps},
+    run::{launch::enqueue_code, texts::generate_scheduled},
+    schedule::{Schedule, admissible::admissible},
+};
+
+/// Returns the kernel of a node whose operands are in memory or fused with it: of a scatter, the
+/// one that adds to elements in memory.
+fn kernel_of(node: &NodeRef) -> FusedKernel {
+    let mut steps = new_steps(std::slice::from_ref(node));
+    assert_eq!(steps.len(), 1, "the node takes one step");
+    match steps.remove(0).work {
+        Work::Kernels(mut kernels) if kernels.len() == 1 => kernels.remove(0),
+        Work::Replace(replacement) => replacement.in_place,
+        _ => panic!("the step takes more than one kernel"),
+    }
+}
+
+/// Runs the kernel of a node by every schedule, and compares the bits. Returns the schedules.
+fn run_all(region: &Region, node: &NodeRef, name: &str) -> Vec<Schedule> {
+    let session = region.session();
+    let stream = session.streams().first(&session.device).unwrap();
+    let kernel = kernel_of(node);
+    let schedules = admissible(&kernel);
+    let mut first: Option<Vec<u8>> = None;
+    for &schedule in &schedules {
+        let code = generate_scheduled(&kernel, schedule);
+        let mut buffers = Vec::new();
+        for output in &kernel.outputs {
+            buffers.push(stream.zeros::<u8>(output.target.bytes()).unwrap());
+        }
+        let mut outputs: Vec<_> = buffers.iter_mut().collect();
+        let (location, work) = (node.location, (&*code, kernel.root.elements));
+        enqueue_code(session, &stream, location, work, &kernel, &mut outputs).unwrap();
+        let mut bits: Vec<u8> = Vec::new();
+        for buffer in &buffers {
+            bits.extend(stream.download(buffer).unwrap().wait().unwrap());
+        }
+        let expected = first.get_or_insert_with(|| bits.clone());
+        assert!(bits == *expected, "{name}: {schedule:?} gives other bits");
+        assert!(bits.iter().any(|&byte| byte != 0), "{name}: only zeros");
+    }
+    schedules
+}
+
+fn numbers(rows: usize, columns: usize) -> Array2<f32> {
+    Array2::from_shape_fn((rows, columns), |(row, column)| {
+        ((row * 31 + column * 7) % 101) as f32 / 7.0 - 3.0
+    })
+}
+
+#[test]
+fn every_schedule_of_element_wise_kernels_and_joins_gives_the_same_bits() {
+    let region = Region::new(Device::simulated().unwrap());
+    let x: Array<f32, Ix2> = region.array(&numbers(36, 72));
+    let joined = crate::concatenate(Axis(1), &[&x, &x, &x]).unwrap();
+    for (name, node, count) in [
+        ("flat", (&x * 2.0).exp().node(), 5),
+        ("reversed", (&x.slice(s![.., ..;-1]) * 2.0).node(), 3),
+        ("shifted", (&x.slice(s![.., 1..]) * 2.0).node(), 1),
+        ("transposed", (x.t().exp() / 3.0).node(), 4),
+        ("joined", joined.node(), 4),
+    ] {
+        let schedules = run_all(&region, node, name);
+        assert!(schedules.len() >= count, "{name}: {schedules:?}");
+    }
+}
+
+#[test]
+fn every_schedule_of_rows_gives_the_same_bits() {
+    let region = Region::new(Device::simulated().unwrap());
+    for (rows, columns, count) in [
+        (5, 60, 1),
+        (5, 300, 7),
+        (3, 1_023, 6),
+        (3, 1_024, 7),
+        (128, 8_196, 3),
+        (128, 8_193, 3),
+    ] {
+        let x: Array<f32, Ix2> = region.array(&numbers(rows, columns));
+        let of_row = |of_row: Array<f32, _>| of_row.insert_axis(Axis(1));
+        let rest = &x - &of_row(x.sum_axis(Axis(1)));
+        let scaled = &rest / &of_row((&rest * &rest).sum_axis(Axis(1)));
+        let name = format!("{rows} x {columns}");
+        let schedules = run_all(&region, scaled.node(), &name);
+        assert!(schedules.len() >= count, "{name}: {schedules:?}");
+    }
+}
+
+#[test]
+fn every_schedule_of_reductions_scans_and_scatters_gives_the_same_bits() {
+    let region = Region::new(Device::simulated().unwrap());
+    for (columns, count) in [(60, 1), (300, 2), (2_048, 2), (2_049, 1), (40_000, 1)] {
+        let x: Array<f32, Ix2> = region.array(&numbers(3, columns));
+        let columns_of: Array<f32, Ix2> = region.array(&numbers(columns, 3));
+        let wide = x.cast::<f64>();
+        for (name, node) in [
+            ("sum", x.sum_axis(Axis(1)).node()),
+            ("sum of f64", (&wide / 3.0).sum_axis(Axis(1)).node()),
+            ("position", x.argmin_axis(Axis(1)).node()),
+        ] {
+            let schedules = run_all(&region, node, &format!("{name}, {columns}"));
+            assert!(schedules.len() >= count, "{name}, {columns}: {schedules:?}");
+        }
+        let sums = [
+            ("scan", x.cumsum(Axis(1))),
+            ("scan of columns", columns_of.cumsum(Axis(0))),
+        ];
+        for (name, scan) in &sums {
+            run_all(&region, scan.node(), &format!("{name}, {columns}"));
+        }
+    }
+    let values = Array1::from_shape_fn(5_000, |at| at as i32 % 17 - 4);
+    let places = Array1::from_shape_fn(5_000, |at| (at * 7 % 10) as i32);
+    let (values, places): (Array<i32, _>, Array<i32, _>) =
+        (region.array(&values), region.array(&places));
+    let base: Array<i32, _> = region.array(&Array1::zeros(10));
+    let added = base.scatter_add(Axis(0), &places, &values);
+    assert_eq!(run_all(&region, added.node(), "scatter").len(), 4);
+}
