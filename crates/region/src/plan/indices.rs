@@ -1,4 +1,4 @@
-//! The indices of a kernel: their width, and whether all nodes have their elements at the same ones.
+//! The indices of a kernel: their width, and whether all nodes have elements at the same ones.
 
 use std::{env, sync::LazyLock};
 

@@ -68,8 +68,8 @@ pub(crate) enum RowSchedule {
     PartOfWarp,
     /// A block, with a thread for each accumulator.
     Block,
-    /// A block of fewer threads, each with the accumulators of several threads; a multiprocessor has
-    /// registers for so many of these blocks.
+    /// A block of fewer threads, each with the accumulators of several threads; a multiprocessor
+    /// has registers for so many of these blocks.
     ManyRows { parts: usize, blocks: usize },
     /// A block of more threads than usual, with a thread for each accumulator.
     LargerBlock,
@@ -101,7 +101,8 @@ pub(crate) enum ScatterSchedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Fixed(Schedule),
-    /// A row kernel whose root has so many elements for each row, and which can be one of many rows.
+    /// A row kernel whose root has so many elements for each row, and which can be one of many
+    /// rows.
     Rows {
         split: RowSplit,
         elements: usize,

@@ -55,8 +55,9 @@ pub(crate) struct Tiling {
 }
 
 impl Tiling {
-    /// Returns the division into tiles of so many columns, of which a thread keeps so many elements.
-    pub(crate) fn new(
+    /// Returns the division into tiles of so many columns, of which a thread keeps so many
+    /// elements.
+    fn new(
         elements: usize,
         (count, columns): (usize, usize),
         (width, items): (usize, usize),
@@ -112,9 +113,16 @@ pub(crate) struct TileThread {
 }
 
 impl ScanGenerator<'_> {
-    /// Generates the kernel with a block for each tile, whose threads leave registers for so many
-    /// blocks.
-    pub(crate) fn columns(&self, tiling: &Tiling, blocks: usize) -> GeneratedPasses {
+    /// Generates the kernel that scans columns of so many elements, of which so many lie beside each
+    /// other. A block has a tile of so many columns, its threads so many elements of each, and a
+    /// multiprocessor registers for so many blocks.
+    pub(crate) fn columns(
+        &self,
+        (count, columns): (usize, usize),
+        (width, items): (usize, usize),
+        blocks: usize,
+    ) -> GeneratedPasses {
+        let tiling = &Tiling::new(self.node.elements, (count, columns), (width, items));
         let kernel = self.block_per_tile(tiling, blocks);
         let threads = tiling.lines * tiling.totals.tiles * BLOCK;
         if !tiling.is_shared() {

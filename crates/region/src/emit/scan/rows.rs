@@ -24,10 +24,7 @@ use crate::{
         },
         lower::{lowering::Lowering, position::Position},
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
-        scan::{
-            columns::Tiling,
-            neighbours::{Neighbours, if_inside, neighbours, replace_outside},
-        },
+        scan::neighbours::{Neighbours, if_inside, neighbours, replace_outside},
     },
     expr::{NodeRef, Op, Reduction},
     plan::{FusedKernel, IndexAnalysis, LANES, ScanOrder},
@@ -124,8 +121,7 @@ pub(crate) fn scan(kernel: &FusedKernel, order: ScanOrder, blocks: usize) -> Gen
             return GeneratedPasses::one(generator.thread_per_column(count, columns), rows);
         }
         ScanOrder::Columns { width, items } => {
-            let tiling = Tiling::new(node.elements, (count, columns), (width, items));
-            return generator.columns(&tiling, blocks);
+            return generator.columns((count, columns), (width, items), blocks);
         }
     };
     let segments = count.div_ceil(segment);

@@ -29,8 +29,8 @@ enum ScatterStage {
     Store,
 }
 
-/// Generates the kernel of a scatter-addition to a target that holds the base. There is at least one
-/// index and one element.
+/// Generates the kernel of a scatter-addition to a target that holds the base. There is at least
+/// one index and one element.
 pub(crate) fn add_each(kernel: &FusedKernel) -> GeneratedPasses {
     let wide = IndexAnalysis::of(kernel).wide;
     let add = stage_kernel(kernel, wide, ScatterStage::Add);
