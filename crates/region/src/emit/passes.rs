@@ -102,6 +102,42 @@ impl GeneratedPasses {
             }],
         }
     }
+
+    /// Returns a single pass with temporaries that only it uses.
+    pub(crate) fn one_with(
+        temporaries: SmallVec<[Temporary; 2]>,
+        kernel: Kernel,
+        threads: usize,
+    ) -> Self {
+        let mut passes = Self::one(kernel, threads);
+        passes.passes[0].writes = PassOutput::OutputsAndTemporaries(0..temporaries.len());
+        Self {
+            temporaries,
+            ..passes
+        }
+    }
+
+    /// Returns passes with their numbers of threads, each of which reads the temporaries that the
+    /// one before writes. Each but the last writes so many.
+    pub(crate) fn chain<const N: usize>(
+        temporaries: SmallVec<[Temporary; 2]>,
+        passes: [(Kernel, usize); N],
+    ) -> Self {
+        let each = temporaries.len() / (N - 1);
+        let pass = |(number, (kernel, threads)): (usize, (Kernel, usize))| Pass {
+            kernel,
+            threads: Threads::Fixed(threads),
+            writes: match number + 1 {
+                last if last == N => PassOutput::Outputs,
+                _ => PassOutput::Temporaries(number * each..(number + 1) * each),
+            },
+            reads: number.saturating_sub(1) * each..number * each,
+        };
+        Self {
+            temporaries,
+            passes: passes.into_iter().enumerate().map(pass).collect(),
+        }
+    }
 }
 
 impl Temporary {

@@ -22,7 +22,7 @@ use crate::{
             kernel::{Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
         },
         lower::lowering::Lowering,
-        passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+        passes::{GeneratedPasses, Temporary},
     },
     expr::{NodeRef, Op},
     plan::{FusedKernel, IndexAnalysis, are_flat},
@@ -58,27 +58,16 @@ pub(crate) fn product(kernel: &FusedKernel, plan: &LaunchPlan) -> GeneratedPasse
     let mut of_sum = vec![KernelParameter::Temporary(0), KernelParameter::Output(0)];
     let scalars = sum.scalars.into_iter();
     of_sum.extend(scalars.map(|value| KernelParameter::Scalar(Scalar::U64(value))));
-    GeneratedPasses {
-        temporaries: smallvec![Temporary {
-            bytes: sum.parts * part_bytes(node.dtype),
-            is_zeroed: false,
-        }],
-        passes: smallvec![
-            Pass {
-                kernel: multiplication.alone(parameters),
-                threads: threads(plan.blocks).into(),
-                writes: PassOutput::Temporaries(0..1),
-                reads: 0..0,
-            },
-            Pass {
-                kernel: BuiltinText::of(node.dtype, BuiltinKernel::Sum)
-                    .with_epilogue(kernel, of_sum),
-                threads: threads(sum.blocks).into(),
-                writes: PassOutput::Outputs,
-                reads: 0..1,
-            },
-        ],
-    }
+    let partial = Temporary {
+        bytes: sum.parts * part_bytes(node.dtype),
+        is_zeroed: false,
+    };
+    let summation = BuiltinText::of(node.dtype, BuiltinKernel::Sum).with_epilogue(kernel, of_sum);
+    let first = (multiplication.alone(parameters), threads(plan.blocks));
+    GeneratedPasses::chain(
+        smallvec![partial],
+        [first, (summation, threads(sum.blocks))],
+    )
 }
 
 /// The text of a built-in kernel.

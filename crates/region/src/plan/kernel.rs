@@ -8,7 +8,7 @@ use std::{
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    expr::{NodeRef, Op},
+    expr::{NodeRef, Op, Reduction},
     plan::{replace::Replacement, rows::RowShape},
     shape::{AxisMap, Shape, preserves_linear_index},
 };
@@ -223,6 +223,16 @@ impl FusedKernel {
     /// Returns the nodes whose elements are written.
     pub(crate) fn values(&self) -> impl Iterator<Item = &NodeRef> {
         self.outputs.iter().map(|output| &output.value)
+    }
+
+    /// Returns the reductions up to the root: the node, the kind, and the reduced array of each.
+    pub(crate) fn reductions(&self) -> impl Iterator<Item = (&NodeRef, Reduction, &NodeRef)> {
+        self.nodes.iter().filter_map(|fused| match &*fused.op {
+            Op::Reduce {
+                reduction, source, ..
+            } => Some((&fused.node, *reduction, source)),
+            _ => None,
+        })
     }
 
     /// Returns the only output, or the first.

@@ -8,7 +8,7 @@ use crate::{
             kernel::{AttentionKernel, Rows},
             tiles::WARP_LINES,
         },
-        body::kernel::{KernelBody, Reg, RegClass, line},
+        body::kernel::{KernelBody, Reg, RegClass, line, value},
     },
     plan::order::attention::{CHUNK_BYTES, CHUNKS, LINE_BYTES},
 };
@@ -26,11 +26,7 @@ impl AttentionKernel<'_> {
     ) {
         let current: SmallVec<[Reg; 4]> = addresses
             .iter()
-            .map(|(first, _)| {
-                let reg = body.reg(RegClass::B32);
-                line!(body; "mov.b32 {reg}, {first};");
-                reg
-            })
+            .map(|(first, _)| value!(body, B32; "mov.b32 {first}"))
             .collect();
         let advance = |body: &mut KernelBody| {
             for (reg, (_, step)) in current.iter().zip(addresses) {
@@ -92,9 +88,7 @@ impl AttentionKernel<'_> {
         let address = if chunk < half {
             first
         } else {
-            let other = body.reg(RegClass::B32);
-            line!(body; "xor.b32 {other}, {first}, {};", LINE_BYTES / 2);
-            other
+            value!(body, B32; "xor.b32 {first}, {}", LINE_BYTES / 2)
         };
         let row = |row| {
             let offset = row * WARP_LINES * pitch + chunk % half * CHUNK_BYTES;

@@ -5,7 +5,7 @@ use crate::{
     emit::{
         attention::{loader::TileLoader, tiles::WARP_LINES},
         body::{
-            kernel::{KernelBody, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, RegClass, line, value},
             reducer::{min_literal, zero_literal},
         },
         passes::GeneratedPasses,
@@ -135,17 +135,15 @@ impl AttentionKernel<'_> {
         keys.load(body);
         values.load(body);
         self.multiply_values(body);
-        let goes_on = body.predicate();
         line!(body; "add.u32 {0}, {0}, {1};", self.first_key, self.sizes.tile);
-        line!(body; "setp.lt.u32 {goes_on}, {}, {};", self.first_key, self.end);
+        let goes_on = value!(body, Predicate; "setp.lt.u32 {}, {}", self.first_key, self.end);
         line!(body; "@{goes_on} bra TILE;");
         self.store(body);
     }
 
     /// Computes the number of one of the thread's keys.
     pub(crate) fn key(&self, body: &mut KernelBody, column: usize) -> Reg {
-        let key = body.reg(RegClass::B32);
-        line!(body; "add.u32 {key}, {}, {};", self.first_key, self.column);
+        let key = value!(body, B32; "add.u32 {}, {}", self.first_key, self.column);
         line!(body; "add.u32 {key}, {key}, {};", column * COLUMN_THREADS);
         key
     }

@@ -7,7 +7,7 @@ use crate::{
     emit::{
         attention::tiles::Swizzle,
         body::{
-            kernel::{KernelBody, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, RegClass, line, value},
             reducer::zero_literal,
         },
     },
@@ -81,10 +81,9 @@ impl TileLoader {
         let width = target.chunks.next_power_of_two();
         let lines = THREADS / width;
         let turns = sizes.tile.div_ceil(lines);
-        let [chunk, line] = body.regs(RegClass::B32);
         let wide = body.reg(RegClass::B64);
-        line!(body; "and.b32 {chunk}, {thread}, {};", width - 1);
-        line!(body; "shr.u32 {line}, {thread}, {};", width.trailing_zeros());
+        let chunk = value!(body, B32; "and.b32 {thread}, {}", width - 1);
+        let line = value!(body, B32; "shr.u32 {thread}, {}", width.trailing_zeros());
 
         // The thread has a part if its chunk and its first line are in the tile.
         let mut has_part = None;
@@ -93,18 +92,16 @@ impl TileLoader {
             (lines > sizes.tile, line, sizes.tile),
         ] {
             if is_short {
-                let holds = body.predicate();
-                line!(body; "setp.lt.u32 {holds}, {value}, {end};");
+                let holds = value!(body, Predicate; "setp.lt.u32 {value}, {end}");
                 has_part = Some(match has_part {
                     None => holds,
-                    Some(other) => both(body, holds, other),
+                    Some(other) => body.both(holds, other),
                 });
             }
         }
 
         // A thread without a part has no rows left.
-        let left = body.reg(RegClass::B32);
-        line!(body; "sub.s32 {left}, {}, {line};", source.rows);
+        let left = value!(body, B32; "sub.s32 {}, {line}", source.rows);
         if let Some(first) = first_row {
             line!(body; "sub.s32 {left}, {left}, {first};");
         }
@@ -113,17 +110,14 @@ impl TileLoader {
         }
         let within = (0..lanes).map(|lane| {
             (target.chunks * lanes > source.size).then(|| {
-                let (number, holds) = (body.reg(RegClass::B32), body.predicate());
-                line!(body; "mad.lo.u32 {number}, {chunk}, {lanes}, {lane};");
-                line!(body; "setp.lt.u32 {holds}, {number}, {};", source.size);
-                holds
+                let number = value!(body, B32; "mad.lo.u32 {chunk}, {lanes}, {lane}");
+                value!(body, Predicate; "setp.lt.u32 {number}, {}", source.size)
             })
         });
         let within = within.collect();
 
         let [next, line_step, tile_step] = body.regs(RegClass::B64);
-        let row = body.reg(RegClass::B64);
-        line!(body; "cvt.u64.u32 {row}, {line};");
+        let row = value!(body, B64; "cvt.u64.u32 {line}");
         if let Some(first) = first_row {
             line!(body; "cvt.u64.u32 {wide}, {first};");
             line!(body; "add.s64 {row}, {row}, {wide};");
@@ -169,8 +163,7 @@ impl TileLoader {
     /// end of a row are zeros.
     pub(crate) fn load(&self, body: &mut KernelBody) {
         let kind = RegClass::of(self.dtype).move_type();
-        let address = body.reg(RegClass::B64);
-        line!(body; "mov.b64 {address}, {};", self.next);
+        let address = value!(body, B64; "mov.b64 {}", self.next);
         for (turn, registers) in self.loaded.iter().enumerate() {
             if turn > 0 {
                 line!(body; "add.s64 {address}, {address}, {};", self.line_step);
@@ -181,19 +174,18 @@ impl TileLoader {
                 line!(body; "mov.{kind} {reg}, {};", zero_literal(self.dtype));
             }
             if self.has_chunks {
-                let holds = self.within[0].map_or(has_row, |within| both(body, has_row, within));
+                let holds = self.within[0].map_or(has_row, |within| body.both(has_row, within));
                 let list: Vec<_> = registers.iter().map(Reg::to_string).collect();
                 line!(body; "@{holds} ld.global.v{}.{kind} {{{}}}, [{address}];",
                     self.lanes, list.join(", "));
                 continue;
             }
-            let element = body.reg(RegClass::B64);
-            line!(body; "mov.b64 {element}, {address};");
+            let element = value!(body, B64; "mov.b64 {address}");
             for (lane, (reg, within)) in registers.iter().zip(&self.within).enumerate() {
                 if lane > 0 {
                     line!(body; "add.s64 {element}, {element}, {};", self.column_step);
                 }
-                let holds = within.map_or(has_row, |within| both(body, has_row, within));
+                let holds = within.map_or(has_row, |within| body.both(has_row, within));
                 line!(body; "@{holds} ld.global.{kind} {reg}, [{element}];");
             }
         }
@@ -213,20 +205,11 @@ impl TileLoader {
             let address = if bits == 0 {
                 self.shared
             } else {
-                let moved = body.reg(RegClass::B32);
-                line!(body; "xor.b32 {moved}, {}, {bits};", self.shared);
-                moved
+                value!(body, B32; "xor.b32 {}, {bits}", self.shared)
             };
             let list: Vec<_> = registers.iter().map(Reg::to_string).collect();
             line!(body; "{guard}st.shared.v{}.{kind} [{address}+{}], {{{}}};",
                 self.lanes, line * self.target.pitch, list.join(", "));
         }
     }
-}
-
-/// Computes whether two predicates hold.
-fn both(body: &mut KernelBody, one: Reg, two: Reg) -> Reg {
-    let holds = body.predicate();
-    line!(body; "and.pred {holds}, {one}, {two};");
-    holds
 }

@@ -8,7 +8,7 @@ use crate::{
             tiles::WARP_LINES,
         },
         body::{
-            kernel::{KernelBody, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, RegClass, line, value},
             reducer::{min_literal, zero_literal},
             warp::{WARP, shuffle},
         },
@@ -33,8 +33,7 @@ impl AttentionKernel<'_> {
             sizes.key_chunks(),
             &addresses,
             |body, chunk, current| {
-                let address = body.reg(RegClass::B32);
-                line!(body; "xor.b32 {address}, {}, {};", current[1], chunk * CHUNK_BYTES);
+                let address = value!(body, B32; "xor.b32 {}, {}", current[1], chunk * CHUNK_BYTES);
                 let keys: Rows = (0..sizes.columns())
                     .map(|column| {
                         let offset = column * COLUMN_THREADS * sizes.key_pitch();
@@ -63,12 +62,10 @@ impl AttentionKernel<'_> {
         if let Some(mask) = &self.mask {
             self.add_mask(body, mask);
         }
-        let (last, is_whole) = (body.reg(RegClass::B32), body.predicate());
-        line!(body; "add.u32 {last}, {}, {};", self.first_key, sizes.tile - 1);
-        line!(body; "setp.lt.u32 {is_whole}, {last}, {};", self.keys);
+        let last = value!(body, B32; "add.u32 {}, {}", self.first_key, sizes.tile - 1);
+        let is_whole = value!(body, Predicate; "setp.lt.u32 {last}, {}", self.keys);
         if self.is_causal {
-            let is_before = body.predicate();
-            line!(body; "setp.le.u32 {is_before}, {last}, {};", self.first_query);
+            let is_before = value!(body, Predicate; "setp.le.u32 {last}, {}", self.first_query);
             line!(body; "and.pred {is_whole}, {is_whole}, {is_before};");
         }
         line!(body; "@{is_whole} bra ADJUSTED;");
@@ -110,8 +107,7 @@ impl AttentionKernel<'_> {
             }
             let (query, has_query) = (self.row(body, row), body.predicate());
             line!(body; "setp.lt.u32 {has_query}, {query}, {};", self.queries);
-            let element = body.reg(RegClass::B64);
-            line!(body; "mov.b64 {element}, {address};");
+            let element = value!(body, B64; "mov.b64 {address}");
             for (column, (score, has_key)) in scores.iter().zip(&has_keys).enumerate() {
                 if column > 0 {
                     line!(body; "add.s64 {element}, {element}, {column_step};");
@@ -123,8 +119,7 @@ impl AttentionKernel<'_> {
                 line!(body; "add.rn.{kind} {score}, {score}, {added};");
             }
         }
-        let step = body.reg(RegClass::B64);
-        line!(body; "mul.lo.s64 {step}, {}, {};", mask.column_step, sizes.tile);
+        let step = value!(body, B64; "mul.lo.s64 {}, {}", mask.column_step, sizes.tile);
         line!(body; "add.s64 {0}, {0}, {step};", mask.next);
     }
 
@@ -135,8 +130,7 @@ impl AttentionKernel<'_> {
             DType::F64 => "ms_exp_f64",
             _ => "ms_exp_f32",
         };
-        let other_half = body.reg(RegClass::B32);
-        line!(body; "xor.b32 {other_half}, {}, {};", self.weight_address, LINE_BYTES / 2);
+        let other_half = value!(body, B32; "xor.b32 {}, {}", self.weight_address, LINE_BYTES / 2);
         for (row, scores) in self.scores.iter().enumerate() {
             let (maximum, total) = (self.maxima[row], self.totals[row]);
             let new = body.reg(class);

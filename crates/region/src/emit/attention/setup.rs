@@ -10,7 +10,7 @@ use crate::{
             tiles::{Swizzle, WARP_LINES},
         },
         body::{
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line, value},
             warp::WARP,
         },
     },
@@ -51,8 +51,7 @@ impl<'a> OperandSource<'a> {
         });
         let start = (self.strided.offset * self.bytes) as i64;
         let start = body.index_parameter(ParameterKey::Start(self.node.id, 0), start);
-        let address = body.reg(RegClass::B64);
-        line!(body; "add.s64 {address}, {base}, {start};");
+        let address = value!(body, B64; "add.s64 {base}, {start}");
         for &(axis, index) in indices {
             let step = self.step(body, axis);
             line!(body; "mad.lo.s64 {address}, {index}, {step}, {address};");
@@ -91,9 +90,7 @@ impl<'a> AttentionKernel<'a> {
         line!(body; "and.b32 {lane}, {thread}, {};", WARP - 1);
         let narrow = |body: &mut KernelBody, name, value: usize| {
             let wide = body.named(name, value);
-            let reg = body.reg(RegClass::B32);
-            line!(body; "cvt.u32.u64 {reg}, {wide};");
-            reg
+            value!(body, B32; "cvt.u32.u64 {wide}")
         };
         let queries = narrow(body, "queries", queries);
         let keys = narrow(body, "keys", keys);
@@ -110,8 +107,7 @@ impl<'a> AttentionKernel<'a> {
             line!(body; "sub.u32 {rest}, {rest}, 1;");
         }
         line!(body; "mul.lo.u32 {first_query}, {rest}, {};", sizes.tile);
-        let output_batch = body.reg(RegClass::B64);
-        line!(body; "cvt.u64.u32 {output_batch}, {batch};");
+        let output_batch = value!(body, B64; "cvt.u64.u32 {batch}");
         let mut indices: SmallVec<[(usize, Reg); 4]> = SmallVec::new();
         let long = (0..rank - 2).filter(|&axis| node.shape[axis] != 1);
         let long: SmallVec<[usize; 4]> = long.collect();
@@ -122,10 +118,9 @@ impl<'a> AttentionKernel<'a> {
             } else {
                 let length = body
                     .index_parameter(ParameterKey::Length(node.id, axis), node.shape[axis] as i64);
-                let [short, outer, own] = body.regs(RegClass::B32);
-                line!(body; "cvt.u32.u64 {short}, {length};");
-                line!(body; "div.u32 {outer}, {batch}, {short};");
-                line!(body; "mul.lo.u32 {own}, {outer}, {short};");
+                let short = value!(body, B32; "cvt.u32.u64 {length}");
+                let outer = value!(body, B32; "div.u32 {batch}, {short}");
+                let own = value!(body, B32; "mul.lo.u32 {outer}, {short}");
                 line!(body; "sub.u32 {own}, {batch}, {own};");
                 line!(body; "cvt.u64.u32 {index}, {own};");
                 line!(body; "mov.b32 {batch}, {outer};");
@@ -134,26 +129,23 @@ impl<'a> AttentionKernel<'a> {
         }
 
         // The thread's queries are every second one from its first, its keys every sixteenth.
-        let [column, low, group, own_row, query] = body.regs(RegClass::B32);
-        line!(body; "and.b32 {column}, {lane}, 1;");
-        line!(body; "shr.u32 {low}, {lane}, 2;");
+        let column = value!(body, B32; "and.b32 {lane}, 1");
+        let low = value!(body, B32; "shr.u32 {lane}, 2");
         line!(body; "shl.b32 {low}, {low}, 1;");
         line!(body; "or.b32 {column}, {column}, {low};");
-        line!(body; "shr.u32 {group}, {lane}, 1;");
+        let group = value!(body, B32; "shr.u32 {lane}, 1");
         line!(body; "and.b32 {group}, {group}, 1;");
-        line!(body; "shr.u32 {own_row}, {thread}, {};", WARP.trailing_zeros());
+        let own_row = value!(body, B32; "shr.u32 {thread}, {}", WARP.trailing_zeros());
         line!(body; "mad.lo.u32 {own_row}, {own_row}, {}, {group};", WARP_LINES * sizes.rows());
-        line!(body; "add.u32 {query}, {first_query}, {own_row};");
+        let query = value!(body, B32; "add.u32 {first_query}, {own_row}");
 
-        let end = body.reg(RegClass::B32);
-        line!(body; "mov.b32 {end}, {keys};");
+        let end = value!(body, B32; "mov.b32 {keys}");
         if operands.is_causal {
             line!(body; "add.u32 {end}, {first_query}, {};", sizes.tile);
             line!(body; "min.u32 {end}, {end}, {keys};");
         }
 
-        let first_key = body.reg(RegClass::B32);
-        line!(body; "mov.u32 {first_key}, 0;");
+        let first_key = value!(body, B32; "mov.u32 0");
         let chunks = [
             sizes.key_chunks(),
             sizes.key_chunks(),
@@ -201,8 +193,7 @@ impl<'a> AttentionKernel<'a> {
 
         // Addresses in shared memory.
         let shared = |body: &mut KernelBody, name: &str, number: Reg, step: usize| {
-            let address = body.reg(RegClass::B32);
-            line!(body; "mov.u32 {address}, {name};");
+            let address = value!(body, B32; "mov.u32 {name}");
             line!(body; "mad.lo.u32 {address}, {number}, {step}, {address};");
             address
         };
@@ -226,9 +217,8 @@ impl<'a> AttentionKernel<'a> {
             sizes.value_size * sizes.bytes,
             sizes.neighbours * sizes.bytes,
         );
-        let wide = body.reg(RegClass::B64);
         line!(body; "cvt.u64.u32 {row}, {queries};");
-        line!(body; "cvt.u64.u32 {wide}, {query};");
+        let wide = value!(body, B64; "cvt.u64.u32 {query}");
         line!(body; "mad.lo.s64 {row}, {output_batch}, {row}, {wide};");
         line!(body; "mad.lo.s64 {address}, {row}, {row_bytes}, {output};");
         line!(body; "mul.wide.u32 {row}, {column}, {column_bytes};");

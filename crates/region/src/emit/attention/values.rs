@@ -7,7 +7,7 @@ use crate::{
             tiles::WARP_LINES,
         },
         body::{
-            kernel::{KernelBody, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, line, value},
             warp::{WARP, shuffle},
         },
     },
@@ -61,8 +61,7 @@ impl AttentionKernel<'_> {
             COLUMN_THREADS * sizes.neighbours,
         );
         let has_vectors = sizes.value_size % sizes.neighbours == 0;
-        let first = body.reg(RegClass::B32);
-        line!(body; "mul.lo.u32 {first}, {}, {};", self.column, sizes.neighbours);
+        let first = value!(body, B32; "mul.lo.u32 {}, {}", self.column, sizes.neighbours);
         for (row, (sums, total)) in self.sums.iter().zip(&self.totals).enumerate() {
             for distance in SHARING {
                 let other = shuffle(body, *total, ("bfly", distance), WARP);
@@ -79,9 +78,8 @@ impl AttentionKernel<'_> {
                 if has_vectors && number % sizes.neighbours > 0 {
                     continue;
                 }
-                let (place, holds) = (body.reg(RegClass::B32), body.predicate());
-                line!(body; "add.u32 {place}, {first}, {element};");
-                line!(body; "setp.lt.u32 {holds}, {place}, {};", sizes.value_size);
+                let place = value!(body, B32; "add.u32 {first}, {element}");
+                let holds = value!(body, Predicate; "setp.lt.u32 {place}, {}", sizes.value_size);
                 line!(body; "and.pred {holds}, {holds}, {has_query};");
                 let at_once = if has_vectors { sizes.neighbours } else { 1 };
                 let vector = if at_once > 1 {

@@ -6,7 +6,7 @@ use crate::{
     emit::body::{
         elementwise::ordered_type,
         half,
-        kernel::{KernelBody, Reg, RegClass, line},
+        kernel::{KernelBody, Reg, RegClass, line, value},
     },
 };
 
@@ -46,8 +46,7 @@ fn to_bool(body: &mut KernelBody, from: DType, value: Reg) -> Reg {
         DType::F32 => line!(body; "setp.neu.f32 {truth}, {value}, 0f00000000;"),
         DType::F64 => line!(body; "setp.neu.f64 {truth}, {value}, 0d0000000000000000;"),
         DType::F16 | DType::Bf16 => {
-            let magnitude = body.reg(RegClass::B32);
-            line!(body; "and.b32 {magnitude}, {value}, 32767;");
+            let magnitude = value!(body, B32; "and.b32 {value}, 32767");
             line!(body; "setp.ne.s32 {truth}, {magnitude}, 0;");
         }
         _ => line!(body; "setp.ne.{} {truth}, {value}, 0;", ordered_type(from)),

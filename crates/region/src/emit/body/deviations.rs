@@ -10,7 +10,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::emit::body::{
-    kernel::{KernelBody, Reg, RegClass, line},
+    kernel::{KernelBody, Reg, RegClass, line, value},
     reducer::{Accumulator, two_sum},
 };
 
@@ -30,11 +30,7 @@ pub(crate) fn of_elements(body: &mut KernelBody, elements: &[Reg]) -> Accumulato
     line!(body; "mul.rn.f64 {mean}, {sum}, {reciprocal};");
     let deviations: SmallVec<[Reg; 16]> = elements
         .iter()
-        .map(|element| {
-            let deviation = body.reg(RegClass::F64);
-            line!(body; "sub.rn.f64 {deviation}, {element}, {mean};");
-            deviation
-        })
+        .map(|element| value!(body, F64; "sub.rn.f64 {element}, {mean}"))
         .collect();
     line!(body; "mul.rn.f64 {squares}, {0}, {0};", deviations[0]);
     for deviation in &deviations[1..] {
@@ -42,9 +38,8 @@ pub(crate) fn of_elements(body: &mut KernelBody, elements: &[Reg]) -> Accumulato
     }
     // The mean was rounded: the deviations add up to what it lacks.
     let sum = sum_of_pairs(body, &deviations);
-    let excess = body.reg(RegClass::F64);
     line!(body; "mul.rn.f64 {rest}, {sum}, {reciprocal};");
-    line!(body; "neg.f64 {excess}, {sum};");
+    let excess = value!(body, F64; "neg.f64 {sum}");
     line!(body; "fma.rn.f64 {squares}, {excess}, {rest}, {squares};");
     line!(body; "mov.f64 {lost}, {ZERO};");
     smallvec![count, mean, rest, squares, lost]
@@ -55,19 +50,17 @@ pub(crate) fn combine(body: &mut KernelBody, accumulator: &Accumulator, other: &
     let &[count, mean, rest, squares, lost] = &accumulator[..] else {
         unreachable!("an accumulator has {COMPONENTS} components");
     };
-    let [all, divisor, weight, distance, of_rest] = body.regs(RegClass::F64);
-    let [step, between] = body.regs(RegClass::F64);
-    line!(body; "add.rn.f64 {all}, {count}, {};", other[0]);
-    line!(body; "max.f64 {divisor}, {all}, {ONE};");
-    line!(body; "div.rn.f64 {weight}, {}, {divisor};", other[0]);
+    let all = value!(body, F64; "add.rn.f64 {count}, {}", other[0]);
+    let divisor = value!(body, F64; "max.f64 {all}, {ONE}");
+    let weight = value!(body, F64; "div.rn.f64 {}, {divisor}", other[0]);
     // Both parts of the mean move towards the other's, so that they become the other's exactly if
     // the accumulator has no elements.
-    line!(body; "sub.rn.f64 {distance}, {}, {mean};", other[1]);
-    line!(body; "sub.rn.f64 {of_rest}, {}, {rest};", other[2]);
-    line!(body; "mul.rn.f64 {step}, {distance}, {weight};");
+    let distance = value!(body, F64; "sub.rn.f64 {}, {mean}", other[1]);
+    let of_rest = value!(body, F64; "sub.rn.f64 {}, {rest}", other[2]);
+    let step = value!(body, F64; "mul.rn.f64 {distance}, {weight}");
     line!(body; "add.rn.f64 {distance}, {distance}, {of_rest};");
     // Multiplied by the number of elements first: of none, a large distance adds no infinity.
-    line!(body; "mul.rn.f64 {between}, {weight}, {count};");
+    let between = value!(body, F64; "mul.rn.f64 {weight}, {count}");
     line!(body; "mul.rn.f64 {between}, {between}, {distance};");
     line!(body; "mul.rn.f64 {between}, {between}, {distance};");
     line!(body; "mov.f64 {count}, {all};");
@@ -93,9 +86,7 @@ fn sum_of_pairs(body: &mut KernelBody, numbers: &[Reg]) -> Reg {
             .chunks(2)
             .map(|pair| match *pair {
                 [one, two] => {
-                    let sum = body.reg(RegClass::F64);
-                    line!(body; "add.rn.f64 {sum}, {one}, {two};");
-                    sum
+                    value!(body, F64; "add.rn.f64 {one}, {two}")
                 }
                 _ => pair[0],
             })

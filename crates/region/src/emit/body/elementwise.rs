@@ -8,7 +8,7 @@ use crate::{
     emit::body::{
         cast::cast,
         half,
-        kernel::{KernelBody, Reg, RegClass, line},
+        kernel::{KernelBody, Reg, RegClass, line, value},
     },
     expr::{Comparison, Function, Rounding},
 };
@@ -165,15 +165,11 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
 fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
     let low = match count.class {
         RegClass::B64 => {
-            let low = body.reg(RegClass::B32);
-            line!(body; "cvt.u32.u64 {low}, {count};");
-            low
+            value!(body, B32; "cvt.u32.u64 {count}")
         }
         _ => count,
     };
-    let within = body.reg(RegClass::B32);
-    line!(body; "and.b32 {within}, {low}, {};", dtype.bytes() * 8 - 1);
-    within
+    value!(body, B32; "and.b32 {low}, {}", dtype.bytes() * 8 - 1)
 }
 
 fn truth(body: &mut KernelBody, function: Function, values: &[Reg]) -> Reg {
@@ -214,8 +210,7 @@ pub(crate) fn compare(
 pub(crate) fn select(body: &mut KernelBody, dtype: DType, which: Reg, a: Reg, b: Reg) -> Reg {
     if dtype == DType::Bool {
         let (a, b) = (body.as_word(a), body.as_word(b));
-        let word = body.reg(RegClass::B32);
-        line!(body; "selp.b32 {word}, {a}, {b}, {which};");
+        let word = value!(body, B32; "selp.b32 {a}, {b}, {which}");
         return body.is_not_zero(word);
     }
     let kind = RegClass::of(dtype).move_type();

@@ -14,7 +14,7 @@ use crate::{
     element::DType,
     emit::body::{
         elementwise,
-        kernel::{KernelBody, Reg, RegClass, line},
+        kernel::{KernelBody, Reg, RegClass, line, value},
     },
     expr::Function,
     maths::MathFunction,
@@ -56,12 +56,10 @@ pub(crate) fn apply(
 pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg {
     let single = body.reg(RegClass::F32);
     if from == DType::F16 {
-        let half = body.reg(RegClass::B16);
-        line!(body; "cvt.u16.u32 {half}, {element};");
+        let half = value!(body, B16; "cvt.u16.u32 {element}");
         line!(body; "cvt.f32.f16 {single}, {half};");
     } else {
-        let upper = body.reg(RegClass::B32);
-        line!(body; "shl.b32 {upper}, {element}, 16;");
+        let upper = value!(body, B32; "shl.b32 {element}, 16");
         line!(body; "mov.b32 {single}, {upper};");
     }
     single
@@ -71,24 +69,21 @@ pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg
 pub(crate) fn rounded(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
     let element = body.reg(RegClass::B32);
     if to == DType::F16 {
-        let half = body.reg(RegClass::B16);
-        line!(body; "cvt.rn.f16.f32 {half}, {single};");
+        let half = value!(body, B16; "cvt.rn.f16.f32 {single}");
         line!(body; "cvt.u32.u16 {element}, {half};");
         return element;
     }
-    let [bits, odd, sum, number, nan] = body.regs(RegClass::B32);
-    let is_nan = body.predicate();
-    line!(body; "mov.b32 {bits}, {single};");
+    let bits = value!(body, B32; "mov.b32 {single}");
     // Half a unit is added, less one bit if the element below is even, so that ties go to it.
-    line!(body; "shr.u32 {odd}, {bits}, 16;");
+    let odd = value!(body, B32; "shr.u32 {bits}, 16");
     line!(body; "and.b32 {odd}, {odd}, 1;");
-    line!(body; "add.s32 {sum}, {bits}, 32767;");
+    let sum = value!(body, B32; "add.s32 {bits}, 32767");
     line!(body; "add.s32 {sum}, {sum}, {odd};");
-    line!(body; "shr.u32 {number}, {sum}, 16;");
+    let number = value!(body, B32; "shr.u32 {sum}, 16");
     // The sum could carry a NaN to infinity.
-    line!(body; "shr.u32 {nan}, {bits}, 16;");
+    let nan = value!(body, B32; "shr.u32 {bits}, 16");
     line!(body; "or.b32 {nan}, {nan}, 64;");
-    line!(body; "setp.nan.f32 {is_nan}, {single}, {single};");
+    let is_nan = value!(body, Predicate; "setp.nan.f32 {single}, {single}");
     line!(body; "selp.b32 {element}, {nan}, {number}, {is_nan};");
     element
 }
@@ -99,11 +94,9 @@ fn truncated(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
         DType::F16 => "0xffffe000",
         _ => "0xffff0000",
     };
-    let (bits, result) = (body.reg(RegClass::B32), body.reg(RegClass::F32));
-    line!(body; "mov.b32 {bits}, {single};");
+    let bits = value!(body, B32; "mov.b32 {single}");
     line!(body; "and.b32 {bits}, {bits}, {mask};");
-    line!(body; "mov.b32 {result}, {bits};");
-    result
+    value!(body, F32; "mov.b32 {bits}")
 }
 
 /// Converts an `f64` or an integer of 32 or 64 bits to an `f32`, with the last bit set if it is not

@@ -1,6 +1,10 @@
 //! Indices of threads, and addresses of elements.
 
-use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, line};
+use std::{fmt::Display, iter};
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, index, line, test, value};
 
 impl KernelBody {
     /// Returns a register that holds the index 0 throughout the kernel.
@@ -13,13 +17,11 @@ impl KernelBody {
 
     /// Computes the index of the thread in the grid.
     pub(crate) fn thread(&mut self) -> Reg {
-        let [block, within] = self.regs(RegClass::B32);
-        line!(self; "mov.u32 {block}, %ctaid.x;");
-        line!(self; "mov.u32 {within}, %tid.x;");
+        let block = value!(self, B32; "mov.u32 %ctaid.x");
+        let within = value!(self, B32; "mov.u32 %tid.x");
         let thread = self.index_reg();
         if self.wide {
-            let wide = self.reg(RegClass::B64);
-            line!(self; "cvt.u64.u32 {wide}, {within};");
+            let wide = value!(self, B64; "cvt.u64.u32 {within}");
             line!(self; "mad.wide.u32 {thread}, {block}, {}, {wide};", BLOCK);
         } else {
             line!(self; "mad.lo.u32 {thread}, {block}, {}, {within};", BLOCK);
@@ -32,9 +34,7 @@ impl KernelBody {
         if bytes == 0 {
             return first;
         }
-        let address = self.reg(RegClass::B64);
-        line!(self; "add.s64 {address}, {first}, {bytes};");
-        address
+        value!(self, B64; "add.s64 {first}, {bytes}")
     }
 
     /// Computes the address of an element: `base` plus the index times the size of an element.
@@ -50,22 +50,46 @@ impl KernelBody {
 
     /// Continues with the first thread of the block only; the others jump to a label.
     pub(crate) fn first_thread(&mut self, thread: Reg, label: &str) {
-        let (bits, idle) = (self.bits(), self.predicate());
-        line!(self; "setp.ne.u{bits} {idle}, {thread}, 0;");
+        let idle = test!(self; "ne.u {thread}, 0");
         line!(self; "@{idle} bra {label};");
     }
 
     /// Returns the index of the block in its grid and that of the thread in its block.
     pub(crate) fn block_and_thread(&mut self) -> (Reg, Reg) {
-        let [block, thread] = self.regs(RegClass::B32);
-        line!(self; "mov.u32 {block}, %ctaid.x;");
-        line!(self; "mov.u32 {thread}, %tid.x;");
+        let block = value!(self, B32; "mov.u32 %ctaid.x");
+        let thread = value!(self, B32; "mov.u32 %tid.x");
         if !self.wide {
             return (block, thread);
         }
-        let [wide_block, wide_thread] = self.regs(RegClass::B64);
-        line!(self; "cvt.u64.u32 {wide_block}, {block};");
-        line!(self; "cvt.u64.u32 {wide_thread}, {thread};");
+        let wide_block = value!(self, B64; "cvt.u64.u32 {block}");
+        let wide_thread = value!(self, B64; "cvt.u64.u32 {thread}");
         (wide_block, wide_thread)
+    }
+
+    /// Computes the quotient and the rest of an index and a divisor, a register or a number.
+    pub(crate) fn quotient_and_rest(&mut self, number: Reg, divisor: impl Display) -> (Reg, Reg) {
+        let quotient = index!(self; "div.u {number}, {divisor}");
+        let product = index!(self; "mul.lo.s {quotient}, {divisor}");
+        (quotient, index!(self; "sub.s {number}, {product}"))
+    }
+
+    /// Computes the indices of so many neighbours, given the first.
+    pub(crate) fn neighbours(&mut self, first: Reg, count: usize) -> SmallVec<[Reg; 4]> {
+        let others = (1..count).map(|lane| index!(self; "add.s {first}, {lane}"));
+        iter::once(first).chain(others).collect()
+    }
+
+    /// Computes so many indices, given the first and the distance of each from the one before.
+    pub(crate) fn steps(&mut self, first: Reg, step: Reg, count: usize) -> SmallVec<[Reg; 8]> {
+        let mut all = smallvec![first];
+        for turn in 1..count {
+            all.push(index!(self; "add.s {}, {step}", all[turn - 1]));
+        }
+        all
+    }
+
+    /// Computes whether two predicates hold.
+    pub(crate) fn both(&mut self, one: Reg, two: Reg) -> Reg {
+        value!(self, Predicate; "and.pred {one}, {two}")
     }
 }

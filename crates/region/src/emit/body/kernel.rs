@@ -151,6 +151,14 @@ impl RegClass {
         }
     }
 
+    /// Returns the class of registers that hold such an element in memory: a predicate is a word.
+    pub(crate) fn word(self) -> Self {
+        match self {
+            RegClass::Predicate => RegClass::B32,
+            class => class,
+        }
+    }
+
     /// Returns the type suffix of instructions that move bits: `mov`, `selp`, loads and stores.
     pub(crate) fn move_type(self) -> &'static str {
         match self {
@@ -229,7 +237,8 @@ pub(crate) struct KernelBody {
     /// The instructions between the loads of the parameters and all others.
     pub(crate) prologue: String,
     pub(crate) parameters: Vec<DeclaredParameter>,
-    registers: FxHashMap<ParameterKey, Reg>,
+    /// The registers of the parameters.
+    pub(crate) registers: FxHashMap<ParameterKey, Reg>,
     /// The called functions of the maths library.
     pub(crate) calls: BTreeSet<String>,
     pub(crate) name_parts: Vec<&'static str>,
@@ -252,6 +261,36 @@ macro_rules! line {
 }
 pub(crate) use line;
 
+/// Appends an instruction whose result is a new register of a class, which it returns:
+/// `value!(body, B32; "add.s32 {}, {}", a, b)`. The class may be computed: `of class`.
+macro_rules! value {
+    ($body:expr, of $class:expr; $($argument:tt)*) => {
+        $body.value_of($class, "", format_args!($($argument)*))
+    };
+    ($body:expr, $class:ident; $($argument:tt)*) => {
+        value!($body, of $crate::emit::body::kernel::RegClass::$class; $($argument)*)
+    };
+}
+pub(crate) use value;
+
+/// Appends an instruction whose result is a new index, and whose type ends with the width of
+/// indices: `index!(body; "add.s {a}, {b}")`.
+macro_rules! index {
+    ($body:expr; $($argument:tt)*) => {
+        $body.index_of(format_args!($($argument)*))
+    };
+}
+pub(crate) use index;
+
+/// Appends a comparison of indices, whose result is a new predicate:
+/// `test!(body; "lt.u {a}, {b}")`.
+macro_rules! test {
+    ($body:expr; $($argument:tt)*) => {
+        $body.test_of(format_args!($($argument)*))
+    };
+}
+pub(crate) use test;
+
 impl KernelBody {
     pub(crate) fn new(wide: bool) -> Self {
         Self {
@@ -264,6 +303,33 @@ impl KernelBody {
     /// Appends an instruction.
     pub(crate) fn line(&mut self, line: fmt::Arguments<'_>) {
         writeln!(self.text, "\t{line}").expect(STRING);
+    }
+
+    /// Appends an instruction whose result is a new register. Its type ends with `bits`.
+    pub(crate) fn value_of(
+        &mut self,
+        class: RegClass,
+        bits: &str,
+        instruction: fmt::Arguments<'_>,
+    ) -> Reg {
+        let (reg, text) = (self.reg(class), instruction.to_string());
+        let (name, operands) = text.split_once(' ').expect("an instruction has operands");
+        line!(self; "{name}{bits} {reg}, {operands};");
+        reg
+    }
+
+    /// Appends an instruction on indices, whose result is one.
+    pub(crate) fn index_of(&mut self, instruction: fmt::Arguments<'_>) -> Reg {
+        self.value_of(self.index_class(), self.bits(), instruction)
+    }
+
+    /// Appends a comparison of indices.
+    pub(crate) fn test_of(&mut self, comparison: fmt::Arguments<'_>) -> Reg {
+        self.value_of(
+            RegClass::Predicate,
+            self.bits(),
+            format_args!("setp.{comparison}"),
+        )
     }
 
     /// Appends an instruction to the prologue.
@@ -324,11 +390,16 @@ impl KernelBody {
 
     /// Allocates a register for an index.
     pub(crate) fn index_reg(&mut self) -> Reg {
-        self.reg(if self.wide {
+        self.reg(self.index_class())
+    }
+
+    /// Returns the class of registers for indices.
+    pub(crate) fn index_class(&self) -> RegClass {
+        if self.wide {
             RegClass::B64
         } else {
             RegClass::B32
-        })
+        }
     }
 
     /// Returns the suffix of instructions on indices: 32 or 64.
@@ -345,128 +416,6 @@ impl KernelBody {
         }
         maths::call(&mut self.text, name, &result.to_string(), &arguments);
         self.calls.insert(name.to_owned());
-    }
-
-    /// Returns the register of an index parameter, declaring it at first use.
-    pub(crate) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
-        self.of_index_width(purpose, KernelParameter::Index(value))
-    }
-
-    /// Returns the register of a parameter that has a name, declaring it at first use.
-    pub(crate) fn named(&mut self, name: &'static str, value: usize) -> Reg {
-        self.index_parameter(ParameterKey::Named(name), value as i64)
-    }
-
-    /// Returns the register of the length of a node's axis, declaring the parameter at first use.
-    pub(crate) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
-        let parameter = KernelParameter::Length { node, axis, length };
-        self.of_index_width(ParameterKey::Length(node, axis), parameter)
-    }
-
-    /// Returns the register of the number of elements of a node, declaring the parameter at first
-    /// use.
-    pub(crate) fn elements_of(&mut self, purpose: ParameterKey, node: &NodeRef) -> Reg {
-        let parameter = KernelParameter::ElementsOf {
-            node: node.id,
-            elements: node.elements,
-        };
-        self.of_index_width(purpose, parameter)
-    }
-
-    /// Returns the register of a parameter of the width of the indices, declaring it at first use.
-    fn of_index_width(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
-        let (class, declaration) = if self.wide {
-            (RegClass::B64, ".u64")
-        } else {
-            (RegClass::B32, ".u32")
-        };
-        self.parameter(purpose, class, declaration, || parameter)
-    }
-
-    /// Returns the register of an address parameter, declaring it at first use.
-    pub(crate) fn address(
-        &mut self,
-        purpose: ParameterKey,
-        parameter: impl FnOnce() -> KernelParameter,
-    ) -> Reg {
-        self.parameter(purpose, RegClass::B64, ".u64", parameter)
-    }
-
-    /// Returns the register of the address of an output.
-    pub(crate) fn output(&mut self, output: usize) -> Reg {
-        let parameter = || KernelParameter::Output(output);
-        self.address(ParameterKey::Output(output), parameter)
-    }
-
-    /// Declares that a register holds a parameter that the body does not declare.
-    pub(crate) fn define_parameter(&mut self, purpose: ParameterKey, reg: Reg) {
-        self.registers.insert(purpose, reg);
-    }
-
-    /// Returns the register of a check code, declaring the parameter at first use.
-    pub(crate) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
-        self.parameter(
-            ParameterKey::CheckCode(node.id),
-            RegClass::B32,
-            ".u32",
-            || KernelParameter::CheckCode {
-                node: NodeRef::clone(node),
-                axis,
-                length,
-            },
-        )
-    }
-
-    /// Returns the register of a scalar that the kind of kernel determines, declaring the parameter
-    /// at first use.
-    pub(crate) fn scalar(&mut self, purpose: ParameterKey, value: Scalar) -> Reg {
-        self.value(purpose, value, || KernelParameter::Scalar(value))
-    }
-
-    /// Returns the register of a constant node's value, declaring the parameter at first use.
-    pub(crate) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
-        self.value(ParameterKey::Constant(node), value, || {
-            KernelParameter::Constant(node)
-        })
-    }
-
-    fn value(
-        &mut self,
-        purpose: ParameterKey,
-        value: Scalar,
-        parameter: impl FnOnce() -> KernelParameter,
-    ) -> Reg {
-        let declaration = match value.dtype() {
-            DType::F32 => ".f32",
-            DType::F64 => ".f64",
-            DType::I64 | DType::U64 => ".u64",
-            _ => ".u32",
-        };
-        let passed = match RegClass::of(value.dtype()) {
-            RegClass::Predicate => RegClass::B32,
-            class => class,
-        };
-        self.parameter(purpose, passed, declaration, parameter)
-    }
-
-    fn parameter(
-        &mut self,
-        purpose: ParameterKey,
-        class: RegClass,
-        kind: &'static str,
-        value: impl FnOnce() -> KernelParameter,
-    ) -> Reg {
-        if let Some(&registers) = self.registers.get(&purpose) {
-            return registers;
-        }
-        let reg = self.reg(class);
-        self.parameters.push(DeclaredParameter {
-            parameter: value(),
-            kind,
-            reg,
-        });
-        self.registers.insert(purpose, reg);
-        reg
     }
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     element::DType,
-    emit::body::kernel::{KernelBody, Reg, RegClass, line},
+    emit::body::kernel::{KernelBody, Reg, RegClass, line, value},
 };
 
 /// The maximum size of a vector load or store in bytes.
@@ -49,10 +49,7 @@ pub(crate) fn list(lanes: &[Reg]) -> String {
 impl KernelBody {
     /// Loads neighbouring elements. The address must be aligned to their total size.
     pub(crate) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Registers {
-        let stored = match RegClass::of(dtype) {
-            RegClass::Predicate => RegClass::B32,
-            class => class,
-        };
+        let stored = RegClass::of(dtype).word();
         let loaded: Registers = (0..lanes).map(|_| self.reg(stored)).collect();
         for (number, part) in loaded.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
             let (vector, kind) = (vector(part.len()), in_memory(dtype));
@@ -66,6 +63,12 @@ impl KernelBody {
             .into_iter()
             .map(|byte| self.is_not_zero(byte))
             .collect()
+    }
+
+    /// Loads an element of an array, given the array's address and the element's index.
+    pub(crate) fn load_at(&mut self, dtype: DType, base: Reg, index: Reg) -> Reg {
+        let address = self.element(base, index, dtype.bytes());
+        self.load(dtype, address, 1)[0]
     }
 
     /// Stores neighbouring elements. The address must be aligned to their total size.
@@ -92,9 +95,7 @@ impl KernelBody {
 
     /// Compares a word with 0, giving a predicate that is true if it differs.
     pub(crate) fn is_not_zero(&mut self, word: Reg) -> Reg {
-        let truth = self.predicate();
-        line!(self; "setp.ne.u32 {truth}, {word}, 0;");
-        truth
+        value!(self, Predicate; "setp.ne.u32 {word}, 0")
     }
 
     /// Converts a predicate to a word, 1 or 0; other registers are returned as they are.
@@ -102,8 +103,6 @@ impl KernelBody {
         if reg.class != RegClass::Predicate {
             return reg;
         }
-        let word = self.reg(RegClass::B32);
-        line!(self; "selp.u32 {word}, 1, 0, {reg};");
-        word
+        value!(self, B32; "selp.u32 1, 0, {reg}")
     }
 }

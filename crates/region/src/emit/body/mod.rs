@@ -10,6 +10,7 @@
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `half.rs` | functions of `f16` and `bf16` |
 //! | `cast.rs` | casts between element types |
+//! | `parameters.rs` | the parameters of a kernel |
 //! | `reducer.rs` | the accumulators of reductions and scans |
 //! | `deviations.rs` | sums of squared deviations from the mean, in one pass |
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
@@ -23,5 +24,6 @@ pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod name;
+pub(crate) mod parameters;
 pub(crate) mod reducer;
 pub(crate) mod warp;

@@ -16,7 +16,7 @@ use crate::{
         cast::cast,
         deviations,
         elementwise::{min_or_max, ordered_type},
-        kernel::{KernelBody, Reg, RegClass, line},
+        kernel::{KernelBody, Reg, RegClass, line, value},
         warp::{WARP, WarpTotals},
     },
     expr::Reduction,
@@ -150,8 +150,7 @@ impl Reducer {
                 smallvec![first, body.index_as_i64(number)]
             }
             Some(_) => {
-                let lost = body.reg(RegClass::F64);
-                line!(body; "mov.f64 {lost}, 0d0000000000000000;");
+                let lost = value!(body, F64; "mov.f64 0d0000000000000000");
                 smallvec![first, lost]
             }
         }
@@ -184,22 +183,8 @@ impl Reducer {
                 let chosen = min_or_max(body, name, dtype, a, b);
                 line!(body; "mov.{} {a}, {chosen};", RegClass::of(dtype).move_type());
             }
-            Reduction::ArgMinimum | Reduction::ArgMaximum => {
-                let name = match self.reduction {
-                    Reduction::ArgMinimum => "lt",
-                    _ => "gt",
-                };
-                let kind = ordered_type(dtype);
-                let [better, same, earlier] = body.regs(RegClass::Predicate);
-                line!(body; "setp.{name}.{kind} {better}, {b}, {a};");
-                line!(body; "setp.eq.{kind} {same}, {a}, {b};");
-                line!(body; "setp.lt.s64 {earlier}, {}, {};", other[1], accumulator[1]);
-                line!(body; "and.pred {same}, {same}, {earlier};");
-                line!(body; "or.pred {better}, {better}, {same};");
-                line!(body; "selp.{} {a}, {b}, {a}, {better};", RegClass::of(dtype).move_type());
-                line!(body; "selp.b64 {}, {}, {}, {better};",
-                    accumulator[1], other[1], accumulator[1]);
-            }
+            Reduction::ArgMinimum => self.combine_keys(body, "lt", accumulator, other, false),
+            Reduction::ArgMaximum => self.combine_keys(body, "gt", accumulator, other, false),
         }
     }
 
@@ -223,19 +208,36 @@ impl Reducer {
         accumulator: &Accumulator,
         other: &Accumulator,
     ) {
-        let name = match self.reduction {
-            Reduction::ArgMinimum => "lt",
-            Reduction::ArgMaximum => "gt",
-            _ => return self.combine(body, accumulator, other),
+        match self.reduction {
+            Reduction::ArgMinimum => self.combine_keys(body, "lt", accumulator, other, true),
+            Reduction::ArgMaximum => self.combine_keys(body, "gt", accumulator, other, true),
+            _ => self.combine(body, accumulator, other),
+        }
+    }
+
+    /// Combines a sort key with its position. Of equal keys, the one with the lower position is
+    /// kept, which is the accumulator's if the other is later.
+    fn combine_keys(
+        self,
+        body: &mut KernelBody,
+        name: &str,
+        accumulator: &Accumulator,
+        other: &Accumulator,
+        is_later: bool,
+    ) {
+        let ([a, position], [b, other_position]) = (&accumulator[..], &other[..]) else {
+            unreachable!("the accumulator has a sort key and a position");
         };
         let dtype = self.state_types()[0];
         let (kind, moved) = (ordered_type(dtype), RegClass::of(dtype).move_type());
-        let better = body.predicate();
-        let ([key, position], [other_key, other_position]) = (&accumulator[..], &other[..]) else {
-            unreachable!("the accumulator has a sort key and a position");
-        };
-        line!(body; "setp.{name}.{kind} {better}, {other_key}, {key};");
-        line!(body; "selp.{moved} {key}, {other_key}, {key}, {better};");
+        let better = value!(body, Predicate; "setp.{name}.{kind} {b}, {a}");
+        if !is_later {
+            let same = value!(body, Predicate; "setp.eq.{kind} {a}, {b}");
+            let earlier = value!(body, Predicate; "setp.lt.s64 {other_position}, {position}");
+            line!(body; "and.pred {same}, {same}, {earlier};");
+            line!(body; "or.pred {better}, {better}, {same};");
+        }
+        line!(body; "selp.{moved} {a}, {b}, {a}, {better};");
         line!(body; "selp.b64 {position}, {other_position}, {position}, {better};");
     }
 
@@ -337,22 +339,18 @@ fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Acc
 /// Returns a compensated sum with its errors added. If the sum is not finite, the errors are NaN or
 /// do not matter.
 fn compensated(body: &mut KernelBody, sum: Reg, errors: Reg) -> Reg {
-    let [all, result] = body.regs(RegClass::F64);
-    let is_nan = body.predicate();
-    line!(body; "add.rn.f64 {all}, {sum}, {errors};");
-    line!(body; "setp.nan.f64 {is_nan}, {errors}, {errors};");
-    line!(body; "selp.f64 {result}, {sum}, {all}, {is_nan};");
-    result
+    let all = value!(body, F64; "add.rn.f64 {sum}, {errors}");
+    let is_nan = value!(body, Predicate; "setp.nan.f64 {errors}, {errors}");
+    value!(body, F64; "selp.f64 {sum}, {all}, {is_nan}")
 }
 
 /// Returns the rounded sum of two `f64` and its rounding error (Knuth's TwoSum).
 pub(crate) fn two_sum(body: &mut KernelBody, a: Reg, b: Reg) -> (Reg, Reg) {
-    let [sum, of_b, of_a, lost_b, lost_a] = body.regs(RegClass::F64);
-    line!(body; "add.rn.f64 {sum}, {a}, {b};");
-    line!(body; "sub.rn.f64 {of_b}, {sum}, {a};");
-    line!(body; "sub.rn.f64 {of_a}, {sum}, {of_b};");
-    line!(body; "sub.rn.f64 {lost_b}, {b}, {of_b};");
-    line!(body; "sub.rn.f64 {lost_a}, {a}, {of_a};");
+    let sum = value!(body, F64; "add.rn.f64 {a}, {b}");
+    let of_b = value!(body, F64; "sub.rn.f64 {sum}, {a}");
+    let of_a = value!(body, F64; "sub.rn.f64 {sum}, {of_b}");
+    let lost_b = value!(body, F64; "sub.rn.f64 {b}, {of_b}");
+    let lost_a = value!(body, F64; "sub.rn.f64 {a}, {of_a}");
     line!(body; "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
     (sum, lost_a)
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::body::{
-        kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
+        kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, index, line, test, value},
         reducer::{Accumulator, Reducer, assign},
     },
     expr::NodeRef,
@@ -76,8 +76,7 @@ impl RowThread {
 
     /// Continues with the first thread of each row only; the others jump to a label.
     pub(crate) fn first_only(self, body: &mut KernelBody, label: &str) {
-        let (bits, idle) = (body.bits(), body.predicate());
-        line!(body; "setp.ne.u{bits} {idle}, {}, 0;", self.thread);
+        let idle = test!(body; "ne.u {}, 0", self.thread);
         line!(body; "@{idle} bra {label};");
         self.within_only(body, label);
     }
@@ -180,12 +179,10 @@ impl WarpTotals {
         thread: Reg,
         reduction: usize,
     ) -> Self {
-        let (bits, lane, warp) = (body.bits(), body.index_reg(), body.index_reg());
-        line!(body; "and.b{bits} {lane}, {thread}, {};", WARP - 1);
-        line!(body; "shr.u{bits} {warp}, {thread}, {};", WARP.trailing_zeros());
+        let lane = index!(body; "and.b {thread}, {}", WARP - 1);
+        let warp = index!(body; "shr.u {thread}, {}", WARP.trailing_zeros());
         let address = |(slot, &dtype): (usize, &DType)| {
-            let first = body.reg(RegClass::B64);
-            line!(body; "mov.u64 {first}, accumulator{reduction}_{slot};");
+            let first = value!(body, B64; "mov.u64 accumulator{reduction}_{slot}");
             (dtype, first, body.element(first, warp, dtype.bytes()))
         };
         let slots = reducer.state_types();
@@ -201,9 +198,7 @@ impl WarpTotals {
     /// Returns the accumulators of a column of threads: of each of [`WARP`] columns, every warp has
     /// one.
     pub(crate) fn of_column(&self, body: &mut KernelBody, column: Reg) -> Self {
-        let bits = body.bits();
-        let number = body.index_reg();
-        line!(body; "mad.lo.s{bits} {number}, {}, {WARP}, {column};", self.warp);
+        let number = index!(body; "mad.lo.s {}, {WARP}, {column}", self.warp);
         let address = |&(dtype, all, _): &(DType, Reg, Reg)| {
             let first = body.element(all, column, dtype.bytes());
             (dtype, first, body.element(all, number, dtype.bytes()))
@@ -217,8 +212,7 @@ impl WarpTotals {
 
     /// Stores the accumulator that one thread of each warp has.
     pub(crate) fn store(&self, body: &mut KernelBody, accumulator: &Accumulator, lane: usize) {
-        let (bits, is_lane) = (body.bits(), body.predicate());
-        line!(body; "setp.eq.u{bits} {is_lane}, {}, {lane};", self.lane);
+        let is_lane = test!(body; "eq.u {}, {lane}", self.lane);
         self.store_if(body, accumulator, is_lane);
     }
 
@@ -230,8 +224,7 @@ impl WarpTotals {
         accumulators: &[Accumulator],
         distance: usize,
     ) {
-        let (bits, is_first) = (body.bits(), body.predicate());
-        line!(body; "setp.eq.u{bits} {is_first}, {}, 0;", self.lane);
+        let is_first = test!(body; "eq.u {}, 0", self.lane);
         for (part, accumulator) in accumulators.iter().enumerate() {
             for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
                 let kind = RegClass::of(*dtype).move_type();
@@ -283,9 +276,7 @@ pub(crate) fn shuffle(
             line!(body; "mov.b64 {{{low}, {high}}}, {value};");
             let low = word(body, low, RegClass::B32);
             let high = word(body, high, RegClass::B32);
-            let moved = body.reg(value.class);
-            line!(body; "mov.b64 {moved}, {{{low}, {high}}};");
-            moved
+            value!(body, of value.class; "mov.b64 {{{low}, {high}}}")
         }
         class => word(body, value, class),
     }
@@ -364,8 +355,7 @@ impl WarpTotals {
         identity: &Accumulator,
         distance: usize,
     ) -> Accumulator {
-        let (bits, is_there) = (body.bits(), body.predicate());
-        line!(body; "setp.ge.u{bits} {is_there}, {}, {distance};", self.lane);
+        let is_there = test!(body; "ge.u {}, {distance}", self.lane);
         let moved = |(&reg, none): (&Reg, &Reg)| {
             let front = shuffle(body, reg, ("up", distance), WARP);
             let kind = reg.class.move_type();

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{ParameterKey, Reg, RegClass, line},
+        body::kernel::{ParameterKey, Reg, RegClass, index, line},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
@@ -42,10 +42,7 @@ impl Lowering<'_> {
             }
             indices.push(of_member);
         }
-        let class = match RegClass::of(node.dtype) {
-            RegClass::Predicate => RegClass::B32,
-            class => class,
-        };
+        let class = RegClass::of(node.dtype).word();
         let results: SmallVec<[Reg; 4]> = members.iter().map(|_| self.body.reg(class)).collect();
         self.scalar_position();
         let (label, words) = (self.body.label_number(), self.body.name_parts());
@@ -76,9 +73,8 @@ impl Lowering<'_> {
                 let mut index = indices[0][axis].expect("an axis of several parts is long");
                 if let Some(first) = first.filter(|_| turn == 0) {
                     // Unsigned, so that an index in front of the part is beyond its end, too.
-                    let [within, length] = self.body.index_regs();
-                    line!(self.body; "sub.s{bits} {within}, {index}, {first};");
-                    line!(self.body; "sub.s{bits} {length}, {end}, {first};");
+                    let within = index!(self.body; "sub.s {index}, {first}");
+                    let length = index!(self.body; "sub.s {end}, {first}");
                     (index, end) = (within, length);
                 }
                 line!(self.body; "setp.ge.u{bits} {beyond}, {index}, {end};");
@@ -156,14 +152,12 @@ impl Lowering<'_> {
         axis: usize,
         first: Option<Reg>,
     ) -> SmallVec<[Position; 4]> {
-        let bits = self.body.bits();
         let mut moved: SmallVec<[_; 4]> = indices.iter().cloned().collect();
         for of_member in &mut moved {
             if part.shape[axis] == 1 {
                 of_member[axis] = None;
             } else if let (Some(index), Some(first)) = (of_member[axis], first) {
-                let within = self.body.index_reg();
-                line!(self.body; "sub.s{bits} {within}, {index}, {first};");
+                let within = index!(self.body; "sub.s {index}, {first}");
                 of_member[axis] = Some(within);
             }
         }

@@ -7,7 +7,7 @@ use crate::{
     emit::{
         body::{
             elementwise,
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line, value},
         },
         lower::{
             position::{Position, PositionInfo},
@@ -91,6 +91,16 @@ impl<'a> Lowering<'a> {
         };
         self.values.insert((node.id, position), reg);
         reg
+    }
+
+    /// Computes the elements of all outputs at a position, and stores each at a linear index.
+    pub(crate) fn store_values(&mut self, position: Position, number: Reg) {
+        let kernel = self.kernel;
+        for (output, value) in kernel.values().enumerate() {
+            let element = self.lower(value, position);
+            let output = (output, value.dtype);
+            self.body.store_output(output, number, &[element]);
+        }
     }
 
     /// Returns the registers that are computed so far.
@@ -209,9 +219,7 @@ impl<'a> Lowering<'a> {
         if value.dtype() != DType::Bool {
             return passed;
         }
-        let truth = self.body.predicate();
-        line!(self.body; "setp.ne.u32 {truth}, {passed}, 0;");
-        truth
+        value!(self.body, Predicate; "setp.ne.u32 {passed}, 0")
     }
 
     /// Loads an element of an input; of a group of positions, all elements at once.
@@ -244,8 +252,7 @@ impl<'a> Lowering<'a> {
             line!(self.body; "sub.s64 {aligned}, {address}, {before};");
             address = aligned;
             let mut loaded = self.body.load(node.dtype, address, self.lanes);
-            let next = self.body.reg(RegClass::B64);
-            line!(self.body; "add.s64 {next}, {address}, {size};");
+            let next = value!(self.body, B64; "add.s64 {address}, {size}");
             loaded.extend(self.body.load(node.dtype, next, self.lanes));
             loaded[residue..residue + self.lanes].into()
         };
@@ -289,9 +296,7 @@ impl<'a> Lowering<'a> {
         let index = match index.class {
             RegClass::B64 => index,
             _ => {
-                let wide = self.body.reg(RegClass::B64);
-                line!(self.body; "cvt.s64.s32 {wide}, {index};");
-                wide
+                value!(self.body, B64; "cvt.s64.s32 {index}")
             }
         };
         let (wrong, checked) = (self.body.predicate(), self.body.reg(RegClass::B64));
@@ -305,8 +310,6 @@ impl<'a> Lowering<'a> {
         if self.body.wide {
             return checked;
         }
-        let narrow = self.body.reg(RegClass::B32);
-        line!(self.body; "cvt.u32.u64 {narrow}, {checked};");
-        narrow
+        value!(self.body, B32; "cvt.u32.u64 {checked}")
     }
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{ParameterKey, Reg, line},
+        body::kernel::{ParameterKey, Reg, index},
         lower::lowering::Lowering,
     },
     shape::{AxisSource, RANK_MAX, Shape, last_axis, preserves_linear_index},
@@ -135,10 +135,7 @@ impl Lowering<'_> {
                 None => index,
                 Some(before) => {
                     let length = self.axis_length(position, axis);
-                    let sum = self.body.index_reg();
-                    let bits = self.body.bits();
-                    line!(self.body; "mad.lo.s{bits} {sum}, {before}, {length}, {index};");
-                    sum
+                    index!(self.body; "mad.lo.s {before}, {length}, {index}")
                 }
             });
         }
@@ -161,13 +158,9 @@ impl Lowering<'_> {
             .linear_index
             .expect("a position has a linear index or all indices");
         let long = self.long_axes(position);
-        let bits = self.body.bits();
         for &axis in long[1..].iter().rev() {
             let length = self.axis_length(position, axis);
-            let [quotient, product, index] = self.body.index_regs();
-            line!(self.body; "div.u{bits} {quotient}, {rest}, {length};");
-            line!(self.body; "mul.lo.s{bits} {product}, {quotient}, {length};");
-            line!(self.body; "sub.s{bits} {index}, {rest}, {product};");
+            let (quotient, index) = self.body.quotient_and_rest(rest, length);
             self.positions[position.0].axes[axis] = Some(index);
             rest = quotient;
         }
@@ -323,7 +316,6 @@ impl Lowering<'_> {
         axis: usize,
         from: &AxisSource,
     ) -> Reg {
-        let bits = self.body.bits();
         let Some(of_view) = from.axis else {
             return if from.start == 0 {
                 self.body.zero_index()
@@ -337,16 +329,14 @@ impl Lowering<'_> {
             let step = self
                 .body
                 .index_parameter(ParameterKey::Step(view, axis), from.step as i64);
-            let scaled = self.body.index_reg();
-            line!(self.body; "mul.lo.s{bits} {scaled}, {index}, {step};");
+            let scaled = index!(self.body; "mul.lo.s {index}, {step}");
             index = scaled;
         }
         if from.start != 0 {
             let start = self
                 .body
                 .index_parameter(ParameterKey::Start(view, axis), from.start as i64);
-            let moved = self.body.index_reg();
-            line!(self.body; "add.s{bits} {moved}, {index}, {start};");
+            let moved = index!(self.body; "add.s {index}, {start}");
             index = moved;
         }
         index

@@ -46,6 +46,12 @@ impl Lowering<'_> {
         row_nodes.is_some_and(|rows| rows.ids.contains(&node.id))
     }
 
+    /// Returns the position of a node that has one element for each row.
+    pub(crate) fn row_position(&mut self, node: &NodeRef) -> Position {
+        let position = self.row_position_of(node);
+        position.expect("the node has an element for each row")
+    }
+
     /// Returns the position at which such a node is computed, once for all elements of the row.
     pub(crate) fn row_position_of(&mut self, node: &NodeRef) -> Option<Position> {
         let rows = self.row_nodes.as_ref()?;

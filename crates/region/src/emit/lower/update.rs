@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{ParameterKey, Reg, line},
+        body::kernel::{ParameterKey, Reg, index, line, test},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
@@ -151,11 +151,8 @@ impl Lowering<'_> {
 
     /// Combines conditions; `None` if there are none.
     fn all_of(&mut self, conditions: SmallVec<[Reg; RANK_MAX]>) -> Option<Reg> {
-        conditions.into_iter().reduce(|all, condition| {
-            let both = self.body.predicate();
-            line!(self.body; "and.pred {both}, {all}, {condition};");
-            both
-        })
+        let both = |all, condition| self.body.both(all, condition);
+        conditions.into_iter().reduce(both)
     }
 
     /// Returns the number in a slice of an index of its source, which is meaningful if the added
@@ -190,17 +187,14 @@ impl Lowering<'_> {
             ParameterKey::Step(node.id, axis),
             from.step.unsigned_abs() as i64,
         );
-        let [quotient, product] = self.body.index_regs();
-        line!(self.body; "div.u{bits} {quotient}, {number}, {step};");
-        line!(self.body; "mul.lo.s{bits} {product}, {quotient}, {step};");
+        let quotient = index!(self.body; "div.u {number}, {step}");
+        let product = index!(self.body; "mul.lo.s {quotient}, {step}");
         conditions.push(self.compare("eq", product, number));
         quotient
     }
 
     /// Compares two unsigned indices.
     fn compare(&mut self, how: &str, left: Reg, right: Reg) -> Reg {
-        let (truth, bits) = (self.body.predicate(), self.body.bits());
-        line!(self.body; "setp.{how}.u{bits} {truth}, {left}, {right};");
-        truth
+        test!(self.body; "{how}.u {left}, {right}")
     }
 }

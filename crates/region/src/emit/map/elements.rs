@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{KernelBody, ParameterKey, Reg, line},
+        body::kernel::{KernelBody, ParameterKey, Reg, index, line, test},
         lower::{lowering::Lowering, position::Position},
         passes::{GeneratedPasses, Threads},
     },
@@ -49,8 +49,7 @@ fn one_per_thread(
     count: Reg,
 ) {
     let node = &kernel.root;
-    let (bits, beyond) = (body.bits(), body.predicate());
-    line!(body; "setp.ge.u{bits} {beyond}, {thread}, {count};");
+    let beyond = test!(body; "ge.u {thread}, {count}");
     line!(body; "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(body, kernel, false);
     let position = lowering.at_linear_index(node.id, &node.shape, thread);
@@ -61,12 +60,7 @@ fn one_per_thread(
             lowering.linear_index(written)
         }
     };
-    for (output, value) in kernel.values().enumerate() {
-        let element = lowering.lower(value, position);
-        lowering
-            .body
-            .store_output((output, value.dtype), number, &[element]);
-    }
+    lowering.store_values(position, number);
     body.label("DONE");
 }
 
@@ -81,9 +75,8 @@ fn one_group_per_thread(
     lanes: usize,
 ) {
     let node = &kernel.root;
-    let (bits, beyond, first) = (body.bits(), body.predicate(), body.index_reg());
-    line!(body; "mul.lo.s{bits} {first}, {thread}, {lanes};");
-    line!(body; "setp.ge.u{bits} {beyond}, {first}, {count};");
+    let first = index!(body; "mul.lo.s {thread}, {lanes}");
+    let beyond = test!(body; "ge.u {first}, {count}");
     line!(body; "@{beyond} bra DONE;");
     if let Some((map, value)) = wide_update(kernel) {
         let words = body.name_parts();
@@ -125,7 +118,6 @@ fn group_positions(
     first: Reg,
     lanes: usize,
 ) -> SmallVec<[Position; 4]> {
-    let bits = lowering.body.bits();
     let start = lowering.at_linear_index(node.id, &node.shape, first);
     let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
     let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
@@ -134,17 +126,13 @@ fn group_positions(
         axes[axis] = Some(lowering.axis_index(start, axis));
         last = axis;
     }
-    let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
-    for lane in 0..lanes {
-        let mut of_lane = axes.clone();
-        let [number, index] = lowering.body.index_regs();
-        line!(lowering.body; "add.s{bits} {number}, {first}, {lane};");
-        let along = axes[last].expect("the last axis is longer than 1");
-        line!(lowering.body; "add.s{bits} {index}, {along}, {lane};");
-        of_lane[last] = Some(index);
-        positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
-    }
-    positions
+    let along = axes[last].expect("the last axis is longer than 1");
+    let position = |lane| {
+        let number = index!(lowering.body; "add.s {first}, {lane}");
+        axes[last] = Some(index!(lowering.body; "add.s {along}, {lane}"));
+        lowering.at_indices(node.id, &node.shape, axes.clone(), Some(number))
+    };
+    (0..lanes).map(position).collect()
 }
 
 /// Computes and stores neighbours, the first of which has the linear index `first`.
@@ -181,22 +169,14 @@ fn one_vector_per_thread(
 ) {
     let node = &kernel.root;
     let bits = body.bits();
-    let (vectors, is_tail) = (body.index_reg(), body.predicate());
-    line!(body; "shr.u{bits} {vectors}, {count}, {};", lanes.trailing_zeros());
-    line!(body; "setp.ge.u{bits} {is_tail}, {thread}, {vectors};");
+    let vectors = index!(body; "shr.u {count}, {}", lanes.trailing_zeros());
+    let is_tail = test!(body; "ge.u {thread}, {vectors}");
     line!(body; "@{is_tail} bra TAIL;");
-    let first = body.index_reg();
-    line!(body; "shl.b{bits} {first}, {thread}, {};", lanes.trailing_zeros());
+    let first = index!(body; "shl.b {thread}, {}", lanes.trailing_zeros());
     let mut lowering = Lowering::new(body, kernel, true);
-    let mut number = first;
-    let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
-    for lane in 0..lanes {
-        if lane > 0 {
-            number = lowering.body.index_reg();
-            line!(lowering.body; "add.s{bits} {number}, {first}, {lane};");
-        }
-        positions.push(lowering.at_linear_index(node.id, &node.shape, number));
-    }
+    let numbers = lowering.body.neighbours(first, lanes).into_iter();
+    let position = |number| lowering.at_linear_index(node.id, &node.shape, number);
+    let positions: SmallVec<[Position; 4]> = numbers.map(position).collect();
     store_group(lowering, kernel, &positions, first);
     line!(body; "bra DONE;");
 
@@ -205,18 +185,12 @@ fn one_vector_per_thread(
     line!(body; "sub.s{bits} {after}, {thread}, {vectors};");
     line!(body; "shl.b{bits} {done}, {vectors}, {};", lanes.trailing_zeros());
     line!(body; "add.s{bits} {last}, {done}, {after};");
-    let beyond = body.predicate();
-    line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
+    let beyond = test!(body; "ge.u {last}, {count}");
     line!(body; "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(body, kernel, true);
     let position = lowering.at_linear_index(node.id, &node.shape, last);
     let words = lowering.body.name_parts();
-    for (output, value) in kernel.values().enumerate() {
-        let element = lowering.lower(value, position);
-        lowering
-            .body
-            .store_output((output, value.dtype), last, &[element]);
-    }
+    lowering.store_values(position, last);
     body.truncate_name(words);
     body.label("DONE");
 }

@@ -7,7 +7,9 @@
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+        body::kernel::{
+            BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index, line, value,
+        },
         passes::GeneratedPasses,
     },
     expr::NodeRef,
@@ -31,9 +33,8 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     let count = body.named("vectors", vectors);
     let step = body.named("step", blocks * BLOCK);
     let length = body.named("line", line_length);
-    let [addresses, begins] = body.regs(RegClass::B64);
-    line!(body; "mov.u64 {addresses}, addresses;");
-    line!(body; "mov.u64 {begins}, begins;");
+    let addresses = value!(body, B64; "mov.u64 addresses");
+    let begins = value!(body, B64; "mov.u64 begins");
     let slots = joined.parts.len().next_power_of_two();
     body.first_thread(thread, "STORED");
     // The addresses first, so that no shorter parameters between them need padding.
@@ -69,11 +70,10 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     line!(body; "sub.s{bits} {within}, {first}, {product};");
     let number = find(&mut body, (begins, index_bytes), slots, within);
     let own = body.element(begins, number, index_bytes);
-    let [begin, end, own_length, offset] = body.index_regs();
-    line!(body; "ld.shared.b{bits} {begin}, [{own}];");
-    line!(body; "ld.shared.b{bits} {end}, [{own}+{index_bytes}];");
-    line!(body; "sub.s{bits} {own_length}, {end}, {begin};");
-    line!(body; "sub.s{bits} {offset}, {within}, {begin};");
+    let begin = index!(body; "ld.shared.b [{own}]");
+    let end = index!(body; "ld.shared.b [{own}+{index_bytes}]");
+    let own_length = index!(body; "sub.s {end}, {begin}");
+    let offset = index!(body; "sub.s {within}, {begin}");
     line!(body; "mad.lo.s{bits} {offset}, {line_number}, {own_length}, {offset};");
     let (slot, array) = (body.element(addresses, number, 8), body.reg(RegClass::B64));
     line!(body; "ld.shared.b64 {array}, [{slot}];");
@@ -102,8 +102,8 @@ fn find(
     count: usize,
     index: Reg,
 ) -> Reg {
-    let (bits, number) = (body.bits(), body.index_reg());
-    line!(body; "mov.b{bits} {number}, 0;");
+    let bits = body.bits();
+    let number = index!(body; "mov.b 0");
     let mut distance = count / 2;
     while distance > 0 {
         let [next, place] = body.index_regs();

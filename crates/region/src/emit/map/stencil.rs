@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, ParameterKey, Reg, line},
+        body::kernel::{BLOCK, KernelBody, ParameterKey, Reg, index, line, test},
         lower::{lowering::Lowering, position::Position},
         map::tile::{
-            BlockTile, clamped, declare_shared, load_shared, offset, quotient_and_rest,
-            shared_address, shared_bytes, store_inside, store_shared,
+            BlockTile, clamped, declare_shared, load_shared, shared_address, shared_bytes,
+            store_inside, store_shared,
         },
         passes::GeneratedPasses,
     },
@@ -178,14 +178,12 @@ fn number_of_turn(
     turn: usize,
     elements: usize,
 ) -> (Reg, Option<Reg>) {
-    let (bits, number) = (body.bits(), body.index_reg());
-    line!(body; "add.s{bits} {number}, {thread}, {};", turn * BLOCK);
+    let number = index!(body; "add.s {thread}, {}", turn * BLOCK);
     if (turn + 1) * BLOCK <= elements {
         return (number, None);
     }
-    let (beyond, within) = (body.predicate(), body.index_reg());
-    line!(body; "setp.ge.u{bits} {beyond}, {number}, {elements};");
-    line!(body; "min.u{bits} {within}, {number}, {};", elements - 1);
+    let beyond = test!(body; "ge.u {number}, {elements}");
+    let within = index!(body; "min.u {number}, {}", elements - 1);
     (within, Some(beyond))
 }
 
@@ -211,7 +209,7 @@ impl Origin {
                 Some((across, _)) if axis == across => tile.first_across,
                 _ => tile.batch[axis],
             };
-            Some(first.map_or(start, |first| offset(body, first, start)))
+            Some(first.map_or(start, |first| index!(body; "add.s {first}, {start}")))
         };
         Self((0..source.shape.len()).map(index).collect())
     }
@@ -228,7 +226,7 @@ impl Origin {
         let (line, column) = match stencil.axes.across {
             None => (None, number),
             Some(_) => {
-                let (line, column) = quotient_and_rest(body, number, stencil.computed.0);
+                let (line, column) = body.quotient_and_rest(number, stencil.computed.0);
                 (Some(line), column)
             }
         };
@@ -236,7 +234,7 @@ impl Origin {
         let along = Some((stencil.axes.along.0, column));
         let across = stencil.axes.across.map(|(axis, _)| axis).zip(line);
         for (axis, number) in along.into_iter().chain(across) {
-            let index = axes[axis].map(|first| offset(body, first, number));
+            let index = axes[axis].map(|first| index!(body; "add.s {first}, {number}"));
             axes[axis] = index.map(|index| clamped(body, source, axis, index));
         }
         lowering.at_indices(source.id, &source.shape, axes, None)
@@ -276,7 +274,7 @@ impl ResultThread {
         (line, column): (usize, usize),
     ) -> (Reg, Option<Reg>) {
         let mut behind = |first: Reg, own: Reg, behind: usize| {
-            let (bits, index) = (body.bits(), offset(body, first, own));
+            let (bits, index) = (body.bits(), index!(body; "add.s {first}, {own}"));
             line!(body; "add.s{bits} {index}, {index}, {behind};");
             index
         };

@@ -1,13 +1,11 @@
 //! Tiles of a result, each of which one block computes, and arrays in shared memory.
 
-use std::fmt::Display;
-
 use smallvec::SmallVec;
 
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+        body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line, value},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
@@ -39,7 +37,7 @@ impl TileAxes {
         let mut first = |name: &'static str, (axis, size): (usize, usize), block: Reg| {
             let tiles = root.shape[axis].div_ceil(size);
             let tiles = body.named(name, tiles);
-            let (rest, first) = quotient_and_rest(body, block, tiles);
+            let (rest, first) = body.quotient_and_rest(block, tiles);
             let (bits, shift) = (body.bits(), size.trailing_zeros());
             line!(body; "shl.b{bits} {first}, {first}, {shift};");
             (rest, first)
@@ -144,8 +142,7 @@ pub(crate) fn shared_address(
     dtype: DType,
     number: Reg,
 ) -> Reg {
-    let base = body.reg(RegClass::B64);
-    line!(body; "mov.u64 {base}, tile{array};");
+    let base = value!(body, B64; "mov.u64 tile{array}");
     body.element(base, number, shared_bytes(dtype))
 }
 
@@ -164,10 +161,7 @@ pub(crate) fn store_shared(body: &mut KernelBody, address: Reg, behind: usize, e
 
 /// Loads an element so many bytes behind an address in shared memory.
 pub(crate) fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, behind: usize) -> Reg {
-    let class = match RegClass::of(dtype) {
-        RegClass::Predicate => RegClass::B32,
-        class => class,
-    };
+    let class = RegClass::of(dtype).word();
     let (reg, kind) = (body.reg(class), class.move_type());
     line!(body; "ld.shared.{kind} {reg}, [{address}+{behind}];");
     if dtype == DType::Bool {
@@ -175,25 +169,4 @@ pub(crate) fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, beh
     } else {
         reg
     }
-}
-
-/// Computes the sum of two indices.
-pub(crate) fn offset(body: &mut KernelBody, first: Reg, number: Reg) -> Reg {
-    let (bits, sum) = (body.bits(), body.index_reg());
-    line!(body; "add.s{bits} {sum}, {first}, {number};");
-    sum
-}
-
-/// Computes the quotient and the rest of an index and a divisor, a register or a number.
-pub(crate) fn quotient_and_rest(
-    body: &mut KernelBody,
-    number: Reg,
-    divisor: impl Display,
-) -> (Reg, Reg) {
-    let [quotient, product, rest] = body.index_regs();
-    let bits = body.bits();
-    line!(body; "div.u{bits} {quotient}, {number}, {divisor};");
-    line!(body; "mul.lo.s{bits} {product}, {quotient}, {divisor};");
-    line!(body; "sub.s{bits} {rest}, {number}, {product};");
-    (quotient, rest)
 }

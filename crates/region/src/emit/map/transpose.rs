@@ -11,11 +11,10 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, KernelBody, Reg, line},
+        body::kernel::{BLOCK, KernelBody, Reg, index, line},
         lower::{lowering::Lowering, position::Position},
         map::tile::{
-            BlockTile, declare_shared, load_shared, offset, shared_address, store_inside,
-            store_shared,
+            BlockTile, declare_shared, load_shared, shared_address, store_inside, store_shared,
         },
         passes::GeneratedPasses,
     },
@@ -121,8 +120,8 @@ impl TileThread {
     fn indices(&self, body: &mut KernelBody, along: Reg, across: Reg) -> (Reg, Option<Reg>) {
         let first_across = self.tile.first_across;
         (
-            offset(body, self.tile.first_along, along),
-            first_across.map(|first| offset(body, first, across)),
+            index!(body; "add.s {}, {along}", self.tile.first_along),
+            first_across.map(|first| index!(body; "add.s {first}, {across}")),
         )
     }
 }
@@ -134,8 +133,7 @@ fn tile_address(
     dtype: DType,
     (line_number, lane): (Reg, Reg),
 ) -> Reg {
-    let (bits, number) = (body.bits(), body.index_reg());
-    line!(body; "mad.lo.s{bits} {number}, {line_number}, {PITCH}, {lane};");
+    let number = index!(body; "mad.lo.s {line_number}, {PITCH}, {lane}");
     shared_address(body, tile, dtype, number)
 }
 

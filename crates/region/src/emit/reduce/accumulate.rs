@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{KernelBody, Reg, line},
+            kernel::{KernelBody, Reg, index, line, test},
             warp::RowThread,
         },
         lower::{lowering::Lowering, position::Position},
@@ -48,21 +48,13 @@ impl ReductionGenerator<'_> {
         let unroll = self.rows.at_once;
         let (name, length) = self.groups(lanes);
         let length = body.named(name, length);
-        let at = body.index_reg();
-        line!(body; "mov.b{bits} {at}, {first};");
-        let number = body.index_reg();
-        line!(body; "mul.lo.s{bits} {number}, {first}, {lanes};");
+        let at = index!(body; "mov.b {first}");
+        let number = index!(body; "mul.lo.s {first}, {lanes}");
         self.begin_at(body, &accumulators, number);
         let beyond = body.predicate();
 
         body.label("LOOP");
-        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
-        numbers.push(at);
-        for turn in 1..unroll {
-            let number = body.index_reg();
-            line!(body; "add.s{bits} {number}, {}, {step};", numbers[turn - 1]);
-            numbers.push(number);
-        }
+        let numbers = body.steps(at, step, unroll);
         line!(body; "setp.ge.u{bits} {beyond}, {}, {length};", numbers[unroll - 1]);
         line!(body; "@{beyond} bra REST;");
         let words = body.name_parts();
@@ -113,18 +105,15 @@ impl ReductionGenerator<'_> {
                 line!(body; "add.s{bits} {number}, {}, {};", own.thread, turn * own.threads);
             }
             beyond.push(split.has_beyond(turn).then(|| {
-                let is_beyond = body.predicate();
-                let [last, within] = body.index_regs();
-                line!(body; "setp.ge.u{bits} {is_beyond}, {number}, {length};");
-                line!(body; "sub.s{bits} {last}, {length}, 1;");
-                line!(body; "min.u{bits} {within}, {number}, {last};");
+                let is_beyond = test!(body; "ge.u {number}, {length}");
+                let last = index!(body; "sub.s {length}, 1");
+                let within = index!(body; "min.u {number}, {last}");
                 number = within;
                 is_beyond
             }));
             numbers.push(number);
         }
-        let first = body.index_reg();
-        line!(body; "mul.lo.s{bits} {first}, {}, {lanes};", own.thread);
+        let first = index!(body; "mul.lo.s {}, {lanes}", own.thread);
         self.begin_at(body, &accumulators, first);
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
@@ -195,20 +184,11 @@ impl ReductionGenerator<'_> {
         at: Reg,
         lanes: usize,
     ) -> Neighbours {
-        let bits = lowering.body.bits();
-        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
-        numbers.push(at);
+        let mut first = at;
         if lanes > 1 {
-            let (body, shift) = (&mut *lowering.body, lanes.trailing_zeros());
-            let first = body.index_reg();
-            line!(body; "shl.b{bits} {first}, {at}, {shift};");
-            numbers[0] = first;
-            for lane in 1..lanes {
-                let number = body.index_reg();
-                line!(body; "add.s{bits} {number}, {first}, {lane};");
-                numbers.push(number);
-            }
+            first = index!(lowering.body; "shl.b {at}, {}", lanes.trailing_zeros());
         }
+        let numbers = lowering.body.neighbours(first, lanes);
         let positions: SmallVec<[Position; UNROLL]> = numbers
             .iter()
             .map(|&number| self.element_position(lowering, result, kept_axes, number))
@@ -302,9 +282,7 @@ impl ReductionGenerator<'_> {
     ) -> Position {
         if self.rows.is_contiguous {
             let length = lowering.body.named("length", self.rows.length);
-            let of_all = lowering.body.index_reg();
-            let bits = lowering.body.bits();
-            line!(lowering.body; "mad.lo.s{bits} {of_all}, {result}, {length}, {number};");
+            let of_all = index!(lowering.body; "mad.lo.s {result}, {length}, {number}");
             return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
         }
         let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();

@@ -1,18 +1,19 @@
 //! Reductions whose results are shared by several blocks: the partial results of each block, and
 //! their combination by the last block or by a second kernel.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     element::DType,
     emit::{
         body::{
             kernel::{
-                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
+                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index,
+                line, test, value,
             },
             reducer::Accumulator,
         },
-        passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+        passes::{GeneratedPasses, Temporary},
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
 };
@@ -44,57 +45,24 @@ impl ReductionGenerator<'_> {
         threads: usize,
         splits: usize,
     ) -> GeneratedPasses {
-        let temporaries = self.partials(splits);
-        let partials = 0..temporaries.len();
-        GeneratedPasses {
-            temporaries,
-            passes: smallvec![
-                Pass {
-                    kernel: first,
-                    threads: threads.into(),
-                    writes: PassOutput::Temporaries(partials.clone()),
-                    reads: 0..0,
-                },
-                Pass {
-                    kernel: self.combine_partials(splits),
-                    threads: (self.results() * BLOCK).into(),
-                    writes: PassOutput::Outputs,
-                    reads: partials,
-                },
-            ],
-        }
+        let last = (self.combine_partials(splits), self.results() * BLOCK);
+        GeneratedPasses::chain(self.partials(splits), [(first, threads), last])
     }
 
     /// Returns one pass with several blocks per result, the last of which combines their partial
     /// results.
     pub(crate) fn last_block(&self, splits: usize) -> GeneratedPasses {
-        let temporaries = self.partials(splits);
-        let partials = 0..temporaries.len();
-        GeneratedPasses {
-            temporaries,
-            passes: smallvec![Pass {
-                kernel: self.split_blocks_per_result(splits),
-                threads: (self.results() * splits * BLOCK).into(),
-                writes: PassOutput::OutputsAndTemporaries(partials),
-                reads: 0..0,
-            }],
-        }
+        let kernel = self.split_blocks_per_result(splits);
+        let threads = self.results() * splits * BLOCK;
+        GeneratedPasses::one_with(self.partials(splits), kernel, threads)
     }
 
     /// Returns one pass with several threads of different blocks per result. The last block of each
     /// group of results combines their partial results, with one thread per result.
     pub(crate) fn last_block_of_threads(&self, splits: usize) -> GeneratedPasses {
-        let temporaries = self.partials(splits);
-        let partials = 0..temporaries.len();
-        GeneratedPasses {
-            temporaries,
-            passes: smallvec![Pass {
-                kernel: self.split_and_combine_threads(splits),
-                threads: (self.results().div_ceil(BLOCK) * splits * BLOCK).into(),
-                writes: PassOutput::OutputsAndTemporaries(partials),
-                reads: 0..0,
-            }],
-        }
+        let kernel = self.split_and_combine_threads(splits);
+        let threads = self.results().div_ceil(BLOCK) * splits * BLOCK;
+        GeneratedPasses::one_with(self.partials(splits), kernel, threads)
     }
 
     /// Generates a kernel with several threads of different blocks per result; the threads of a
@@ -102,14 +70,9 @@ impl ReductionGenerator<'_> {
     pub(crate) fn split_threads_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (bits, partial) = (body.bits(), body.index_reg());
-        let SplitThread {
-            result,
-            split,
-            splits,
-            beyond,
-            ..
-        } = self.split_thread(&mut body, splits);
-        line!(body; "@{beyond} bra DONE;");
+        let own = self.split_thread(&mut body, splits);
+        let (result, split, splits) = (own.result, own.split, own.splits);
+        line!(body; "@{} bra DONE;", own.beyond);
         let accumulators = self.accumulate(&mut body, result, split, splits);
         line!(body; "mad.lo.s{bits} {partial}, {result}, {splits}, {split};");
         self.store_partials(&mut body, &accumulators, partial, 0);
@@ -119,17 +82,12 @@ impl ReductionGenerator<'_> {
 
     /// Computes the result of a thread, and which of its elements the thread has.
     fn split_thread(&self, body: &mut KernelBody, splits: usize) -> SplitThread {
-        let bits = body.bits();
         let (block, thread) = body.block_and_thread();
         let splits = body.named("splits", splits);
         let results = body.named("results", self.results());
-        let [group, product, split, result] = body.index_regs();
-        line!(body; "div.u{bits} {group}, {block}, {splits};");
-        line!(body; "mul.lo.s{bits} {product}, {group}, {splits};");
-        line!(body; "sub.s{bits} {split}, {block}, {product};");
-        line!(body; "mad.lo.s{bits} {result}, {group}, {BLOCK}, {thread};");
-        let beyond = body.predicate();
-        line!(body; "setp.ge.u{bits} {beyond}, {result}, {results};");
+        let (group, split) = body.quotient_and_rest(block, splits);
+        let result = index!(body; "mad.lo.s {group}, {BLOCK}, {thread}");
+        let beyond = test!(body; "ge.u {result}, {results}");
         SplitThread {
             thread,
             group,
@@ -147,13 +105,8 @@ impl ReductionGenerator<'_> {
         let mut body = KernelBody::new(self.analysis.wide);
         let (bits, partial) = (body.bits(), body.index_reg());
         let own = self.split_thread(&mut body, splits);
-        let SplitThread {
-            result,
-            split,
-            splits,
-            results,
-            ..
-        } = own;
+        let (result, split, splits) = (own.result, own.split, own.splits);
+        let results = own.results;
         line!(body; "@{} bra STORED;", own.beyond);
         let accumulators = self.accumulate(&mut body, result, split, splits);
         // Neighbouring threads write and read neighbouring partial results.
@@ -169,9 +122,8 @@ impl ReductionGenerator<'_> {
         line!(body; "@{} bra DONE;", own.beyond);
 
         let all = self.identities(&mut body);
-        let [at, number] = body.index_regs();
-        line!(body; "mov.b{bits} {at}, {result};");
-        line!(body; "mov.b{bits} {number}, 0;");
+        let at = index!(body; "mov.b {result}");
+        let number = index!(body; "mov.b 0");
         let beyond = body.predicate();
         let most = COMPONENTS_AT_ONCE / self.slots().len();
         for (label, next, at_once) in [
@@ -179,19 +131,13 @@ impl ReductionGenerator<'_> {
             ("PARTIALS_LEFT", "COMBINED", 1),
         ] {
             body.label(label);
-            let last = body.index_reg();
-            line!(body; "add.s{bits} {last}, {number}, {};", at_once - 1);
+            let last = index!(body; "add.s {number}, {}", at_once - 1);
             line!(body; "setp.ge.u{bits} {beyond}, {last}, {splits};");
             line!(body; "@{beyond} bra {next};");
             let mut loaded: SmallVec<[Accumulators; PARTIALS_AT_ONCE]> = SmallVec::new();
             for _ in 0..at_once {
-                loaded.push(self.load_partials(&mut body, at, |slot| {
-                    let output = outputs + slot;
-                    (
-                        ParameterKey::Output(output),
-                        KernelParameter::Output(output),
-                    )
-                }));
+                let array = |body: &mut KernelBody, slot| body.output(outputs + slot);
+                loaded.push(self.load_partials(&mut body, at, array));
                 line!(body; "add.s{bits} {at}, {at}, {results};");
             }
             for others in &loaded {
@@ -211,16 +157,14 @@ impl ReductionGenerator<'_> {
         &self,
         body: &mut KernelBody,
         at: Reg,
-        partials: impl Fn(usize) -> (ParameterKey, KernelParameter),
+        array: impl Fn(&mut KernelBody, usize) -> Reg,
     ) -> Accumulators {
         let mut slot = 0;
         let of_reduction = self.reductions.iter().map(|reduced| {
             let mut other = Accumulator::new();
             for &dtype in &reduced.reducer.state_types() {
-                let (key, parameter) = partials(slot);
-                let base = body.address(key, || parameter);
-                let address = body.element(base, at, dtype.bytes());
-                other.push(body.load(dtype, address, 1)[0]);
+                let base = array(body, slot);
+                other.push(body.load_at(dtype, base, at));
                 slot += 1;
             }
             other
@@ -251,10 +195,7 @@ impl ReductionGenerator<'_> {
     ) {
         let registers = accumulators.iter().flatten();
         for (slot, (&reg, &dtype)) in registers.zip(&self.slots()).enumerate() {
-            let output = first + slot;
-            let base = body.output(output);
-            let address = body.element(base, position, dtype.bytes());
-            body.store(dtype, address, &[reg]);
+            body.store_output((first + slot, dtype), position, &[reg]);
         }
     }
 
@@ -262,15 +203,11 @@ impl ReductionGenerator<'_> {
     /// results, and sets the counter back to 0 for the next kernel.
     fn split_blocks_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let bits = body.bits();
         let (block, thread) = body.block_and_thread();
         let splits = body.named("splits", splits);
-        let [result, product, split, first, step] = body.index_regs();
-        line!(body; "div.u{bits} {result}, {block}, {splits};");
-        line!(body; "mul.lo.s{bits} {product}, {result}, {splits};");
-        line!(body; "sub.s{bits} {split}, {block}, {product};");
-        line!(body; "mad.lo.s{bits} {first}, {split}, {BLOCK}, {thread};");
-        line!(body; "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
+        let (result, split) = body.quotient_and_rest(block, splits);
+        let first = index!(body; "mad.lo.s {split}, {BLOCK}, {thread}");
+        let step = index!(body; "mul.lo.s {splits}, {BLOCK}");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.combine_block(&mut body, &accumulators, thread);
         body.first_thread(thread, "STORED");
@@ -279,13 +216,8 @@ impl ReductionGenerator<'_> {
         body.label("STORED");
         continue_in_last_block(&mut body);
         let outputs = self.kernel.outputs.len();
-        self.store_combined(&mut body, (result, thread), splits, |slot| {
-            let output = outputs + slot;
-            (
-                ParameterKey::Output(output),
-                KernelParameter::Output(output),
-            )
-        });
+        let array = |body: &mut KernelBody, slot| body.output(outputs + slot);
+        self.store_combined(&mut body, (result, thread), splits, array);
         body.label("DONE");
         let mut shared = self.shared_memory();
         shared.push_str(LAST_BLOCK);
@@ -297,12 +229,7 @@ impl ReductionGenerator<'_> {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
         let splits = body.named("splits", splits);
-        self.store_combined(&mut body, (block, thread), splits, |slot| {
-            (
-                ParameterKey::Temporary(slot),
-                KernelParameter::Temporary(slot),
-            )
-        });
+        self.store_combined(&mut body, (block, thread), splits, KernelBody::temporary);
         body.label("DONE");
         self.finish(body, &self.shared_memory())
     }
@@ -314,19 +241,18 @@ impl ReductionGenerator<'_> {
         body: &mut KernelBody,
         (result, thread): (Reg, Reg),
         splits: Reg,
-        partials: impl Fn(usize) -> (ParameterKey, KernelParameter),
+        array: impl Fn(&mut KernelBody, usize) -> Reg,
     ) {
         let bits = body.bits();
-        let [first, end, at] = body.index_regs();
-        line!(body; "mul.lo.s{bits} {first}, {result}, {splits};");
-        line!(body; "add.s{bits} {end}, {first}, {splits};");
-        line!(body; "add.s{bits} {at}, {first}, {thread};");
+        let first = index!(body; "mul.lo.s {result}, {splits}");
+        let end = index!(body; "add.s {first}, {splits}");
+        let at = index!(body; "add.s {first}, {thread}");
         let accumulators = self.identities(body);
         let beyond = body.predicate();
         body.label("PARTIALS");
         line!(body; "setp.ge.u{bits} {beyond}, {at}, {end};");
         line!(body; "@{beyond} bra COMBINED;");
-        let others = self.load_partials(body, at, partials);
+        let others = self.load_partials(body, at, array);
         self.combine_partial(body, &accumulators, &others);
         line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
         line!(body; "bra PARTIALS;");
@@ -363,22 +289,20 @@ fn count_block(body: &mut KernelBody, counter: Reg, blocks: Reg) {
     let counters = body.address(ParameterKey::Counters, || KernelParameter::Counters);
     let counter = body.element(counters, counter, size_of::<u32>());
     let [last, before, is_last] = body.regs(RegClass::B32);
-    let truth = body.predicate();
     line!(body; "cvt.u32.u{bits} {last}, {blocks};");
     line!(body; "sub.u32 {last}, {last}, 1;");
     // What this block has stored is visible to the last block, and what the others have stored to
     // this one, if it is the last.
     line!(body; "atom.acq_rel.gpu.global.inc.u32 {before}, [{counter}], {last};");
-    line!(body; "setp.eq.u32 {truth}, {before}, {last};");
+    let truth = value!(body, Predicate; "setp.eq.u32 {before}, {last}");
     line!(body; "selp.u32 {is_last}, 1, 0, {truth};");
     line!(body; "st.shared.u32 [last_block], {is_last};");
 }
 
 /// Continues with the threads of the last block only; those of others jump to the end.
 fn continue_in_last_block(body: &mut KernelBody) {
-    let (is_last, truth) = (body.reg(RegClass::B32), body.predicate());
     line!(body; "bar.sync 0;");
-    line!(body; "ld.shared.u32 {is_last}, [last_block];");
-    line!(body; "setp.eq.u32 {truth}, {is_last}, 0;");
+    let is_last = value!(body, B32; "ld.shared.u32 [last_block]");
+    let truth = value!(body, Predicate; "setp.eq.u32 {is_last}, 0");
     line!(body; "@{truth} bra DONE;");
 }

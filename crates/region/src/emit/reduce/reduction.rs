@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, line},
+            kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, index, line},
             reducer::{Accumulator, Reducer},
             warp::{RowThread, WARP, WARPS},
         },
@@ -84,17 +84,14 @@ impl<'a> ReductionGenerator<'a> {
         let Some(Op::Reduce { source, axes, .. }) = kernel.op(&kernel.root) else {
             unreachable!("the root is a reduction");
         };
-        let reductions = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-            Op::Reduce {
-                reduction, source, ..
-            } => Some(Reduced {
-                node: &fused.node,
+        let reductions = kernel
+            .reductions()
+            .map(|(node, reduction, source)| Reduced {
+                node,
                 source,
-                reduction: *reduction,
-                reducer: Reducer::new(*reduction, source.dtype),
-            }),
-            _ => None,
-        });
+                reduction,
+                reducer: Reducer::new(reduction, source.dtype),
+            });
         Self {
             kernel,
             reductions: reductions.collect(),
@@ -121,8 +118,7 @@ impl ReductionGenerator<'_> {
         line!(body; "setp.ge.u{bits} {beyond}, {result}, {results};");
         line!(body; "@{beyond} bra DONE;");
         let first = body.zero_index();
-        let step = body.index_reg();
-        line!(body; "mov.u{bits} {step}, 1;");
+        let step = index!(body; "mov.u 1");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.store_results(&mut body, &accumulators, result);
         body.label("DONE");
@@ -150,9 +146,7 @@ impl ReductionGenerator<'_> {
     fn block_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
-        let step = body.index_reg();
-        let bits = body.bits();
-        line!(body; "mov.u{bits} {step}, {BLOCK};");
+        let step = index!(body; "mov.u {BLOCK}");
         let accumulators = self.accumulate(&mut body, block, thread, step);
         self.combine_block(&mut body, &accumulators, thread);
         body.first_thread(thread, "DONE");
@@ -197,9 +191,8 @@ impl ReductionGenerator<'_> {
         accumulators: &Accumulators,
         result: Reg,
     ) {
-        let outputs = &self.kernel.outputs;
         let mut lowering = Lowering::new(body, self.kernel, true);
-        let value = &outputs[0].value;
+        let value = &self.kernel.output().value;
         // All outputs have the same linear indices.
         let position = lowering.at_linear_index(value.id, &value.shape, result);
         for (reduced, accumulator) in self.reductions.iter().zip(accumulators) {
@@ -207,14 +200,7 @@ impl ReductionGenerator<'_> {
             let element = reducer.finish(lowering.body, accumulator, node.dtype);
             lowering.define(node, position, element);
         }
-        for (number, output) in outputs.iter().enumerate() {
-            let element = lowering.lower(&output.value, position);
-            let body = &mut *lowering.body;
-            let base = body.output(number);
-            let dtype = output.value.dtype;
-            let address = body.element(base, result, dtype.bytes());
-            body.store(dtype, address, &[element]);
-        }
+        lowering.store_values(position, result);
     }
 
     pub(crate) fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {

@@ -7,7 +7,7 @@
 
 use crate::emit::{
     body::{
-        kernel::{BLOCK, Kernel, KernelBody, Reg, line},
+        kernel::{BLOCK, Kernel, KernelBody, Reg, index, line},
         warp::{RowThread, WARP, WARPS},
     },
     lower::lowering::Lowering,
@@ -46,8 +46,7 @@ impl ReductionGenerator<'_> {
         let (at, beyond) = (body.index_reg(), body.predicate());
         line!(body; "mov.b{bits} {at}, {};", own.thread);
         for (warp, of_warp) in accumulators.iter().enumerate() {
-            let first = body.index_reg();
-            line!(body; "add.s{bits} {first}, {at}, {};", warp * WARP);
+            let first = index!(body; "add.s {at}, {}", warp * WARP);
             line!(body; "mul.lo.s{bits} {first}, {first}, {lanes};");
             self.begin_at(body, of_warp, first);
         }
@@ -55,11 +54,7 @@ impl ReductionGenerator<'_> {
         // All warps have elements.
         body.label("LOOP");
         let numbers: Vec<Reg> = (0..WARPS)
-            .map(|warp| {
-                let number = body.index_reg();
-                line!(body; "add.s{bits} {number}, {at}, {};", warp * WARP);
-                number
-            })
+            .map(|warp| index!(body; "add.s {at}, {}", warp * WARP))
             .collect();
         let last = numbers[WARPS - 1];
         line!(body; "setp.ge.u{bits} {beyond}, {last}, {length};");

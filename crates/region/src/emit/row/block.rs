@@ -13,7 +13,6 @@ use crate::{
         passes::GeneratedPasses,
         row::elements::{RowElements, begin, reduce_row, store},
     },
-    expr::Op,
     plan::{FusedKernel, ROW_THREADS, RowShape, RowSplit},
 };
 
@@ -23,9 +22,7 @@ const _: () = assert!(ROW_THREADS == BLOCK, "a block computes a long row");
 pub(crate) fn block_row(kernel: &FusedKernel, rows: RowShape, split: RowSplit) -> GeneratedPasses {
     let (classes, mut body) = begin(kernel, rows);
     body.block = split.threads.max(BLOCK);
-    let mut nodes = kernel.nodes.iter();
-    let reduction = nodes.find(|fused| matches!(&*fused.op, Op::Reduce { .. }));
-    let results = &reduction.expect("a row kernel has a reduction").node;
+    let (results, ..) = (kernel.reductions().next()).expect("a row kernel has a reduction");
     let own = RowThread::new(&mut body, results, split.threads);
     let length = body.named("length", rows.length);
     let mut elements: Vec<RowElements> = (0..split.turns())

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{Reg, RegClass, line},
+        body::kernel::{Reg, RegClass, line, value},
         lower::{lowering::Lowering, row_nodes::Divisor},
         row::elements::RowElements,
     },
@@ -152,14 +152,12 @@ impl Lowering<'_> {
         if let Some(&known) = rows.divisors.get(&node.id) {
             return known;
         }
-        let position = self.row_position_of(node).expect("a value of the row");
+        let position = self.row_position(node);
         let value = self.lower(node, position);
         let body = &mut *self.body;
-        let reciprocal = body.reg(RegClass::F32);
-        let [is_regular, is_less] = body.regs(RegClass::Predicate);
-        line!(body; "rcp.rn.f32 {reciprocal}, {value};");
-        line!(body; "setp.ge.f32 {is_regular}, {value}, {LEAST};");
-        line!(body; "setp.le.f32 {is_less}, {value}, {GREATEST};");
+        let reciprocal = value!(body, F32; "rcp.rn.f32 {value}");
+        let is_regular = value!(body, Predicate; "setp.ge.f32 {value}, {LEAST}");
+        let is_less = value!(body, Predicate; "setp.le.f32 {value}, {GREATEST}");
         line!(body; "and.pred {is_regular}, {is_regular}, {is_less};");
         let divisor = Divisor {
             value,
@@ -188,11 +186,10 @@ impl Lowering<'_> {
             line!(body; "fma.rn.f32 {remainder}, {value}, {product}, {negative};");
             line!(body; "neg.f32 {remainder}, {remainder};");
             line!(body; "fma.rn.f32 {quotient}, {remainder}, {reciprocal}, {product};");
-            let (doubled, is_within) = (body.reg(RegClass::B32), body.predicate());
-            line!(body; "mov.b32 {doubled}, {dividend};");
+            let doubled = value!(body, B32; "mov.b32 {dividend}");
             line!(body; "shl.b32 {doubled}, {doubled}, 1;");
             line!(body; "sub.s32 {doubled}, {doubled}, 1;");
-            line!(body; "setp.ge.u32 {is_within}, {doubled}, {LEAST_DOUBLED};");
+            let is_within = value!(body, Predicate; "setp.ge.u32 {doubled}, {LEAST_DOUBLED}");
             line!(body; "and.pred {are_regular}, {are_regular}, {is_within};");
             line!(body; "abs.f32 {magnitude}, {dividend};");
             line!(body; "setp.le.f32 {is_within}, {magnitude}, {GREATEST};");

@@ -1,6 +1,6 @@
 //! The elements of a row in the registers of its threads, and the reductions of them.
 
-use std::ops::Range;
+use std::{iter, ops::Range};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{KernelBody, Reg, line},
+            kernel::{KernelBody, Reg, index, line, test},
             reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
         lower::{lowering::Lowering, position::Position},
     },
-    expr::{NodeRef, Op},
-    plan::{FusedKernel, FusedNode, IndexAnalysis, RowClass, RowShape, RowSplit},
+    expr::{NodeRef, Reduction},
+    plan::{FusedKernel, IndexAnalysis, RowClass, RowShape, RowSplit},
     shape::{RANK_MAX, Shape},
 };
 
@@ -68,17 +68,14 @@ impl FirstOfTurn {
         let end = turn * at_once + threads.end * neighbours;
         let is_full = threads.len() < split.threads && end <= split.length;
         if turn > 0 {
-            let ahead = body.index_reg();
-            line!(body; "add.s{bits} {ahead}, {number}, {};", turn * at_once);
+            let ahead = index!(body; "add.s {number}, {}", turn * at_once);
             number = ahead;
         }
         let mut beyond = None;
         if split.has_beyond(turn) && !is_full {
-            let is_beyond = body.predicate();
-            let [last, within] = body.index_regs();
-            line!(body; "setp.ge.u{bits} {is_beyond}, {number}, {length};");
-            line!(body; "sub.s{bits} {last}, {length}, {neighbours};");
-            line!(body; "min.u{bits} {within}, {number}, {last};");
+            let is_beyond = test!(body; "ge.u {number}, {length}");
+            let last = index!(body; "sub.s {length}, {neighbours}");
+            let within = index!(body; "min.u {number}, {last}");
             (number, beyond) = (within, Some(is_beyond));
         }
         Self {
@@ -130,19 +127,10 @@ impl RowElements {
         length: Reg,
         (first, neighbours): (Reg, usize),
     ) -> Self {
-        let (bits, linear_index) = (body.bits(), body.index_reg());
-        line!(body; "mad.lo.s{bits} {linear_index}, {row}, {length}, {first};");
-        let mut following = |first: Reg| -> SmallVec<[Reg; 4]> {
-            let others = (1..neighbours).map(|lane| {
-                let number = body.index_reg();
-                line!(body; "add.s{bits} {number}, {first}, {lane};");
-                number
-            });
-            std::iter::once(first).chain(others).collect()
-        };
+        let linear_index = index!(body; "mad.lo.s {row}, {length}, {first}");
         Self {
-            numbers: following(first),
-            linear_indices: following(linear_index),
+            numbers: body.neighbours(first, neighbours),
+            linear_indices: body.neighbours(linear_index, neighbours),
             offset: None,
             beyond: None,
             positions: Vec::new(),
@@ -259,55 +247,92 @@ pub(crate) fn reduce_row(
     parts: usize,
 ) -> String {
     let mut shared = String::new();
-    let mut reductions = 0;
-    for FusedNode { node, op } in &kernel.nodes {
-        if let Op::Reduce {
-            reduction, source, ..
-        } = &**op
-        {
-            let reducer = Reducer::new(*reduction, source.dtype);
-            shared.push_str(&reducer.row_memory(own, reductions));
-            let accumulators: SmallVec<[Accumulator; 4]> = (0..parts)
-                .map(|_| reducer.identity(lowering.body))
-                .collect();
-            let arrays = kernel.arrays_of(std::iter::once(source));
-            for elements in elements.iter_mut() {
-                elements.load(lowering, &arrays, own.row);
-            }
-            for turn in 0..elements.len() {
-                let sources = std::iter::once(source);
-                lowering.divide(kernel, sources, elements, (own.row, turn));
-                let elements = &mut elements[turn];
-                let values = elements.lower(lowering, source, own.row, turn);
-                let body = &mut *lowering.body;
-                let numbers = elements.numbers.iter().zip(&values);
-                let others: SmallVec<[Accumulator; 4]> = numbers
-                    .map(|(&number, &value)| reducer.lift(body, value, |_| number))
-                    .collect();
-                let label = format!("BEYOND{reductions}_{turn}");
-                if let Some(beyond) = elements.beyond {
-                    line!(body; "@{beyond} bra {label};");
-                }
-                for other in &others {
-                    reducer.combine(body, &accumulators[turn % parts], other);
-                }
-                if elements.beyond.is_some() {
-                    body.label(&label);
-                }
-            }
-            let body = &mut *lowering.body;
-            reducer.combine_row(body, &accumulators, own, reductions);
-            let all = reducer.broadcast_row(body, &accumulators[0], own);
-            let result = reducer.finish(body, &all, node.dtype);
-            body.name_part(reduction.name());
-            let position = lowering
-                .row_position_of(node)
-                .expect("a reduction is of a row");
-            lowering.define(node, position, result);
-            reductions += 1;
+    for (number, reduction) in kernel.reductions().enumerate() {
+        let body = &mut *lowering.body;
+        let of_row = RowReduction::new(body, reduction, own, (number, parts), &mut shared);
+        let (source, reducer) = (of_row.source, of_row.reducer);
+        let arrays = kernel.arrays_of(iter::once(source));
+        for elements in elements.iter_mut() {
+            elements.load(lowering, &arrays, own.row);
         }
+        for turn in 0..elements.len() {
+            lowering.divide(kernel, iter::once(source), elements, (own.row, turn));
+            let elements = &mut elements[turn];
+            let values = elements.lower(lowering, source, own.row, turn);
+            let body = &mut *lowering.body;
+            let numbers = elements.numbers.iter().zip(&values);
+            let others: SmallVec<[Accumulator; 4]> = numbers
+                .map(|(&number, &value)| reducer.lift(body, value, |_| number))
+                .collect();
+            let label = format!("BEYOND{number}_{turn}");
+            if let Some(beyond) = elements.beyond {
+                line!(body; "@{beyond} bra {label};");
+            }
+            for other in &others {
+                reducer.combine(body, &of_row.accumulators[turn % parts], other);
+            }
+            if elements.beyond.is_some() {
+                body.label(&label);
+            }
+        }
+        of_row.finish(lowering, own);
     }
     shared
+}
+
+/// A reduction of a row, with the accumulators of a thread.
+pub(crate) struct RowReduction<'a> {
+    node: &'a NodeRef,
+    pub(crate) source: &'a NodeRef,
+    reduction: Reduction,
+    pub(crate) reducer: Reducer,
+    /// The number of the reduction in the kernel.
+    number: usize,
+    /// An accumulator for each thread whose work this one does.
+    pub(crate) accumulators: SmallVec<[Accumulator; 4]>,
+}
+
+impl<'a> RowReduction<'a> {
+    /// Returns the reduction with a number and so many accumulators, and declares its shared
+    /// memory.
+    pub(crate) fn new(
+        body: &mut KernelBody,
+        (node, reduction, source): (&'a NodeRef, Reduction, &'a NodeRef),
+        own: RowThread,
+        (number, accumulators): (usize, usize),
+        shared: &mut String,
+    ) -> Self {
+        let reducer = Reducer::new(reduction, source.dtype);
+        shared.push_str(&reducer.row_memory(own, number));
+        Self {
+            node,
+            source,
+            reduction,
+            reducer,
+            number,
+            accumulators: (0..accumulators).map(|_| reducer.identity(body)).collect(),
+        }
+    }
+
+    /// Combines the accumulators of the row's threads, and defines the result.
+    pub(crate) fn finish(&self, lowering: &mut Lowering<'_>, own: RowThread) {
+        let (body, reducer) = (&mut *lowering.body, self.reducer);
+        reducer.combine_row(body, &self.accumulators, own, self.number);
+        let all = reducer.broadcast_row(body, &self.accumulators[0], own);
+        let result = reducer.finish(body, &all, self.node.dtype);
+        body.name_part(self.reduction.name());
+        let position = lowering.row_position(self.node);
+        lowering.define(self.node, position, result);
+    }
+}
+
+/// Stores the element for the row.
+pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, kernel: &FusedKernel, row: Reg) {
+    let root = &kernel.root;
+    let position = lowering.row_position(root);
+    let value = lowering.lower(root, position);
+    let output = (0, root.dtype);
+    lowering.body.store_output(output, row, &[value]);
 }
 
 /// Stores the elements of the row, or the element for the row. Threads without any jump to a label.
@@ -323,18 +348,12 @@ pub(crate) fn store(
     let base = lowering.body.output(0);
     if class == RowClass::Row {
         own.first_only(lowering.body, end);
-        let position = lowering
-            .row_position_of(root)
-            .expect("the root is of a row");
-        let value = lowering.lower(root, position);
-        let address = lowering.body.element(base, own.row, root.dtype.bytes());
-        lowering.body.store(root.dtype, address, &[value]);
-        return;
+        return store_of_row(lowering, kernel, own.row);
     }
     own.within_only(lowering.body, end);
     let mut first_address = None;
     for turn in 0..elements.len() {
-        lowering.divide(kernel, std::iter::once(root), elements, (own.row, turn));
+        lowering.divide(kernel, iter::once(root), elements, (own.row, turn));
         let elements = &mut elements[turn];
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.

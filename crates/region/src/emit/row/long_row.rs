@@ -12,12 +12,11 @@ use crate::{
     emit::{
         body::{
             kernel::{KernelBody, Reg, line},
-            reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
         lower::{lowering::Lowering, row_nodes::RowNodes},
         passes::GeneratedPasses,
-        row::elements::{RowElements, begin},
+        row::elements::{RowElements, RowReduction, begin, store_of_row},
     },
     expr::{NodeRef, Op},
     plan::{FusedKernel, FusedNode, RowClass, RowShape, RowSplit},
@@ -36,18 +35,6 @@ struct LongRow {
     groups: Reg,
     /// The number of groups in flight.
     unroll: usize,
-}
-
-/// A reduction, with its accumulator.
-struct RowReduction<'a> {
-    node: &'a NodeRef,
-    source: &'a NodeRef,
-    reducer: Reducer,
-    /// Its word in the name of the kernel.
-    name: &'static str,
-    /// The number of the reduction in the kernel.
-    number: usize,
-    accumulator: Accumulator,
 }
 
 /// Generates a row kernel of long rows, with so many blocks, whose threads have so many groups of
@@ -133,53 +120,24 @@ impl Stages {
         let mut shared = String::new();
         let mut number = 0;
         for stage in 1..=self.count {
-            let of_stage = || {
-                let nodes = kernel.nodes.iter();
-                nodes.filter(|fused| self.of_nodes.get(&fused.node.id) == Some(&stage))
-            };
             let mut reductions: SmallVec<[RowReduction<'_>; 4]> = SmallVec::new();
-            for FusedNode { node, op } in of_stage() {
-                let Op::Reduce {
-                    reduction, source, ..
-                } = &**op
-                else {
-                    continue;
-                };
-                let reducer = Reducer::new(*reduction, source.dtype);
-                shared.push_str(&reducer.row_memory(row.own, number));
-                reductions.push(RowReduction {
-                    node,
-                    source,
-                    reducer,
-                    name: reduction.name(),
-                    number,
-                    accumulator: reducer.identity(lowering.body),
-                });
-                number += 1;
+            for reduction in kernel.reductions() {
+                if self.of_nodes.get(&reduction.0.id) == Some(&stage) {
+                    let (body, place) = (&mut *lowering.body, (number, 1));
+                    let of_row = RowReduction::new(body, reduction, row.own, place, &mut shared);
+                    reductions.push(of_row);
+                    number += 1;
+                }
             }
             row.accumulate(lowering, kernel, &reductions, stage);
-            for RowReduction {
-                node,
-                reducer,
-                name,
-                number,
-                accumulator,
-                ..
-            } in &reductions
-            {
-                let body = &mut *lowering.body;
-                let all = std::slice::from_ref(accumulator);
-                reducer.combine_row(body, all, row.own, *number);
-                let result = reducer.finish(body, accumulator, node.dtype);
-                body.name_part(name);
-                let position = lowering
-                    .row_position_of(node)
-                    .expect("a reduction is of a row");
-                lowering.define(node, position, result);
+            for reduction in &reductions {
+                reduction.finish(lowering, row.own);
             }
             // Loops must not compute these first, because they are needed behind them, too.
-            for FusedNode { node, .. } in of_stage() {
-                if let Some(position) = lowering.row_position_of(node) {
+            for FusedNode { node, .. } in &kernel.nodes {
+                if self.of_nodes.get(&node.id) == Some(&stage)
+                    && let Some(position) = lowering.row_position_of(node)
+                {
                     lowering.lower(node, position);
                 }
             }
@@ -216,11 +174,11 @@ impl LongRow {
             for (number, at, value) in values {
                 let RowReduction {
                     reducer,
-                    accumulator,
+                    accumulators,
                     ..
                 } = &reductions[number];
                 let other = reducer.lift(lowering.body, value, |_| at);
-                reducer.combine(lowering.body, accumulator, &other);
+                reducer.combine(lowering.body, &accumulators[0], &other);
             }
         });
     }
@@ -228,8 +186,9 @@ impl LongRow {
     /// Stores the elements of the row, or the element for the row.
     fn store(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, class: RowClass) {
         let root = &kernel.root;
-        let base = lowering.body.output(0);
-        let (row, bytes) = (self.own.row, root.dtype.bytes());
+        // The parameter is loaded first, also where loops follow.
+        lowering.body.output(0);
+        let row = self.own.row;
         if class == RowClass::Element {
             let arrays = kernel.arrays_of(std::iter::once(root));
             lowering.prepare_divisors(kernel, std::iter::once(root));
@@ -238,20 +197,16 @@ impl LongRow {
                     lowering.divide(kernel, std::iter::once(root), groups, (row, turn));
                     let elements = &mut groups[turn];
                     let values = elements.lower(lowering, root, row, turn);
-                    let first = elements.linear_indices[0];
-                    let address = lowering.body.element(base, first, bytes);
-                    lowering.body.store(root.dtype, address, &values);
+                    let output = (0, root.dtype);
+                    lowering
+                        .body
+                        .store_output(output, elements.linear_indices[0], &values);
                 }
             });
             return;
         }
         self.own.first_only(lowering.body, "STORED");
-        let position = lowering
-            .row_position_of(root)
-            .expect("the root is of a row");
-        let value = lowering.lower(root, position);
-        let address = lowering.body.element(base, row, bytes);
-        lowering.body.store(root.dtype, address, &[value]);
+        store_of_row(lowering, kernel, row);
         lowering.body.label("STORED");
     }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Reg, line},
+            kernel::{BLOCK, Reg, index},
             warp::RowThread,
         },
         lower::{lowering::Lowering, row_nodes::RowNodes},
@@ -34,7 +34,6 @@ pub(crate) fn many_rows(
     let (classes, mut body) = begin(kernel, rows);
     body.blocks_min = Some(blocks);
     body.block = threads;
-    let bits = body.bits();
     let (row, thread) = body.block_and_thread();
     let own = RowThread {
         row,
@@ -48,9 +47,7 @@ pub(crate) fn many_rows(
         if part == 0 {
             return thread;
         }
-        let other = body.index_reg();
-        line!(body; "add.s{bits} {other}, {thread}, {};", part * threads);
-        other
+        index!(body; "add.s {thread}, {}", part * threads)
     };
     let of_parts: SmallVec<[Reg; 4]> = (0..parts).map(of_part).collect();
     let turns: SmallVec<[FirstOfTurn; 16]> = (0..split.turns() * parts)

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::emit::{
     body::{
-        kernel::{KernelBody, Reg, line},
+        kernel::{KernelBody, Reg, index, line, test},
         reducer::Accumulator,
         warp::{WARP, WARPS, WarpTotals, copy},
     },
@@ -41,16 +41,13 @@ impl ScanGenerator<'_> {
         let tiles = body.named("tiles", tiling.totals.tiles);
         let groups = body.named("groups", tiling.totals.groups);
         let of_line = body.named("totals", tiling.totals.count());
-        let [of_tile, of_group, of_section] = body.index_regs();
-        line!(body; "mul.lo.s{bits} {of_tile}, {}, {of_line};", own.line);
-        line!(body; "add.s{bits} {of_group}, {of_tile}, {tiles};");
-        line!(body; "add.s{bits} {of_section}, {of_group}, {groups};");
+        let of_tile = index!(body; "mul.lo.s {}, {of_line}", own.line);
+        let of_group = index!(body; "add.s {of_tile}, {tiles}");
+        let of_section = index!(body; "add.s {of_group}, {groups}");
         line!(body; "add.s{bits} {of_tile}, {of_tile}, {};", own.tile);
-        let publishes = body.predicate();
-        line!(body; "setp.lt.u{bits} {publishes}, {}, {width};", own.thread);
+        let publishes = test!(body; "lt.u {}, {width}", own.thread);
         let publish = |body: &mut KernelBody, total: &Accumulator, number: Reg, holds: Reg| {
-            let at = body.index_reg();
-            line!(body; "mad.lo.s{bits} {at}, {number}, {width}, {};", own.column);
+            let at = index!(body; "mad.lo.s {number}, {width}, {}", own.column);
             published.publish(body, total, at, holds);
         };
         publish(body, own_total, of_tile, publishes);
@@ -62,10 +59,9 @@ impl ScanGenerator<'_> {
         let [first_group, before] = body.index_regs();
         line!(body; "sub.s{bits} {first_group}, {of_group}, {in_section};");
         line!(body; "add.s{bits} {of_section}, {of_section}, {section};");
-        let (has_section, at) = (body.predicate(), body.index_reg());
-        line!(body; "setp.ne.u{bits} {has_section}, {section}, 0;");
+        let has_section = test!(body; "ne.u {section}, 0");
         line!(body; "sub.s{bits} {before}, {of_section}, 1;");
-        line!(body; "mad.lo.s{bits} {at}, {before}, {width}, {};", own.column);
+        let at = index!(body; "mad.lo.s {before}, {width}, {}", own.column);
         let mut request = |(first, count)| {
             let places = places_of_warp(body, own, (first, count), first_totals.warp, width);
             published.request(body, &places, &identity)
@@ -75,8 +71,7 @@ impl ScanGenerator<'_> {
         let before_section = published.request(body, &[(at, has_section)], &identity);
 
         let carry = copy(body, &identity);
-        let has_column = body.predicate();
-        line!(body; "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
+        let has_column = test!(body; "lt.u {}, {width}", own.lane);
         let combine = |body: &mut KernelBody, requested, totals, into: &Accumulator| {
             self.combine_received(body, (published, totals), requested, has_column, into);
         };
@@ -126,16 +121,14 @@ fn places_of_warp(
     warp: Reg,
     width: usize,
 ) -> SmallVec<[(Reg, Reg); TOTALS_PER_WARP]> {
-    let (bits, has_column) = (body.bits(), body.predicate());
-    line!(body; "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
+    let bits = body.bits();
+    let has_column = test!(body; "lt.u {}, {width}", own.lane);
     let place = |number: usize| {
-        let [slot, at] = body.index_regs();
-        let is_read = body.predicate();
-        line!(body; "mad.lo.s{bits} {slot}, {warp}, {TOTALS_PER_WARP}, {number};");
-        line!(body; "setp.lt.u{bits} {is_read}, {slot}, {count};");
+        let slot = index!(body; "mad.lo.s {warp}, {TOTALS_PER_WARP}, {number}");
+        let is_read = test!(body; "lt.u {slot}, {count}");
         line!(body; "and.pred {is_read}, {is_read}, {has_column};");
         line!(body; "add.s{bits} {slot}, {slot}, {first};");
-        line!(body; "mad.lo.s{bits} {at}, {slot}, {width}, {};", own.column);
+        let at = index!(body; "mad.lo.s {slot}, {width}, {}", own.column);
         (at, is_read)
     };
     (0..TOTALS_PER_WARP).map(place).collect()

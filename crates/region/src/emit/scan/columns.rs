@@ -16,15 +16,15 @@
 
 use std::ops::Range;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::emit::{
     body::{
-        kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
+        kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, line, test},
         reducer::Accumulator,
         warp::{WARP, WARPS, WarpTotals, copy, shuffle},
     },
-    passes::{GeneratedPasses, Pass, PassOutput},
+    passes::GeneratedPasses,
     scan::{
         kept::Kept,
         look_back::{RowTotals, next_tile},
@@ -130,15 +130,7 @@ impl ScanGenerator<'_> {
         }
         let totals = tiling.lines * tiling.totals.count() * tiling.width;
         let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
-        GeneratedPasses {
-            passes: smallvec![Pass {
-                kernel,
-                threads: threads.into(),
-                writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
-                reads: 0..0,
-            }],
-            temporaries,
-        }
+        GeneratedPasses::one_with(temporaries, kernel, threads)
     }
 
     /// Generates a kernel with one thread per column.
@@ -150,26 +142,19 @@ impl ScanGenerator<'_> {
         let (count, columns) = (body.named("count", count), body.named("columns", columns));
         line!(body; "setp.ge.u{bits} {beyond}, {thread}, {all};");
         line!(body; "@{beyond} bra DONE;");
-        let [before, rows, at, row] = body.index_regs();
         // The columns before those that lie beside this one have all their elements before it.
-        line!(body; "div.u{bits} {before}, {thread}, {columns};");
+        let before = index!(body; "div.u {thread}, {columns}");
         line!(body; "mul.lo.s{bits} {before}, {before}, {columns};");
-        line!(body; "sub.s{bits} {rows}, {count}, 1;");
-        line!(body; "mad.lo.s{bits} {at}, {before}, {rows}, {thread};");
-        line!(body; "mov.b{bits} {row}, 0;");
+        let rows = index!(body; "sub.s {count}, 1");
+        let at = index!(body; "mad.lo.s {before}, {rows}, {thread}");
+        let row = index!(body; "mov.b 0");
         let running = self.reducer.identity(&mut body);
         for (label, next, at_once) in [("LOOP", "REST", UNROLL), ("REST", "DONE", 1)] {
             body.label(label);
-            let last = body.index_reg();
-            line!(body; "add.s{bits} {last}, {row}, {};", at_once - 1);
+            let last = index!(body; "add.s {row}, {}", at_once - 1);
             line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
             line!(body; "@{beyond} bra {next};");
-            let mut places: SmallVec<[Reg; UNROLL]> = smallvec![at];
-            for turn in 1..at_once {
-                let place = body.index_reg();
-                line!(body; "add.s{bits} {place}, {}, {columns};", places[turn - 1]);
-                places.push(place);
-            }
+            let places = body.steps(at, columns, at_once);
             let values = self.values_at(&mut body, &places);
             for (&place, value) in places.iter().zip(values) {
                 let element = self.lifted(&mut body, value);
@@ -227,8 +212,7 @@ impl ScanGenerator<'_> {
         }
         let (reducer, width) = (self.reducer, tiling.width);
         let running = of_tile.scan_lanes(&mut body, reducer, &running, &identity, width);
-        let ends_warp = body.predicate();
-        line!(body; "setp.ge.u{bits} {ends_warp}, {}, {};", own.lane, WARP - width);
+        let ends_warp = test!(body; "ge.u {}, {}", own.lane, WARP - width);
         of_tile.store_if(&mut body, &running, ends_warp);
         line!(body; "bar.sync 0;");
         let (before, all) = of_tile.combine_warps(&mut body, reducer, &identity);
@@ -238,8 +222,7 @@ impl ScanGenerator<'_> {
             reducer.combine(&mut body, &before, &carry);
         }
 
-        let at = body.index_reg();
-        line!(body; "mad.lo.s{bits} {at}, {}, {}, {};", own.row, own.columns, own.base);
+        let at = index!(body; "mad.lo.s {}, {}, {}", own.row, own.columns, own.base);
         let step = body.index_reg();
         let rows_at_once = tiling.lanes_per_column();
         line!(body; "mul.lo.s{bits} {step}, {}, {rows_at_once};", own.columns);
@@ -329,8 +312,8 @@ impl ScanGenerator<'_> {
         own: &TileThread,
         turns: Range<usize>,
     ) -> Vec<Reg> {
-        let (bits, last) = (body.bits(), body.index_reg());
-        line!(body; "sub.s{bits} {last}, {}, 1;", own.count);
+        let bits = body.bits();
+        let last = index!(body; "sub.s {}, 1", own.count);
         let place = |turn: usize| {
             let [row, place] = body.index_regs();
             let ahead = turn * tiling.lanes_per_column();

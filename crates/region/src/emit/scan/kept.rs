@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use crate::emit::body::{
-    kernel::{BLOCK, KernelBody, Reg, RegClass, line},
+    kernel::{BLOCK, KernelBody, Reg, RegClass, line, value},
     memory::{VECTOR_BYTES, list},
 };
 
@@ -30,8 +30,7 @@ impl Kept {
 
     /// Computes the address of a thread's elements, so many of which are neighbours.
     pub(crate) fn new(body: &mut KernelBody, thread: Reg, class: RegClass, lanes: usize) -> Self {
-        let first = body.reg(RegClass::B64);
-        line!(body; "mov.u64 {first}, kept;");
+        let first = value!(body, B64; "mov.u64 kept");
         let each = (lanes * Self::bytes_of(class)).min(VECTOR_BYTES);
         Self {
             address: body.element(first, thread, each),
@@ -76,10 +75,7 @@ impl Kept {
     /// Loads the neighbours of a turn.
     pub(crate) fn load(&self, body: &mut KernelBody, turn: usize) -> Vec<Reg> {
         let (kind, elements, first) = self.vector(turn);
-        let class = match self.class {
-            RegClass::Predicate => RegClass::B32,
-            class => class,
-        };
+        let class = self.class.word();
         let mut values = Vec::with_capacity(self.lanes);
         for number in 0..self.lanes / elements {
             let part: SmallVec<[Reg; 4]> = (0..elements).map(|_| body.reg(class)).collect();

@@ -22,16 +22,16 @@
 //! are handed on. They are asked for before the groups of neighbours are scanned within each warp,
 //! which needs no total of another tile, so that most have arrived when the block begins to wait.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
+            kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, line, test, value},
             reducer::Accumulator,
             warp::{WARP, WARPS, WarpTotals, copy, shuffle},
         },
-        passes::{GeneratedPasses, Pass, PassOutput},
+        passes::GeneratedPasses,
         scan::{
             kept::Kept,
             neighbours::{if_inside, neighbours},
@@ -86,15 +86,8 @@ impl ScanGenerator<'_> {
         let of_row = RowTotals::new(segmentation.segments);
         let totals = rows * of_row.count();
         let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
-        GeneratedPasses {
-            passes: smallvec![Pass {
-                kernel: self.one_pass_kernel(segmentation, &of_row, blocks),
-                threads: (rows * segmentation.segments * BLOCK).into(),
-                writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
-                reads: 0..0,
-            }],
-            temporaries,
-        }
+        let kernel = self.one_pass_kernel(segmentation, &of_row, blocks);
+        GeneratedPasses::one_with(temporaries, kernel, rows * segmentation.segments * BLOCK)
     }
 
     fn one_pass_kernel(
@@ -147,10 +140,9 @@ impl ScanGenerator<'_> {
         line!(body; "bar.sync 0;");
         let (before, own) = totals.combine_warps(&mut body, self.reducer, &identity);
 
-        let [of_tile, of_group, of_section] = body.index_regs();
-        line!(body; "mul.lo.s{bits} {of_tile}, {row}, {of_row};");
-        line!(body; "add.s{bits} {of_group}, {of_tile}, {tiles};");
-        line!(body; "add.s{bits} {of_section}, {of_group}, {groups};");
+        let of_tile = index!(body; "mul.lo.s {row}, {of_row}");
+        let of_group = index!(body; "add.s {of_tile}, {tiles}");
+        let of_section = index!(body; "add.s {of_group}, {groups}");
         line!(body; "add.s{bits} {of_tile}, {of_tile}, {number};");
         published.publish(&mut body, &own, of_tile, is_first);
         let (group, within_group, ends_group) = part_of(&mut body, number);
@@ -159,11 +151,10 @@ impl ScanGenerator<'_> {
         line!(body; "add.s{bits} {of_group}, {of_group}, {group};");
         line!(body; "add.s{bits} {of_section}, {of_section}, {section};");
         let (has_section, one) = (body.predicate(), body.index_reg());
-        let [first_group, section_before] = body.index_regs();
-        line!(body; "sub.s{bits} {first_group}, {of_group}, {within_section};");
+        let first_group = index!(body; "sub.s {of_group}, {within_section}");
         line!(body; "setp.ne.u{bits} {has_section}, {section}, 0;");
         line!(body; "selp.b{bits} {one}, 1, 0, {has_section};");
-        line!(body; "sub.s{bits} {section_before}, {of_section}, {one};");
+        let section_before = index!(body; "sub.s {of_section}, {one}");
         // Only threads of the first warp have numbers below these counts.
         let mut request = |places: &[(Reg, Reg)]| {
             let places: SmallVec<[(Reg, Reg); 2]> = places
@@ -183,8 +174,7 @@ impl ScanGenerator<'_> {
         }
 
         // The first warp combines what precedes the tile.
-        let others = body.predicate();
-        line!(body; "setp.ge.u{bits} {others}, {thread}, {WARP};");
+        let others = test!(body; "ge.u {thread}, {WARP}");
         line!(body; "@{others} bra CARRIED;");
         let receive = |body: &mut KernelBody, requested| {
             let received = published.receive(body, requested, &identity);
@@ -221,14 +211,12 @@ impl ScanGenerator<'_> {
             line!(body; "ld.shared.{kind} {reg}, [carry{slot}];");
         }
         self.reducer.combine(&mut body, &before, &carry);
-        let position = body.index_reg();
-        line!(body; "add.s{bits} {position}, {first}, {base};");
+        let position = index!(body; "add.s {first}, {base}");
         let first_result = self.result_address(&mut body, position);
         for turn in 0..neighbours.len() {
             // Found again from the first, so that fewer registers are in use over the wait.
-            let (at, inside) = (body.index_reg(), body.predicate());
-            line!(body; "add.s{bits} {at}, {first}, {};", turn * stride);
-            line!(body; "setp.lt.u{bits} {inside}, {at}, {end};");
+            let at = index!(body; "add.s {first}, {}", turn * stride);
+            let inside = test!(body; "lt.u {at}, {end}");
             let elements = kept.load(&mut body, turn);
             let with_front = match scanned.get(turn) {
                 Some(scanned) => scanned.clone(),
@@ -281,10 +269,8 @@ impl ScanGenerator<'_> {
 /// Returns the place of a lane's total among the first `count` from `first` on, and whether there
 /// is one.
 fn total_of_lane(body: &mut KernelBody, lane: Reg, (first, count): (Reg, Reg)) -> (Reg, Reg) {
-    let bits = body.bits();
-    let (at, is_read) = (body.index_reg(), body.predicate());
-    line!(body; "setp.lt.u{bits} {is_read}, {lane}, {count};");
-    line!(body; "add.s{bits} {at}, {first}, {lane};");
+    let is_read = test!(body; "lt.u {lane}, {count}");
+    let at = index!(body; "add.s {first}, {lane}");
     (at, is_read)
 }
 
@@ -301,20 +287,16 @@ pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Re
     if thread.class == RegClass::B32 {
         return (taken, first);
     }
-    let wide = body.reg(RegClass::B64);
-    line!(body; "cvt.u64.u32 {wide}, {taken};");
+    let wide = value!(body, B64; "cvt.u64.u32 {taken}");
     (wide, first)
 }
 
 /// Divides a number by the lanes of a warp. Returns the quotient, the rest, and whether the number
 /// is the last with this quotient.
 pub(crate) fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
-    let bits = body.bits();
-    let [quotient, rest] = body.index_regs();
-    let is_last = body.predicate();
-    line!(body; "shr.u{bits} {quotient}, {number}, {};", WARP.trailing_zeros());
-    line!(body; "and.b{bits} {rest}, {number}, {};", WARP - 1);
-    line!(body; "setp.eq.u{bits} {is_last}, {rest}, {};", WARP - 1);
+    let quotient = index!(body; "shr.u {number}, {}", WARP.trailing_zeros());
+    let rest = index!(body; "and.b {number}, {}", WARP - 1);
+    let is_last = test!(body; "eq.u {rest}, {}", WARP - 1);
     (quotient, rest, is_last)
 }
 

@@ -1,7 +1,7 @@
 //! Elements that a thread of a scan loads together, which may be beyond the end of their row.
 
 use crate::emit::body::{
-    kernel::{KernelBody, Reg, line},
+    kernel::{KernelBody, Reg, index, line, test},
     reducer::Accumulator,
 };
 
@@ -33,15 +33,12 @@ pub(crate) fn neighbours<E>(
     read: impl Fn(&mut KernelBody, Reg, usize) -> Vec<E>,
 ) -> Vec<Neighbours<E>> {
     let bits = body.bits();
-    let last = body.index_reg();
-    line!(body; "sub.s{bits} {last}, {end}, {lanes};");
+    let last = index!(body; "sub.s {end}, {lanes}");
     let at_turn = |turn: usize| {
-        let [at, position] = body.index_regs();
-        let inside = body.predicate();
-        line!(body; "add.s{bits} {at}, {first}, {};", turn * stride);
-        line!(body; "setp.lt.u{bits} {inside}, {at}, {end};");
+        let at = index!(body; "add.s {first}, {}", turn * stride);
+        let inside = test!(body; "lt.u {at}, {end}");
         // Beyond the end, the last elements are read and replaced by the identity.
-        line!(body; "min.u{bits} {position}, {at}, {last};");
+        let position = index!(body; "min.u {at}, {last}");
         line!(body; "add.s{bits} {position}, {position}, {base};");
         Neighbours {
             elements: read(body, position, lanes),

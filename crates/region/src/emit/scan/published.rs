@@ -17,7 +17,7 @@ use crate::{
     element::DType,
     emit::{
         body::{
-            kernel::{KernelBody, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, RegClass, line, value},
             reducer::Accumulator,
             warp::copy,
         },
@@ -126,9 +126,8 @@ impl Published {
             line!(body; "not.b64 {word}, {word};");
             line!(body; "max.u64 {word}, {word}, 1;");
         } else {
-            let [one, component] = body.regs(RegClass::B32);
-            line!(body; "mov.b32 {one}, 1;");
-            line!(body; "mov.b32 {component}, {};", total[0]);
+            let one = value!(body, B32; "mov.b32 1");
+            let component = value!(body, B32; "mov.b32 {}", total[0]);
             line!(body; "mov.b64 {word}, {{{one}, {component}}};");
         }
         word
@@ -138,8 +137,7 @@ impl Published {
     fn total_of(&self, body: &mut KernelBody, word: Reg, like: &Accumulator) -> Accumulator {
         let total = body.reg(like[0].class);
         if self.form == Form::Inverted {
-            let bits = body.reg(RegClass::B64);
-            line!(body; "not.b64 {bits}, {word};");
+            let bits = value!(body, B64; "not.b64 {word}");
             line!(body; "mov.b64 {total}, {bits};");
         } else {
             let [one, component] = body.regs(RegClass::B32);
@@ -169,8 +167,7 @@ impl Published {
             let kind = reg.class.move_type();
             line!(body; "@{is_published} st.global.{kind} [{address}], {reg};");
         }
-        let one = body.reg(RegClass::B32);
-        line!(body; "mov.u32 {one}, 1;");
+        let one = value!(body, B32; "mov.u32 1");
         line!(body; "@{is_published} st.release.gpu.global.u32 [{address}+{bytes}], {one};");
     }
 
@@ -202,9 +199,7 @@ impl Published {
         for &(at, is_read) in places {
             let address = body.element(self.counter, at, self.form.mark_bytes());
             let mark = if self.form == Form::Flagged {
-                let flag = body.reg(RegClass::B32);
-                line!(body; "mov.u32 {flag}, 1;");
-                flag
+                value!(body, B32; "mov.u32 1")
             } else {
                 self.word_of(body, identity)
             };

@@ -10,20 +10,21 @@
 //! the first computes the total of each block's segment, the second scans these totals, and the
 //! third scans the elements of each segment, starting from the total of all segments before it.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     element::DType,
     emit::{
         body::{
             kernel::{
-                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
+                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index,
+                line, test,
             },
             reducer::{Accumulator, Reducer, assign},
             warp::{WARPS, WarpTotals, copy},
         },
         lower::{lowering::Lowering, position::Position},
-        passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+        passes::{GeneratedPasses, Temporary},
         scan::neighbours::{Neighbours, if_inside, neighbours, replace_outside},
     },
     expr::{NodeRef, Op, Reduction},
@@ -131,48 +132,24 @@ pub(crate) fn scan(kernel: &FusedKernel, order: ScanOrder, blocks: usize) -> Gen
         segments,
         items,
     };
-    let partials = rows * segments;
     // The total of each segment, and that of each segment with all before it.
+    let partials = rows * segments;
     let slots = generator.reducer.state_types();
-    let (totals, prefixes) = (0..slots.len(), slots.len()..2 * slots.len());
     let temporaries = slots.iter().chain(&slots);
-    GeneratedPasses {
-        temporaries: temporaries
-            .map(|slot| Temporary::of(partials, *slot))
-            .collect(),
-        passes: smallvec![
-            Pass {
-                kernel: generator.block_per_segment(
-                    ScanInput::Elements,
-                    ScanOutput::Totals,
-                    segmentation
-                ),
-                threads: (partials * BLOCK).into(),
-                writes: PassOutput::Temporaries(totals.clone()),
-                reads: 0..0,
-            },
-            Pass {
-                kernel: generator.block_per_segment(
-                    ScanInput::Partials,
-                    ScanOutput::Prefixes,
-                    whole(segments)
-                ),
-                threads: (rows * BLOCK).into(),
-                writes: PassOutput::Temporaries(prefixes.clone()),
-                reads: totals,
-            },
-            Pass {
-                kernel: generator.block_per_segment(
-                    ScanInput::Elements,
-                    ScanOutput::Results,
-                    segmentation
-                ),
-                threads: (partials * BLOCK).into(),
-                writes: PassOutput::Outputs,
-                reads: prefixes,
-            },
+    let temporaries = temporaries.map(|slot| Temporary::of(partials, *slot));
+    let of_blocks = |input, output, segmentation, blocks| {
+        let kernel = generator.block_per_segment(input, output, segmentation);
+        (kernel, blocks * BLOCK)
+    };
+    let (elements, totals) = (ScanInput::Elements, ScanInput::Partials);
+    GeneratedPasses::chain(
+        temporaries.collect(),
+        [
+            of_blocks(elements, ScanOutput::Totals, segmentation, partials),
+            of_blocks(totals, ScanOutput::Prefixes, whole(segments), rows),
+            of_blocks(elements, ScanOutput::Results, segmentation, partials),
         ],
-    }
+    )
 }
 
 impl ScanGenerator<'_> {
@@ -185,9 +162,8 @@ impl ScanGenerator<'_> {
         let count = body.named("count", count);
         line!(body; "setp.ge.u{bits} {beyond}, {row}, {rows};");
         line!(body; "@{beyond} bra DONE;");
-        let [at, end] = body.index_regs();
-        line!(body; "mul.lo.s{bits} {at}, {row}, {count};");
-        line!(body; "add.s{bits} {end}, {at}, {count};");
+        let at = index!(body; "mul.lo.s {row}, {count}");
+        let end = index!(body; "add.s {at}, {count}");
         let accumulator = self.reducer.identity(&mut body);
         body.label("LOOP");
         let element = &self.elements(&mut body, at, 1)[0];
@@ -213,17 +189,15 @@ impl ScanGenerator<'_> {
         let count = body.named("count", segmentation.count);
         let segment = body.named("segment", segmentation.segment);
         let segments = body.named("segments", segmentation.segments);
-        let [row, number, tile, end] = body.index_regs();
+        let row = index!(body; "div.u {block}, {segments}");
+        let number = index!(body; "mul.lo.s {row}, {segments}");
+        line!(body; "sub.s{bits} {number}, {block}, {number};");
+        let tile = index!(body; "mul.lo.s {number}, {segment}");
+        let end = index!(body; "add.s {tile}, {segment}");
+        line!(body; "min.u{bits} {end}, {end}, {count};");
         // The linear index of the row's first element in the whole array; the tile and the end are
         // relative to it.
-        let base = body.index_reg();
-        line!(body; "div.u{bits} {row}, {block}, {segments};");
-        line!(body; "mul.lo.s{bits} {number}, {row}, {segments};");
-        line!(body; "sub.s{bits} {number}, {block}, {number};");
-        line!(body; "mul.lo.s{bits} {tile}, {number}, {segment};");
-        line!(body; "add.s{bits} {end}, {tile}, {segment};");
-        line!(body; "min.u{bits} {end}, {end}, {count};");
-        line!(body; "mul.lo.s{bits} {base}, {row}, {count};");
+        let base = index!(body; "mul.lo.s {row}, {count}");
 
         let identity = self.reducer.identity(&mut body);
         let carry = copy(&mut body, &identity);
@@ -336,12 +310,10 @@ impl ScanGenerator<'_> {
 
     /// Returns the values of neighbouring elements.
     pub(crate) fn values(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Reg> {
-        let bits = body.bits();
         let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
         let mut positions: SmallVec<[Position; LANES]> = SmallVec::new();
         for lane in 0..lanes {
-            let at = lowering.body.index_reg();
-            line!(lowering.body; "add.s{bits} {at}, {first}, {lane};");
+            let at = index!(lowering.body; "add.s {first}, {lane}");
             positions.push(lowering.at_linear_index(self.source.id, &self.source.shape, at));
         }
         if lanes > 1 {
@@ -383,10 +355,8 @@ impl ScanGenerator<'_> {
 
     /// Loads the total of the segments before this one, unless it is the first of its row.
     fn load_carry(&self, body: &mut KernelBody, carry: &Accumulator, block: Reg, number: Reg) {
-        let bits = body.bits();
-        let (is_later, before) = (body.predicate(), body.index_reg());
-        line!(body; "setp.ne.u{bits} {is_later}, {number}, 0;");
-        line!(body; "sub.s{bits} {before}, {block}, 1;");
+        let is_later = test!(body; "ne.u {number}, 0");
+        let before = index!(body; "sub.s {block}, 1");
         for (slot, (&reg, &dtype)) in carry.iter().zip(&self.reducer.state_types()).enumerate() {
             let base = body.address(ParameterKey::Temporary(slot), || {
                 KernelParameter::Temporary(slot)

@@ -12,7 +12,7 @@ use crate::{
     emit::{
         body::kernel::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, line},
         lower::{lowering::Lowering, position::Position},
-        passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+        passes::{GeneratedPasses, Temporary},
     },
     expr::{NodeRef, Op},
     plan::{FusedKernel, IndexAnalysis},
@@ -48,26 +48,13 @@ fn threads(kernel: &FusedKernel) -> usize {
 /// Generates the kernels of a scatter into a target that holds the base.
 pub(crate) fn mark_and_store(kernel: &FusedKernel) -> GeneratedPasses {
     let (wide, threads) = (IndexAnalysis::of(kernel).wide, threads(kernel));
-    GeneratedPasses {
-        temporaries: smallvec![Temporary {
-            bytes: kernel.root.elements * mark_bytes(wide),
-            is_zeroed: true,
-        }],
-        passes: smallvec![
-            Pass {
-                kernel: stage_kernel(kernel, wide, ScatterStage::Mark),
-                threads: threads.into(),
-                writes: PassOutput::Temporaries(0..1),
-                reads: 0..0,
-            },
-            Pass {
-                kernel: stage_kernel(kernel, wide, ScatterStage::Store),
-                threads: threads.into(),
-                writes: PassOutput::Outputs,
-                reads: 0..1,
-            },
-        ],
-    }
+    let marks = Temporary {
+        bytes: kernel.root.elements * mark_bytes(wide),
+        is_zeroed: true,
+    };
+    let stages = [ScatterStage::Mark, ScatterStage::Store];
+    let passes = stages.map(|stage| (stage_kernel(kernel, wide, stage), threads));
+    GeneratedPasses::chain(smallvec![marks], passes)
 }
 
 /// Returns the size of a mark in bytes, which is the width of indices.

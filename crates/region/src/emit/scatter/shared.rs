@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
+        body::kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line, value},
         lower::lowering::Lowering,
         passes::GeneratedPasses,
         scatter::atomics::added_type,
@@ -44,8 +44,7 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     let count = body.named("count", index.elements);
     let elements = body.named("elements", node.elements);
     let step = body.named("step", blocks * BLOCK);
-    let sums = body.reg(RegClass::B64);
-    line!(body; "mov.u64 {sums}, sums;");
+    let sums = value!(body, B64; "mov.u64 sums");
 
     for_each_sum(&mut body, thread, elements, "CLEAR", |body, at| {
         let address = body.element(sums, at, node.dtype.bytes());
@@ -57,13 +56,7 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     let (number, beyond) = (body.index_reg(), body.predicate());
     line!(body; "mad.lo.s{bits} {number}, {block}, {BLOCK}, {thread};");
     body.label("VALUES");
-    let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
-    numbers.push(number);
-    for turn in 1..UNROLL {
-        let next = body.index_reg();
-        line!(body; "add.s{bits} {next}, {}, {step};", numbers[turn - 1]);
-        numbers.push(next);
-    }
+    let numbers = body.steps(number, step, UNROLL);
     let last = numbers[UNROLL - 1];
     line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
     line!(body; "@{beyond} bra REST;");

@@ -1,0 +1,136 @@
+//! The parameters of a kernel, each of which is declared at first use.
+
+use crate::{
+    element::{DType, Scalar},
+    emit::body::kernel::{
+        DeclaredParameter, KernelBody, KernelParameter, ParameterKey, Reg, RegClass,
+    },
+    expr::NodeRef,
+};
+
+impl KernelBody {
+    /// Returns the register of an index parameter, declaring it at first use.
+    pub(crate) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
+        self.of_index_width(purpose, KernelParameter::Index(value))
+    }
+
+    /// Returns the register of a parameter that has a name, declaring it at first use.
+    pub(crate) fn named(&mut self, name: &'static str, value: usize) -> Reg {
+        self.index_parameter(ParameterKey::Named(name), value as i64)
+    }
+
+    /// Returns the register of the length of a node's axis, declaring the parameter at first use.
+    pub(crate) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
+        let parameter = KernelParameter::Length { node, axis, length };
+        self.of_index_width(ParameterKey::Length(node, axis), parameter)
+    }
+
+    /// Returns the register of the number of elements of a node, declaring the parameter at first
+    /// use.
+    pub(crate) fn elements_of(&mut self, purpose: ParameterKey, node: &NodeRef) -> Reg {
+        let parameter = KernelParameter::ElementsOf {
+            node: node.id,
+            elements: node.elements,
+        };
+        self.of_index_width(purpose, parameter)
+    }
+
+    /// Returns the register of a parameter of the width of the indices, declaring it at first use.
+    fn of_index_width(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
+        let (class, declaration) = if self.wide {
+            (RegClass::B64, ".u64")
+        } else {
+            (RegClass::B32, ".u32")
+        };
+        self.parameter(purpose, class, declaration, || parameter)
+    }
+
+    /// Returns the register of an address parameter, declaring it at first use.
+    pub(crate) fn address(
+        &mut self,
+        purpose: ParameterKey,
+        parameter: impl FnOnce() -> KernelParameter,
+    ) -> Reg {
+        self.parameter(purpose, RegClass::B64, ".u64", parameter)
+    }
+
+    /// Returns the register of the address of an output.
+    pub(crate) fn output(&mut self, output: usize) -> Reg {
+        let parameter = || KernelParameter::Output(output);
+        self.address(ParameterKey::Output(output), parameter)
+    }
+
+    /// Returns the register of the address of a temporary.
+    pub(crate) fn temporary(&mut self, temporary: usize) -> Reg {
+        let parameter = || KernelParameter::Temporary(temporary);
+        self.address(ParameterKey::Temporary(temporary), parameter)
+    }
+
+    /// Declares that a register holds a parameter that the body does not declare.
+    pub(crate) fn define_parameter(&mut self, purpose: ParameterKey, reg: Reg) {
+        self.registers.insert(purpose, reg);
+    }
+
+    /// Returns the register of a check code, declaring the parameter at first use.
+    pub(crate) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
+        self.parameter(
+            ParameterKey::CheckCode(node.id),
+            RegClass::B32,
+            ".u32",
+            || KernelParameter::CheckCode {
+                node: NodeRef::clone(node),
+                axis,
+                length,
+            },
+        )
+    }
+
+    /// Returns the register of a scalar that the kind of kernel determines, declaring the parameter
+    /// at first use.
+    pub(crate) fn scalar(&mut self, purpose: ParameterKey, value: Scalar) -> Reg {
+        self.value(purpose, value, || KernelParameter::Scalar(value))
+    }
+
+    /// Returns the register of a constant node's value, declaring the parameter at first use.
+    pub(crate) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
+        self.value(ParameterKey::Constant(node), value, || {
+            KernelParameter::Constant(node)
+        })
+    }
+
+    fn value(
+        &mut self,
+        purpose: ParameterKey,
+        value: Scalar,
+        parameter: impl FnOnce() -> KernelParameter,
+    ) -> Reg {
+        let declaration = match value.dtype() {
+            DType::F32 => ".f32",
+            DType::F64 => ".f64",
+            DType::I64 | DType::U64 => ".u64",
+            _ => ".u32",
+        };
+        let passed = RegClass::of(value.dtype()).word();
+        self.parameter(purpose, passed, declaration, parameter)
+    }
+
+    fn parameter(
+        &mut self,
+        purpose: ParameterKey,
+        class: RegClass,
+        kind: &'static str,
+        value: impl FnOnce() -> KernelParameter,
+    ) -> Reg {
+        if let Some(&registers) = self.registers.get(&purpose) {
+            return registers;
+        }
+        let reg = self.reg(class);
+        self.parameters.push(DeclaredParameter {
+            parameter: value(),
+            kind,
+            reg,
+        });
+        self.registers.insert(purpose, reg);
+        reg
+    }
+}
