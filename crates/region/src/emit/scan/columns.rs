@@ -113,9 +113,9 @@ pub(crate) struct TileThread {
 }
 
 impl ScanGenerator<'_> {
-    /// Generates the kernel that scans columns of so many elements, of which so many lie beside each
-    /// other. A block has a tile of so many columns, its threads so many elements of each, and a
-    /// multiprocessor registers for so many blocks.
+    /// Generates the kernel that scans columns of so many elements, of which so many lie beside
+    /// each other. A block has a tile of so many columns, its threads so many elements of each, and
+    /// a multiprocessor registers for so many blocks.
     pub(crate) fn columns(
         &self,
         (count, columns): (usize, usize),

@@ -1,7 +1,7 @@
 //! Scan kernels: inclusive prefix sums, products, minima and maxima along an axis.
 //!
 //! The parallelism follows from the shape alone, so that every device adds in the same order. Scans
-//! along another axis than the last are in `scan_columns.rs`. Along the last axis, a thread scans a
+//! along another axis than the last are in `columns.rs`. Along the last axis, a thread scans a
 //! short row. A block scans a longer one in tiles: each thread scans four neighbours (more where
 //! blocks share a row), and the block scans the totals of its threads. Where there are few rows
 //! that are longer still, several blocks share each row (`look_back.rs`).
