@@ -54,11 +54,13 @@ impl Machine {
         l2_bytes: 60 << 20,
     };
     /// An NVIDIA H100 SXM.
+    #[cfg(test)]
     pub(crate) const H100: Self = Self {
         l2_bytes: 50 << 20,
         ..Self::H200
     };
     /// An NVIDIA A100 SXM with 40 GB.
+    #[cfg(test)]
     pub(crate) const A100: Self = Self {
         multiprocessors: 108,
         shared_bytes: 164 << 10,
@@ -66,6 +68,7 @@ impl Machine {
         ..Self::H200
     };
     /// An NVIDIA L4.
+    #[cfg(test)]
     pub(crate) const L4: Self = Self {
         multiprocessors: 58,
         shared_bytes: 100 << 10,
@@ -73,8 +76,8 @@ impl Machine {
         ..Self::H200
     };
 
-    /// Returns the machine of a device. The driver is asked once for all devices of one name; if it
-    /// fails, schedules are those of an H200.
+    /// Returns the machine of a device. The driver is asked once for all devices of one name; while
+    /// it fails, schedules are those of an H200.
     pub(crate) fn of(device: &Device) -> Self {
         static KNOWN: Mutex<Vec<(Box<str>, Machine)>> = Mutex::new(Vec::new());
         if device.is_simulated() {
@@ -85,12 +88,15 @@ impl Machine {
         if let Some((_, machine)) = known.iter().find(|(known, _)| **known == *name) {
             return *machine;
         }
-        let machine = device.properties().map_or(Self::H200, |properties| Self {
-            multiprocessors: properties.multiprocessors,
+        let Ok(properties) = device.properties() else {
+            return Self::H200;
+        };
+        let machine = Self {
+            multiprocessors: properties.multiprocessors.max(1),
             registers: properties.registers_per_multiprocessor,
             shared_bytes: properties.shared_bytes_per_multiprocessor,
             l2_bytes: properties.l2_bytes,
-        });
+        };
         known.push((name.into(), machine));
         machine
     }
