@@ -45,6 +45,23 @@ pub(crate) const SCATTER_VALUES_PER_SUM: usize = 16;
 /// (151 µs; 2026-11-24-h200-attention-and-rows.md).
 pub(crate) const ATTENTION_BLOCKS: usize = 2;
 
+/// The number of elements of a tile of transposed arrays along both axes, which a warp reads or
+/// writes at once.
+pub(crate) const TILE: usize = 32;
+/// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
+pub(crate) const TRANSPOSED_MAX: usize = 4;
+/// The numbers of loads in flight per thread: of values that are added in shared memory, and of
+/// columns that are scanned. Not measured.
+pub(crate) const SCATTER_LOADS: usize = 4;
+pub(crate) const COLUMN_LOADS: usize = 8;
+/// The maximum numbers of partial results in flight per thread where a thread combines those of a
+/// result, and of their components. Not measured.
+pub(crate) const PARTIALS_AT_ONCE: usize = 8;
+pub(crate) const COMPONENTS_AT_ONCE: usize = 2 * PARTIALS_AT_ONCE;
+/// The maximum number of turns whose groups of neighbours are scanned while the totals of other
+/// tiles are on their way: their results take two registers each, or four.
+pub(crate) const SCANNED_EARLY_MAX: usize = 8;
+
 impl Machine {
     /// An NVIDIA H200, and the simulated device. The sizes are those that the driver reports.
     pub(crate) const H200: Self = Self {

@@ -22,4 +22,4 @@ pub(crate) use choose::{
     product_layout, schedule,
 };
 pub(crate) use machine::Machine;
-pub(crate) use views::{JoinedArrays, TILE, TransposedViews};
+pub(crate) use views::{JoinedArrays, TransposedViews};

@@ -5,13 +5,9 @@ use smallvec::SmallVec;
 use crate::{
     expr::{NodeRef, Op},
     plan::{FusedKernel, are_flat},
+    schedule::machine::{TILE, TRANSPOSED_MAX},
     shape::{AxisMap, last_axis},
 };
-
-/// The number of elements of a tile along both axes, which a warp reads or writes at once.
-pub(crate) const TILE: usize = 32;
-/// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
-const VIEWS_MAX: usize = 4;
 
 /// The transposed views of a kernel, and the axes of its tiles.
 pub(crate) struct TransposedViews<'a> {
@@ -19,7 +15,7 @@ pub(crate) struct TransposedViews<'a> {
     pub(crate) along: usize,
     /// The axis of the result that is the last one of the views' sources.
     pub(crate) across: usize,
-    pub(crate) views: SmallVec<[&'a NodeRef; VIEWS_MAX]>,
+    pub(crate) views: SmallVec<[&'a NodeRef; TRANSPOSED_MAX]>,
     /// The inputs that are read in the order of the result.
     pub(crate) inputs: SmallVec<[&'a NodeRef; 4]>,
 }
@@ -58,7 +54,7 @@ impl<'a> TransposedViews<'a> {
                         views: SmallVec::new(),
                         inputs: SmallVec::new(),
                     });
-                    if found.across == across && found.views.len() < VIEWS_MAX {
+                    if found.across == across && found.views.len() < TRANSPOSED_MAX {
                         found.views.push(node);
                     }
                 }

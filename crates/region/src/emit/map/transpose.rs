@@ -20,7 +20,7 @@ use crate::{
     },
     expr::NodeRef,
     plan::{FusedKernel, IndexAnalysis, TileAxes},
-    schedule::{TILE, TransposedViews},
+    schedule::{TransposedViews, machine::TILE},
 };
 
 /// The distance of the lines of a tile in shared memory in elements, which avoids that the elements

@@ -16,12 +16,8 @@ use crate::{
         passes::{GeneratedPasses, Temporary},
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
+    schedule::machine::{COMPONENTS_AT_ONCE, PARTIALS_AT_ONCE},
 };
-
-/// The maximum number of partial results in flight per thread where a thread combines those of a
-/// result, and the maximum number of their components.
-const PARTIALS_AT_ONCE: usize = 8;
-const COMPONENTS_AT_ONCE: usize = 2 * PARTIALS_AT_ONCE;
 
 impl ReductionGenerator<'_> {
     /// Returns the types of the accumulators' components, of one reduction after another.

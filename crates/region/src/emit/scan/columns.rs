@@ -18,24 +18,24 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::emit::{
-    body::{
-        kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, line, test},
-        reducer::Accumulator,
-        warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+use crate::{
+    emit::{
+        body::{
+            kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, line, test},
+            reducer::Accumulator,
+            warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+        },
+        passes::GeneratedPasses,
+        scan::{
+            kept::Kept,
+            look_back::{RowTotals, next_tile},
+            neighbours::if_inside,
+            published::arrays_of_totals,
+            rows::ScanGenerator,
+        },
     },
-    passes::GeneratedPasses,
-    scan::{
-        kept::Kept,
-        look_back::{RowTotals, next_tile},
-        neighbours::if_inside,
-        published::arrays_of_totals,
-        rows::ScanGenerator,
-    },
+    schedule::machine::COLUMN_LOADS,
 };
-
-/// The number of loads in flight per thread.
-const UNROLL: usize = 8;
 
 /// The division of an array into tiles of columns.
 pub(crate) struct Tiling {
@@ -149,7 +149,7 @@ impl ScanGenerator<'_> {
         let at = index!(body; "mad.lo.s {before}, {rows}, {thread}");
         let row = index!(body; "mov.b 0");
         let running = self.reducer.identity(&mut body);
-        for (label, next, at_once) in [("LOOP", "REST", UNROLL), ("REST", "DONE", 1)] {
+        for (label, next, at_once) in [("LOOP", "REST", COLUMN_LOADS), ("REST", "DONE", 1)] {
             body.label(label);
             let last = index!(body; "add.s {row}, {}", at_once - 1);
             line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
@@ -202,8 +202,8 @@ impl ScanGenerator<'_> {
         let kept = Kept::new(&mut body, thread, class, 1);
         shared.push_str(&Kept::declaration(class, tiling.items));
         let running = copy(&mut body, &identity);
-        for first in (0..tiling.items).step_by(UNROLL) {
-            let turns = first..tiling.items.min(first + UNROLL);
+        for first in (0..tiling.items).step_by(COLUMN_LOADS) {
+            let turns = first..tiling.items.min(first + COLUMN_LOADS);
             let values = self.values_of_tile(&mut body, tiling, &own, turns.clone());
             for (turn, value) in turns.zip(&values) {
                 kept.store(&mut body, turn, std::slice::from_ref(value));

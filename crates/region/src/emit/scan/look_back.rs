@@ -40,11 +40,8 @@ use crate::{
         },
     },
     plan::LANES,
+    schedule::machine::SCANNED_EARLY_MAX,
 };
-
-/// The largest number of turns whose groups of neighbours are scanned while the totals of other
-/// tiles are on their way: their results take two registers each, or four.
-const SCANNED_EARLY_MAX: usize = 8;
 
 /// The published totals of a row: those of its tiles, of its groups and of its sections.
 pub(crate) struct RowTotals {

@@ -17,10 +17,8 @@ use crate::{
     },
     expr::Op,
     plan::{FusedKernel, IndexAnalysis},
+    schedule::machine::SCATTER_LOADS,
 };
-
-/// The number of values in flight per thread.
-const UNROLL: usize = 4;
 
 /// A value, and the linear index of the element to which it is added.
 struct Addend {
@@ -56,8 +54,8 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     let (number, beyond) = (body.index_reg(), body.predicate());
     line!(body; "mad.lo.s{bits} {number}, {block}, {BLOCK}, {thread};");
     body.label("VALUES");
-    let numbers = body.steps(number, step, UNROLL);
-    let last = numbers[UNROLL - 1];
+    let numbers = body.steps(number, step, SCATTER_LOADS);
+    let last = numbers[SCATTER_LOADS - 1];
     line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
     line!(body; "@{beyond} bra REST;");
     add(&mut body, kernel, &numbers, sums);
@@ -128,7 +126,7 @@ fn add(body: &mut KernelBody, kernel: &FusedKernel, numbers: &[Reg], sums: Reg) 
         unreachable!("the root is a scatter");
     };
     let mut lowering = Lowering::new(body, kernel, false);
-    let mut addends: SmallVec<[Addend; UNROLL]> = SmallVec::new();
+    let mut addends: SmallVec<[Addend; SCATTER_LOADS]> = SmallVec::new();
     let mut words = None;
     for &number in numbers {
         let position = lowering.at_linear_index(index.id, &index.shape, number);

@@ -24,9 +24,9 @@ const SPLIT_LENGTH: usize = 1 << 14;
 /// The approximate number of blocks of a grid where several blocks share a result.
 const BLOCKS_MAX: usize = 1 << 10;
 const _: () = assert!(BLOCKS_MAX <= COUNTERS, "each shared result has a counter");
-/// The maximum number of blocks that share the only result. An H100 and an H200 have so many at a
-/// time, so that all end at the same time: a sum of 2^28 took 4 µs less than with 1,024
-/// (2026-11-26-h200-regions.md).
+/// The maximum number of blocks that share the only result: eight for each multiprocessor of the
+/// large device on which a sum of 2^28 took 4 µs less with them than with 1,024
+/// (docs/measurements/2026-11-26-h200-regions.md).
 const BLOCKS_OF_ONE: usize = 1056;
 
 /// The number of groups of neighbours that an accumulator takes at once. Squared deviations are
