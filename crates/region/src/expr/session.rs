@@ -50,39 +50,28 @@ pub(crate) struct Session {
 }
 
 /// The generated kernels that a session launches, for a graph of them.
-#[derive(Default)]
-pub(crate) struct LaunchLog(Mutex<Vec<LoggedLaunch>>);
+pub(crate) type LaunchLog = Mutex<Vec<LoggedLaunch>>;
 
 /// The launch of a generated kernel.
 pub(crate) struct LoggedLaunch {
     pub(crate) name: &'static str,
-    /// The parameters that differ from launch to launch, by number.
+    /// The parameters that differ from launch to launch, each with its place among all.
     pub(crate) parameters: Vec<(usize, LoggedParameter)>,
 }
 
-/// A parameter that differs between launches of a plan.
+/// A parameter that differs between launches of a plan. Nodes are numbered as in the plan.
+#[derive(Clone, Copy)]
 pub(crate) enum LoggedParameter {
-    /// The value of the constant with this identifier.
-    Constant(u64),
-    /// The code of an index check of the node with this identifier.
+    /// The value of a constant.
+    Constant(u32),
+    /// The code of an index check.
     CheckCode {
-        node: u64,
+        node: u32,
         axis: usize,
         length: usize,
     },
     Flag,
     Counters,
-}
-
-impl LaunchLog {
-    pub(crate) fn push(&self, launch: LoggedLaunch) {
-        self.0.lock().push(launch);
-    }
-
-    /// Returns the launches, and forgets them.
-    pub(crate) fn take(&self) -> Vec<LoggedLaunch> {
-        std::mem::take(&mut *self.0.lock())
-    }
 }
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use crate::{
     expr::{NodeRef, Session, Storage},
     run::{
         evaluate,
-        plans::recall,
+        plans::{Recalled, recall},
         replay::{PreparedGraph, RegionGraph, Results, SharedGraph, StoredResult},
     },
     shape::Shape,
@@ -150,17 +150,16 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
         if targets.iter().any(|target| !target.is_planned()) {
             return Err(refused(unplanned));
         }
-        // The first recall makes the plan, and the second finds it.
-        drop(recall(&targets, u64::MAX).into_steps());
-        let recalled = recall(&targets, u64::MAX);
-        let plan = recalled.plan.as_ref().ok_or_else(|| {
-            refused("it updates arrays in place, or has more than 256 operations")
-        })?;
-        let graph = &recalled.graph;
+        let Recalled { graph, plan, .. } = recall(&targets, u64::MAX);
+        if !plan.is_repeatable {
+            return Err(refused(
+                "it updates arrays in place, or has more than 256 operations",
+            ));
+        }
         let mut numbers: Results = graph.targets.clone().into_iter().collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let made = RegionGraph::make(device, plan, graph, &numbers, &evaluate::enqueue_step);
+        let made = RegionGraph::make(device, &plan, &graph, &numbers);
         let mut made = made.ok_or_else(|| {
             refused(
                 "its kernels cannot be a graph: it calls another library in a way that fixes the \
@@ -179,7 +178,7 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
         let results: SmallVec<[usize; 4]> = graph.targets.iter().map(numbered).collect();
         let stored = numbers.iter().map(|&number| graph.node(number));
         let stored = stored.map(|node| StoredResult::of(node)).collect();
-        let scalars = made.scalars(&session.0, graph);
+        let scalars = made.scalars(&session.0, &graph);
         made.set_scalars(&scalars);
         let stream = session.0.streams().first(device)?;
         Ok(Self {

@@ -1,7 +1,5 @@
 //! Construction of the fused kernels, from the decisions about stored nodes.
 
-use std::sync::Arc;
-
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
@@ -11,10 +9,10 @@ use crate::{
         epilogue::fuse_product_epilogues,
         groups::group_siblings,
         joins::{joins_arrays, largest_first},
-        kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
         partition::partition,
         planned::PlannedGraph,
-        replace::Replacement,
+        replace::in_place,
+        step::{KernelKind, KernelPlan, OutputPlan, Step},
     },
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };
@@ -34,6 +32,7 @@ pub(crate) fn planned(graph: &PlannedGraph, end: u64) -> (Vec<Step>, Vec<Candida
     let mut builder = StepBuilder {
         last_walk: vec![0; candidates.len()],
         walk: 0,
+        graph,
         candidates: &candidates,
         group: None,
         stack: Vec::new(),
@@ -47,6 +46,7 @@ const NODES_USUAL: usize = 16;
 
 /// A builder of steps, which walks over the candidates once for each kernel.
 struct StepBuilder<'a> {
+    graph: &'a PlannedGraph,
     candidates: &'a [Candidate],
     /// The number of the last walk that visited each candidate.
     last_walk: Vec<u32>,
@@ -61,23 +61,26 @@ struct StepBuilder<'a> {
 /// A kernel under construction.
 #[derive(Default)]
 struct KernelParts {
-    nodes: Vec<FusedNode>,
-    inputs: SmallVec<[NodeRef; 4]>,
+    nodes: Vec<u32>,
+    inputs: SmallVec<[u32; 4]>,
 }
 
 impl StepBuilder<'_> {
     /// Returns the step that materialises a candidate.
     fn step(&mut self, at: usize) -> Step {
         let candidate = &self.candidates[at];
-        let node = NodeRef::clone(&candidate.node);
-        if let Some(source) = self.alias(candidate) {
-            let work = Work::Alias(NodeRef::clone(source));
-            return Step::of(node, work);
+        let mut step = Step {
+            nodes: smallvec![at as u32],
+            alias_of: self.alias(candidate),
+            ..Step::default()
+        };
+        if step.alias_of.is_some() {
+            return step;
         }
         if candidate.group.is_some() {
             return self.group(at);
         }
-        let mut kernels = Vec::new();
+        let kernels = &mut step.kernels;
         match &*candidate.op {
             Op::Concatenate { parts, axis } if !joins_arrays(self.candidates, candidate) => {
                 let ends = parts.iter().scan(0, |end, part| {
@@ -87,34 +90,35 @@ impl StepBuilder<'_> {
                 let ends: SmallVec<[_; 4]> = ends.collect();
                 for number in largest_first(parts) {
                     let part = &parts[number];
-                    let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();
+                    let axes = 0..candidate.node.shape.len();
+                    let mut map: AxisMap = axes.map(AxisSource::same).collect();
                     map[*axis].start = ends[number] - part.shape[*axis];
-                    kernels.push(self.map(part, candidate.operand(number), &node, Some(map)));
+                    kernels.push(self.map(part, at, Some(map)));
                 }
             }
             Op::Update { base, map, value } => {
-                let part = |builder: &mut Self| {
-                    builder.map(value, candidate.operand(1), &node, Some(map.clone()))
-                };
                 if value.elements > 0 && self.selects(candidate) {
-                    kernels.push(self.kernel(at));
+                    kernels.push(self.kernel_of(&[at]));
                 } else {
-                    kernels.push(self.map(base, candidate.operand(0), &node, None));
-                    kernels.push(part(self));
+                    kernels.push(self.map(base, at, None));
+                    kernels.push(self.map(value, at, Some(map.clone())));
                 }
-                let in_place = self.is_input(candidate.operand(0)).then(|| part(self));
-                return Step::replacing(node, &candidate.op, in_place, kernels);
+                if self.is_input(candidate.operand(0)) {
+                    let kernel = self.map(value, at, Some(map.clone()));
+                    step.in_place = in_place(self.graph, base, Some(map), kernel);
+                }
             }
             Op::Scatter { base, .. } => {
-                kernels.push(self.map(base, candidate.operand(0), &node, None));
-                kernels.push(self.scatter(candidate));
-                let is_stored = self.is_input(candidate.operand(0));
-                let in_place = is_stored.then(|| self.scatter(candidate));
-                return Step::replacing(node, &candidate.op, in_place, kernels);
+                kernels.push(self.map(base, at, None));
+                kernels.push(self.scatter(at));
+                if self.is_input(candidate.operand(0)) {
+                    let kernel = self.scatter(at);
+                    step.in_place = in_place(self.graph, base, None, kernel);
+                }
             }
-            _ => kernels.push(self.kernel(at)),
+            _ => kernels.push(self.kernel_of(&[at])),
         }
-        Step::of(node, Work::Kernels(kernels))
+        step
     }
 
     /// Returns the step of the group of which this candidate is the last member.
@@ -125,12 +129,10 @@ impl StepBuilder<'_> {
             .collect();
         let kernel = self.kernel_of(&members);
         self.group = None;
-        let nodes = members
-            .iter()
-            .map(|&at| NodeRef::clone(&self.candidates[at].node));
         Step {
-            nodes: nodes.collect(),
-            work: Work::Kernels(vec![kernel]),
+            nodes: members.iter().map(|&at| at as u32).collect(),
+            kernels: vec![kernel],
+            ..Step::default()
         }
     }
 
@@ -149,7 +151,7 @@ impl StepBuilder<'_> {
     }
 
     /// Returns the stored operand that has the candidate's elements in the same order.
-    fn alias<'c>(&self, candidate: &'c Candidate) -> Option<&'c NodeRef> {
+    fn alias(&self, candidate: &Candidate) -> Option<u32> {
         let source = match &*candidate.op {
             Op::Reshape(source) => source,
             Op::View(source, map)
@@ -159,7 +161,8 @@ impl StepBuilder<'_> {
             }
             _ => return None,
         };
-        self.is_input(candidate.operand(0)).then_some(source)
+        self.is_input(candidate.operand(0))
+            .then(|| self.graph.number(source))
     }
 
     /// Returns whether a kernel reads the node with this candidate index from memory.
@@ -167,14 +170,9 @@ impl StepBuilder<'_> {
         index.is_none_or(|at| self.candidates[at].is_stored)
     }
 
-    /// Returns the kernel that computes a candidate, as the epilogue of a reduction or a product if
-    /// it is one.
-    fn kernel(&mut self, at: usize) -> FusedKernel {
-        self.kernel_of(&[at])
-    }
-
-    /// Returns the kernel that computes these candidates, of which there is one or a group.
-    fn kernel_of(&mut self, members: &[usize]) -> FusedKernel {
+    /// Returns the kernel that computes these candidates, of which there is one or a group. They
+    /// may be the epilogue of a reduction or a product.
+    fn kernel_of(&mut self, members: &[usize]) -> KernelPlan {
         let root_of = |at: usize| self.candidates[at].epilogue_of.unwrap_or(at);
         let roots: SmallVec<[usize; 4]> = members.iter().map(|&at| root_of(at)).collect();
         let (last, root) = (members[members.len() - 1], roots[roots.len() - 1]);
@@ -194,73 +192,110 @@ impl StepBuilder<'_> {
                 self.add_candidate(at, &mut parts);
             }
         }
-        let output_of = |&at: &usize| KernelOutput::of(&self.candidates[at].node);
-        let outputs = members.iter().map(output_of);
+        let rows = self.candidates[last].rows.map(|rows| {
+            let class = rows.class(&self.candidates[root].node);
+            (
+                rows.length,
+                class.expect("the root of a row kernel is of its rows"),
+            )
+        });
+        let is_product = matches!(&*self.candidates[root].op, Op::MatrixProduct(..));
+        let outputs = members.iter().map(|&at| OutputPlan::of(at as u32));
         let tiled = self.candidates[last].tiled.iter();
-        let tiled = tiled.map(|&at| NodeRef::clone(&self.candidates[at].node));
-        FusedKernel {
-            root: NodeRef::clone(&self.candidates[root].node),
-            nodes,
+        let outputs: SmallVec<[OutputPlan; 1]> = outputs.collect();
+        let kind = match self.kind(&outputs) {
+            KernelKind::Generated if is_product => KernelKind::Product,
+            kind => kind,
+        };
+        KernelPlan {
+            root: root as u32,
             inputs: parts.inputs,
-            outputs: outputs.collect(),
+            outputs,
+            kind,
+            separate_epilogue: (is_product && !parts.nodes.is_empty())
+                .then(|| Box::new(self.separate_epilogue(&parts.nodes))),
+            nodes,
             epilogue: parts.nodes,
-            overwrites: None,
-            rows: self.candidates[last].rows,
-            tiled: tiled.collect(),
-            code: None,
+            rows,
+            tiled: tiled.map(|&at| at as u32).collect(),
+            ..KernelPlan::default()
         }
     }
 
-    /// Returns a kernel that computes or copies a node into all or some elements of a target.
-    fn map(
-        &mut self,
-        node: &NodeRef,
-        index: Option<usize>,
-        target: &NodeRef,
-        target_map: Option<AxisMap>,
-    ) -> FusedKernel {
+    /// Returns the kernel that computes an epilogue alone, and reads the results of the root from
+    /// memory.
+    fn separate_epilogue(&self, epilogue: &[u32]) -> KernelPlan {
+        let mut parts = KernelParts::default();
+        for &number in epilogue {
+            self.graph.nodes[number as usize].op.operands(|operand| {
+                let operand = self.graph.number(operand);
+                if !epilogue.contains(&operand) {
+                    parts.add_input(operand);
+                }
+            });
+        }
+        let root = epilogue[epilogue.len() - 1];
+        KernelPlan {
+            root,
+            nodes: epilogue.to_vec(),
+            inputs: parts.inputs,
+            outputs: smallvec![OutputPlan::of(root)],
+            ..KernelPlan::default()
+        }
+    }
+
+    /// Returns a kernel that computes or copies a node into all or some elements of a candidate.
+    fn map(&mut self, node: &NodeRef, target: usize, target_map: Option<AxisMap>) -> KernelPlan {
         let mut parts = KernelParts::default();
         self.start_walk();
-        self.add_operand(node, index, &mut parts);
-        FusedKernel {
-            root: NodeRef::clone(node),
+        self.add_operand(node, &mut parts);
+        let root = self.graph.number(node);
+        let outputs = smallvec![OutputPlan {
+            value: root,
+            target: target as u32,
+            target_map,
+        }];
+        KernelPlan {
+            root,
             nodes: parts.nodes,
             inputs: parts.inputs,
-            outputs: smallvec![KernelOutput {
-                value: NodeRef::clone(node),
-                target: NodeRef::clone(target),
-                target_map,
-            }],
-            epilogue: Vec::new(),
-            overwrites: None,
-            rows: None,
-            tiled: SmallVec::new(),
-            code: None,
+            kind: self.kind(&outputs),
+            outputs,
+            ..KernelPlan::default()
         }
     }
 
     /// Returns the kernel that scatters the values into the target, which an earlier kernel has
     /// filled with the base.
-    fn scatter(&mut self, candidate: &Candidate) -> FusedKernel {
-        let Op::Scatter { index, value, .. } = &*candidate.op else {
+    fn scatter(&mut self, at: usize) -> KernelPlan {
+        let Op::Scatter { index, value, .. } = &*self.candidates[at].op else {
             unreachable!("the candidate is a scatter");
         };
         let mut parts = KernelParts::default();
         self.start_walk();
-        self.add_operand(index, candidate.operand(1), &mut parts);
-        self.add_operand(value, candidate.operand(2), &mut parts);
-        parts.nodes.push(FusedNode::of(candidate));
-        let node = &candidate.node;
-        FusedKernel {
-            root: NodeRef::clone(node),
+        for node in [index, value] {
+            self.add_operand(node, &mut parts);
+        }
+        parts.nodes.push(at as u32);
+        KernelPlan {
+            root: at as u32,
             nodes: parts.nodes,
             inputs: parts.inputs,
-            outputs: smallvec![KernelOutput::of(node)],
-            epilogue: Vec::new(),
-            overwrites: None,
-            rows: None,
-            tiled: SmallVec::new(),
-            code: None,
+            outputs: smallvec![OutputPlan::of(at as u32)],
+            kind: match index.elements {
+                0 => KernelKind::Empty,
+                _ => KernelKind::Generated,
+            },
+            ..KernelPlan::default()
+        }
+    }
+
+    /// Returns how a kernel with these outputs is enqueued.
+    fn kind(&self, outputs: &[OutputPlan]) -> KernelKind {
+        let mut values = outputs.iter().map(|output| self.graph.node(output.value));
+        match values.all(|value| value.elements == 0) {
+            true => KernelKind::Empty,
+            false => KernelKind::Generated,
         }
     }
 
@@ -276,10 +311,10 @@ impl StepBuilder<'_> {
     }
 
     /// Adds an operand, as an input or with everything that it is computed from.
-    fn add_operand(&mut self, node: &NodeRef, index: Option<usize>, parts: &mut KernelParts) {
-        match index {
+    fn add_operand(&mut self, node: &NodeRef, parts: &mut KernelParts) {
+        match self.graph.planned_number(node) {
             Some(at) if self.is_computed(at) => self.add_candidate(at, parts),
-            _ => parts.add_input(node),
+            _ => parts.add_input(self.graph.number(node)),
         }
     }
 
@@ -290,7 +325,7 @@ impl StepBuilder<'_> {
         while let Some((at, operands_added)) = self.stack.pop() {
             let candidate = &self.candidates[at];
             if operands_added {
-                parts.nodes.push(FusedNode::of(candidate));
+                parts.nodes.push(at as u32);
                 continue;
             }
             if std::mem::replace(&mut self.last_walk[at], self.walk) == self.walk {
@@ -301,51 +336,18 @@ impl StepBuilder<'_> {
             candidate.op.operands(|operand| {
                 match indices.next().and_then(|known| known.candidate) {
                     Some(at) if self.is_computed(at) => self.stack.push((at, false)),
-                    _ => parts.add_input(operand),
+                    _ => parts.add_input(self.graph.number(operand)),
                 }
             });
         }
     }
 }
 
-impl Step {
-    /// Returns the step that replaces elements of a node, in place if there is a kernel for that.
-    fn replacing(
-        node: NodeRef,
-        op: &Arc<Op>,
-        in_place: Option<FusedKernel>,
-        copying: Vec<FusedKernel>,
-    ) -> Self {
-        let work = match Replacement::new(op, in_place, copying) {
-            Ok(replacement) => Work::Replace(Box::new(replacement)),
-            Err(copying) => Work::Kernels(copying),
-        };
-        Self::of(node, work)
-    }
-
-    /// Returns the step of one node.
-    fn of(node: NodeRef, work: Work) -> Self {
-        Self {
-            nodes: smallvec![node],
-            work,
-        }
-    }
-}
-
 impl KernelParts {
     /// Adds a stored node to the inputs, once.
-    fn add_input(&mut self, node: &NodeRef) {
-        if !self.inputs.iter().any(|known| known.id == node.id) {
-            self.inputs.push(NodeRef::clone(node));
-        }
-    }
-}
-
-impl FusedNode {
-    fn of(candidate: &Candidate) -> Self {
-        Self {
-            node: NodeRef::clone(&candidate.node),
-            op: Arc::clone(&candidate.op),
+    fn add_input(&mut self, number: u32) {
+        if !self.inputs.contains(&number) {
+            self.inputs.push(number);
         }
     }
 }
@@ -356,7 +358,10 @@ mod tests {
     use ndarray::{Array1, Axis, Ix1, array, s};
 
     use super::*;
-    use crate::{Array, plan::only_kernel, run::plans::steps};
+    use crate::{
+        Array,
+        plan::{FusedKernel, HeldNodes, only_kernel},
+    };
 
     fn arrays() -> (Array<f32, Ix1>, Array<f32, Ix1>) {
         let device = Device::simulated().unwrap();
@@ -372,14 +377,10 @@ mod tests {
 
     /// Returns the kernels of each step of a node; a step that is an alias has none.
     fn kernels(node: &NodeRef) -> Vec<Vec<FusedKernel>> {
-        let kernels = |step: Step| match step.work {
-            Work::Alias(_) => Vec::new(),
-            Work::Kernels(kernels) => kernels,
-            Work::Replace(replacement) => replacement.copying,
-        };
-        steps(std::slice::from_ref(node), u64::MAX)
-            .map(kernels)
-            .collect()
+        let graph = PlannedGraph::of(std::slice::from_ref(node));
+        let (steps, nodes) = (steps(&graph, u64::MAX), HeldNodes::of(graph));
+        let kernels = |step: &Step| step.kernels.iter().map(|plan| plan.fused(&nodes)).collect();
+        steps.iter().map(kernels).collect()
     }
 
     #[test]
@@ -461,11 +462,10 @@ mod tests {
         let replacement = |update: &dyn Fn(&mut Array<f32, Ix1>)| {
             let mut changed = x.clone();
             update(&mut changed);
-            let step = steps(&[NodeRef::clone(changed.node())], u64::MAX).last();
-            match step.unwrap().work {
-                Work::Replace(replacement) => Some(replacement.in_place),
-                _ => None,
-            }
+            let graph = PlannedGraph::of(&[NodeRef::clone(changed.node())]);
+            let step = steps(&graph, u64::MAX).pop().unwrap();
+            let replacement = step.in_place?;
+            Some(replacement.kernel.fused(&HeldNodes::of(graph)))
         };
         let same = replacement(&|z| {
             let mut part = z.slice_mut(s![1..]);

@@ -6,10 +6,7 @@ use crate::{
     error::ArrayShape,
     expr::{NodeRef, Op},
     plan::{
-        build,
-        candidate::StoreReason,
-        kernel::{FusedKernel, Work},
-        planned::PlannedGraph,
+        build, candidate::StoreReason, held::HeldNodes, kernel::FusedKernel, planned::PlannedGraph,
     },
 };
 
@@ -97,27 +94,23 @@ impl fmt::Display for Explanation {
 pub(crate) fn explain(targets: &[NodeRef]) -> Explanation {
     let graph = PlannedGraph::of(targets);
     let (steps, candidates) = build::planned(&graph, u64::MAX);
+    let nodes = HeldNodes::of(graph);
     let mut kernels = Vec::new();
     for step in &steps {
-        let of_step: &[FusedKernel] = match &step.work {
-            Work::Alias(_) => &[],
-            Work::Kernels(kernels) => kernels,
-            Work::Replace(replacement) => &replacement.copying,
-        };
-        let stored = |node: &NodeRef| {
-            let mut all = candidates.iter();
-            let candidate = all.find(|candidate| candidate.node.id == node.id)?;
+        let stored = |&number: &u32| {
+            let candidate = candidates.get(number as usize)?;
             Some(StoredArray {
                 operation: candidate.op.name(),
-                location: node.location,
-                shape: node.shape[..].into(),
+                location: candidate.node.location,
+                shape: candidate.node.shape[..].into(),
                 reason: candidate.reason?,
             })
         };
-        kernels.extend(of_step.iter().map(|kernel| {
+        kernels.extend(step.kernels.iter().map(|plan| {
+            let kernel = plan.fused(&nodes);
             let name = |node| Some(kernel.op(node)?.name());
             ExplainedKernel {
-                operations: operations(kernel),
+                operations: operations(&kernel),
                 bytes_read: kernel.inputs.iter().map(|input| input.bytes()).collect(),
                 stored: step.nodes.iter().filter_map(stored).collect(),
                 in_shared_memory: kernel.tiled.iter().filter_map(name).collect(),

@@ -13,15 +13,24 @@
 //! - of a row with bounds. The key has all lengths but `n`. Long rows, which are planned by their
 //!   number, are excluded, and so are stencils, whose tiles cover the first axis, too.
 //!
-//! `n` is at least 2, and indices have 32 bits. The code of a kernel may depend on `n` all the same
-//! (`run/first_axis.rs`).
+//! `n` is at least 2, and indices have 32 bits.
+//!
+//! The code of a kernel serves other lengths `n`, too, if the kernel has these properties and no
+//! operation checks an index against `n`: code generation compares lengths with each other, with
+//! bounds, and with 1, and a launch takes lengths of first axes and numbers of rows from its own
+//! nodes. The schedule, which depends on the number of rows, must be the same, and have threads for
+//! each row. That excludes rows that several blocks share, and rows that do not fit in registers.
+//!
+//! The keys of graphs and kernels mark the lengths of first axes that are `n`, also those of
+//! inputs, and have all others. An input that has the length `n` along another axis, or a step or
+//! start that follows from `n`, therefore gives each `n` a key of its own.
 
 use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op},
     plan::{
-        kernel::FusedNode,
+        kernel::{FusedKernel, FusedNode},
         planned::PlannedGraph,
         rows::RowShape,
         uniform::{ELEMENTS_32_MAX, is_broadcast},
@@ -54,8 +63,28 @@ pub(crate) fn first_axis_of(graph: &PlannedGraph) -> Option<usize> {
     is_free.then_some(length)
 }
 
+/// Returns the length of the first axis of a kernel, if its code is that of others with an equal
+/// schedule that has threads for each row.
+pub(crate) fn first_axis_of_kernel(kernel: &FusedKernel) -> Option<usize> {
+    let length = *kernel.root.shape.first()?;
+    let computed = || kernel.nodes.iter().chain(&kernel.epilogue);
+    let is_of_rows = |FusedNode { node, op }: &FusedNode| {
+        keeps_first_axis(op, length) && (node.elements == 1 || node.shape.first() == Some(&length))
+    };
+    let mut outputs = kernel.outputs.iter();
+    let nodes = computed().map(|fused| &fused.node).chain(&kernel.inputs);
+    let targets = kernel.outputs.iter().map(|output| &output.target);
+    let is_free = length >= 2
+        && kernel.overwrites.is_none()
+        && kernel.tiled.is_empty()
+        && outputs.all(|output| output.target_map.is_none())
+        && (nodes.chain(targets)).all(|node| node.elements <= ELEMENTS_32_MAX)
+        && computed().all(is_of_rows);
+    is_free.then_some(length)
+}
+
 /// Returns whether an operation does nothing with a first axis of this length.
-pub(crate) fn keeps_first_axis(op: &Op, length: usize) -> bool {
+fn keeps_first_axis(op: &Op, length: usize) -> bool {
     let is_first = |node: &NodeRef| node.shape.first() == Some(&length);
     match op {
         Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::View(..) => true,

@@ -1,34 +1,14 @@
-//! The results of planning: steps, and the fused kernels of each step.
+//! Fused kernels.
 
-use std::{
-    any::Any,
-    sync::{Arc, OnceLock},
-};
+use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op, Reduction},
-    plan::{replace::Replacement, rows::RowShape},
+    plan::rows::RowShape,
     shape::{AxisMap, Shape, preserves_linear_index},
 };
-
-/// The materialisation of one node, or of several that one kernel computes.
-pub(crate) struct Step {
-    pub(crate) nodes: SmallVec<[NodeRef; 1]>,
-    pub(crate) work: Work,
-}
-
-/// The work that materialises the nodes of a step.
-pub(crate) enum Work {
-    /// No work: the elements are those of this stored node, in the same order.
-    Alias(NodeRef),
-    /// Kernels that write the elements of the nodes, run in this order. The outputs of each are the
-    /// nodes of the step.
-    Kernels(Vec<FusedKernel>),
-    /// Kernels that replace elements of a stored node, in its memory if nothing else needs it.
-    Replace(Box<Replacement>),
-}
 
 /// A group of nodes that one kernel computes, with its inputs, its root and its outputs.
 ///
@@ -56,70 +36,6 @@ pub(crate) struct FusedKernel {
     /// The nodes that a stencil reads, of one shape: each block computes the elements that it needs
     /// in shared memory.
     pub(crate) tiled: SmallVec<[NodeRef; 1]>,
-    /// The generated code, shared by all kernels of one plan; `None` for a kernel whose plan is not
-    /// kept.
-    pub(crate) code: Option<CodeSlot>,
-}
-
-/// A slot for the code of kernels that differ only in arrays and constants, and in some lengths.
-/// Code generation determines the type of its content.
-#[derive(Clone, Default)]
-pub(crate) struct CodeSlot {
-    /// The content, and that of the slot of the epilogue as a kernel of its own.
-    contents: Arc<[OnceLock<Arc<dyn Any + Send + Sync>>; 2]>,
-    is_of_epilogue: bool,
-    /// The lengths by which the kernels differ, too.
-    pub(crate) lengths: PlanLengths,
-}
-
-/// The lengths by which graphs of one plan differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum PlanLengths {
-    #[default]
-    None,
-    /// Those of all computed nodes (`uniform.rs`).
-    Uniform,
-    /// That of the first axis of all computed nodes (`first_axis.rs`).
-    FirstAxis,
-}
-
-impl CodeSlot {
-    pub(crate) fn new(lengths: PlanLengths) -> Self {
-        Self {
-            lengths,
-            ..Self::default()
-        }
-    }
-
-    /// Returns the slot of the epilogue as a kernel of its own.
-    fn of_epilogue(&self) -> Self {
-        Self {
-            contents: Arc::clone(&self.contents),
-            is_of_epilogue: true,
-            lengths: self.lengths,
-        }
-    }
-
-    fn content(&self) -> &OnceLock<Arc<dyn Any + Send + Sync>> {
-        &self.contents[usize::from(self.is_of_epilogue)]
-    }
-
-    /// Returns whether both are the same slot.
-    #[cfg(test)]
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self.content(), other.content())
-    }
-
-    /// Returns the content, if there is one of this type.
-    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        Arc::clone(self.content().get()?).downcast().ok()
-    }
-
-    /// Sets the content, unless there is one already.
-    pub(crate) fn set<T: Any + Send + Sync>(&self, content: &Arc<T>) {
-        let content = Arc::clone(content);
-        self.content().get_or_init(|| content);
-    }
 }
 
 /// A node that is computed within a kernel.
@@ -194,32 +110,6 @@ impl FusedKernel {
         seen
     }
 
-    /// Returns the kernel that computes the epilogue alone, and reads the results of the root from
-    /// memory.
-    pub(crate) fn separate_epilogue(&self) -> Self {
-        let is_computed = |node: &NodeRef| self.epilogue.iter().any(|f| f.node.id == node.id);
-        let mut inputs: SmallVec<[NodeRef; 4]> = SmallVec::new();
-        for fused in &self.epilogue {
-            fused.op.operands(|operand| {
-                if !is_computed(operand) && inputs.iter().all(|known| known.id != operand.id) {
-                    inputs.push(NodeRef::clone(operand));
-                }
-            });
-        }
-        let value = &self.output().value;
-        Self {
-            root: NodeRef::clone(value),
-            nodes: self.epilogue.clone(),
-            inputs,
-            outputs: smallvec![KernelOutput::of(value)],
-            epilogue: Vec::new(),
-            overwrites: None,
-            rows: None,
-            tiled: SmallVec::new(),
-            code: self.code.as_ref().map(CodeSlot::of_epilogue),
-        }
-    }
-
     /// Returns the nodes whose elements are written.
     pub(crate) fn values(&self) -> impl Iterator<Item = &NodeRef> {
         self.outputs.iter().map(|output| &output.value)
@@ -239,35 +129,9 @@ impl FusedKernel {
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }
-
-    /// Returns the greatest number of launches, of which passes are one: where cuBLAS computes a
-    /// product, its epilogue is a launch of its own.
-    pub(crate) fn launches_max(&self) -> usize {
-        match self.op(&self.root) {
-            Some(Op::MatrixProduct(..)) if !self.epilogue.is_empty() => 2,
-            _ => 1,
-        }
-    }
-
-    /// Returns whether the kernel has no elements to write.
-    pub(crate) fn is_empty(&self) -> bool {
-        match self.op(&self.root) {
-            Some(Op::Scatter { index, .. }) => index.elements == 0,
-            _ => self.outputs.iter().all(|output| output.value.elements == 0),
-        }
-    }
 }
 
 impl KernelOutput {
-    /// Returns the output that is all elements of a node.
-    pub(crate) fn of(node: &NodeRef) -> Self {
-        Self {
-            value: NodeRef::clone(node),
-            target: NodeRef::clone(node),
-            target_map: None,
-        }
-    }
-
     /// Returns the shape of the target and the index map into it; `None` if all of the target is
     /// written in order.
     pub(crate) fn destination(&self) -> Option<(&Shape, &AxisMap)> {

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use crate::{
     plan::{
         first_axis::{first_axis_of, ranks},
-        kernel::PlanLengths,
         planned::PlannedGraph,
+        step::PlanLengths,
         uniform::{FreeLengths, Uniform, push_computed, push_stored},
     },
     shape::Shape,
@@ -27,7 +27,7 @@ impl PlannedGraph {
             return FreeLengths::All(uniform);
         }
         match first_axis_of(self) {
-            Some(length) => FreeLengths::First { length, kind: 0 },
+            Some(length) => FreeLengths::First(length),
             None => FreeLengths::None,
         }
     }
@@ -60,7 +60,7 @@ impl PlannedGraph {
             // An array handle may request the elements of an input later.
             push_stored(&mut words, node, free, node.is_held());
         }
-        if let FreeLengths::First { .. } = free {
+        if let FreeLengths::First(_) = free {
             words.extend(ranks(self));
         }
         words

@@ -10,9 +10,11 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `kernel.rs` | `FusedKernel`, and the steps that consist of them |
+//! | `kernel.rs` | `FusedKernel`: a kernel with the nodes of a graph |
 //! | `numbers.rs` | the numbers of nodes by their identifiers |
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
+//! | `held.rs` | the nodes of a graph that the remaining steps of its plan need |
+//! | `step.rs` | the steps of a plan and their kernels, in terms of node numbers |
 //! | `order/` | the order in which kernels combine elements |
 //! | `indices.rs` | the indices of a kernel |
 //! | `limits.rs` | the limits of fusion, each with its reason |
@@ -47,6 +49,7 @@ pub(crate) mod explain;
 pub(crate) mod first_axis;
 pub(crate) mod followers;
 pub(crate) mod groups;
+pub(crate) mod held;
 pub(crate) mod indices;
 pub(crate) mod joins;
 pub(crate) mod kernel;
@@ -63,41 +66,35 @@ pub(crate) mod share;
 pub(crate) mod siblings;
 pub(crate) mod size;
 pub(crate) mod stencil;
+pub(crate) mod step;
 pub(crate) mod strided;
 pub(crate) mod uniform;
 
 pub use candidate::StoreReason;
 pub(crate) use explain::explain;
 pub use explain::{ExplainedKernel, Explanation, StoredArray};
-pub(crate) use first_axis::keeps_first_axis;
+pub(crate) use first_axis::first_axis_of_kernel;
+pub(crate) use held::HeldNodes;
 pub(crate) use indices::{IndexAnalysis, are_flat};
-pub(crate) use kernel::{CodeSlot, FusedKernel, FusedNode, PlanLengths, Step, Work};
+pub(crate) use kernel::{FusedKernel, FusedNode};
 pub(crate) use order::{
     LANES, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowSplit, ScanOrder, TileSizes,
     arrays_of_simple,
 };
 pub(crate) use planned::PlannedGraph;
-pub(crate) use replace::Replacement;
 pub(crate) use rows::{RowClass, RowShape};
 pub(crate) use stencil::{Stencil, TileAxes};
+pub(crate) use step::{KernelKind, KernelPlan, PlanLengths, Release, Replacement, Step};
 pub(crate) use strided::Strided;
-pub(crate) use uniform::{ELEMENTS_32_MAX, FreeLengths, Uniform, push_computed, push_stored};
-
-/// Returns the steps of a new plan for these nodes.
-#[cfg(test)]
-pub(crate) fn new_steps(targets: &[crate::expr::NodeRef]) -> Vec<Step> {
-    build::steps(&PlannedGraph::of(targets), u64::MAX)
-}
+pub(crate) use uniform::{FreeLengths, Uniform, push_computed, push_stored};
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]
 pub(crate) fn only_kernel(node: &crate::expr::NodeRef) -> FusedKernel {
-    let mut steps = new_steps(std::slice::from_ref(node)).into_iter();
-    let (Some(step), None) = (steps.next(), steps.next()) else {
-        panic!("the node takes more than one step");
-    };
-    match step.work {
-        Work::Kernels(mut kernels) if kernels.len() == 1 => kernels.remove(0),
-        _ => panic!("the step takes more than one kernel"),
+    let graph = PlannedGraph::of(std::slice::from_ref(node));
+    let (steps, nodes) = (build::steps(&graph, u64::MAX), HeldNodes::of(graph));
+    match &steps[..] {
+        [step] if step.kernels.len() == 1 => step.kernels[0].fused(&nodes),
+        _ => panic!("the node takes more than one step, or its step more than one kernel"),
     }
 }

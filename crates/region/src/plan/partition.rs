@@ -137,8 +137,7 @@ mod tests {
     use super::*;
     use crate::{
         Array, Region,
-        plan::{Work, limits::INPUTS_MAX},
-        run::plans::steps,
+        plan::{build::steps, limits::INPUTS_MAX},
     };
 
     /// Returns a region on a simulated device, a vector of three elements and a 2 × 3 matrix.
@@ -151,8 +150,8 @@ mod tests {
 
     /// Returns the number of nodes that are stored to evaluate the targets, the targets included.
     fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
-        let steps = steps(&targets.map(NodeRef::clone), u64::MAX);
-        steps.map(|step| step.nodes.len()).sum()
+        let steps = steps(&PlannedGraph::of(&targets.map(NodeRef::clone)), u64::MAX);
+        steps.iter().map(|step| step.nodes.len()).sum()
     }
 
     #[test]
@@ -199,12 +198,10 @@ mod tests {
     fn a_kernel_reads_sixteen_arrays_at_most() {
         let region = Region::new(Device::simulated().unwrap());
         let root = choices(&region, 5);
-        let steps: Vec<_> = steps(&[NodeRef::clone(root.node())], u64::MAX).collect();
+        let steps = steps(&PlannedGraph::of(&[NodeRef::clone(root.node())]), u64::MAX);
         for step in &steps {
-            let Work::Kernels(kernels) = &step.work else {
-                panic!("nothing here is in memory already");
-            };
-            for kernel in kernels {
+            assert!(step.alias_of.is_none(), "nothing here is in memory already");
+            for kernel in &step.kernels {
                 assert!(kernel.inputs.len() <= INPUTS_MAX, "{}", kernel.inputs.len());
             }
         }

@@ -5,111 +5,53 @@
 //! that was recorded before it. A step therefore has the kernels of both ways, and counts its own
 //! references to the array: if there are no others, no one can read the old elements afterwards.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashSet;
 
 use crate::{
     expr::{NodeRef, Op},
-    plan::kernel::{FusedKernel, FusedNode},
+    plan::{
+        kernel::FusedNode,
+        planned::PlannedGraph,
+        step::{KernelPlan, Replacement},
+    },
     shape::{AxisMap, are_disjoint, is_identity},
 };
 
-/// The replacement of a part of the elements of a stored node.
-pub(crate) struct Replacement {
-    /// The node whose elements are replaced.
-    pub(crate) base: NodeRef,
-    /// The operation: an update or a scatter.
-    op: Arc<Op>,
-    /// The kernel that writes the part into memory that holds the base.
-    pub(crate) in_place: FusedKernel,
-    /// The kernels that write all elements into other memory, run in this order.
-    pub(crate) copying: Vec<FusedKernel>,
-}
-
-impl Replacement {
-    /// Returns the replacement, or only the kernels that copy, if `in_place` would read elements of
-    /// the base that it writes elsewhere.
-    pub(crate) fn new(
-        op: &Arc<Op>,
-        in_place: Option<FusedKernel>,
-        copying: Vec<FusedKernel>,
-    ) -> Result<Self, Vec<FusedKernel>> {
-        let (base, map) = match &**op {
-            Op::Update { base, map, .. } => (base, Some(map)),
-            Op::Scatter { base, .. } => (base, None),
-            _ => return Err(copying),
-        };
-        let Some(mut in_place) = in_place.filter(|kernel| reads_in_place(kernel, base, map)) else {
-            return Err(copying);
-        };
-        // The kernel reads the elements in the memory that it writes.
-        in_place.inputs.retain(|input| input.id != base.id);
-        in_place.overwrites = Some(base.id);
-        Ok(Self {
-            base: NodeRef::clone(base),
-            op: Arc::clone(op),
-            in_place,
-            copying,
-        })
+/// Returns the replacement by a kernel that writes the part of a base with this index map, or
+/// scatters, into memory that holds the base. Returns `None` if the kernel would read elements of
+/// the base that it writes elsewhere.
+pub(crate) fn in_place(
+    graph: &PlannedGraph,
+    base: &NodeRef,
+    map: Option<&AxisMap>,
+    mut kernel: KernelPlan,
+) -> Option<Box<Replacement>> {
+    if !reads_in_place(graph, &kernel, base, map) {
+        return None;
     }
-
-    /// Returns the number of references to the base that this step holds, if no other node or array
-    /// can lead to them.
-    pub(crate) fn only_references(&self) -> Option<usize> {
-        let mut dependent: FxHashSet<u64> = FxHashSet::default();
-        dependent.insert(self.base.id);
-        for FusedNode { node, op } in &self.in_place.nodes {
-            let mut depends = false;
-            op.operands(|operand| depends |= dependent.contains(&operand.id));
-            // A scatter is in its kernel, but no longer leads to the base once it is enqueued.
-            if !depends || Arc::ptr_eq(op, &self.op) {
-                continue;
-            }
-            dependent.insert(node.id);
-            if Arc::strong_count(node) != self.references(node.id) {
-                return None;
-            }
-        }
-        Some(self.references(self.base.id))
-    }
-
-    /// Returns the number of references to a node that this step holds, directly or through an
-    /// operation.
-    fn references(&self, id: u64) -> usize {
-        let mut count = usize::from(self.base.id == id);
-        let mut refers = |node: &NodeRef| count += usize::from(node.id == id);
-        let mut ops: Vec<*const Op> = vec![Arc::as_ptr(&self.op)];
-        self.op.operands(&mut refers);
-        for kernel in std::iter::once(&self.in_place).chain(&self.copying) {
-            refers(&kernel.root);
-            kernel.inputs.iter().for_each(&mut refers);
-            for output in &kernel.outputs {
-                refers(&output.value);
-                refers(&output.target);
-            }
-            for FusedNode { node, op } in kernel.nodes.iter().chain(&kernel.epilogue) {
-                refers(node);
-                if !ops.contains(&Arc::as_ptr(op)) {
-                    ops.push(Arc::as_ptr(op));
-                    op.operands(&mut refers);
-                }
-            }
-        }
-        count
-    }
+    let base = graph.number(base);
+    // The kernel reads the elements in the memory that it writes.
+    kernel.inputs.retain(|input| *input != base);
+    kernel.overwrites = Some(base);
+    Some(Box::new(Replacement { base, kernel }))
 }
 
 /// Returns whether a kernel reads no element of the base that another of its threads writes. It
 /// writes the part with this index map; a scatter, which has none, must not read the base.
-fn reads_in_place(kernel: &FusedKernel, base: &NodeRef, map: Option<&AxisMap>) -> bool {
-    if kernel.root.id == base.id {
+fn reads_in_place(
+    graph: &PlannedGraph,
+    kernel: &KernelPlan,
+    base: &NodeRef,
+    map: Option<&AxisMap>,
+) -> bool {
+    if graph.node(kernel.root).id == base.id {
         return false;
     }
-    let written = &kernel.output().value.shape;
+    let written = &graph.node(kernel.outputs[0].value).shape;
     // The nodes that depend on elements that are written.
     let mut dependent: FxHashSet<u64> = FxHashSet::default();
-    kernel.nodes.iter().all(|FusedNode { node, op }| {
+    kernel.nodes.iter().all(|&number| {
+        let FusedNode { node, op } = &graph.nodes[number as usize];
         let (mut reads, mut depends) = (false, false);
         op.operands(|operand| {
             reads |= operand.id == base.id;

@@ -114,11 +114,8 @@ pub(crate) enum FreeLengths<'a> {
     None,
     /// Those of all computed nodes.
     All(Uniform<'a>),
-    /// Those of first axes that are equal to this one, in a kernel of this kind.
-    First {
-        length: usize,
-        kind: u64,
-    },
+    /// Those of first axes that are equal to this one.
+    First(usize),
 }
 
 impl FreeLengths<'_> {
@@ -127,7 +124,7 @@ impl FreeLengths<'_> {
         match self {
             Self::None => 0,
             Self::All(uniform) => uniform.word(),
-            Self::First { kind, .. } => 1 << 62 | kind,
+            Self::First(_) => 1 << 62,
         }
     }
 
@@ -138,7 +135,7 @@ impl FreeLengths<'_> {
             lengths: match self {
                 Self::None => KeyLengths::All,
                 Self::All(_) => KeyLengths::None,
-                Self::First { length, .. } => KeyLengths::ButFirst(length),
+                Self::First(length) => KeyLengths::ButFirst(length),
             },
         }
     }

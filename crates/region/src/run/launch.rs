@@ -7,7 +7,6 @@
 
 use std::{
     collections::HashSet,
-    panic::Location,
     sync::{Arc, LazyLock},
 };
 
@@ -23,15 +22,15 @@ use crate::{
     element::Scalar,
     emit::{
         body::kernel::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX},
-        passes::PassOutput,
+        passes::{Pass, PassOutput},
     },
     error::Result,
     expr::{LaunchLog, LoggedLaunch, LoggedParameter, Session, Storage},
-    plan::FusedKernel,
+    plan::KernelPlan,
     product::RawShape,
     run::{
-        kept::KeptKernel,
-        texts::{BoundParameter, Code, CodeParameter, KernelNodes, code_in, generate},
+        bound::BoundKernel,
+        texts::{BoundParameter, Code, CodeParameter, code_of},
     },
 };
 
@@ -115,7 +114,7 @@ impl ScalarBits {
         match *parameter {
             BoundParameter::Index(length) => Self::of_index(is_wide, length as i64),
             BoundParameter::Fixed(KernelParameter::Scalar(value)) => Self::of_scalar(*value),
-            BoundParameter::Constant { value, .. } => Self::of_scalar(value),
+            BoundParameter::Constant(value) => Self::of_scalar(value),
             BoundParameter::CheckCode { node, axis, length } => {
                 Self::Bits32(session.checks().number(node.location, axis, length))
             }
@@ -147,7 +146,7 @@ fn upload_table(
     session: &Session,
     stream: &Stream,
     kernel: &Kernel<CodeParameter>,
-    nodes: &impl KernelNodes,
+    bound: BoundKernel<'_>,
 ) -> Result<Option<Buffer<u8>>> {
     if kernel.table.is_empty() {
         return Ok(None);
@@ -156,7 +155,7 @@ fn upload_table(
     for parameter in &kernel.table {
         // For a 32-bit value, the kernel loads four bytes of its entry.
         entries.push(
-            match ScalarBits::of(session, kernel.wide, &parameter.bind(nodes)) {
+            match ScalarBits::of(session, kernel.wide, &parameter.bind(bound)) {
                 ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
                 ScalarBits::Bits64(value) => value.to_le_bytes(),
             },
@@ -165,44 +164,23 @@ fn upload_table(
     Ok(Some(stream.upload(entries.as_flattened())?))
 }
 
-/// Enqueues the passes of a fused kernel that has elements to write. They write `outputs`, one for
-/// each of the kernel's outputs.
+/// Enqueues the passes of a kernel that has elements to write. They write `outputs`, one for each
+/// of the kernel's outputs.
 pub(crate) fn enqueue(
     session: &Session,
     stream: &Stream,
-    fused: &FusedKernel,
+    bound: BoundKernel<'_>,
     outputs: &mut [&mut Buffer<u8>],
 ) -> Result<()> {
-    let location = fused.output().target.location;
-    let code = generate(fused);
-    let work = (&*code, fused.root.elements);
-    enqueue_code(session, stream, location, work, fused, outputs)
+    enqueue_code(session, stream, &code_of(bound), bound, outputs)
 }
 
-/// Enqueues a kernel of a kept plan. Returns `false` if it has no code yet, or more is to do than
-/// launching its code.
-pub(crate) fn enqueue_kept(
-    session: &Session,
-    stream: &Stream,
-    kernel: &KeptKernel<'_>,
-    outputs: &mut [&mut Buffer<u8>],
-) -> Result<bool> {
-    let root = kernel.root();
-    let Some(code) = kernel.code().and_then(|slot| code_in(slot, root)) else {
-        return Ok(false);
-    };
-    let work = (&*code, root.elements);
-    enqueue_code(session, stream, kernel.location(), work, kernel, outputs)?;
-    Ok(true)
-}
-
-/// Enqueues the passes of a kernel with these nodes, whose root has so many elements.
+/// Enqueues the passes of a kernel with this code.
 pub(crate) fn enqueue_code(
     session: &Session,
     stream: &Stream,
-    location: &'static Location<'static>,
-    (code, elements): (&Code, usize),
-    nodes: &impl KernelNodes,
+    code: &Code,
+    bound: BoundKernel<'_>,
     outputs: &mut [&mut Buffer<u8>],
 ) -> Result<()> {
     let mut temporaries: SmallVec<[Buffer<u8>; 4]> = SmallVec::new();
@@ -215,15 +193,7 @@ pub(crate) fn enqueue_code(
     }
     for pass in &code.passes {
         let launch = |targets: &mut [&mut Buffer<u8>], read_temporaries: &[Buffer<u8>]| {
-            launch(
-                session,
-                stream,
-                location,
-                (&pass.kernel, pass.threads.of(elements)),
-                nodes,
-                targets,
-                read_temporaries,
-            )
+            launch(session, stream, pass, bound, targets, read_temporaries)
         };
         match &pass.writes {
             PassOutput::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
@@ -245,40 +215,40 @@ pub(crate) fn enqueue_code(
 }
 
 /// Adds the launch of a kernel to the log.
-fn note(log: &LaunchLog, kernel: &Kernel<CodeParameter>, nodes: &impl KernelNodes) {
-    let differing = |(number, parameter): (usize, &CodeParameter)| {
-        let parameter = match parameter.bind(nodes) {
-            BoundParameter::Constant { node, .. } => LoggedParameter::Constant(node),
-            BoundParameter::CheckCode { node, axis, length } => LoggedParameter::CheckCode {
-                node: node.id,
+fn note(log: &LaunchLog, kernel: &Kernel<CodeParameter>, plan: &KernelPlan) {
+    let differing = |(place, parameter): (usize, &CodeParameter)| {
+        let parameter = match *parameter {
+            CodeParameter::Constant(node) => LoggedParameter::Constant(plan.node(node)),
+            CodeParameter::CheckCode { node, axis, length } => LoggedParameter::CheckCode {
+                node: plan.node(node),
                 axis,
                 length,
             },
-            BoundParameter::Fixed(KernelParameter::Flag) => LoggedParameter::Flag,
-            BoundParameter::Fixed(KernelParameter::Counters) => LoggedParameter::Counters,
+            CodeParameter::Fixed(KernelParameter::Flag) => LoggedParameter::Flag,
+            CodeParameter::Fixed(KernelParameter::Counters) => LoggedParameter::Counters,
             _ => return None,
         };
-        Some((number, parameter))
+        Some((place, parameter))
     };
     let parameters = kernel.parameters.iter().enumerate();
-    log.push(LoggedLaunch {
+    log.lock().push(LoggedLaunch {
         name: intern(&kernel.name),
         parameters: parameters.filter_map(differing).collect(),
     });
 }
 
-/// Launches a kernel with at least this many threads, for the operation at `location`. It writes
-/// `targets`, and reads `read_temporaries` and the input arrays of its parameters.
+/// Launches a pass of a kernel. It writes `targets`, and reads `read_temporaries` and the input
+/// arrays of its parameters.
 fn launch(
     session: &Session,
     stream: &Stream,
-    location: &'static Location<'static>,
-    (kernel, threads): (&Kernel<CodeParameter>, usize),
-    nodes: &impl KernelNodes,
+    pass: &Pass<CodeParameter>,
+    bound: BoundKernel<'_>,
     targets: &mut [&mut Buffer<u8>],
     read_temporaries: &[Buffer<u8>],
 ) -> Result<()> {
-    let table = upload_table(session, stream, kernel, nodes)?;
+    let kernel = &pass.kernel;
+    let table = upload_table(session, stream, kernel, bound)?;
     let count = kernel.parameters.len() + usize::from(table.is_some());
     let function = load_generated_again(
         &session.device,
@@ -291,7 +261,7 @@ fn launch(
     let (mut checked, mut counters) = (None, None);
     let mut values: SmallVec<[LaunchArgument; PARAMETERS_USUAL]> = SmallVec::new();
     for parameter in &kernel.parameters {
-        values.push(match parameter.bind(nodes) {
+        values.push(match parameter.bind(bound) {
             BoundParameter::Input(node) => {
                 read.push(
                     node.storage()
@@ -323,7 +293,7 @@ fn launch(
         });
     }
     if let Some(log) = &session.log {
-        note(log, kernel, nodes);
+        note(log, kernel, bound.kernel);
     }
     debug_assert!(
         values.iter().map(LaunchArgument::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
@@ -365,12 +335,14 @@ fn launch(
         });
     }
     arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
+    let threads = pass.threads.of(bound.root().elements);
     let blocks = u32::try_from(threads.div_ceil(kernel.block)).unwrap_or(u32::MAX);
     let grid = LaunchConfig::new([blocks, 1, 1], [kernel.block as u32, 1, 1]);
     // SAFETY: parameters and text come from one lowering, so that they agree in number and type.
     // The kernel reads its inputs within their shapes, because every index is within the shape of
     // the node that it is lowered for or checked against it, and it writes nothing but the targets.
     // The built-in kernel of a product reads the factors by the strides of their views.
+    let location = bound.nodes.node(bound.kernel.outputs[0].target).location;
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
     drop(arguments);
     if let Some(counters) = &mut counters {

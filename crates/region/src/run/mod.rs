@@ -2,20 +2,17 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `evaluate.rs` | materialises planned nodes, step by step |
-//! | `plans.rs` | plans of graphs that were met before |
-//! | `kept.rs` | the steps of these plans with the nodes of a graph |
-//! | `enqueue.rs` | enqueues one fused kernel |
+//! | `evaluate.rs` | materialises planned nodes, by a replay or step by step |
+//! | `plans.rs` | plans of graphs, kept for graphs with the same key |
+//! | `bound.rs` | kernels of plans with the nodes of a graph |
+//! | `steps.rs` | enqueues the kernels of a plan, step by step |
 //! | `launch.rs` | launches of generated kernels with their parameters |
 //! | `product.rs` | launches of matrix products, with their epilogues |
-//! | `texts.rs` | the kernel cache, keyed by graph structure |
-//! | `first_axis.rs` | kernels of rows whose code serves any number of rows |
+//! | `texts.rs` | the kernel cache, keyed by the structure and the schedule of a kernel |
 //! | `replay/` | plans that come again as one launch of a graph |
 
-pub(crate) mod enqueue;
+pub(crate) mod bound;
 pub(crate) mod evaluate;
-pub(crate) mod first_axis;
-pub(crate) mod kept;
 pub(crate) mod launch;
 #[cfg(test)]
 mod other_lengths;
@@ -24,4 +21,5 @@ pub(crate) mod product;
 pub(crate) mod replay;
 #[cfg(test)]
 mod same_bits;
+pub(crate) mod steps;
 pub(crate) mod texts;

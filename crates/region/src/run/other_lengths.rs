@@ -10,10 +10,11 @@ use crate::{
     Array,
     emit::body::kernel::KernelParameter,
     expr::NodeRef,
-    plan::{FusedKernel, Step, Work, new_steps},
+    plan::{HeldNodes, KernelPlan, PlannedGraph, Step, build},
     run::{
-        plans::{recall, steps},
-        texts::{BoundParameter, Code, CodeParameter, generate, generate_anew},
+        bound::BoundKernel,
+        plans::{Plan, Recalled, recall},
+        texts::{BoundParameter, Code, CodeParameter, code_of, generate_anew},
     },
 };
 
@@ -102,7 +103,7 @@ impl Operands {
 }
 
 /// Returns what a launch passes, with identifiers for nodes.
-fn bound(code: &Code, kernel: &FusedKernel) -> Vec<String> {
+fn bound(code: &Code, kernel: BoundKernel<'_>) -> Vec<String> {
     let launches = code.passes.iter().flat_map(|pass| {
         let of_kernel = &pass.kernel;
         let described = |parameter: &CodeParameter| match parameter.bind(kernel) {
@@ -119,13 +120,13 @@ fn bound(code: &Code, kernel: &FusedKernel) -> Vec<String> {
                 None => String::from("other"),
             },
             BoundParameter::Input(node) => format!("array {}", node.id),
-            BoundParameter::Constant { node, value } => format!("constant {node} {value:?}"),
+            BoundParameter::Constant(value) => format!("constant {value:?}"),
             BoundParameter::CheckCode { node, axis, length } => {
                 format!("check {} {axis} {length}", node.id)
             }
         };
         let parameters = of_kernel.parameters.iter().chain(&of_kernel.table);
-        let threads = pass.threads.of(kernel.root.elements);
+        let threads = pass.threads.of(kernel.root().elements);
         [of_kernel.ptx.to_string(), of_kernel.name.to_string()]
             .into_iter()
             .chain([format!("{threads} threads, {} of a block", of_kernel.block)])
@@ -135,43 +136,49 @@ fn bound(code: &Code, kernel: &FusedKernel) -> Vec<String> {
     launches.collect()
 }
 
-/// Returns the kernels of a step with the numbers of what they compute, read and write.
-fn described(step: &Step) -> Vec<(&FusedKernel, Vec<u64>)> {
-    let Work::Kernels(kernels) = &step.work else {
-        return Vec::new();
-    };
-    let numbers = |kernel: &FusedKernel| -> Vec<u64> {
+/// Returns the kernels of a step with the identifiers of what they compute, read and write.
+fn described<'a>(
+    step: &'a Step,
+    nodes: &'a HeldNodes,
+    plan: &'a Plan,
+) -> Vec<(BoundKernel<'a>, Vec<u64>)> {
+    let described = |kernel: &'a KernelPlan| {
+        let bound = BoundKernel {
+            kernel,
+            nodes,
+            plan,
+        };
         let outputs = kernel.outputs.iter();
-        let outputs = outputs.flat_map(|output| [output.value.id, output.target.id]);
-        let computed = kernel.nodes.iter().chain(&kernel.epilogue);
-        std::iter::once(kernel.root.id)
-            .chain(step.nodes.iter().map(|node| node.id))
-            .chain(outputs)
-            .chain(computed.map(|fused| fused.node.id))
-            .chain(kernel.inputs.iter().map(|node| node.id))
-            .collect()
+        let outputs = outputs.flat_map(|output| [output.value, output.target]);
+        let all = std::iter::once(kernel.root).chain(step.nodes.iter().copied());
+        let all = all.chain(outputs).chain(kernel.nodes.iter().copied());
+        let all = all.chain(kernel.epilogue.iter().chain(&kernel.inputs).copied());
+        (bound, all.map(|number| nodes.node(number).id).collect())
     };
-    kernels
-        .iter()
-        .map(|kernel| (kernel, numbers(kernel)))
-        .collect()
+    step.kernels.iter().map(described).collect()
 }
 
 /// Compares the plan of these nodes with a new one, and the code of its kernels with new code.
 /// Returns whether the plan was recalled.
 fn is_recalled_right(targets: &[NodeRef], what: &str) -> bool {
-    let is_known = recall(targets, u64::MAX).plan.is_some();
-    let (new, kept) = (new_steps(targets), steps(targets, u64::MAX));
-    let kept: Vec<Step> = kept.collect();
-    assert_eq!(kept.len(), new.len(), "{what}");
-    for (kept, new) in kept.iter().zip(&new) {
-        let (kept, new) = (described(kept), described(new));
+    let Recalled {
+        graph,
+        plan,
+        is_known,
+    } = recall(targets, u64::MAX);
+    let new = build::steps(&PlannedGraph::of(targets), u64::MAX);
+    let nodes = HeldNodes::of(graph);
+    assert_eq!(plan.steps.len(), new.len(), "{what}");
+    for (kept, new) in plan.steps.iter().zip(&new) {
+        let kept = described(kept, &nodes, &plan);
+        let new = described(new, &nodes, &plan);
         assert_eq!(kept.len(), new.len(), "{what}");
         for ((kept, kept_numbers), (new, new_numbers)) in kept.into_iter().zip(new) {
             assert_eq!(kept_numbers, new_numbers, "{what}");
-            assert_eq!(kept.rows, new.rows, "{what}");
-            let fresh = bound(&generate_anew(new), new);
-            assert_eq!(bound(&generate(kept), kept), fresh, "{what}");
+            let fused = new.fused();
+            assert_eq!(kept.fused().rows, fused.rows, "{what}");
+            let fresh = bound(&generate_anew(&fused), new);
+            assert_eq!(bound(&code_of(kept), kept), fresh, "{what}");
         }
     }
     is_known

@@ -6,10 +6,13 @@ use millstream::{Buffer, Stream};
 
 use crate::{
     error::Result,
-    expr::{NodeRef, Session, Storage},
+    expr::{NodeRef, Op, Session, Storage},
     plan::{FusedKernel, Strided},
     product::{self, Factor, ProductPrecision, ProductShape},
-    run::launch::{self, allocate},
+    run::{
+        bound::BoundKernel,
+        launch::{self, allocate},
+    },
 };
 
 /// Enqueues the product of two factors, each stored or a view of a stored node, and its epilogue if
@@ -17,24 +20,23 @@ use crate::{
 pub(crate) fn enqueue(
     session: &Session,
     stream: &Stream,
-    kernel: &FusedKernel,
-    factors: (&NodeRef, &NodeRef),
-    precision: ProductPrecision,
+    bound: BoundKernel<'_>,
     target: &mut Buffer<u8>,
 ) -> Result<()> {
-    let product = Product::of(kernel, factors, precision);
+    let kernel = bound.fused();
+    let product = Product::of(&kernel);
     if kernel.epilogue.is_empty() {
         product.enqueue(stream, target)
     } else if product.uses_library(stream) {
-        product.enqueue_before_epilogue(session, stream, target)
+        product.enqueue_before_epilogue(session, stream, bound.separate_epilogue(), target)
     } else {
-        launch::enqueue(session, stream, kernel, &mut [target])
+        launch::enqueue(session, stream, bound, &mut [target])
     }
 }
 
 /// A matrix product in a kernel.
 struct Product<'a> {
-    kernel: &'a FusedKernel,
+    root: &'a NodeRef,
     precision: ProductPrecision,
     shape: ProductShape<'a>,
     left: StoredFactor<'a>,
@@ -48,15 +50,15 @@ struct StoredFactor<'a> {
 }
 
 impl<'a> Product<'a> {
-    fn of(
-        kernel: &'a FusedKernel,
-        (left, right): (&'a NodeRef, &'a NodeRef),
-        precision: ProductPrecision,
-    ) -> Self {
+    fn of(kernel: &'a FusedKernel) -> Self {
+        let root = &kernel.root;
+        let Some(Op::MatrixProduct(left, right, precision)) = kernel.op(root) else {
+            unreachable!("the plan of the kernel says that it is a product");
+        };
         Self {
-            kernel,
-            precision,
-            shape: ProductShape::of(&kernel.root.shape, &left.shape),
+            root,
+            precision: *precision,
+            shape: ProductShape::of(&root.shape, &left.shape),
             left: StoredFactor::of(kernel, left),
             right: StoredFactor::of(kernel, right),
         }
@@ -64,14 +66,14 @@ impl<'a> Product<'a> {
 
     /// Returns whether cuBLAS computes the product.
     fn uses_library(&self, stream: &Stream) -> bool {
-        let arithmetic = (self.kernel.root.dtype, self.precision);
+        let arithmetic = (self.root.dtype, self.precision);
         let (left, right) = (self.left.factor(), self.right.factor());
         product::uses_library(stream, arithmetic, &self.shape, &left, &right)
     }
 
     /// Enqueues the product without an epilogue.
     fn enqueue(&self, stream: &Stream, target: &mut Buffer<u8>) -> Result<()> {
-        let node = &self.kernel.root;
+        let node = self.root;
         let location: &'static Location<'static> = node.location;
         product::enqueue(
             stream,
@@ -91,15 +93,15 @@ impl<'a> Product<'a> {
         &self,
         session: &Session,
         stream: &Stream,
+        epilogue: BoundKernel<'_>,
         target: &mut Buffer<u8>,
     ) -> Result<()> {
-        let node = &self.kernel.root;
+        let node = self.root;
         let mut buffer = allocate(stream, node.bytes())?;
         self.enqueue(stream, &mut buffer)?;
         let checks = session.deferred_checks([&*self.left.storage, &*self.right.storage])?;
         node.store(Arc::new(Storage { buffer, checks }));
-        let epilogue = self.kernel.separate_epilogue();
-        launch::enqueue(session, stream, &epilogue, &mut [target])
+        launch::enqueue(session, stream, epilogue, &mut [target])
     }
 }
 
@@ -134,7 +136,11 @@ mod tests {
     use ndarray::{Array1, Array2};
 
     use super::*;
-    use crate::{Array, Region, expr::Op, plan::only_kernel};
+    use crate::{
+        Array, Region,
+        plan::HeldNodes,
+        run::plans::{Recalled, recall},
+    };
 
     /// Without a GPU, the built-in kernels take the place of cuBLAS.
     #[test]
@@ -146,20 +152,24 @@ mod tests {
         let x: Array<f32, _> = region.array(&host);
         let bias: Array<f32, _> = region.array(&Array1::from_iter((0..9).map(|n| n as f32 - 40.0)));
         let root = (x.dot(&x.t()) + &bias).relu().cast::<f64>();
-        let kernel = only_kernel(root.node());
-        let Some(Op::MatrixProduct(left, right, precision)) = kernel.op(&kernel.root) else {
-            panic!("the kernel computes a product and its epilogue");
+        let Recalled { graph, plan, .. } = recall(&[NodeRef::clone(root.node())], u64::MAX);
+        let nodes = HeldNodes::of(graph);
+        let bound = BoundKernel {
+            kernel: &plan.steps[0].kernels[0],
+            nodes: &nodes,
+            plan: &plan,
         };
         let bytes = root.node().bytes();
         let mut results = [(); 2].map(|()| allocate(&stream, bytes).unwrap());
         let [together, apart] = &mut results;
-        launch::enqueue(session, &stream, &kernel, &mut [together]).unwrap();
-        assert!(kernel.root.storage().is_none());
-        let product = Product::of(&kernel, (left, right), *precision);
-        product
-            .enqueue_before_epilogue(session, &stream, apart)
+        launch::enqueue(session, &stream, bound, &mut [together]).unwrap();
+        assert!(bound.root().storage().is_none());
+        let kernel = bound.fused();
+        let epilogue = bound.separate_epilogue();
+        Product::of(&kernel)
+            .enqueue_before_epilogue(session, &stream, epilogue, apart)
             .unwrap();
-        assert!(kernel.root.storage().is_some());
+        assert!(bound.root().storage().is_some());
         let [together, apart] = results.map(|result| stream.download(&result).unwrap());
         let (together, apart): (Vec<u8>, Vec<u8>) =
             (together.wait().unwrap(), apart.wait().unwrap());

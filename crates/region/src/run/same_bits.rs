@@ -6,28 +6,32 @@ use ndarray::{Array1, Array2, Axis, Ix2, s};
 use crate::{
     Array, Region,
     expr::NodeRef,
-    plan::{FusedKernel, Work, new_steps},
-    run::{launch::enqueue_code, texts::generate_scheduled},
+    plan::HeldNodes,
+    run::{
+        bound::BoundKernel,
+        launch::enqueue_code,
+        plans::{Recalled, recall},
+        texts::generate_scheduled,
+    },
     schedule::{Schedule, admissible::admissible},
 };
 
-/// Returns the kernel of a node whose operands are in memory or fused with it: of a scatter, the
-/// one that adds to elements in memory.
-fn kernel_of(node: &NodeRef) -> FusedKernel {
-    let mut steps = new_steps(std::slice::from_ref(node));
-    assert_eq!(steps.len(), 1, "the node takes one step");
-    match steps.remove(0).work {
-        Work::Kernels(mut kernels) if kernels.len() == 1 => kernels.remove(0),
-        Work::Replace(replacement) => replacement.in_place,
-        _ => panic!("the step takes more than one kernel"),
-    }
-}
-
-/// Runs the kernel of a node by every schedule, and compares the bits. Returns the schedules.
+/// Runs the kernel of a node by every schedule, and compares the bits: of a scatter, the kernel that
+/// adds to elements in memory. Returns the schedules.
 fn run_all(region: &Region, node: &NodeRef, name: &str) -> Vec<Schedule> {
     let session = region.session();
     let stream = session.streams().first(&session.device).unwrap();
-    let kernel = kernel_of(node);
+    let Recalled { graph, plan, .. } = recall(std::slice::from_ref(node), u64::MAX);
+    let [step] = &plan.steps[..] else {
+        panic!("the node takes one step");
+    };
+    let in_place = step.in_place.as_deref();
+    let bound = BoundKernel {
+        kernel: in_place.map_or(&step.kernels[0], |replacement| &replacement.kernel),
+        nodes: &HeldNodes::of(graph),
+        plan: &plan,
+    };
+    let kernel = bound.fused();
     let schedules = admissible(&kernel);
     let mut first: Option<Vec<u8>> = None;
     for &schedule in &schedules {
@@ -37,8 +41,7 @@ fn run_all(region: &Region, node: &NodeRef, name: &str) -> Vec<Schedule> {
             buffers.push(stream.zeros::<u8>(output.target.bytes()).unwrap());
         }
         let mut outputs: Vec<_> = buffers.iter_mut().collect();
-        let (location, work) = (node.location, (&*code, kernel.root.elements));
-        enqueue_code(session, &stream, location, work, &kernel, &mut outputs).unwrap();
+        enqueue_code(session, &stream, &code, bound, &mut outputs).unwrap();
         let mut bits: Vec<u8> = Vec::new();
         for buffer in &buffers {
             bits.extend(stream.download(buffer).unwrap().wait().unwrap());

@@ -1,10 +1,10 @@
-//! The kernel cache, keyed by graph structure.
+//! The kernel cache, keyed by the structure and the schedule of a kernel.
 //!
-//! The generated code depends only on the nodes of a fused kernel: on their types, shapes and
-//! operations, and on which operands are equal or stored. Kernels with the same key are therefore
-//! generated once; a launch substitutes its own arrays and constants. The key of a uniform kernel
-//! leaves out lengths (`plan/uniform.rs`), and that of many kernels of rows the number of rows
-//! (`first_axis.rs`); a launch substitutes those, too.
+//! The generated code depends only on the nodes of a fused kernel, on their types, shapes and
+//! operations, and on which operands are equal or stored; and on the schedule. Kernels with the
+//! same key are therefore generated once; a launch substitutes its own arrays and constants. The
+//! key of a uniform kernel leaves out lengths (`plan/uniform.rs`), and that of many kernels of rows
+//! the number of rows (`plan/first_axis.rs`); a launch substitutes those, too.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,27 +16,24 @@ use crate::{
     element::Scalar,
     emit::{
         body::kernel::KernelParameter,
-        passes::{GeneratedPasses, Threads},
+        passes::{GeneratedPasses, Pass, Threads},
         passes_of,
     },
     expr::{NodeRef, Op, push_map},
     plan::{
-        CodeSlot, FreeLengths, FusedKernel, FusedNode, PlanLengths, Uniform, push_computed,
+        FreeLengths, FusedKernel, PlanLengths, Uniform, first_axis_of_kernel, push_computed,
         push_stored,
     },
     recent::RecentMap,
-    run::{
-        first_axis::{ServedRows, free_first_axis, is_free_of_first_axis},
-        kept::KeptKernel,
-    },
-    schedule::{Machine, Schedule, schedule},
+    run::bound::BoundKernel,
+    schedule::{Choice, Schedule, schedule},
 };
 
 /// The maximum number of cached kernels.
 const KERNELS_MAX: usize = 1024;
 
-/// Code by the key of its kernels.
-type CodeByKey = RecentMap<Box<[u64]>, Arc<Code>>;
+/// Code by the key and the schedule of its kernels.
+type CodeByKey = RecentMap<(Box<[u64]>, Schedule), Arc<Code>>;
 
 static CACHE: LazyLock<Mutex<CodeByKey>> =
     LazyLock::new(|| Mutex::new(RecentMap::new(KERNELS_MAX)));
@@ -72,10 +69,7 @@ pub(crate) enum CodeParameter {
 pub(crate) enum BoundParameter<'a> {
     Fixed(&'a KernelParameter),
     Input(&'a NodeRef),
-    Constant {
-        node: u64,
-        value: Scalar,
-    },
+    Constant(Scalar),
     CheckCode {
         node: &'a NodeRef,
         axis: usize,
@@ -83,45 +77,6 @@ pub(crate) enum BoundParameter<'a> {
     },
     /// A length, of the width of the kernel's indices.
     Index(usize),
-}
-
-/// The nodes of a kernel by their numbers.
-pub(crate) trait KernelNodes {
-    fn node(&self, number: usize) -> &NodeRef;
-
-    /// Returns the operation of a computed node.
-    fn op(&self, number: usize) -> &Op;
-}
-
-impl KernelNodes for FusedKernel {
-    fn node(&self, number: usize) -> &NodeRef {
-        match number.checked_sub(self.nodes.len() + self.epilogue.len()) {
-            Some(of_input) => &self.inputs[of_input],
-            None => &computed(self, number).node,
-        }
-    }
-
-    fn op(&self, number: usize) -> &Op {
-        &computed(self, number).op
-    }
-}
-
-impl KernelNodes for KeptKernel<'_> {
-    fn node(&self, number: usize) -> &NodeRef {
-        self.node(number)
-    }
-
-    fn op(&self, number: usize) -> &Op {
-        self.op(number)
-    }
-}
-
-/// Returns the computed node with a number.
-fn computed(kernel: &FusedKernel, number: usize) -> &FusedNode {
-    match number.checked_sub(kernel.nodes.len()) {
-        None => &kernel.nodes[number],
-        Some(behind) => &kernel.epilogue[behind],
-    }
 }
 
 /// The number of an operand that is not an input: the base of a scatter, or of an update in place.
@@ -166,7 +121,6 @@ impl<'a> NodeNumbering<'a> {
             overwrites,
             rows,
             tiled,
-            code: _,
         } = self.kernel;
         let mut words = KernelKey::new();
         words.push(free.word());
@@ -198,6 +152,20 @@ impl<'a> NodeNumbering<'a> {
         words
     }
 
+    /// Returns a node by its number.
+    fn node(&self, number: usize) -> &NodeRef {
+        let FusedKernel {
+            nodes, epilogue, ..
+        } = self.kernel;
+        match number.checked_sub(nodes.len()) {
+            None => &nodes[number].node,
+            Some(number) => match epilogue.get(number) {
+                Some(fused) => &fused.node,
+                None => &self.kernel.inputs[number - epilogue.len()],
+            },
+        }
+    }
+
     /// Replaces the nodes of a parameter by their numbers.
     fn template(&self, parameter: &KernelParameter) -> CodeParameter {
         match parameter {
@@ -209,7 +177,7 @@ impl<'a> NodeNumbering<'a> {
                 length: *length,
             },
             KernelParameter::Length { node, axis, length } => match self.numbers.get(node) {
-                Some(&node) if self.kernel.node(node).shape.get(*axis) == Some(length) => {
+                Some(&node) if self.node(node).shape.get(*axis) == Some(length) => {
                     CodeParameter::Length { node, axis: *axis }
                 }
                 _ => CodeParameter::Fixed(parameter.clone()),
@@ -231,15 +199,12 @@ impl<'a> NodeNumbering<'a> {
 
 impl CodeParameter {
     /// Replaces the numbers by a kernel's nodes.
-    pub(crate) fn bind<'a>(&'a self, kernel: &'a impl KernelNodes) -> BoundParameter<'a> {
+    pub(crate) fn bind<'a>(&'a self, kernel: BoundKernel<'a>) -> BoundParameter<'a> {
         match *self {
             CodeParameter::Fixed(ref parameter) => BoundParameter::Fixed(parameter),
             CodeParameter::Input(number) => BoundParameter::Input(kernel.node(number)),
             CodeParameter::Constant(number) => match *kernel.op(number) {
-                Op::Constant(value) => BoundParameter::Constant {
-                    node: kernel.node(number).id,
-                    value,
-                },
+                Op::Constant(value) => BoundParameter::Constant(value),
                 _ => unreachable!("kernels of one key have constants at these numbers"),
             },
             CodeParameter::CheckCode { node, axis, length } => BoundParameter::CheckCode {
@@ -254,11 +219,18 @@ impl CodeParameter {
         }
     }
 
-    /// Returns whether the parameter is the same for all lengths, or is substituted.
-    fn is_free_of_lengths(&self) -> bool {
-        match self {
-            CodeParameter::Fixed(parameter) => parameter.length().is_none(),
-            _ => true,
+    /// Returns whether the parameter is the same for all these lengths, or is substituted.
+    fn is_free_of(&self, free: FreeLengths<'_>) -> bool {
+        let CodeParameter::Fixed(parameter) = self else {
+            return true;
+        };
+        match free {
+            FreeLengths::None => true,
+            FreeLengths::All(_) => parameter.length().is_none(),
+            FreeLengths::First(_) => !matches!(
+                parameter,
+                KernelParameter::Length { axis: 0, .. } | KernelParameter::ElementsOf { .. }
+            ),
         }
     }
 }
@@ -266,7 +238,7 @@ impl CodeParameter {
 impl Code {
     /// Returns the text, the number of threads and the lengths of each launch of a kernel.
     #[cfg(test)]
-    fn launches_of(&self, kernel: &FusedKernel) -> Vec<(Arc<str>, usize, Vec<i64>)> {
+    fn launches_of(&self, kernel: BoundKernel<'_>) -> Vec<(Arc<str>, usize, Vec<i64>)> {
         let length = |parameter: &CodeParameter| match parameter.bind(kernel) {
             BoundParameter::Fixed(parameter) => parameter.length(),
             BoundParameter::Index(length) => Some(length as i64),
@@ -274,7 +246,7 @@ impl Code {
         };
         let passes = self.passes.iter().map(|pass| {
             let parameters = pass.kernel.parameters.iter().chain(&pass.kernel.table);
-            let threads = pass.threads.of(kernel.root.elements);
+            let threads = pass.threads.of(kernel.root().elements);
             let text = Arc::clone(&pass.kernel.ptx);
             (text, threads, parameters.filter_map(length).collect())
         });
@@ -283,90 +255,112 @@ impl Code {
 
     /// Returns whether kernels of other lengths can be launched with the code, if they have the
     /// same text.
-    fn is_free_of_lengths(&self) -> bool {
-        self.temporaries.is_empty()
-            && self.passes.iter().all(|pass| {
-                let kernel = &pass.kernel;
-                let mut parameters = kernel.parameters.iter().chain(&kernel.table);
-                matches!(pass.threads, Threads::ForElements { .. })
-                    && parameters.all(CodeParameter::is_free_of_lengths)
-            })
+    fn is_free_of(&self, free: FreeLengths<'_>) -> bool {
+        let is_free = |pass: &Pass<CodeParameter>| {
+            let mut parameters = pass.kernel.parameters.iter().chain(&pass.kernel.table);
+            let has_threads = match free {
+                FreeLengths::None => true,
+                FreeLengths::All(_) => matches!(pass.threads, Threads::ForElements { .. }),
+                FreeLengths::First(_) => matches!(pass.threads, Threads::ForRows { .. }),
+            };
+            has_threads && parameters.all(|parameter| parameter.is_free_of(free))
+        };
+        let has_fixed_sizes = matches!(free, FreeLengths::None) || self.temporaries.is_empty();
+        has_fixed_sizes && self.passes.iter().all(is_free)
     }
 }
 
-/// Returns the code of a fused kernel that has elements to write: from its plan, from the cache, or
-/// newly generated.
-pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
-    let slot = kernel.code.as_ref();
-    if let Some(known) = slot.and_then(|slot| code_in(slot, &kernel.root)) {
-        return known;
+/// The code of a kernel of a plan.
+struct CodeOfPlan {
+    choice: Choice,
+    /// The schedule of the kernels that the code serves.
+    schedule: Schedule,
+    code: Arc<Code>,
+}
+
+/// Returns the code of a kernel that has elements to write: from its plan, from the cache, or newly
+/// generated.
+pub(crate) fn code_of(bound: BoundKernel<'_>) -> Arc<Code> {
+    let (slot, machine) = (&bound.kernel.code, &bound.plan.machine);
+    let known = slot
+        .get()
+        .and_then(|code| code.downcast_ref::<CodeOfPlan>());
+    if let Some(known) = known
+        && known.choice.schedule(bound.root().elements, machine) == known.schedule
+    {
+        return Arc::clone(&known.code);
     }
-    let numbering = NodeNumbering::new(kernel);
-    let schedule = schedule(kernel, &Machine::H200);
-    let (free, served) = match Uniform::of_kernel(kernel) {
-        Some(uniform) => (FreeLengths::All(uniform), ServedRows::All),
-        None => free_first_axis(kernel).unwrap_or((FreeLengths::None, ServedRows::All)),
-    };
-    let key = numbering.key(free);
-    let known = CACHE.lock().get(&*key);
-    let is_known = known.is_some();
-    let code = known.unwrap_or_else(|| numbering.generate(schedule));
+    let kernel = bound.fused();
+    let schedule = schedule(&kernel, machine);
+    let (code, free) = code_for(&kernel, schedule);
     #[cfg(test)]
     assert_eq!(
-        code.launches_of(kernel),
-        numbering.generate(schedule).launches_of(kernel),
+        code.launches_of(bound),
+        generate_scheduled(&kernel, schedule).launches_of(bound),
         "the code depends on more than its key"
     );
-    // If a free length were in the code, it would be wrong for the other kernels of the key and of
-    // a plan, so it would not be kept.
-    let is_kept = match free {
-        FreeLengths::None => true,
-        FreeLengths::All(_) => code.is_free_of_lengths(),
-        FreeLengths::First { .. } => is_free_of_first_axis(&code),
+    let serves_plan = match (bound.plan.lengths, free) {
+        (PlanLengths::None, _)
+        | (PlanLengths::Uniform, FreeLengths::All(_))
+        | (PlanLengths::FirstAxis, FreeLengths::First(_)) => true,
+        (PlanLengths::FirstAxis, FreeLengths::All(uniform)) => uniform.is_free_of_first_axis(),
+        _ => false,
     };
-    debug_assert!(
-        is_kept,
-        "the code of {} depends on free lengths",
-        code.passes[0].kernel.name
-    );
-    if is_kept && !is_known {
-        CACHE
-            .lock()
-            .insert(key.into_boxed_slice(), Arc::clone(&code));
-    }
-    if let Some(slot) = slot {
-        let serves_plan = match (slot.lengths, free) {
-            (PlanLengths::None, _)
-            | (PlanLengths::Uniform, FreeLengths::All(_))
-            | (PlanLengths::FirstAxis, FreeLengths::First { .. }) => true,
-            (PlanLengths::FirstAxis, FreeLengths::All(uniform)) => uniform.is_free_of_first_axis(),
-            _ => false,
-        };
-        if is_kept && serves_plan {
-            let code = Arc::clone(&code);
-            slot.set(&Arc::new(CodeOfPlan { code, served }));
-        }
+    if serves_plan && code.is_free_of(free) {
+        let code = Arc::clone(&code);
+        slot.get_or_init(|| {
+            Box::new(CodeOfPlan {
+                choice: Choice::of(&kernel, machine),
+                schedule,
+                code,
+            })
+        });
     }
     code
 }
 
-/// The code of the kernels of a plan.
-struct CodeOfPlan {
-    code: Arc<Code>,
-    served: ServedRows,
+/// Returns the code of a fused kernel by a schedule, from the cache or newly generated, and the
+/// lengths that the key of the code leaves out.
+fn code_for(kernel: &FusedKernel, schedule: Schedule) -> (Arc<Code>, FreeLengths<'_>) {
+    let numbering = NodeNumbering::new(kernel);
+    let free = match Uniform::of_kernel(kernel) {
+        Some(uniform) => FreeLengths::All(uniform),
+        None => match first_axis_of_kernel(kernel) {
+            Some(length) if schedule.has_threads_for_each_row() => FreeLengths::First(length),
+            _ => FreeLengths::None,
+        },
+    };
+    let key = (numbering.key(free).into_boxed_slice(), schedule);
+    if let Some(known) = CACHE.lock().get(&key) {
+        return (known, free);
+    }
+    let code = numbering.generate(schedule);
+    // If a free length were in the code, it would be wrong for the other kernels of the key.
+    let is_kept = code.is_free_of(free);
+    let name = &code.passes[0].kernel.name;
+    debug_assert!(is_kept, "the code of {name} depends on free lengths");
+    if is_kept {
+        CACHE.lock().insert(key, Arc::clone(&code));
+    }
+    (code, free)
 }
 
-/// Returns the code in a slot, if it serves a kernel with this root.
-pub(crate) fn code_in(slot: &CodeSlot, root: &NodeRef) -> Option<Arc<Code>> {
-    let known = slot.get::<CodeOfPlan>()?;
-    let serves = known.served.contains(root.elements);
-    serves.then(|| Arc::clone(&known.code))
+/// Returns the code of a fused kernel that has elements to write.
+#[cfg(test)]
+pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
+    code_for(kernel, schedule_of(kernel)).0
 }
 
 /// Returns new code of a fused kernel.
 #[cfg(test)]
 pub(crate) fn generate_anew(kernel: &FusedKernel) -> Arc<Code> {
-    generate_scheduled(kernel, schedule(kernel, &Machine::H200))
+    generate_scheduled(kernel, schedule_of(kernel))
+}
+
+#[cfg(test)]
+fn schedule_of(kernel: &FusedKernel) -> Schedule {
+    let machine = crate::schedule::Machine::of(&kernel.root.device);
+    schedule(kernel, &machine)
 }
 
 /// Returns new code of a fused kernel by a schedule.

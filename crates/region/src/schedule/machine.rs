@@ -118,6 +118,15 @@ impl Machine {
         machine
     }
 
+    /// Returns the sizes as words of a key.
+    pub(crate) fn words(self) -> [u64; 2] {
+        let word = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        [
+            word(self.multiprocessors, self.registers),
+            word(self.shared_bytes, self.l2_bytes),
+        ]
+    }
+
     /// Returns the number that has the proportion of the multiprocessors to those of an H200.
     fn scaled(self, on_h200: usize) -> usize {
         on_h200 * self.multiprocessors as usize / Self::H200.multiprocessors as usize

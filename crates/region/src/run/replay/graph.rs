@@ -16,11 +16,12 @@ use crate::{
     counters::Counters,
     error::Result,
     expr::{LoggedLaunch, LoggedParameter, NodeRef, Op, Session, Storage},
-    plan::{PlannedGraph, Step},
+    plan::PlannedGraph,
     run::{
         launch::{allocate, constant_word},
         plans::Plan,
         replay::Results,
+        steps::{Interruption, materialise},
     },
     streams::Streams,
 };
@@ -31,7 +32,7 @@ pub(crate) struct RegionGraph {
     /// The memory of each result.
     results: SmallVec<[ResultMemory; 4]>,
     /// The scalar parameters that each replay sets.
-    scalars: Vec<ScalarSource>,
+    scalars: Vec<LoggedParameter>,
     uses_flag: bool,
     uses_counters: bool,
     /// The identifiers of the nodes that the last replay has stored.
@@ -46,37 +47,21 @@ enum ResultMemory {
     OfInput(usize),
 }
 
-/// The origin of a scalar parameter. Nodes are numbered as in the plan.
-enum ScalarSource {
-    Constant(usize),
-    CheckCode {
-        node: usize,
-        axis: usize,
-        length: usize,
-    },
-}
-
-/// The kernels of a plan while they are recorded.
-struct Recorder<'a> {
-    device: &'a Device,
-    steps: Vec<Step>,
-    enqueue: &'a dyn Fn(&Session, &Step) -> bool,
-}
-
-impl Recorder<'_> {
-    /// Enqueues the steps on recording streams. Returns the session, or `None` if a step fails.
-    fn record(self, recorder: &GraphRecorder) -> Result<Option<Session>> {
-        let eager = self.device.stream()?;
-        let streams = Streams::recording(&eager, || recorder.stream())?;
-        let mut checks = IndexChecks::default();
-        // Made here, so that it is an argument of the graph and not memory of it.
-        checks.flag(&eager)?;
-        let session = Session::logging(self.device.clone(), streams, checks);
-        // A step is dropped behind its kernels, so that its temporaries serve later steps.
-        let mut steps = self.steps.into_iter();
-        let is_complete = steps.all(|step| (self.enqueue)(&session, &step));
-        Ok(is_complete.then_some(session))
-    }
+/// Enqueues the kernels of a plan for a graph on recording streams. Returns the session.
+fn record(
+    device: &Device,
+    plan: &Plan,
+    graph: PlannedGraph,
+    recorder: &GraphRecorder,
+) -> Result<Session, Interruption> {
+    let eager = device.stream()?;
+    let streams = Streams::recording(&eager, || recorder.stream())?;
+    let mut checks = IndexChecks::default();
+    // Made here, so that it is an argument of the graph and not memory of it.
+    checks.flag(&eager)?;
+    let session = Session::logging(device.clone(), streams, checks);
+    materialise(&session, plan, graph)?;
+    Ok(session)
 }
 
 impl RegionGraph {
@@ -86,7 +71,6 @@ impl RegionGraph {
         plan: &Plan,
         graph: &PlannedGraph,
         results: &Results,
-        enqueue: &dyn Fn(&Session, &Step) -> bool,
     ) -> Option<Box<Self>> {
         let inputs: Option<Vec<Arc<Storage>>> =
             graph.inputs.iter().map(|node| node.storage()).collect();
@@ -103,19 +87,12 @@ impl RegionGraph {
             return None;
         }
         let copy = graph.copied();
-        let numbers: Vec<u64> = copy.nodes.iter().map(|fused| fused.node.id).collect();
         let copied = |&number: &u32| NodeRef::clone(copy.node(number));
         let copied: Vec<NodeRef> = results.iter().map(copied).collect();
-        let steps = plan.steps(&copy);
-        drop(copy);
-        let recorder = Recorder {
-            device,
-            steps,
-            enqueue,
-        };
-        let mut session = None;
+        let (mut copy, mut session) = (Some(copy), None);
         let recorded = device.record_kernels(|r| {
-            session = recorder.record(r).ok().flatten();
+            let copy = copy.take();
+            session = copy.and_then(|copy| record(device, plan, copy, r).ok());
             Ok(())
         });
         let (session, recorded) = (session?, recorded.ok()?);
@@ -133,8 +110,8 @@ impl RegionGraph {
             }
         };
         let results: SmallVec<[ResultMemory; 4]> = stored.iter().enumerate().map(memory).collect();
-        let launches = session.log.as_ref()?.take();
-        let named = Named::of(&launches, recorded.names(), &numbers)?;
+        let launches = std::mem::take(&mut *session.log.as_ref()?.lock());
+        let named = Named::of(&launches, recorded.names())?;
         let flag = session.checks().known_flag()?;
         let stream = session.streams().first(device).ok()?;
         let counters = session.streams().counters(&stream).ok()?;
@@ -205,8 +182,20 @@ impl RegionGraph {
 
     /// Returns the scalar parameters for a graph of the plan.
     pub(crate) fn scalars(&self, session: &Session, graph: &PlannedGraph) -> SmallVec<[u64; 16]> {
-        let scalars = self.scalars.iter();
-        scalars.map(|source| source.word(session, graph)).collect()
+        let word = |scalar: &LoggedParameter| match *scalar {
+            LoggedParameter::Constant(node) => match *graph.nodes[node as usize].op {
+                Op::Constant(value) => constant_word(value),
+                _ => unreachable!("graphs of one plan have constants at the same numbers"),
+            },
+            LoggedParameter::CheckCode { node, axis, length } => {
+                let location = graph.node(node).location;
+                session.checks().number(location, axis, length).into()
+            }
+            LoggedParameter::Flag | LoggedParameter::Counters => {
+                unreachable!("an array is not a scalar")
+            }
+        };
+        self.scalars.iter().map(word).collect()
     }
 
     /// Enqueues all kernels as one launch, with inputs in this memory. Returns the memory of the
@@ -336,69 +325,36 @@ pub(crate) struct SessionWords {
     counters: Option<Arc<Mutex<Counters>>>,
 }
 
-impl ScalarSource {
-    /// Returns the value for a graph of the plan.
-    fn word(&self, session: &Session, graph: &PlannedGraph) -> u64 {
-        match *self {
-            Self::Constant(node) => match *graph.nodes[node].op {
-                Op::Constant(value) => constant_word(value),
-                _ => unreachable!("graphs of one plan have constants at the same numbers"),
-            },
-            Self::CheckCode { node, axis, length } => {
-                let location = graph.nodes[node].node.location;
-                session.checks().number(location, axis, length).into()
-            }
-        }
-    }
-}
-
-/// The logged launches in terms of recorded kernels and numbers of nodes.
+/// The logged launches in terms of recorded kernels.
+#[derive(Default)]
 struct Named {
     /// The number of the kernel and of the parameter of each scalar.
     places: Vec<(usize, usize)>,
-    scalars: Vec<ScalarSource>,
+    scalars: Vec<LoggedParameter>,
     uses_flag: bool,
     uses_counters: bool,
 }
 
 impl Named {
     /// Finds the launches among the recorded kernels of these names; the others are not generated.
-    /// The nodes have these identifiers, by number.
     fn of(
         launches: &[LoggedLaunch],
         mut names: impl Iterator<Item = &'static str>,
-        nodes: &[u64],
     ) -> Option<Self> {
-        let mut named = Self {
-            places: Vec::new(),
-            scalars: Vec::new(),
-            uses_flag: false,
-            uses_counters: false,
-        };
+        let mut named = Self::default();
         let mut next = 0;
         for LoggedLaunch { name, parameters } in launches {
             let kernel = next + names.position(|recorded| recorded == *name)?;
             next = kernel + 1;
-            let number = |id: u64| nodes.iter().position(|&node| node == id);
-            for (parameter, origin) in parameters {
-                let source = match *origin {
-                    LoggedParameter::Flag => {
-                        named.uses_flag = true;
-                        continue;
+            for &(place, parameter) in parameters {
+                match parameter {
+                    LoggedParameter::Flag => named.uses_flag = true,
+                    LoggedParameter::Counters => named.uses_counters = true,
+                    scalar => {
+                        named.places.push((kernel, place));
+                        named.scalars.push(scalar);
                     }
-                    LoggedParameter::Counters => {
-                        named.uses_counters = true;
-                        continue;
-                    }
-                    LoggedParameter::Constant(node) => ScalarSource::Constant(number(node)?),
-                    LoggedParameter::CheckCode { node, axis, length } => ScalarSource::CheckCode {
-                        node: number(node)?,
-                        axis,
-                        length,
-                    },
-                };
-                named.places.push((kernel, *parameter));
-                named.scalars.push(source);
+                }
             }
         }
         Some(named)

@@ -14,10 +14,9 @@
 //!
 //! Two kinds of evaluation are launched kernel by kernel. An update in place writes the memory of
 //! its base only if nothing else needs the old elements, which is known no earlier than when the
-//! call is enqueued: two calls with the same operations may run different kernels, so that there is
-//! no plan to recall. A mesh region is evaluated in parts, each between two collectives, which the
-//! host enqueues for all devices at once and which a graph of one device cannot contain; no graphs
-//! are made of the parts.
+//! call is enqueued: two calls with the same operations may run different kernels. A mesh region is
+//! evaluated in parts, each between two collectives, which the host enqueues for all devices at
+//! once and which a graph of one device cannot contain; no graphs are made of the parts.
 //!
 //! An executable graph does not run twice at a time. A call that finds its graph running, without
 //! depending on it, uses another instance of the graph, and beyond [`INSTANCES_MAX`] launches the
@@ -36,7 +35,7 @@ use smallvec::SmallVec;
 
 use crate::{
     expr::{Session, Storage},
-    plan::{PlannedGraph, Step},
+    plan::PlannedGraph,
     run::plans::Plan,
     shape::Shape,
 };
@@ -217,14 +216,9 @@ impl State {
 }
 
 /// Enqueues the kernels of a plan as one launch. Returns `false` if they are to be enqueued one by
-/// one. `enqueue` enqueues a step and returns whether that succeeded.
-pub(crate) fn replay(
-    session: &Session,
-    plan: &Plan,
-    graph: &PlannedGraph,
-    enqueue: &dyn Fn(&Session, &Step) -> bool,
-) -> bool {
-    if plan.launches < KERNELS_MIN || session.member.is_some() {
+/// one.
+pub(crate) fn replay(session: &Session, plan: &Plan, graph: &PlannedGraph) -> bool {
+    if !plan.is_repeatable || plan.launches < KERNELS_MIN || session.member.is_some() {
         return false;
     }
     let is_result = |&number: &u32| {
@@ -236,7 +230,7 @@ pub(crate) fn replay(
     let instance = match graphs.choose(&session.device, &key, graph) {
         Choice::Eager => return false,
         Choice::Replay(instance) => Some(instance),
-        Choice::Make => RegionGraph::make(&session.device, plan, graph, &key.1, enqueue),
+        Choice::Make => RegionGraph::make(&session.device, plan, graph, &key.1),
     };
     let Some(mut instance) = instance else {
         graphs.give_back(&key, None, true);
