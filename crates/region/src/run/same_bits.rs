@@ -16,7 +16,7 @@ use crate::{
     schedule::{Schedule, admissible::admissible},
 };
 
-/// Runs the kernel of a node by every schedule, and compares the bits: of a scatter, the kernel that
+/// Runs the kernel of a node by every schedule, and compares the bits: of a scatter, that which
 /// adds to elements in memory. Returns the schedules.
 fn run_all(region: &Region, node: &NodeRef, name: &str) -> Vec<Schedule> {
     let session = region.session();
