@@ -20,7 +20,8 @@
 //! | `attention/` | attention in one kernel |
 //!
 //! Each folder uses only those before it among `body/`, `passes.rs` and `lower/`, and those from
-//! `map/` on are the families of kernels, which do not use each other.
+//! `map/` on are the families of kernels, which do not use each other. [`passes_of`] calls the
+//! kernel of a family that the [`Schedule`] names.
 
 pub(crate) mod attention;
 pub(crate) mod body;

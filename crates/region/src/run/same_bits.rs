@@ -77,20 +77,27 @@ fn cancelling(rows: usize, columns: usize) -> Array2<f32> {
 }
 
 #[test]
-fn every_schedule_of_element_wise_kernels_and_joins_gives_the_same_bits() {
+fn every_schedule_of_element_wise_kernels_joins_and_products_gives_the_same_bits() {
     let region = Region::new(Device::simulated().unwrap());
     let x: Array<f32, Ix2> = region.array(&numbers(36, 72));
     let joined = crate::concatenate(Axis(1), &[&x, &x, &x]).unwrap();
+    let values = (&x / 4.0).exp();
+    let part = |at: isize| values.slice(s![at..at + 32, at..at + 64]);
+    let stencil = part(0) + part(1) + part(2) + part(3) + part(4);
     for (name, node, count) in [
         ("flat", (&x * 2.0).exp().node(), 5),
         ("reversed", (&x.slice(s![.., ..;-1]) * 2.0).node(), 3),
         ("shifted", (&x.slice(s![.., 1..]) * 2.0).node(), 1),
         ("transposed", (x.t().exp() / 3.0).node(), 4),
         ("joined", joined.node(), 4),
+        ("product", x.dot(&x.t()).relu().node(), 1),
+        ("attention", x.attention(&x, &x, 0.1).node(), 1),
     ] {
         let schedules = run_all(&region, node, name);
         assert!(schedules.len() >= count, "{name}: {schedules:?}");
     }
+    let schedules = run_all(&region, stencil.node(), "stencil");
+    assert_eq!(schedules, [Schedule::Stencil]);
 }
 
 #[test]
