@@ -76,59 +76,42 @@ pub(crate) enum Comparison {
 impl Function {
     /// Returns the word for this function in the names of kernels.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Function::Add => "add",
-            Function::Subtract => "sub",
-            Function::Multiply => "mul",
-            Function::Divide => "div",
-            Function::Remainder => "rem",
-            Function::Minimum => "min",
-            Function::Maximum => "max",
-            Function::And => "and",
-            Function::Or => "or",
-            Function::ExclusiveOr => "xor",
-            Function::Not => "not",
-            Function::ShiftLeft => "shl",
-            Function::ShiftRight => "shr",
-            Function::Negate => "neg",
-            Function::Absolute => "abs",
-            Function::Signum => "signum",
-            Function::SquareRoot => "sqrt",
-            Function::Round(_) => "round",
-            Function::Compare(_) => "compare",
-            Function::Select => "select",
-            Function::Cast(_) => "cast",
-            Function::Maths(function) => function.name(),
-        }
+        self.table().2
     }
 
     /// Returns a number that no other function has, of at most 16 bits.
     pub(crate) fn code(self) -> u64 {
-        let (number, detail) = match self {
-            Function::Add => (0, 0),
-            Function::Subtract => (1, 0),
-            Function::Multiply => (2, 0),
-            Function::Divide => (3, 0),
-            Function::Remainder => (4, 0),
-            Function::Minimum => (5, 0),
-            Function::Maximum => (6, 0),
-            Function::And => (7, 0),
-            Function::Or => (8, 0),
-            Function::ExclusiveOr => (9, 0),
-            Function::Not => (10, 0),
-            Function::ShiftLeft => (11, 0),
-            Function::ShiftRight => (12, 0),
-            Function::Negate => (13, 0),
-            Function::Absolute => (14, 0),
-            Function::Signum => (15, 0),
-            Function::SquareRoot => (16, 0),
-            Function::Round(rounding) => (17, rounding as u64),
-            Function::Compare(comparison) => (18, comparison as u64),
-            Function::Select => (19, 0),
-            Function::Cast(dtype) => (20, dtype as u64),
-            Function::Maths(function) => (21, function as u64),
-        };
+        let (number, detail, _) = self.table();
         detail << 8 | number
+    }
+
+    /// Returns the number, the detail and the name.
+    #[inline]
+    fn table(self) -> (u64, u64, &'static str) {
+        match self {
+            Function::Add => (0, 0, "add"),
+            Function::Subtract => (1, 0, "sub"),
+            Function::Multiply => (2, 0, "mul"),
+            Function::Divide => (3, 0, "div"),
+            Function::Remainder => (4, 0, "rem"),
+            Function::Minimum => (5, 0, "min"),
+            Function::Maximum => (6, 0, "max"),
+            Function::And => (7, 0, "and"),
+            Function::Or => (8, 0, "or"),
+            Function::ExclusiveOr => (9, 0, "xor"),
+            Function::Not => (10, 0, "not"),
+            Function::ShiftLeft => (11, 0, "shl"),
+            Function::ShiftRight => (12, 0, "shr"),
+            Function::Negate => (13, 0, "neg"),
+            Function::Absolute => (14, 0, "abs"),
+            Function::Signum => (15, 0, "signum"),
+            Function::SquareRoot => (16, 0, "sqrt"),
+            Function::Round(rounding) => (17, rounding as u64, "round"),
+            Function::Compare(comparison) => (18, comparison as u64, "compare"),
+            Function::Select => (19, 0, "select"),
+            Function::Cast(dtype) => (20, dtype as u64, "cast"),
+            Function::Maths(function) => (21, function as u64, function.name()),
+        }
     }
 
     /// Returns all functions.

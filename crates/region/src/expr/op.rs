@@ -6,7 +6,7 @@ use crate::{
     element::Scalar,
     expr::{Function, NodeRef},
     product::ProductPrecision,
-    shape::{Axes, AxisMap},
+    shape::{Axes, AxisMap, preserves_linear_index},
 };
 
 /// The operands of an element-wise function.
@@ -85,15 +85,6 @@ pub(crate) struct Attention {
     pub(crate) is_causal: bool,
 }
 
-impl Attention {
-    /// Returns the queries, the keys, the values and the mask, if there is one.
-    pub(crate) fn operands(&self) -> impl Iterator<Item = &NodeRef> {
-        [&self.queries, &self.keys, &self.values]
-            .into_iter()
-            .chain(&self.mask)
-    }
-}
-
 /// The reductions, also used by scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reduction {
@@ -128,6 +119,46 @@ impl Reduction {
     }
 }
 
+/// Calls a function with each operand of an operation, in order.
+macro_rules! each_operand {
+    ($op:expr, $iter:ident, $attention:ident, $visit:expr) => {
+        match $op {
+            Op::Constant(_) | Op::Iota => {}
+            Op::Apply(_, operands) => operands.$iter().for_each($visit),
+            Op::View(source, _)
+            | Op::Reshape(source)
+            | Op::Scan { source, .. }
+            | Op::Reduce { source, .. } => [source].into_iter().for_each($visit),
+            Op::MatrixProduct(one, two, _)
+            | Op::Gather {
+                source: one,
+                index: two,
+                ..
+            }
+            | Op::Update {
+                base: one,
+                value: two,
+                ..
+            } => [one, two].into_iter().for_each($visit),
+            Op::Attention(attention) => {
+                let Attention {
+                    queries,
+                    keys,
+                    values,
+                    mask,
+                    ..
+                } = attention.$attention();
+                let operands = [queries, keys, values].into_iter();
+                operands.chain(mask.$iter()).for_each($visit);
+            }
+            Op::Concatenate { parts, .. } => parts.$iter().for_each($visit),
+            Op::Scatter {
+                base, index, value, ..
+            } => [base, index, value].into_iter().for_each($visit),
+        }
+    };
+}
+
 impl Op {
     /// Returns the word for this operation in explanations.
     pub(crate) fn name(&self) -> &'static str {
@@ -150,47 +181,22 @@ impl Op {
         }
     }
 
+    /// Returns the operand that has the elements of a node of this shape, in the same order.
+    pub(crate) fn same_elements(&self, shape: &[usize]) -> Option<&NodeRef> {
+        match self {
+            Op::Reshape(source) => Some(source),
+            Op::View(source, map) => {
+                preserves_linear_index(shape, map, &source.shape).then_some(source)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the operation with other operands.
     pub(crate) fn with_operands(&self, mut other: impl FnMut(&NodeRef) -> NodeRef) -> Self {
         let mut op = self.clone();
-        match &mut op {
-            Op::Constant(_) | Op::Iota => {}
-            Op::Apply(_, operands) => operands.iter_mut().for_each(|node| *node = other(node)),
-            Op::View(source, _)
-            | Op::Reshape(source)
-            | Op::Scan { source, .. }
-            | Op::Reduce { source, .. } => *source = other(source),
-            Op::MatrixProduct(one, two, _)
-            | Op::Gather {
-                source: one,
-                index: two,
-                ..
-            }
-            | Op::Update {
-                base: one,
-                value: two,
-                ..
-            } => [one, two].into_iter().for_each(|node| *node = other(node)),
-            Op::Attention(attention) => {
-                let Attention {
-                    queries,
-                    keys,
-                    values,
-                    mask,
-                    ..
-                } = &mut **attention;
-                [queries, keys, values]
-                    .into_iter()
-                    .chain(mask)
-                    .for_each(|node| *node = other(node));
-            }
-            Op::Concatenate { parts, .. } => parts.iter_mut().for_each(|node| *node = other(node)),
-            Op::Scatter {
-                base, index, value, ..
-            } => [base, index, value]
-                .into_iter()
-                .for_each(|node| *node = other(node)),
-        }
+        each_operand!(&mut op, iter_mut, as_mut, |node: &mut NodeRef| *node =
+            other(node));
         op
     }
 
@@ -204,37 +210,7 @@ impl Op {
     }
 
     /// Calls `visit` with each operand.
-    pub(crate) fn operands(&self, mut visit: impl FnMut(&NodeRef)) {
-        match self {
-            Op::Constant(_) | Op::Iota => {}
-            Op::Apply(_, operands) => operands.iter().for_each(visit),
-            Op::View(source, _)
-            | Op::Reshape(source)
-            | Op::Scan { source, .. }
-            | Op::Reduce { source, .. } => {
-                visit(source);
-            }
-            Op::Gather { source, index, .. } => {
-                visit(source);
-                visit(index);
-            }
-            Op::MatrixProduct(left, right, _) => {
-                visit(left);
-                visit(right);
-            }
-            Op::Attention(attention) => attention.operands().for_each(visit),
-            Op::Concatenate { parts, .. } => parts.iter().for_each(visit),
-            Op::Update { base, value, .. } => {
-                visit(base);
-                visit(value);
-            }
-            Op::Scatter {
-                base, index, value, ..
-            } => {
-                visit(base);
-                visit(index);
-                visit(value);
-            }
-        }
+    pub(crate) fn operands(&self, visit: impl FnMut(&NodeRef)) {
+        each_operand!(self, iter, as_ref, visit);
     }
 }

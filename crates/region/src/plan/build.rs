@@ -14,7 +14,7 @@ use crate::{
         replace::in_place,
         step::{KernelKind, KernelPlan, OutputPlan, Step},
     },
-    shape::{AxisMap, AxisSource, preserves_linear_index},
+    shape::{AxisMap, AxisSource},
 };
 
 /// Returns the steps that materialise the targets of a graph, operands first, as far as the
@@ -152,15 +152,7 @@ impl StepBuilder<'_> {
 
     /// Returns the stored operand that has the candidate's elements in the same order.
     fn alias(&self, candidate: &Candidate) -> Option<u32> {
-        let source = match &*candidate.op {
-            Op::Reshape(source) => source,
-            Op::View(source, map)
-                if preserves_linear_index(&candidate.node.shape, map, &source.shape) =>
-            {
-                source
-            }
-            _ => return None,
-        };
+        let source = candidate.same_elements()?;
         self.is_input(candidate.operand(0))
             .then(|| self.graph.number(source))
     }

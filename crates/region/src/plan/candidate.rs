@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     expr::{NodeRef, Op},
@@ -39,12 +39,17 @@ pub(crate) struct Candidate {
 }
 
 /// An operand of a candidate.
-#[derive(Clone, Copy)]
 pub(crate) struct CandidateOperand {
-    /// The identifier of the node.
-    pub(crate) id: u64,
+    pub(crate) node: NodeRef,
     /// The index among all candidates; `None` for a node in memory.
     pub(crate) candidate: Option<usize>,
+}
+
+impl CandidateOperand {
+    /// Returns the index of the candidate, unless it is in memory or will be stored there.
+    pub(crate) fn computed(&self, candidates: &[Candidate]) -> Option<usize> {
+        self.candidate.filter(|&at| !candidates[at].is_stored)
+    }
 }
 
 impl Candidate {
@@ -56,6 +61,23 @@ impl Candidate {
     /// Returns the indices of the operands among all candidates.
     pub(crate) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
         self.operands.iter().filter_map(|operand| operand.candidate)
+    }
+
+    /// Returns the operand that has the same elements in the same order.
+    pub(crate) fn same_elements(&self) -> Option<&NodeRef> {
+        self.op.same_elements(&self.node.shape)
+    }
+
+    /// Returns whether the operation needs the elements of an operand at other positions than those
+    /// of its own.
+    pub(crate) fn moves(&self, number: usize) -> bool {
+        match &*self.op {
+            Op::View(..) => self.same_elements().is_none(),
+            Op::Gather { .. } => number == 0,
+            Op::Update { .. } => number == 1,
+            Op::Concatenate { .. } => true,
+            _ => false,
+        }
     }
 
     /// Returns whether all kernels that compute this node are known and in the list.
@@ -77,14 +99,13 @@ impl Candidate {
     /// Replaces a kernel that computes this node by another.
     pub(crate) fn replace_consumer(&mut self, kernel: u64, other: u64) {
         let is_known = self.consumers.iter().any(|known| known.kernel == other);
-        if is_known {
-            self.consumers.retain(|consumer| consumer.kernel != kernel);
-        }
-        for consumer in &mut self.consumers {
-            if consumer.kernel == kernel {
+        self.consumers.retain(|consumer| {
+            let is_replaced = consumer.kernel == kernel;
+            if is_replaced {
                 consumer.kernel = other;
             }
-        }
+            !(is_replaced && is_known)
+        });
     }
 
     /// Adds a use by a kernel.
@@ -183,6 +204,36 @@ pub(crate) fn has_own_kernel(op: &Op) -> bool {
         Op::Concatenate { parts, .. } => parts.len() > PARTS_MAX,
         _ => true,
     }
+}
+
+/// Returns a candidate and all that its kernel computes for it.
+pub(crate) fn computed_with(candidates: &[Candidate], root: usize) -> SmallVec<[usize; 16]> {
+    let mut found: SmallVec<[usize; 16]> = smallvec![root];
+    let mut next = 0;
+    while let Some(&at) = found.get(next) {
+        next += 1;
+        for operand in candidates[at].candidate_operands() {
+            if !candidates[operand].is_stored && !found.contains(&operand) {
+                found.push(operand);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the arrays that a kernel reads to compute these candidates.
+pub(crate) fn arrays_of<'a>(
+    candidates: &'a [Candidate],
+    computed: &[usize],
+) -> SmallVec<[&'a NodeRef; 8]> {
+    let mut arrays: SmallVec<[&NodeRef; 8]> = SmallVec::new();
+    for operand in computed.iter().flat_map(|&at| &candidates[at].operands) {
+        let is_read = operand.computed(candidates).is_none();
+        if is_read && arrays.iter().all(|known| known.id != operand.node.id) {
+            arrays.push(&operand.node);
+        }
+    }
+    arrays
 }
 
 /// Returns the candidate to store so that a kernel need not compute this one: itself, or the source

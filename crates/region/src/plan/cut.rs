@@ -17,7 +17,6 @@ use crate::{
         limits::{COSTLY_MAX, INPUTS_MAX, LIVE_MAX},
         size::{Size, is_costly},
     },
-    shape::preserves_linear_index,
 };
 
 /// Computes the size of each candidate, and stores values where a kernel would become too large.
@@ -95,26 +94,16 @@ fn kernel_operands(candidate: &Candidate) -> &[CandidateOperand] {
     }
 }
 
-impl CandidateOperand {
-    /// Returns the index of the candidate, unless it is in memory or will be stored there.
-    fn computed(self, candidates: &[Candidate]) -> Option<usize> {
-        self.candidate.filter(|&at| !candidates[at].is_stored)
-    }
-}
-
 /// Returns the size of an operation and its operands, each of which counts what it shares with
 /// others again.
 fn sum_of_operands(candidates: &[Candidate], at: usize) -> Size {
     let operands = kernel_operands(&candidates[at]);
     let mut size = Size::default();
     for (number, operand) in operands.iter().enumerate() {
-        let is_known = || {
-            operands[..number]
-                .iter()
-                .any(|known| known.id == operand.id)
-        };
+        let id = operand.node.id;
+        let is_known = || operands[..number].iter().any(|known| known.node.id == id);
         match operand.computed(candidates) {
-            None => size.add_input(operand.id),
+            None => size.add_input(id),
             Some(index) if number == 0 => size = candidates[index].size.clone(),
             Some(index) if !is_known() => size.add(&candidates[index].size),
             Some(_) => {}
@@ -197,7 +186,7 @@ impl Walk {
             });
             for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
                 stack.push(Visit {
-                    id: operand.id,
+                    id: operand.node.id,
                     candidate: operand
                         .candidate
                         .filter(|at| !candidates[*at].is_stored || self.roots.contains(at)),
@@ -218,7 +207,7 @@ impl Walk {
         );
         for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
             let position = self.operand_position(&candidates[at], number, visit.position);
-            if let Some(&operand) = self.numbers.get(&(operand.id, position)) {
+            if let Some(&operand) = self.numbers.get(&(operand.node.id, position)) {
                 self.values[operand].last_use = own;
             }
         }
@@ -237,16 +226,10 @@ impl Walk {
         number: usize,
         position: Position,
     ) -> Position {
-        let is_moved = match &*user.op {
+        match &*user.op {
             Op::View(source, _) if source.elements == 1 => return SCALAR,
-            Op::View(source, map) => !preserves_linear_index(&user.node.shape, map, &source.shape),
-            Op::Gather { .. } => number == 0,
-            Op::Update { .. } => number == 1,
-            Op::Concatenate { .. } => true,
-            _ => false,
-        };
-        if !is_moved {
-            return position;
+            _ if !user.moves(number) => return position,
+            _ => {}
         }
         let next = self.positions.len() as Position + SCALAR + 1;
         *self
@@ -296,8 +279,8 @@ impl Walk {
             };
             let mut new_inputs = 0;
             for operand in kernel_operands(&candidates[at]) {
-                if operand.computed(candidates).is_none() && !inputs.contains(&operand.id) {
-                    inputs.push(operand.id);
+                if operand.computed(candidates).is_none() && !inputs.contains(&operand.node.id) {
+                    inputs.push(operand.node.id);
                     new_inputs += 1;
                 }
             }
@@ -329,25 +312,20 @@ impl Walk {
                 best = Some(stored);
             }
         }
-        let is_cut = best.is_some();
-        for at in best.into_iter().flatten() {
+        for &at in best.iter().flatten() {
             candidates[at].is_stored = true;
         }
-        is_cut
+        best.is_some()
     }
 }
 
 /// Returns the last candidate that uses each, or the greatest number for requested ones.
 fn last_users(candidates: &[Candidate]) -> Vec<usize> {
-    let of_requested = |candidate: &Candidate| {
-        if candidate.is_requested {
-            usize::MAX
-        } else {
-            0
-        }
-    };
-    let mut last: Vec<usize> = candidates.iter().map(of_requested).collect();
+    let mut last = vec![0; candidates.len()];
     for (at, candidate) in candidates.iter().enumerate() {
+        if candidate.is_requested {
+            last[at] = usize::MAX;
+        }
         for operand in candidate.candidate_operands() {
             last[operand] = last[operand].max(at);
         }

@@ -1,13 +1,14 @@
 //! Epilogues: element-wise functions that the kernel of a reduction or a matrix product computes
 //! from its results, instead of storing them.
 
-use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
     expr::{NodeRef, Op},
-    plan::{candidate::Candidate, limits::PRODUCT_OPERATIONS_MAX},
-    shape::preserves_linear_index,
+    plan::{
+        candidate::{Candidate, computed_with},
+        limits::PRODUCT_OPERATIONS_MAX,
+    },
 };
 
 /// Fuses element-wise functions of the results of a reduction into its kernel, if nothing else uses
@@ -56,27 +57,17 @@ fn is_only_for(candidate: &Candidate, root: &NodeRef) -> bool {
 /// `root` depends on, used by nothing else, with each result at the linear index of the element
 /// computed from it.
 fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
-    let root_node = &candidates[root].node;
-    let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);
-    let mut stack = vec![root];
-    while let Some(at) = stack.pop() {
-        if !seen.insert(at) {
-            continue;
-        }
-        let candidate = &candidates[at];
-        match &*candidate.op {
-            Op::Reduce { .. } if candidate.is_stored && found.is_none() => {
-                is_possible &= is_only_for(candidate, root_node);
-                found = Some(at);
-            }
-            _ if candidate.is_stored && at != root => is_possible = false,
-            _ => is_possible &= is_at_one_index(candidates, at),
-        }
-        if !matches!(&*candidate.op, Op::Reduce { .. }) {
-            stack.extend(candidate.candidate_operands());
-        }
-    }
-    found.filter(|_| is_possible)
+    let computed = computed_with(candidates, root);
+    let operands = computed
+        .iter()
+        .flat_map(|&at| candidates[at].candidate_operands());
+    let mut stored = operands.filter(|&at| candidates[at].is_stored);
+    let found = stored.next()?;
+    let is_possible = stored.all(|at| at == found)
+        && matches!(&*candidates[found].op, Op::Reduce { .. })
+        && is_only_for(&candidates[found], &candidates[root].node)
+        && computed.iter().all(|&at| is_at_one_index(candidates, at));
+    is_possible.then_some(found)
 }
 
 /// Returns whether a kernel computes a candidate from operands at the same linear index, or from a
@@ -85,10 +76,9 @@ pub(crate) fn is_at_one_index(candidates: &[Candidate], at: usize) -> bool {
     let candidate = &candidates[at];
     match &*candidate.op {
         Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => true,
-        Op::View(source, map) => {
+        Op::View(..) => {
             let source_op = candidate.operand(0).map(|source| &*candidates[source].op);
-            matches!(source_op, Some(Op::Constant(_)))
-                || preserves_linear_index(&candidate.node.shape, map, &source.shape)
+            matches!(source_op, Some(Op::Constant(_))) || candidate.same_elements().is_some()
         }
         _ => false,
     }
@@ -102,45 +92,36 @@ fn product_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     if candidates[root].size.operations > PRODUCT_OPERATIONS_MAX {
         return None;
     }
-    let mut reads: SmallVec<[Read; 8]> = smallvec![Read {
-        at: root,
-        is_moved: false,
-    }];
-    let (mut products, mut next): (SmallVec<[usize; 2]>, usize) = (SmallVec::new(), 0);
-    let mut moved: FxHashSet<usize> = FxHashSet::default();
-    while let Some(&Read { at, is_moved }) = reads.get(next) {
+    // The candidates that the epilogue computes or reads, each with whether it does so elsewhere than
+    // at the linear index of the root.
+    let mut reads: SmallVec<[(usize, bool); 8]> = smallvec![(root, false)];
+    let mut next = 0;
+    while let Some(&(at, is_moved)) = reads.get(next) {
         next += 1;
         let candidate = &candidates[at];
         if candidate.is_stored && at != root {
-            if is_moved {
-                moved.insert(at);
-            } else if matches!(&*candidate.op, Op::MatrixProduct(..)) {
-                products.push(at);
-            }
             continue;
         }
         let is_moved = match &*candidate.op {
-            Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => is_moved,
-            Op::View(source, map) => {
-                is_moved || !preserves_linear_index(&candidate.node.shape, map, &source.shape)
+            Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) | Op::View(..) => {
+                is_moved || candidate.moves(0)
             }
             _ => return None,
         };
         for at in candidate.candidate_operands() {
-            let read = Read { at, is_moved };
-            if !reads.contains(&read) {
-                reads.push(read);
+            if !reads.contains(&(at, is_moved)) {
+                reads.push((at, is_moved));
             }
         }
     }
-    let can_be_fused =
-        |&at: &usize| !moved.contains(&at) && is_only_for(&candidates[at], root_node);
-    products.into_iter().find(can_be_fused)
-}
-
-/// A candidate that an epilogue computes or reads, at the linear index of its root or elsewhere.
-#[derive(Clone, Copy, PartialEq)]
-struct Read {
-    at: usize,
-    is_moved: bool,
+    let can_be_fused = |&(at, is_moved): &(usize, bool)| {
+        let candidate = &candidates[at];
+        !is_moved
+            && candidate.is_stored
+            && matches!(&*candidate.op, Op::MatrixProduct(..))
+            && !reads.contains(&(at, true))
+            && is_only_for(candidate, root_node)
+    };
+    let found = reads.iter().find(|read| can_be_fused(read));
+    found.map(|&(product, _)| product)
 }

@@ -4,14 +4,14 @@
 //! The kernel of the reductions computes them in its epilogue, as further outputs, instead of a
 //! kernel of their own that reads the results.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::plan::{
     ancestors::Ancestors,
-    candidate::Candidate,
+    candidate::{Candidate, computed_with},
     epilogue::is_at_one_index,
     limits::MEMBERS_MAX,
-    siblings::{Group, Kind, is_small},
+    siblings::{Group, is_small},
 };
 
 /// Moves groups of followers to the groups of reductions that they depend on. Returns each follower
@@ -19,12 +19,11 @@ use crate::plan::{
 pub(crate) fn join_followers(
     candidates: &[Candidate],
     ancestors: &mut Ancestors,
-    groups: &mut [Group<'_>],
+    groups: &mut [Group],
 ) -> Vec<(usize, usize)> {
     let mut followers = Vec::new();
-    let is_map = |group: &Group<'_>| matches!(group.kind, Kind::Map(_));
     for number in 0..groups.len() {
-        if is_map(&groups[number]) {
+        if groups[number].is_map {
             continue;
         }
         // Followers may have lower numbers, if they only belong to others that depend on leaders.
@@ -32,7 +31,7 @@ pub(crate) fn join_followers(
         let reduction = candidates[leader].epilogue_of.unwrap_or(leader);
         for other in 0..groups.len() {
             let (leaders, others) = (&groups[number].members, &groups[other].members);
-            if is_map(&groups[other]) && can_follow(candidates, ancestors, leaders, others) {
+            if groups[other].is_map && can_follow(candidates, ancestors, leaders, others) {
                 let moved = std::mem::take(&mut groups[other].members);
                 followers.extend(moved.iter().map(|&at| (at, reduction)));
                 let members = &mut groups[number].members;
@@ -62,29 +61,12 @@ fn can_follow(
     let are_possible = others.iter().all(|&at| {
         let is_possible = leaders.iter().all(|leader| is_at_position_of(leader, at))
             && ancestors.has_any(at, leaders)
-            && is_epilogue(candidates, at)
+            && computed_with(candidates, at)
+                .iter()
+                .all(|&at| is_at_one_index(candidates, at))
             && is_small(candidates, &members, at);
         members.push(at);
         is_possible
     });
     are_possible && !ancestors.is_between(candidates, &members, last)
-}
-
-/// Returns whether a kernel can compute a candidate, and all that it computes for it, in the
-/// epilogue of a reduction.
-fn is_epilogue(candidates: &[Candidate], root: usize) -> bool {
-    let mut visited: SmallVec<[usize; 16]> = smallvec![root];
-    let mut next = 0;
-    while let Some(&at) = visited.get(next) {
-        next += 1;
-        if !is_at_one_index(candidates, at) {
-            return false;
-        }
-        for operand in candidates[at].candidate_operands() {
-            if !candidates[operand].is_stored && !visited.contains(&operand) {
-                visited.push(operand);
-            }
-        }
-    }
-    true
 }

@@ -8,10 +8,9 @@ use smallvec::SmallVec;
 use crate::{
     expr::{NodeRef, Op},
     plan::{
-        candidate::Candidate,
+        candidate::{Candidate, CandidateOperand},
         limits::{ARRAYS_MAX, BORDERED_MIN, BORDERED_TIMES},
     },
-    shape::preserves_linear_index,
 };
 
 /// Returns whether a stored join is written by one kernel: if it is one of arrays in memory. Other
@@ -20,7 +19,7 @@ use crate::{
 /// A large array with borders has a kernel for each part, too. The borders of a halo come from
 /// other devices, and one kernel for all parts would wait for them before it copies the array.
 pub(crate) fn joins_arrays(candidates: &[Candidate], join: &Candidate) -> bool {
-    let mut parts = join.operands.iter().map(|operand| operand.candidate);
+    let mut parts = join.operands.iter();
     (2..=ARRAYS_MAX).contains(&parts.len())
         && parts.all(|part| is_array(candidates, part))
         && !is_bordered(join)
@@ -45,16 +44,9 @@ pub(crate) fn largest_first(parts: &[NodeRef]) -> SmallVec<[usize; 4]> {
 }
 
 /// Returns whether an array in memory has the elements of an operand, in the same order.
-fn is_array(candidates: &[Candidate], mut operand: Option<usize>) -> bool {
-    while let Some(at) = operand.filter(|&at| !candidates[at].is_stored) {
-        let candidate = &candidates[at];
-        match &*candidate.op {
-            Op::Reshape(_) => {}
-            Op::View(source, map)
-                if preserves_linear_index(&candidate.node.shape, map, &source.shape) => {}
-            _ => return false,
-        }
-        operand = candidate.operand(0);
-    }
-    true
+fn is_array(candidates: &[Candidate], operand: &CandidateOperand) -> bool {
+    operand.computed(candidates).is_none_or(|at| {
+        candidates[at].same_elements().is_some()
+            && is_array(candidates, &candidates[at].operands[0])
+    })
 }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     expr::{NodeRef, Op, Reduction},
     plan::rows::RowShape,
-    shape::{AxisMap, Shape, preserves_linear_index},
+    shape::{AxisMap, Shape},
 };
 
 /// A group of nodes that one kernel computes, with its inputs, its root and its outputs.
@@ -69,13 +69,7 @@ impl FusedKernel {
     pub(crate) fn array_with_elements_of<'a>(&'a self, node: &'a NodeRef) -> Option<&'a NodeRef> {
         match self.op(node) {
             None => Some(node),
-            Some(Op::Reshape(source)) => self.array_with_elements_of(source),
-            Some(Op::View(source, map))
-                if preserves_linear_index(&node.shape, map, &source.shape) =>
-            {
-                self.array_with_elements_of(source)
-            }
-            Some(_) => None,
+            Some(op) => self.array_with_elements_of(op.same_elements(&node.shape)?),
         }
     }
 

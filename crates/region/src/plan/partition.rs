@@ -59,7 +59,7 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
         let mut operands = SmallVec::new();
         op.operands(|operand| {
             operands.push(CandidateOperand {
-                id: operand.id,
+                node: NodeRef::clone(operand),
                 candidate: graph.planned_number(operand),
             });
         });

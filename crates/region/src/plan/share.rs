@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     element::DType,
-    expr::{Function, NodeRef, Op},
+    expr::{Function, Op},
     plan::{
         candidate::{Candidate, Consumer, Times, storable},
         limits::{
@@ -22,29 +22,19 @@ use crate::{
         order::scan::is_scan_of_two_passes,
         size::is_costly,
     },
-    shape::preserves_linear_index,
 };
 
-/// The position at which an operation needs an operand.
-#[derive(Clone, Copy)]
-enum Use {
-    SamePosition,
-    /// Other positions, with so many elements for each of the operand.
-    Moved {
-        ratio: f32,
-    },
-}
-
 impl Times {
-    /// Returns how often an operand is computed for a user that is computed so often.
-    fn of_operand(self, use_: Use) -> Self {
-        match use_ {
-            Use::SamePosition => Self {
+    /// Returns how often an operand is computed for a user that is computed so often, if the user
+    /// needs it at its own position or at others (see [`moved`]).
+    fn of_operand(self, moved: Option<f32>) -> Self {
+        match moved {
+            None => Self {
                 own: self.own,
                 inherited: self.inherited + self.moved,
                 moved: 0.0,
             },
-            Use::Moved { ratio } => Self {
+            Some(ratio) => Self {
                 moved: self.all() * ratio,
                 ..Self::default()
             },
@@ -52,38 +42,30 @@ impl Times {
     }
 }
 
-impl Use {
-    /// Returns the use of an operand by a candidate.
-    fn of(user: &Candidate, number: usize) -> Self {
-        let ratio_to = |source: &NodeRef| Use::Moved {
-            ratio: user.node.elements as f32 / source.elements.max(1) as f32,
-        };
-        match &*user.op {
-            Op::View(source, map)
-                if !preserves_linear_index(&user.node.shape, map, &source.shape) =>
-            {
-                ratio_to(source)
-            }
-            Op::Gather { source, .. } if number == 0 => ratio_to(source),
-            // Each element is in one part.
-            Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
-            Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
-            // Two passes read such a row once for the totals of its segments and once for the sums.
-            op if is_scan_of_two_passes(op) => Use::Moved { ratio: 2.0 },
-            _ => Use::SamePosition,
+/// Returns the number of elements of an operand that a candidate needs at other positions, for each
+/// element of the operand; `None` if it needs those at its own positions.
+fn moved(user: &Candidate, number: usize) -> Option<f32> {
+    match &*user.op {
+        // Two passes read such a row once for the totals of its segments and once for the sums.
+        op if is_scan_of_two_passes(op) => Some(2.0),
+        _ if !user.moves(number) => None,
+        Op::View(source, _) | Op::Gather { source, .. } => {
+            Some(user.node.elements as f32 / source.elements.max(1) as f32)
         }
+        // Each element is in one part.
+        _ => Some(1.0),
     }
 }
 
 /// Stores nodes that are computed several times, unless that is cheaper. Visits the users of a node
 /// before the node.
 pub(crate) fn store_shared(candidates: &mut [Candidate]) {
-    let mut uses = Uses::of(candidates);
+    let uses = uses_of(candidates);
     for at in (0..candidates.len()).rev() {
         if !candidates[at].is_stored
             && is_computed_again(&candidates[at].consumers)
             && storable(candidates, at) == Some(at)
-            && pays(candidates, &mut uses, at)
+            && pays(candidates, &uses, at)
         {
             candidates[at].is_stored = true;
         }
@@ -96,11 +78,9 @@ fn is_computed_again(consumers: &[Consumer]) -> bool {
 }
 
 /// Returns whether storing a node takes less time than computing it again.
-fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
+fn pays(candidates: &[Candidate], uses: &FxHashMap<u64, u32>, at: usize) -> bool {
     let candidate = &candidates[at];
-    let times: f32 = candidate
-        .consumers
-        .iter()
+    let times: f32 = (candidate.consumers.iter())
         .map(|consumer| consumer.times.all())
         .sum();
     let together = if candidate.node.elements == 1 {
@@ -112,11 +92,8 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
         let elements = candidate.node.elements as f32 / consumer.elements.max(1) as f32;
         consumer.times.all() * elements / together
     };
-    let most = candidate
-        .consumers
-        .iter()
-        .map(per_element)
-        .fold(0.0, f32::max);
+    let most = candidate.consumers.iter().map(per_element);
+    let most = most.fold(0.0, f32::max);
     let again = candidate.consumers.len() - 1;
     // The only kernel is about as large as the value, and accesses memory for its own elements.
     let is_stencil = again == 0 && most >= times * 0.5;
@@ -130,11 +107,7 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
     if own.is_enough || again * own.inputs.len().saturating_sub(1) <= READ_AGAIN_MAX {
         return own.is_enough;
     }
-    let of_memory = uses.of_memory(candidates);
-    let own_inputs = own
-        .inputs
-        .iter()
-        .filter(|(id, uses)| of_memory[id] == *uses);
+    let own_inputs = own.inputs.iter().filter(|(id, own)| uses[id] == *own);
     again * own_inputs.count().saturating_sub(1) > READ_AGAIN_MAX
 }
 
@@ -143,39 +116,13 @@ pub(crate) fn word(dtype: DType) -> f32 {
     dtype.bytes().min(4) as f32 / 4.0
 }
 
-/// The numbers of operands that are each node.
-struct Uses {
-    /// Of each candidate.
-    of_candidates: Vec<u32>,
-    /// Of each node by its identifier, counted when needed first.
-    of_nodes: FxHashMap<u64, u32>,
-}
-
-impl Uses {
-    fn of(candidates: &[Candidate]) -> Self {
-        let mut of_candidates: Vec<u32> = vec![0; candidates.len()];
-        for candidate in candidates {
-            for operand in candidate.candidate_operands() {
-                of_candidates[operand] += 1;
-            }
-        }
-        Self {
-            of_candidates,
-            of_nodes: FxHashMap::default(),
-        }
+/// Returns the number of operands that are each node, by its identifier.
+fn uses_of(candidates: &[Candidate]) -> FxHashMap<u64, u32> {
+    let mut uses = FxHashMap::default();
+    for operand in candidates.iter().flat_map(|candidate| &candidate.operands) {
+        *uses.entry(operand.node.id).or_default() += 1;
     }
-
-    /// Returns the numbers of all nodes, by identifier.
-    fn of_memory(&mut self, candidates: &[Candidate]) -> &FxHashMap<u64, u32> {
-        if self.of_nodes.is_empty() {
-            for candidate in candidates {
-                for operand in &candidate.operands {
-                    *self.of_nodes.entry(operand.id).or_default() += 1;
-                }
-            }
-        }
-        &self.of_nodes
-    }
+    uses
 }
 
 /// The work that is done for one node alone: its operation, and all operands, directly or not, that
@@ -195,12 +142,12 @@ impl OwnWork {
     /// Adds up the work for a node until it is enough.
     fn of(
         candidates: &[Candidate],
-        uses: &Uses,
+        uses: &FxHashMap<u64, u32>,
         at: usize,
         is_enough: impl Fn(&Self) -> bool,
     ) -> Self {
         let mut work = Self::default();
-        let mut other_uses: FxHashMap<usize, u32> = FxHashMap::default();
+        let mut other_uses: FxHashMap<u64, u32> = FxHashMap::default();
         let mut stack: SmallVec<[usize; 8]> = smallvec![at];
         while let Some(at) = stack.pop() {
             let candidate = &candidates[at];
@@ -211,11 +158,11 @@ impl OwnWork {
                 break;
             }
             for operand in &candidate.operands {
-                match operand.candidate.filter(|&at| !candidates[at].is_stored) {
-                    None => work.add_input(operand.id),
+                let id = operand.node.id;
+                match operand.computed(candidates) {
+                    None => work.add_input(id),
                     Some(index) => {
-                        let all = uses.of_candidates[index];
-                        let left = other_uses.entry(index).or_insert(all);
+                        let left = other_uses.entry(id).or_insert(uses[&id]);
                         *left -= 1;
                         if *left == 0 {
                             stack.push(index);
@@ -244,16 +191,16 @@ fn pass_on(candidates: &mut [Candidate], at: usize) {
         let Some(index) = operand.candidate else {
             continue;
         };
-        let (operand, of_user) = (&mut operands[index], Use::of(user, number));
+        let (operand, moved) = (&mut operands[index], moved(user, number));
         if user.is_stored {
             let elements = match &*user.op {
                 Op::View(..) | Op::Gather { .. } => user.node.elements,
                 _ => operand.node.elements,
             };
-            operand.add_consumer(user.node.id, elements, Times::ONCE.of_operand(of_user));
+            operand.add_consumer(user.node.id, elements, Times::ONCE.of_operand(moved));
         } else {
             for consumer in &user.consumers {
-                let times = consumer.times.of_operand(of_user);
+                let times = consumer.times.of_operand(moved);
                 operand.add_consumer(consumer.kernel, consumer.elements, times);
             }
         }

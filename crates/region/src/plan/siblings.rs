@@ -14,7 +14,7 @@ use crate::{
     expr::Op,
     plan::{
         ancestors::Ancestors,
-        candidate::Candidate,
+        candidate::{Candidate, CandidateOperand, arrays_of, computed_with},
         cut::kernel_of_all,
         limits::{GROUPS_TRIED_MAX, MEMBERS_MAX},
     },
@@ -53,26 +53,29 @@ impl<'a> Kind<'a> {
 }
 
 /// Stored nodes that one kernel computes.
-pub(crate) struct Group<'a> {
-    pub(crate) kind: Kind<'a>,
+pub(crate) struct Group {
+    /// True if they are no reductions.
+    pub(crate) is_map: bool,
     pub(crate) members: SmallVec<[usize; 4]>,
     /// The large arrays that the members read, by node id.
     inputs: SmallVec<[u64; 8]>,
 }
 
 /// Returns the groups, most of which have one member.
-pub(crate) fn find_groups<'a>(
-    candidates: &'a [Candidate],
-    ancestors: &mut Ancestors,
-) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     let mut last_uses: Option<LastUses> = None;
     for at in 0..candidates.len() {
         let Some(kind) = Kind::of(candidates, at) else {
             continue;
         };
-        let inputs = large_inputs(candidates, at, kind.elements());
-        let same = groups.iter_mut().rev().filter(|group| group.kind == kind);
+        let (elements, computed) = (kind.elements(), computed_with(candidates, at));
+        let arrays = arrays_of(candidates, &computed).into_iter();
+        let large = arrays.filter(|array| array.elements >= elements);
+        let inputs: SmallVec<[u64; 8]> = large.map(|array| array.id).collect();
+        let is_same =
+            |group: &Group| Kind::of(candidates, group.members[0]).as_ref() == Some(&kind);
+        let same = groups.iter_mut().rev().filter(|group| is_same(group));
         let found = same.take(GROUPS_TRIED_MAX).find(|group| {
             let is_related = group.inputs.iter().any(|input| inputs.contains(input))
                 || (group.members.iter())
@@ -93,7 +96,7 @@ pub(crate) fn find_groups<'a>(
                 }
             }
             None => groups.push(Group {
-                kind,
+                is_map: matches!(kind, Kind::Map(_)),
                 members: smallvec![at],
                 inputs,
             }),
@@ -102,7 +105,7 @@ pub(crate) fn find_groups<'a>(
     groups
 }
 
-impl Group<'_> {
+impl Group {
     /// Returns whether one kernel can compute the members and another candidate after them.
     fn accepts(
         &self,
@@ -111,11 +114,14 @@ impl Group<'_> {
         last_uses: &LastUses,
         at: usize,
     ) -> bool {
-        let is_map = matches!(self.kind, Kind::Map(_));
-        self.members.len() < MEMBERS_MAX
-            && (is_map || !ancestors.has_any(at, &self.members))
+        let is_possible = if self.is_map {
+            self.is_in_memory_until(candidates, last_uses, at)
+        } else {
+            !ancestors.has_any(at, &self.members)
+        };
+        is_possible
+            && self.members.len() < MEMBERS_MAX
             && !ancestors.is_between(candidates, &self.members, at)
-            && (!is_map || self.is_in_memory_until(candidates, last_uses, at))
             && is_small(candidates, &self.members, at)
     }
 
@@ -127,12 +133,12 @@ impl Group<'_> {
         last_uses: &LastUses,
         at: usize,
     ) -> bool {
-        let is_member =
-            |id: u64| (self.members.iter()).any(|&member| candidates[member].node.id == id);
-        let mut members = self.members.iter();
-        let outputs = members.all(|&member| last_uses.is_needed_at(candidates[member].node.id, at));
-        let mut inputs = self.inputs.iter().filter(|&&input| !is_member(input));
-        outputs && inputs.all(|&input| last_uses.is_needed_at(input, at))
+        let members = self
+            .members
+            .iter()
+            .map(|&member| candidates[member].node.id);
+        let mut all = members.chain(self.inputs.iter().copied());
+        all.all(|id| last_uses.is_needed_at(id, at))
     }
 }
 
@@ -142,28 +148,6 @@ pub(crate) fn is_small(candidates: &[Candidate], members: &[usize], at: usize) -
     let mut roots: SmallVec<[usize; 8]> = SmallVec::from_slice(members);
     roots.push(at);
     !kernel_of_all(candidates, &roots).is_none_or(|size| size.is_too_large())
-}
-
-/// Returns the arrays of at least this many elements that the kernel of a candidate reads.
-fn large_inputs(candidates: &[Candidate], at: usize, elements: usize) -> SmallVec<[u64; 8]> {
-    let (mut inputs, mut visited): (SmallVec<[u64; 8]>, SmallVec<[usize; 16]>) =
-        (SmallVec::new(), smallvec![at]);
-    let mut next = 0;
-    while let Some(&at) = visited.get(next) {
-        next += 1;
-        let mut known = candidates[at].operands.iter();
-        candidates[at].op.operands(|operand| {
-            let known = known.next().and_then(|known| known.candidate);
-            match known.filter(|&known| !candidates[known].is_stored) {
-                Some(computed) if !visited.contains(&computed) => visited.push(computed),
-                None if operand.elements >= elements && !inputs.contains(&operand.id) => {
-                    inputs.push(operand.id);
-                }
-                _ => {}
-            }
-        });
-    }
-    inputs
 }
 
 /// For each node, the last stored candidate whose kernel uses it, or the greatest number for nodes
@@ -179,17 +163,11 @@ impl LastUses {
                 *own = usize::MAX;
             }
             let kernel = if candidate.is_stored { at } else { *own };
-            let mut known = candidate.operands.iter();
-            candidate.op.operands(|operand| {
-                let is_in_memory = known.next().is_some_and(|known| known.candidate.is_none());
-                let is_kept = is_in_memory && operand.is_held();
-                let last = of_nodes.entry(operand.id).or_default();
-                *last = if is_kept {
-                    usize::MAX
-                } else {
-                    kernel.max(*last)
-                };
-            });
+            for CandidateOperand { node, candidate } in &candidate.operands {
+                let is_kept = candidate.is_none() && node.is_held();
+                let last = of_nodes.entry(node.id).or_default();
+                *last = (*last).max(if is_kept { usize::MAX } else { kernel });
+            }
         }
         Self(of_nodes)
     }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::{
     expr::{NodeRef, Op},
     plan::{
-        candidate::{Candidate, StoreReason},
+        candidate::{Candidate, StoreReason, arrays_of},
         cut::kernel_of,
         limits::{INSTRUCTIONS_STORING, RESULTS_SMALL, TILE_BYTES_MAX, TILE_ELEMENTS_MAX},
         share::word,
@@ -235,30 +235,16 @@ fn takes_no_memory(
     (at, of_source): (usize, &[usize]),
     (root, of_root): (usize, &[usize]),
 ) -> bool {
-    let known = arrays(candidates, of_root);
-    let mut own = arrays(candidates, of_source);
-    own.retain(|array| !known.contains(array));
-    let bytes: usize = own.iter().map(|&(_, bytes)| bytes).sum();
+    let known = arrays_of(candidates, of_root);
+    let is_known = |array: &NodeRef| known.iter().any(|known| known.id == array.id);
+    let own = arrays_of(candidates, of_source).into_iter();
+    let bytes: usize = own
+        .filter(|array| !is_known(array))
+        .map(|array| array.bytes())
+        .sum();
     let source = candidates[at].node.bytes();
     let is_next = || !(at + 1..root).any(|between| candidates[between].is_stored);
     bytes <= source || (is_next() && candidates[root].node.bytes() <= source)
-}
-
-/// Returns the arrays that a kernel reads to compute these candidates, by node id, and their sizes.
-fn arrays(candidates: &[Candidate], computed: &[usize]) -> SmallVec<[(u64, usize); 8]> {
-    let mut arrays: SmallVec<[(u64, usize); 8]> = SmallVec::new();
-    for &at in computed {
-        let mut known = candidates[at].operands.iter();
-        candidates[at].op.operands(|operand| {
-            let candidate = known.next().and_then(|known| known.candidate);
-            let is_read = candidate.is_none_or(|candidate| candidates[candidate].is_stored);
-            let array = (operand.id, operand.bytes());
-            if is_read && !arrays.contains(&array) {
-                arrays.push(array);
-            }
-        });
-    }
-    arrays
 }
 
 /// Returns whether the instructions for the elements that several blocks compute, or that are
