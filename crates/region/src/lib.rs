@@ -163,10 +163,11 @@
 //! bits that `min` or `max` gives. Comparisons such as [`less`](Array::less) and
 //! [`equal`](Array::equal) treat both zeros as equal, as Rust's do.
 //!
-//! Except for `scatter_add`, and `all_reduce` of GPUs that NCCL connects, the order of additions
-//! follows from the shapes and the number of devices alone, so that every device gives the same
-//! bits. [`Array::dot`] states the accuracy of matrix products, and [`Array::attention`] that of
-//! attention.
+//! The order in which elements are combined
+//! follows from shape and type alone, so that every device gives the same bits.
+//! The exceptions are `scatter_add`, and `all_reduce`, whose order follows from the number of
+//! devices, too, and is NCCL's own for GPUs that NCCL connects. [`Array::dot`] states the accuracy
+//! of matrix products, and [`Array::attention`] that of attention.
 
 mod array;
 /// Dimension types, for the code that `#[region]` generates.

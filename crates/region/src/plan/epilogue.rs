@@ -92,8 +92,8 @@ fn product_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     if candidates[root].size.operations > PRODUCT_OPERATIONS_MAX {
         return None;
     }
-    // The candidates that the epilogue computes or reads, each with whether it does so elsewhere than
-    // at the linear index of the root.
+    // The candidates that the epilogue computes or reads, each with whether it does so elsewhere
+    // than at the linear index of the root.
     let mut reads: SmallVec<[(usize, bool); 8]> = smallvec![(root, false)];
     let mut next = 0;
     while let Some(&(at, is_moved)) = reads.get(next) {

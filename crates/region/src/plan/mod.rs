@@ -39,6 +39,22 @@
 //! | `first_axis.rs` | graphs of rows whose plan is that of any number of rows |
 //! | `key.rs` | the keys of graphs, without the lengths on which the plan does not depend |
 //! | `strided.rs` | the strides of operands that kernels read through views |
+//!
+//! # Why two kernels are not one
+//!
+//! [`Region::explain`](crate::Region::explain) tells for each stored array the reason that
+//! `partition.rs` noted for it. The bounds are those of `limits.rs`.
+//!
+//! | reason | decided by |
+//! |---|---|
+//! | `OwnKernel` | `candidate.rs`: `has_own_kernel` |
+//! | `Operand` | `partition.rs`: `store_kernel_operands` |
+//! | `Size` | `cut.rs`: `bound_sizes` |
+//! | `Shared` | `share.rs`: `pays` |
+//!
+//! A node that is stored for one of these reasons, or requested, is computed in the kernel of
+//! others all the same if `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that
+//! one kernel can compute both. Its functions say under which conditions.
 
 pub(crate) mod ancestors;
 pub(crate) mod build;
