@@ -22,9 +22,7 @@ pub(crate) struct Candidate {
     /// The kernels that compute this node; not all if there are many.
     pub(crate) consumers: SmallVec<[Consumer; 2]>,
     pub(crate) is_stored: bool,
-    /// True if the caller requests the elements.
-    pub(crate) is_requested: bool,
-    /// The reason why the node is stored, or was before another kernel computed it after all.
+    /// The first reason to store the node. Another kernel may compute it after all.
     pub(crate) reason: Option<StoreReason>,
     /// The size of a kernel that computes the node.
     pub(crate) size: Size,
@@ -61,6 +59,17 @@ impl Candidate {
     /// Returns the indices of the operands among all candidates.
     pub(crate) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
         self.operands.iter().filter_map(|operand| operand.candidate)
+    }
+
+    /// Stores the node.
+    pub(crate) fn store(&mut self, reason: StoreReason) {
+        self.is_stored = true;
+        self.reason.get_or_insert(reason);
+    }
+
+    /// Returns whether the caller requests the elements.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.reason == Some(StoreReason::Requested)
     }
 
     /// Returns the operand that has the same elements in the same order.

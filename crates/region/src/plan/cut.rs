@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     expr::Op,
     plan::{
-        candidate::{Candidate, CandidateOperand, storable},
+        candidate::{Candidate, CandidateOperand, StoreReason, storable},
         limits::{COSTLY_MAX, INPUTS_MAX, LIVE_MAX},
         size::{Size, is_costly},
     },
@@ -144,79 +144,61 @@ struct Walk {
     roots: SmallVec<[usize; 8]>,
 }
 
-/// A value to visit.
-struct Visit {
-    id: u64,
-    candidate: Option<usize>,
-    position: Position,
-    is_computed: bool,
-}
+/// A value to visit: a node, the candidate that computes it, and a position.
+type Visit = (u64, Option<usize>, Position);
 
 impl Walk {
     /// Appends the values of the kernel that computes this candidate, except those already there.
     fn visit(&mut self, candidates: &[Candidate], root: usize) {
-        let mut stack = vec![Visit {
-            id: candidates[root].node.id,
-            candidate: Some(root),
-            position: ROOT,
-            is_computed: false,
-        }];
-        while let Some(visit) = stack.pop() {
-            let key = (visit.id, visit.position);
-            if visit.is_computed {
-                self.append(candidates, &visit);
+        let mut stack = vec![((candidates[root].node.id, Some(root), ROOT), false)];
+        while let Some((visit, operands_are_known)) = stack.pop() {
+            let (id, candidate, position) = visit;
+            if !operands_are_known && self.numbers.contains_key(&(id, position)) {
                 continue;
             }
-            if self.numbers.contains_key(&key) {
+            let operands =
+                candidate.map_or_else(SmallVec::new, |at| self.operands(candidates, at, position));
+            if !operands_are_known && candidate.is_some() {
+                stack.push((visit, true));
+                // The kernel computes the first operand first.
+                stack.extend(operands.into_iter().rev().map(|operand| (operand, false)));
                 continue;
             }
-            let Some(at) = visit.candidate else {
-                self.size.add_input(visit.id);
-                self.numbers.insert(key, self.values.len());
-                self.values.push(Value {
-                    candidate: None,
-                    last_use: self.values.len(),
-                });
-                continue;
-            };
-            let first = stack.len();
-            stack.push(Visit {
-                is_computed: true,
-                ..visit
+            let own = self.values.len();
+            for (id, _, position) in operands {
+                if let Some(&operand) = self.numbers.get(&(id, position)) {
+                    self.values[operand].last_use = own;
+                }
+            }
+            match candidate {
+                Some(at) => self.size.add_operation(&candidates[at].op),
+                None => self.size.add_input(id),
+            }
+            self.numbers.insert((id, position), own);
+            self.values.push(Value {
+                candidate,
+                last_use: own,
             });
-            for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
-                stack.push(Visit {
-                    id: operand.node.id,
-                    candidate: operand
-                        .candidate
-                        .filter(|at| !candidates[*at].is_stored || self.roots.contains(at)),
-                    position: self.operand_position(&candidates[at], number, visit.position),
-                    is_computed: false,
-                });
-            }
-            // The kernel computes the first operand first.
-            stack[first + 1..].reverse();
         }
     }
 
-    /// Appends a value whose operands are in the list.
-    fn append(&mut self, candidates: &[Candidate], visit: &Visit) {
-        let (at, own) = (
-            visit.candidate.expect("inputs have no operands"),
-            self.values.len(),
-        );
-        for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
-            let position = self.operand_position(&candidates[at], number, visit.position);
-            if let Some(&operand) = self.numbers.get(&(operand.node.id, position)) {
-                self.values[operand].last_use = own;
-            }
-        }
-        self.size.add_operation(&candidates[at].op);
-        self.numbers.insert((visit.id, visit.position), own);
-        self.values.push(Value {
-            candidate: Some(at),
-            last_use: own,
-        });
+    /// Returns the values from which a candidate is computed at a position.
+    fn operands(
+        &mut self,
+        candidates: &[Candidate],
+        at: usize,
+        position: Position,
+    ) -> SmallVec<[Visit; 4]> {
+        let operands = kernel_operands(&candidates[at]).iter().enumerate();
+        operands
+            .map(|(number, operand)| {
+                let is_computed =
+                    |at: &usize| !candidates[*at].is_stored || self.roots.contains(at);
+                let candidate = operand.candidate.filter(is_computed);
+                let position = self.operand_position(&candidates[at], number, position);
+                (operand.node.id, candidate, position)
+            })
+            .collect()
     }
 
     /// Returns the position of an operand of a node at a position.
@@ -313,7 +295,7 @@ impl Walk {
             }
         }
         for &at in best.iter().flatten() {
-            candidates[at].is_stored = true;
+            candidates[at].store(StoreReason::Size);
         }
         best.is_some()
     }
@@ -323,7 +305,7 @@ impl Walk {
 fn last_users(candidates: &[Candidate]) -> Vec<usize> {
     let mut last = vec![0; candidates.len()];
     for (at, candidate) in candidates.iter().enumerate() {
-        if candidate.is_requested {
+        if candidate.is_requested() {
             last[at] = usize::MAX;
         }
         for operand in candidate.candidate_operands() {

@@ -48,7 +48,7 @@ fn fuse_epilogues(
 /// Returns whether the kernel of a stored node may leave it to the epilogue that computes `root`:
 /// nothing else needs the node, and it has as many elements.
 fn is_only_for(candidate: &Candidate, root: &NodeRef) -> bool {
-    !candidate.is_requested
+    !candidate.is_requested()
         && matches!(&candidate.consumers[..], [only] if only.kernel == root.id)
         && candidate.node.elements == root.elements
 }

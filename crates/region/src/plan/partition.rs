@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op},
@@ -31,26 +31,13 @@ use crate::{
 /// Decides about all nodes of a graph, operands first.
 pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     let mut candidates = candidates_of(graph);
-    note_reason(&mut candidates, StoreReason::OwnKernel);
     store_kernel_operands(&mut candidates);
-    note_reason(&mut candidates, StoreReason::Operand);
     bound_sizes(&mut candidates);
-    note_reason(&mut candidates, StoreReason::Size);
     store_shared(&mut candidates);
-    note_reason(&mut candidates, StoreReason::Shared);
     fuse_rows(&mut candidates);
     fuse_reduction_epilogues(&mut candidates);
     fuse_stencils(&mut candidates);
     candidates
-}
-
-/// Notes why nodes are stored since the last call.
-fn note_reason(candidates: &mut [Candidate], reason: StoreReason) {
-    for candidate in candidates {
-        if candidate.is_stored {
-            candidate.reason.get_or_insert(reason);
-        }
-    }
 }
 
 /// Returns the candidates of a graph, in the order of its nodes.
@@ -68,8 +55,7 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
             op: Arc::clone(op),
             operands,
             consumers: SmallVec::new(),
-            is_stored: has_own_kernel(op),
-            is_requested: false,
+            is_stored: false,
             reason: None,
             size: Size::default(),
             epilogue_of: None,
@@ -81,9 +67,12 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = graph.nodes.iter().map(candidate).collect();
     for &target in &graph.targets {
         if let Some(candidate) = candidates.get_mut(target as usize) {
-            candidate.is_stored = true;
-            candidate.is_requested = true;
-            candidate.reason = Some(StoreReason::Requested);
+            candidate.store(StoreReason::Requested);
+        }
+    }
+    for candidate in &mut candidates {
+        if has_own_kernel(&candidate.op) {
+            candidate.store(StoreReason::OwnKernel);
         }
     }
     candidates
@@ -93,39 +82,32 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
 fn store_kernel_operands(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
-        let needed: SmallVec<[Option<usize>; 4]> = match &*candidate.op {
+        let needed: SmallVec<[usize; 4]> = match &*candidate.op {
+            // Both take strides, so that the source of a view is enough.
             Op::MatrixProduct(..) | Op::Attention(_) => {
-                let operands = candidate.operands.iter();
-                operands
-                    .map(|operand| factor_source(candidates, operand.candidate))
-                    .collect()
+                let source = |at: usize| match &*candidates[at].op {
+                    Op::View(..) => candidates[at].operand(0),
+                    _ => Some(at),
+                };
+                candidate.candidate_operands().filter_map(source).collect()
             }
             // Both kernels of the scatter compute the indices.
             Op::Scatter { adds: false, .. } => {
                 let indices = candidate.operand(1);
-                smallvec![indices.and_then(|at| storable(candidates, at))]
+                let stored = indices.and_then(|at| storable(candidates, at));
+                stored.into_iter().collect()
             }
             // A scan computes functions of elements itself. Other operands, such as transposed
             // views, are read in another order than that of its threads.
             Op::Scan { .. } => {
                 let is_other = |&at: &usize| !matches!(&*candidates[at].op, Op::Apply(..));
-                smallvec![candidate.operand(0).filter(is_other)]
+                candidate.candidate_operands().filter(is_other).collect()
             }
             _ => continue,
         };
-        for at in needed.into_iter().flatten() {
-            candidates[at].is_stored = true;
+        for at in needed {
+            candidates[at].store(StoreReason::Operand);
         }
-    }
-}
-
-/// Returns the candidate that must be in memory for a factor of a product or an operand of
-/// attention. That is the source if the factor is a view, because both take strides.
-fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
-    let candidate = &candidates[factor?];
-    match &*candidate.op {
-        Op::View(..) => candidate.operand(0),
-        _ => factor,
     }
 }
 

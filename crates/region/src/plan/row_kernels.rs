@@ -87,7 +87,7 @@ fn used_only_in(
     for at in (root.saturating_sub(ROW_REACH)..root).rev() {
         let candidate = &candidates[at];
         if candidate.is_stored
-            && !candidate.is_requested
+            && !candidate.is_requested()
             && candidate.has_all_consumers_in(&kernels)
             && fits(at)
         {

@@ -15,7 +15,7 @@ use crate::{
     element::DType,
     expr::{Function, Op},
     plan::{
-        candidate::{Candidate, Consumer, Times, storable},
+        candidate::{Candidate, Consumer, StoreReason, Times, storable},
         limits::{
             COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
         },
@@ -67,7 +67,7 @@ pub(crate) fn store_shared(candidates: &mut [Candidate]) {
             && storable(candidates, at) == Some(at)
             && pays(candidates, &uses, at)
         {
-            candidates[at].is_stored = true;
+            candidates[at].store(StoreReason::Shared);
         }
         pass_on(candidates, at);
     }

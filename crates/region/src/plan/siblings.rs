@@ -159,7 +159,7 @@ impl LastUses {
         let mut of_nodes: FxHashMap<u64, usize> = FxHashMap::default();
         for (at, candidate) in candidates.iter().enumerate().rev() {
             let own = of_nodes.entry(candidate.node.id).or_default();
-            if candidate.is_requested {
+            if candidate.is_requested() {
                 *own = usize::MAX;
             }
             let kernel = if candidate.is_stored { at } else { *own };

@@ -29,11 +29,11 @@ use crate::{
 
 /// The number of results of a tile.
 const RESULTS: usize = 1024;
-/// The maximum number of lines of a tile, unless a result has no more columns than a warp has
-/// threads.
+/// The maximum number of lines of a tile.
 const LINES_MAX: usize = 16;
-/// The number of threads of a warp.
-const WARP: usize = 32;
+/// The same where a result has no more columns than that.
+const LINES_OF_NARROW_MAX: usize = 32;
+
 /// The axes of a result that its tiles divide, and the size of a tile along each, a power of two.
 #[derive(Clone, Copy)]
 pub(crate) struct TileAxes {
@@ -101,10 +101,9 @@ impl Stencil {
         if others.next().is_some() || (across.is_none() && halo(along) == 0) {
             return None;
         }
-        let lines_max = if result[along] > WARP {
-            LINES_MAX
-        } else {
-            WARP
+        let lines_max = match result[along] {
+            ..=LINES_OF_NARROW_MAX => LINES_OF_NARROW_MAX,
+            _ => LINES_MAX,
         };
         let lines = |axis: usize| result[axis].next_power_of_two().min(lines_max);
         let across = across.map(|axis| (axis, lines(axis)));
