@@ -31,8 +31,8 @@ use crate::{
     expr::{NodeRef, Op},
     plan::{
         kernel::{FusedKernel, FusedNode},
+        limits::ROW_LENGTH_MAX,
         planned::PlannedGraph,
-        rows::RowShape,
         uniform::{ELEMENTS_32_MAX, is_broadcast},
     },
 };
@@ -48,7 +48,7 @@ pub(crate) fn first_axis_of(graph: &PlannedGraph) -> Option<usize> {
             Op::Constant(_) => return true,
             Op::MatrixProduct(left, ..) => return is_first(node) && is_first(left),
             Op::Reduce { source, .. } => {
-                source.elements <= node.elements.saturating_mul(RowShape::LENGTH_MAX)
+                source.elements <= node.elements.saturating_mul(ROW_LENGTH_MAX)
             }
             Op::View(source, map) => {
                 !is_computed(source) || is_broadcast(&node.shape, map, &source.shape)

@@ -50,6 +50,9 @@ pub(crate) const CONSUMERS_MAX: usize = 4;
 
 // Reductions in row kernels (`row_kernels.rs`).
 
+/// The maximum number of elements of a row that stays in registers: 32 for each of the 256 threads
+/// of a block.
+pub(crate) const ROW_LENGTH_MAX: usize = 8192;
 /// The minimum number of rows that do not fit in registers, each of which a block computes: with
 /// fewer blocks most of a device is idle, so that several share a row.
 pub(crate) const LONG_ROWS_MIN: usize = 128;

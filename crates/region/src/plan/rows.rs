@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op},
-    plan::limits::LONG_ROWS_MIN,
+    plan::limits::{LONG_ROWS_MIN, ROW_LENGTH_MAX},
     shape::{Axes, AxisMap, AxisSource, RANK_MAX, element_count},
 };
 
@@ -27,12 +27,9 @@ pub(crate) enum RowClass {
 }
 
 impl RowShape {
-    /// The maximum number of elements of a row that stays in registers.
-    pub(crate) const LENGTH_MAX: usize = 8192;
-
     /// Returns whether the rows do not fit in the registers of a usual block.
     pub(crate) fn is_long(self) -> bool {
-        self.length > Self::LENGTH_MAX
+        self.length > ROW_LENGTH_MAX
     }
 
     /// Returns the rows that a reduction reduces, if they are contiguous.
@@ -53,7 +50,7 @@ impl RowShape {
             return None;
         }
         let length = element_count(shape)? / rows;
-        let is_fused = length >= 2 && (length <= Self::LENGTH_MAX || rows >= LONG_ROWS_MIN);
+        let is_fused = length >= 2 && (length <= ROW_LENGTH_MAX || rows >= LONG_ROWS_MIN);
         is_fused.then_some(Self { rows, length })
     }
 

@@ -7,8 +7,8 @@ use crate::{
     plan::{
         indices::IndexAnalysis,
         kernel::FusedKernel,
+        limits::ROW_LENGTH_MAX,
         order::split::{ROW_THREADS, RowSplit},
-        rows::RowShape,
     },
 };
 
@@ -109,7 +109,7 @@ impl ReducedRows {
         if !self.is_contiguous {
             return 1;
         }
-        if self.length <= RowShape::LENGTH_MAX {
+        if self.length <= ROW_LENGTH_MAX {
             return RowSplit::of(self.length).neighbours;
         }
         let widths = reductions(kernel).map(|(_, dtype)| dtype.vector_width());
