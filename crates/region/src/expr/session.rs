@@ -130,29 +130,26 @@ impl Drop for Inner {
 
 impl Session {
     pub(crate) fn new(device: Device) -> Arc<Self> {
-        Self::of(device, None)
+        Arc::new(Self::of(device, None))
     }
 
     /// Creates a session that logs its launches. The streams are its only ones.
     pub(crate) fn logging(device: Device, streams: Streams, checks: IndexChecks) -> Self {
         Self {
-            device,
-            member: None,
-            inner: Mutex::default(),
-            is_overdue: AtomicBool::new(false),
             streams: Mutex::new(streams),
             checks: Arc::new(Mutex::new(checks)),
             log: Some(LaunchLog::default()),
+            ..Self::of(device, None)
         }
     }
 
     /// Creates the session of one device of a mesh region.
     pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Arc<Self> {
-        Self::of(device, Some(member))
+        Arc::new(Self::of(device, Some(member)))
     }
 
-    fn of(device: Device, member: Option<MeshMember>) -> Arc<Self> {
-        Arc::new(Self {
+    fn of(device: Device, member: Option<MeshMember>) -> Self {
+        Self {
             device,
             member,
             inner: Mutex::default(),
@@ -160,7 +157,7 @@ impl Session {
             streams: Mutex::default(),
             checks: Arc::default(),
             log: None,
-        })
+        }
     }
 
     /// Locks the streams of the session.

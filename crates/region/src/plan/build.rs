@@ -6,7 +6,7 @@ use crate::{
     expr::{NodeRef, Op},
     plan::{
         candidate::Candidate,
-        epilogue::fuse_product_epilogues,
+        epilogue::{fuse_epilogues, product_to_fuse},
         groups::group_siblings,
         joins::{joins_arrays, largest_first},
         partition::partition,
@@ -27,7 +27,7 @@ pub(crate) fn steps(graph: &PlannedGraph, end: u64) -> Vec<Step> {
 pub(crate) fn planned(graph: &PlannedGraph, end: u64) -> (Vec<Step>, Vec<Candidate>) {
     let mut candidates = partition(graph);
     let mut order = group_siblings(&mut candidates, end);
-    fuse_product_epilogues(&mut candidates);
+    fuse_epilogues(&mut candidates, product_to_fuse);
     order.retain(|&at| candidates[at].is_stored);
     let mut builder = StepBuilder {
         last_walk: vec![0; candidates.len()],

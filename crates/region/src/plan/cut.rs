@@ -39,7 +39,7 @@ pub(crate) fn bound_sizes(candidates: &mut [Candidate]) {
                 break;
             }
             let users = users.get_or_insert_with(|| last_users(candidates));
-            let is_cut = walk.cut(candidates, &size, users);
+            let is_cut = walk.cut(candidates, users);
             walk = Walk::default();
             if !is_cut {
                 break;
@@ -249,11 +249,11 @@ impl Walk {
     /// Cuts the kernel in its second half: of all places in the order of recording, at the last of
     /// those after which the fewest values are needed, also by other kernels, which would otherwise
     /// compute them again. Stores these values. Returns whether there are any.
-    fn cut(&self, candidates: &mut [Candidate], size: &Size, last_users: &[usize]) -> bool {
+    fn cut(&self, candidates: &mut [Candidate], last_users: &[usize]) -> bool {
         // Each node counts once, and each input where it is first read.
         let mut amounts: BTreeMap<usize, usize> = BTreeMap::new();
-        let too_many_inputs = size.inputs.len() > INPUTS_MAX;
-        let too_costly = size.costly > COSTLY_MAX;
+        let too_many_inputs = self.size.inputs.len() > INPUTS_MAX;
+        let too_costly = self.size.costly > COSTLY_MAX;
         let mut inputs: Vec<u64> = Vec::new();
         for at in self.values.iter().filter_map(|value| value.candidate) {
             let Entry::Vacant(amount) = amounts.entry(at) else {

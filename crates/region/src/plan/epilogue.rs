@@ -11,21 +11,10 @@ use crate::{
     },
 };
 
-/// Fuses element-wise functions of the results of a reduction into its kernel, if nothing else uses
-/// those results.
-pub(crate) fn fuse_reduction_epilogues(candidates: &mut [Candidate]) {
-    fuse_epilogues(candidates, reduction_to_fuse);
-}
-
-/// Fuses element-wise functions of a product into its kernel, if nothing else uses the product. A
-/// node that one kernel computes together with others stays in that kernel, which reads their
-/// common inputs once.
-pub(crate) fn fuse_product_epilogues(candidates: &mut [Candidate]) {
-    fuse_epilogues(candidates, product_to_fuse);
-}
-
-/// Fuses stored element-wise nodes into the kernels of the nodes that a function finds for them.
-fn fuse_epilogues(
+/// Fuses stored element-wise nodes into the kernels of the nodes that a function finds for them:
+/// [`reduction_to_fuse`] or [`product_to_fuse`]. A node that one kernel computes together with
+/// others stays in that kernel, which reads their common inputs once.
+pub(crate) fn fuse_epilogues(
     candidates: &mut [Candidate],
     source_of: fn(&[Candidate], usize) -> Option<usize>,
 ) {
@@ -56,7 +45,7 @@ fn is_only_for(candidate: &Candidate, root: &NodeRef) -> bool {
 /// Returns the reduction whose kernel can compute `root` in its epilogue: the only reduction that
 /// `root` depends on, used by nothing else, with each result at the linear index of the element
 /// computed from it.
-fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
+pub(crate) fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     let computed = computed_with(candidates, root);
     let operands = computed
         .iter()
@@ -87,7 +76,7 @@ pub(crate) fn is_at_one_index(candidates: &[Candidate], at: usize) -> bool {
 /// Returns the product whose kernel can compute `root` in its epilogue: the first that `root`
 /// depends on and nothing else, with each element read only at the linear index of the element
 /// computed from it. The epilogue reads all other nodes that are stored from memory.
-fn product_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
+pub(crate) fn product_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     let root_node = &candidates[root].node;
     if candidates[root].size.operations > PRODUCT_OPERATIONS_MAX {
         return None;

@@ -18,7 +18,7 @@ use crate::{
     plan::{
         candidate::{Candidate, CandidateOperand, StoreReason, has_own_kernel, storable},
         cut::bound_sizes,
-        epilogue::fuse_reduction_epilogues,
+        epilogue::{fuse_epilogues, reduction_to_fuse},
         kernel::FusedNode,
         planned::PlannedGraph,
         row_kernels::fuse_rows,
@@ -35,7 +35,7 @@ pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     bound_sizes(&mut candidates);
     store_shared(&mut candidates);
     fuse_rows(&mut candidates);
-    fuse_reduction_epilogues(&mut candidates);
+    fuse_epilogues(&mut candidates, reduction_to_fuse);
     fuse_stencils(&mut candidates);
     candidates
 }

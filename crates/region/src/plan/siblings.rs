@@ -64,7 +64,7 @@ pub(crate) struct Group {
 /// Returns the groups, most of which have one member.
 pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut last_uses: Option<LastUses> = None;
+    let mut last_uses: Option<FxHashMap<u64, usize>> = None;
     for at in 0..candidates.len() {
         let Some(kind) = Kind::of(candidates, at) else {
             continue;
@@ -81,7 +81,7 @@ pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -
                 || (group.members.iter())
                     .any(|&member| inputs.contains(&candidates[member].node.id));
             is_related && {
-                let last_uses = last_uses.get_or_insert_with(|| LastUses::of(candidates));
+                let last_uses = last_uses.get_or_insert_with(|| last_uses_of(candidates));
                 group.accepts(candidates, ancestors, last_uses, at)
             }
         });
@@ -111,7 +111,7 @@ impl Group {
         &self,
         candidates: &[Candidate],
         ancestors: &Ancestors,
-        last_uses: &LastUses,
+        last_uses: &FxHashMap<u64, usize>,
         at: usize,
     ) -> bool {
         let is_possible = if self.is_map {
@@ -130,7 +130,7 @@ impl Group {
     fn is_in_memory_until(
         &self,
         candidates: &[Candidate],
-        last_uses: &LastUses,
+        last_uses: &FxHashMap<u64, usize>,
         at: usize,
     ) -> bool {
         let members = self
@@ -138,7 +138,7 @@ impl Group {
             .iter()
             .map(|&member| candidates[member].node.id);
         let mut all = members.chain(self.inputs.iter().copied());
-        all.all(|id| last_uses.is_needed_at(id, at))
+        all.all(|id| last_uses.get(&id).is_some_and(|&last| last >= at))
     }
 }
 
@@ -150,30 +150,21 @@ pub(crate) fn is_small(candidates: &[Candidate], members: &[usize], at: usize) -
     !kernel_of_all(candidates, &roots).is_none_or(|size| size.is_too_large())
 }
 
-/// For each node, the last stored candidate whose kernel uses it, or the greatest number for nodes
-/// that are needed after all kernels.
-struct LastUses(FxHashMap<u64, usize>);
-
-impl LastUses {
-    fn of(candidates: &[Candidate]) -> Self {
-        let mut of_nodes: FxHashMap<u64, usize> = FxHashMap::default();
-        for (at, candidate) in candidates.iter().enumerate().rev() {
-            let own = of_nodes.entry(candidate.node.id).or_default();
-            if candidate.is_requested() {
-                *own = usize::MAX;
-            }
-            let kernel = if candidate.is_stored { at } else { *own };
-            for CandidateOperand { node, candidate } in &candidate.operands {
-                let is_kept = candidate.is_none() && node.is_held();
-                let last = of_nodes.entry(node.id).or_default();
-                *last = (*last).max(if is_kept { usize::MAX } else { kernel });
-            }
+/// Returns for each node the last stored candidate whose kernel uses it, or the greatest number for
+/// nodes that are needed after all kernels.
+fn last_uses_of(candidates: &[Candidate]) -> FxHashMap<u64, usize> {
+    let mut of_nodes: FxHashMap<u64, usize> = FxHashMap::default();
+    for (at, candidate) in candidates.iter().enumerate().rev() {
+        let own = of_nodes.entry(candidate.node.id).or_default();
+        if candidate.is_requested() {
+            *own = usize::MAX;
         }
-        Self(of_nodes)
+        let kernel = if candidate.is_stored { at } else { *own };
+        for CandidateOperand { node, candidate } in &candidate.operands {
+            let is_kept = candidate.is_none() && node.is_held();
+            let last = of_nodes.entry(node.id).or_default();
+            *last = (*last).max(if is_kept { usize::MAX } else { kernel });
+        }
     }
-
-    /// Returns whether a node is needed by a candidate or a later one.
-    fn is_needed_at(&self, id: u64, at: usize) -> bool {
-        self.0.get(&id).is_some_and(|&last| last >= at)
-    }
+    of_nodes
 }
