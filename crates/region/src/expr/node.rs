@@ -113,6 +113,12 @@ impl Node {
         }
     }
 
+    /// Returns a node of the same type and shape.
+    pub(crate) fn alike(&self, state: State, location: &'static Location<'static>) -> Self {
+        let (device, shape) = (self.device.clone(), self.shape.clone());
+        Self::new(device, self.dtype, shape, state, location)
+    }
+
     /// Sets the mesh axes along which the elements differ.
     pub(crate) fn varying(mut self, varies: AxisSet) -> Self {
         self.varies = varies;
@@ -326,13 +332,13 @@ mod tests {
         let device = Device::simulated().unwrap();
         let node = |op: Op| {
             let state = State::Planned(Arc::new(op));
-            let location = Location::caller();
+            let (device, shape) = (device.clone(), Shape::new());
             NodeRef::new(Node::new(
-                device.clone(),
+                device,
                 DType::F32,
-                Shape::new(),
+                shape,
                 state,
-                location,
+                Location::caller(),
             ))
         };
         let first = node(Op::Iota);

@@ -237,13 +237,7 @@ impl Session {
         {
             return known;
         }
-        let node = Arc::new(Node::new(
-            self.device.clone(),
-            dtype,
-            shape,
-            State::Planned(Arc::new(op)),
-            location,
-        ));
+        let node = self.node(dtype, shape, State::Planned(Arc::new(op)), location);
         entry.insert_entry(Arc::downgrade(&node));
         planned.push(Arc::downgrade(&node));
         if planned.len() >= PLANNED_MAX {
@@ -281,13 +275,7 @@ impl Session {
                     buffer,
                     checks: DeferredChecks::default(),
                 }));
-                Arc::new(Node::new(
-                    self.device.clone(),
-                    dtype,
-                    shape,
-                    state,
-                    location,
-                ))
+                self.node(dtype, shape, state, location)
             }
             Err(error) => self.fail(dtype, &shape, error, location),
         }
@@ -304,13 +292,18 @@ impl Session {
         let error = error.into();
         self.record_failure(error.clone());
         let shape = Shape::from_slice(shape);
-        Arc::new(Node::new(
-            self.device.clone(),
-            dtype,
-            shape,
-            State::Failed(error),
-            location,
-        ))
+        self.node(dtype, shape, State::Failed(error), location)
+    }
+
+    fn node(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        state: State,
+        location: &'static Location<'static>,
+    ) -> NodeRef {
+        let device = self.device.clone();
+        Arc::new(Node::new(device, dtype, shape, state, location))
     }
 
     /// Records an error, if it is the first.

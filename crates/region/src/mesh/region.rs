@@ -8,7 +8,7 @@ use crate::{
     Array, Region,
     element::{Element, sealed::Sealed},
     error::UsageError,
-    expr::{AxisSet, MeshMember, Node, State},
+    expr::{AxisSet, MeshMember, State},
     mesh::{Mesh, MeshParameter, axis_of},
 };
 
@@ -89,14 +89,7 @@ impl MeshRegion {
         let Some(storage) = node.storage() else {
             return array.in_session(session);
         };
-        let state = State::Stored(storage);
-        let node = Node::new(
-            node.device.clone(),
-            node.dtype,
-            node.shape.clone(),
-            state,
-            location,
-        );
+        let node = node.alike(State::Stored(storage), location);
         Array::of(session, Arc::new(node.varying(varies)))
     }
 

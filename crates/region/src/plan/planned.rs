@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
-    expr::{Node, NodeRef, State},
+    expr::{NodeRef, State},
     plan::{kernel::FusedNode, numbers::Numbers},
 };
 
@@ -74,13 +74,7 @@ impl PlannedGraph {
                 None => NodeRef::clone(operand),
             };
             let op = Arc::new(op.with_operands(copied));
-            let node = Arc::new(Node::new(
-                node.device.clone(),
-                node.dtype,
-                node.shape.clone(),
-                State::Planned(Arc::clone(&op)),
-                node.location,
-            ));
+            let node = Arc::new(node.alike(State::Planned(Arc::clone(&op)), node.location));
             nodes.push(FusedNode { node, op });
         }
         let inputs = self.inputs.clone();
