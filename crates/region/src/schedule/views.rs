@@ -16,8 +16,6 @@ pub(crate) struct TransposedViews<'a> {
     /// The axis of the result that is the last one of the views' sources.
     pub(crate) across: usize,
     pub(crate) views: SmallVec<[&'a NodeRef; TRANSPOSED_MAX]>,
-    /// The inputs that are read in the order of the result.
-    pub(crate) inputs: SmallVec<[&'a NodeRef; 4]>,
 }
 
 impl<'a> TransposedViews<'a> {
@@ -30,38 +28,24 @@ impl<'a> TransposedViews<'a> {
         }
         let along = last_axis(&kernel.root.shape)?;
         let mut found: Option<Self> = None;
-        let mut inputs: SmallVec<[&NodeRef; 4]> = SmallVec::new();
-        let mut visited: SmallVec<[&NodeRef; 16]> = kernel.values().collect();
-        let mut next = 0;
-        while let Some(&node) = visited.get(next) {
-            next += 1;
-            match kernel.op(node) {
-                None => inputs.push(node),
-                Some(Op::Apply(_, operands)) => {
-                    for operand in operands {
-                        if !visited.iter().any(|known| known.id == operand.id) {
-                            visited.push(operand);
-                        }
-                    }
-                }
-                Some(Op::View(source, map)) => {
-                    let Some(across) = across(kernel, along, source, map) else {
-                        continue;
-                    };
-                    let found = found.get_or_insert_with(|| Self {
-                        along,
-                        across,
-                        views: SmallVec::new(),
-                        inputs: SmallVec::new(),
-                    });
-                    if found.across == across && found.views.len() < TRANSPOSED_MAX {
-                        found.views.push(node);
-                    }
-                }
-                Some(_) => {}
+        for node in kernel.reached_from(kernel.values()) {
+            let Some(Op::View(source, map)) = kernel.op(node) else {
+                continue;
+            };
+            let Some(across) = across(kernel, along, source, map) else {
+                continue;
+            };
+            let views = SmallVec::new();
+            let found = found.get_or_insert(Self {
+                along,
+                across,
+                views,
+            });
+            if found.across == across && found.views.len() < TRANSPOSED_MAX {
+                found.views.push(node);
             }
         }
-        found.map(|found| Self { inputs, ..found })
+        found
     }
 }
 
@@ -102,6 +86,7 @@ impl<'a> JoinedArrays<'a> {
             .filter(|_| is_only)
             .map(|parts| Self { axis: *axis, parts })
     }
+
     /// Returns the number of elements of a line along the axes behind the joined one.
     pub(crate) fn behind(&self, root: &NodeRef) -> usize {
         root.shape[self.axis + 1..].iter().product()

@@ -69,13 +69,14 @@ pub(crate) fn tiles(kernel: &FusedKernel) -> GeneratedPasses {
             store_shared(body, address, 0, element);
         }
     }
+    let inputs = kernel.arrays_of(kernel.values());
     let turns: SmallVec<[(Position, Reg, Reg); 4]> = (0..TILE / LINES)
         .map(|turn| {
             let line_number = own.line_of_turn(lowering.body, turn);
             let indices = own.indices(lowering.body, own.lane, line_number);
             let (position, outside) = axes.position(&mut lowering, root, &own.tile, indices);
             // These loads are in flight while the block waits for the tiles.
-            for input in &transposed.inputs {
+            for input in &inputs {
                 lowering.lower(input, position);
             }
             (position, outside, line_number)
