@@ -338,11 +338,11 @@ fn launch(
     let threads = pass.threads.of(bound.root().elements);
     let blocks = u32::try_from(threads.div_ceil(kernel.block)).unwrap_or(u32::MAX);
     let grid = LaunchConfig::new([blocks, 1, 1], [kernel.block as u32, 1, 1]);
+    let location = bound.nodes.node(bound.kernel.outputs[0].target).location;
     // SAFETY: parameters and text come from one lowering, so that they agree in number and type.
     // The kernel reads its inputs within their shapes, because every index is within the shape of
     // the node that it is lowered for or checked against it, and it writes nothing but the targets.
     // The built-in kernel of a product reads the factors by the strides of their views.
-    let location = bound.nodes.node(bound.kernel.outputs[0].target).location;
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
     drop(arguments);
     if let Some(counters) = &mut counters {
