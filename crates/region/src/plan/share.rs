@@ -19,7 +19,6 @@ use crate::{
         limits::{
             COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
         },
-        order::scan::is_scan_of_two_passes,
         size::is_costly,
     },
 };
@@ -46,8 +45,6 @@ impl Times {
 /// element of the operand; `None` if it needs those at its own positions.
 fn moved(user: &Candidate, number: usize) -> Option<f32> {
     match &*user.op {
-        // Two passes read such a row once for the totals of its segments and once for the sums.
-        op if is_scan_of_two_passes(op) => Some(2.0),
         _ if !user.moves(number) => None,
         Op::View(source, _) | Op::Gather { source, .. } => {
             Some(user.node.elements as f32 / source.elements.max(1) as f32)

@@ -7,7 +7,6 @@ use ndarray::{Array1, Array2, Array3, Axis};
 use crate::{
     Outcome,
     configurations::{configuration, everywhere},
-    other_process,
 };
 
 type Test = (&'static str, fn() -> Outcome);
@@ -28,10 +27,6 @@ pub(crate) const TESTS: &[Test] = &[
     (
         "long_scans_of_columns_add_all_that_precedes",
         long_scans_of_columns_add_all_that_precedes,
-    ),
-    (
-        "rows_scanned_in_two_passes_in_another_process",
-        rows_scanned_in_two_passes_in_another_process,
     ),
 ];
 
@@ -133,9 +128,4 @@ fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
     drop(device);
     configuration.is_clean()?;
     Ok(())
-}
-
-/// The number of passes is that of a process.
-fn rows_scanned_in_two_passes_in_another_process() -> Outcome {
-    other_process::run("long_scans", &[("MILLSTREAM_SCAN_PASSES", "2")])
 }

@@ -36,7 +36,7 @@ use crate::{
             kept::Kept,
             neighbours::{if_inside, neighbours},
             published::{Published, arrays_of_totals},
-            rows::{ScanGenerator, Segmentation},
+            rows::ScanGenerator,
         },
     },
     plan::LANES,
@@ -74,22 +74,17 @@ impl ScanGenerator<'_> {
         rows: usize,
         (items, blocks): (usize, usize),
     ) -> GeneratedPasses {
-        let segmentation = Segmentation {
-            count,
-            segment: BLOCK * items,
-            segments: count.div_ceil(BLOCK * items),
-            items,
-        };
-        let of_row = RowTotals::new(segmentation.segments);
+        let tiles = count.div_ceil(BLOCK * items);
+        let of_row = RowTotals::new(tiles);
         let totals = rows * of_row.count();
         let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
-        let kernel = self.one_pass_kernel(segmentation, &of_row, blocks);
-        GeneratedPasses::one_with(temporaries, kernel, rows * segmentation.segments * BLOCK)
+        let kernel = self.one_pass_kernel((count, items), &of_row, blocks);
+        GeneratedPasses::one_with(temporaries, kernel, rows * tiles * BLOCK)
     }
 
     fn one_pass_kernel(
         &self,
-        segmentation: Segmentation,
+        (length, items): (usize, usize),
         of_row: &RowTotals,
         blocks: usize,
     ) -> Kernel {
@@ -99,7 +94,7 @@ impl ScanGenerator<'_> {
         let (_, thread) = body.block_and_thread();
         let published = self.published(&mut body);
         let (number, is_first) = next_tile(&mut body, &published, thread);
-        let count = body.named("count", segmentation.count);
+        let count = body.named("count", length);
         let tiles = body.named("tiles", of_row.tiles);
         let groups = body.named("groups", of_row.groups);
         let of_row = body.named("totals", of_row.count());
@@ -107,18 +102,18 @@ impl ScanGenerator<'_> {
         line!(body; "div.u{bits} {row}, {number}, {tiles};");
         line!(body; "mul.lo.s{bits} {before_row}, {row}, {tiles};");
         line!(body; "sub.s{bits} {number}, {number}, {before_row};");
-        line!(body; "mul.lo.s{bits} {tile}, {number}, {};", segmentation.tile());
-        line!(body; "add.s{bits} {end}, {tile}, {};", segmentation.tile());
+        line!(body; "mul.lo.s{bits} {tile}, {number}, {};", BLOCK * items);
+        line!(body; "add.s{bits} {end}, {tile}, {};", BLOCK * items);
         line!(body; "min.u{bits} {end}, {end}, {count};");
         line!(body; "mul.lo.s{bits} {base}, {row}, {count};");
         let identity = self.reducer.identity(&mut body);
         let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
-        let lanes = if segmentation.count.is_multiple_of(LANES) {
+        let lanes = if length.is_multiple_of(LANES) {
             LANES
         } else {
             1
         };
-        let (items, stride) = (segmentation.items, WARP * lanes);
+        let stride = WARP * lanes;
         let (warp, lane) = (totals.warp, totals.lane);
         line!(body; "mad.lo.s{bits} {first}, {warp}, {}, {tile};", WARP * items);
         line!(body; "mad.lo.s{bits} {first}, {lane}, {lanes}, {first};");

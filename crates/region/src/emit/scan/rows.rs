@@ -5,70 +5,23 @@
 //! short row. A block scans a longer one in tiles: each thread scans four neighbours (more where
 //! blocks share a row), and the block scans the totals of its threads. Where there are few rows
 //! that are longer still, several blocks share each row (`look_back.rs`).
-//!
-//! Instead, [`ScanOrder::of`] can select two passes, for comparison. Three kernels run then:
-//! the first computes the total of each block's segment, the second scans these totals, and the
-//! third scans the elements of each segment, starting from the total of all segments before it.
 
 use smallvec::SmallVec;
 
 use crate::{
-    element::DType,
     emit::{
         body::{
-            kernel::{
-                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index,
-                line, test,
-            },
+            kernel::{BLOCK, Kernel, KernelBody, Reg, index, line},
             reducer::{Accumulator, Reducer, assign},
             warp::{WARPS, WarpTotals, copy},
         },
         lower::{lowering::Lowering, position::Position},
-        passes::{GeneratedPasses, Temporary},
-        scan::neighbours::{Neighbours, if_inside, neighbours, replace_outside},
+        passes::GeneratedPasses,
+        scan::neighbours::{if_inside, neighbours, replace_outside},
     },
     expr::{NodeRef, Op, Reduction},
     plan::{FusedKernel, IndexAnalysis, LANES, ScanOrder},
 };
-
-/// The input of a kernel with one block per segment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScanInput {
-    Elements,
-    /// The totals of the segments, from an earlier kernel.
-    Partials,
-}
-
-/// The output of a kernel with one block per segment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScanOutput {
-    /// The total of each segment.
-    Totals,
-    /// The total of each segment and all segments before it.
-    Prefixes,
-    /// The scanned elements.
-    Results,
-}
-
-/// The division of rows into segments for one kernel.
-#[derive(Clone, Copy)]
-pub(crate) struct Segmentation {
-    /// The number of elements of a row.
-    pub(crate) count: usize,
-    /// The number of elements of a segment, a multiple of a tile if a row has several.
-    pub(crate) segment: usize,
-    /// The number of segments of a row.
-    pub(crate) segments: usize,
-    /// The number of neighbours per thread.
-    pub(crate) items: usize,
-}
-
-impl Segmentation {
-    /// Returns the number of elements that a block scans at a time.
-    pub(crate) fn tile(self) -> usize {
-        BLOCK * self.items
-    }
-}
 
 /// A scan, for which kernels are generated.
 pub(crate) struct ScanGenerator<'a> {
@@ -103,53 +56,17 @@ pub(crate) fn scan(kernel: &FusedKernel, order: ScanOrder, blocks: usize) -> Gen
     let count = node.shape[axis];
     let columns: usize = node.shape[axis + 1..].iter().product();
     let rows = node.elements / count;
-    let whole = |count| Segmentation {
-        count,
-        segment: count,
-        segments: 1,
-        items: LANES,
-    };
-    let (segment, items) = match order {
-        ScanOrder::Row => return GeneratedPasses::one(generator.thread_per_row(count), rows),
-        ScanOrder::RowOfTiles => {
-            let kernel =
-                generator.block_per_segment(ScanInput::Elements, ScanOutput::Results, whole(count));
-            return GeneratedPasses::one(kernel, rows * BLOCK);
-        }
-        ScanOrder::SharedRow { items } => return generator.one_pass(count, rows, (items, blocks)),
-        ScanOrder::TwoPasses { segment, items } => (segment, items),
+    match order {
+        ScanOrder::Row => GeneratedPasses::one(generator.thread_per_row(count), rows),
+        ScanOrder::RowOfTiles => GeneratedPasses::one(generator.block_per_row(count), rows * BLOCK),
+        ScanOrder::SharedRow { items } => generator.one_pass(count, rows, (items, blocks)),
         ScanOrder::Column => {
-            return GeneratedPasses::one(generator.thread_per_column(count, columns), rows);
+            GeneratedPasses::one(generator.thread_per_column(count, columns), rows)
         }
         ScanOrder::Columns { width, items } => {
-            return generator.columns((count, columns), (width, items), blocks);
+            generator.columns((count, columns), (width, items), blocks)
         }
-    };
-    let segments = count.div_ceil(segment);
-    let segmentation = Segmentation {
-        count,
-        segment,
-        segments,
-        items,
-    };
-    // The total of each segment, and that of each segment with all before it.
-    let partials = rows * segments;
-    let slots = generator.reducer.state_types();
-    let temporaries = slots.iter().chain(&slots);
-    let temporaries = temporaries.map(|slot| Temporary::of(partials, *slot));
-    let of_blocks = |input, output, segmentation, blocks| {
-        let kernel = generator.block_per_segment(input, output, segmentation);
-        (kernel, blocks * BLOCK)
-    };
-    let (elements, totals) = (ScanInput::Elements, ScanInput::Partials);
-    GeneratedPasses::chain(
-        temporaries.collect(),
-        [
-            of_blocks(elements, ScanOutput::Totals, segmentation, partials),
-            of_blocks(totals, ScanOutput::Prefixes, whole(segments), rows),
-            of_blocks(elements, ScanOutput::Results, segmentation, partials),
-        ],
-    )
+    }
 }
 
 impl ScanGenerator<'_> {
@@ -176,19 +93,14 @@ impl ScanGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Generates a kernel with one block per segment.
-    fn block_per_segment(
-        &self,
-        input: ScanInput,
-        output: ScanOutput,
-        segmentation: Segmentation,
-    ) -> Kernel {
+    /// Generates a kernel with one block per row.
+    fn block_per_row(&self, length: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
         let (block, thread) = body.block_and_thread();
-        let count = body.named("count", segmentation.count);
-        let segment = body.named("segment", segmentation.segment);
-        let segments = body.named("segments", segmentation.segments);
+        let count = body.named("count", length);
+        // The segment of a block is its row.
+        let (segment, segments) = (body.named("segment", length), body.named("segments", 1));
         let row = index!(body; "div.u {block}, {segments}");
         let number = index!(body; "mul.lo.s {row}, {segments}");
         line!(body; "sub.s{bits} {number}, {block}, {number};");
@@ -201,96 +113,45 @@ impl ScanGenerator<'_> {
 
         let identity = self.reducer.identity(&mut body);
         let carry = copy(&mut body, &identity);
-        if output == ScanOutput::Results && segmentation.segments > 1 {
-            self.load_carry(&mut body, &carry, block, number);
-        }
         let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
         let running = copy(&mut body, &identity);
         let done = body.predicate();
         body.label("LOOP");
         line!(body; "setp.ge.u{bits} {done}, {tile}, {end};");
         line!(body; "@{done} bra LEFT;");
-        if output != ScanOutput::Totals {
-            assign(&mut body, &running, &identity);
-        }
-        let first = body.index_reg();
-        let items = segmentation.items;
-        line!(body; "mad.lo.s{bits} {first}, {thread}, {items}, {tile};");
-        let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(LANES);
-        let read = |body: &mut KernelBody, at, lanes| match input {
-            ScanInput::Elements => self.elements(body, at, lanes),
-            ScanInput::Partials => vec![self.partial(body, at)],
+        assign(&mut body, &running, &identity);
+        let first = index!(body; "mad.lo.s {thread}, {LANES}, {tile}");
+        let lanes = if length.is_multiple_of(LANES) {
+            LANES
+        } else {
+            1
         };
-        let lanes = if is_whole { LANES } else { 1 };
-        let place = (first, end, base);
-        let neighbours = neighbours(&mut body, place, (items / lanes, lanes), lanes, read);
-        let is_kept = output != ScanOutput::Totals;
-        let steps = self.steps(&mut body, &neighbours, &running, &identity, is_kept);
-        if output != ScanOutput::Totals {
-            let (before, all) = totals.scan(&mut body, self.reducer, &running, &identity);
-            self.reducer.combine(&mut body, &before, &carry);
-            self.store_steps(&mut body, &neighbours, &steps, &before, output);
-            self.reducer.combine(&mut body, &carry, &all);
-        }
-        line!(body; "add.s{bits} {tile}, {tile}, {};", segmentation.tile());
-        line!(body; "bra LOOP;");
-        body.label("LEFT");
-        if output == ScanOutput::Totals {
-            let (_, all) = totals.scan(&mut body, self.reducer, &running, &identity);
-            line!(body; "setp.ne.u{bits} {done}, {thread}, 0;");
-            line!(body; "@{done} bra DONE;");
-            self.store_partial(&mut body, &all, block);
-            body.label("DONE");
-        }
-        self.finish(body, &self.reducer.shared_memory(0, WARPS))
-    }
-
-    /// Combines a thread's neighbours into `running`, one after the other. Returns the combination
-    /// after each if they are kept.
-    fn steps(
-        &self,
-        body: &mut KernelBody,
-        neighbours: &[Neighbours<Accumulator>],
-        running: &Accumulator,
-        identity: &Accumulator,
-        is_kept: bool,
-    ) -> Vec<Accumulator> {
+        let (place, turns) = ((first, end, base), (LANES / lanes, lanes));
+        let read = |body: &mut KernelBody, at, lanes| self.elements(body, at, lanes);
+        let neighbours = neighbours(&mut body, place, turns, lanes, read);
         let mut steps = Vec::new();
-        for Neighbours {
-            elements, inside, ..
-        } in neighbours
-        {
-            for element in elements {
-                replace_outside(body, element, identity, *inside);
-                self.reducer.combine(body, running, element);
-                if is_kept {
-                    steps.push(copy(body, running));
-                }
+        for of_thread in &neighbours {
+            for element in &of_thread.elements {
+                replace_outside(&mut body, element, &identity, of_thread.inside);
+                self.reducer.combine(&mut body, &running, element);
+                steps.push(copy(&mut body, &running));
             }
         }
-        steps
-    }
-
-    /// Combines what precedes a thread's neighbours into each, and stores them.
-    fn store_steps(
-        &self,
-        body: &mut KernelBody,
-        neighbours: &[Neighbours<Accumulator>],
-        mut steps: &[Accumulator],
-        before: &Accumulator,
-        output: ScanOutput,
-    ) {
-        for of_thread in neighbours {
-            let (own, rest) = steps.split_at(of_thread.elements.len());
-            steps = rest;
+        let (before, all) = totals.scan(&mut body, self.reducer, &running, &identity);
+        self.reducer.combine(&mut body, &before, &carry);
+        for (of_thread, own) in neighbours.iter().zip(steps.chunks(lanes)) {
             for step in own {
-                self.reducer.combine(body, step, before);
+                self.reducer.combine(&mut body, step, &before);
             }
-            if_inside(body, of_thread.inside, |body| match output {
-                ScanOutput::Results => self.store_results(body, own, of_thread.position),
-                _ => self.store_partial(body, &own[0], of_thread.position),
+            if_inside(&mut body, of_thread.inside, |body| {
+                self.store_results(body, own, of_thread.position);
             });
         }
+        self.reducer.combine(&mut body, &carry, &all);
+        line!(body; "add.s{bits} {tile}, {tile}, {};", BLOCK * LANES);
+        line!(body; "bra LOOP;");
+        body.label("LEFT");
+        self.finish(body, &self.reducer.shared_memory(0, WARPS))
     }
 
     /// Returns the accumulators of neighbouring elements.
@@ -340,33 +201,6 @@ impl ScanGenerator<'_> {
         positions.into_iter().map(lower).collect()
     }
 
-    /// Loads a partial result of an earlier kernel.
-    fn partial(&self, body: &mut KernelBody, at: Reg) -> Accumulator {
-        let load = |(slot, &dtype): (usize, &DType)| {
-            let base = body.address(ParameterKey::Temporary(slot), || {
-                KernelParameter::Temporary(slot)
-            });
-            let address = body.element(base, at, dtype.bytes());
-            body.load(dtype, address, 1)[0]
-        };
-        let slots = self.reducer.state_types();
-        slots.iter().enumerate().map(load).collect()
-    }
-
-    /// Loads the total of the segments before this one, unless it is the first of its row.
-    fn load_carry(&self, body: &mut KernelBody, carry: &Accumulator, block: Reg, number: Reg) {
-        let is_later = test!(body; "ne.u {number}, 0");
-        let before = index!(body; "sub.s {block}, 1");
-        for (slot, (&reg, &dtype)) in carry.iter().zip(&self.reducer.state_types()).enumerate() {
-            let base = body.address(ParameterKey::Temporary(slot), || {
-                KernelParameter::Temporary(slot)
-            });
-            let address = body.element(base, before, dtype.bytes());
-            line!(body; "@{is_later} ld.global.{} {reg}, [{address}];",
-                RegClass::of(dtype).move_type());
-        }
-    }
-
     /// Stores neighbouring results.
     pub(crate) fn store_results(
         &self,
@@ -394,19 +228,6 @@ impl ScanGenerator<'_> {
         let finish = |of_one| self.reducer.finish(body, of_one, self.node.dtype);
         let values: SmallVec<[Reg; LANES]> = accumulators.iter().map(finish).collect();
         body.store(self.node.dtype, address, &values);
-    }
-
-    /// Stores an accumulator as a partial result.
-    fn store_partial(&self, body: &mut KernelBody, accumulator: &Accumulator, at: Reg) {
-        for (slot, (&reg, &dtype)) in accumulator
-            .iter()
-            .zip(&self.reducer.state_types())
-            .enumerate()
-        {
-            let base = body.output(slot);
-            let address = body.element(base, at, dtype.bytes());
-            body.store(dtype, address, &[reg]);
-        }
     }
 
     pub(crate) fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {

@@ -1,11 +1,6 @@
 //! The tiles and segments of scans.
 
-use std::{env, sync::LazyLock};
-
-use crate::{
-    expr::{NodeRef, Op},
-    plan::order::split::ROW_THREADS,
-};
+use crate::{expr::NodeRef, plan::order::split::ROW_THREADS};
 
 /// The number of elements up to which a row or a column is scanned one element after another.
 const PER_THREAD_MAX: usize = 64;
@@ -21,8 +16,6 @@ pub(crate) const LANES: usize = 4;
 const SEGMENT: usize = 4096;
 /// The approximate number of blocks of a grid where several blocks share a row.
 const BLOCKS_MAX: usize = 1 << 10;
-/// The number of neighbours per thread where several blocks share a row in two passes.
-const ITEMS_OF_SEGMENT: usize = 8;
 /// The size in bytes of the elements of a tile that a thread combines, and their maximum number.
 const ITEMS_BYTES: usize = 128;
 const ITEMS_MAX: usize = 32;
@@ -39,9 +32,6 @@ pub(crate) enum ScanOrder {
     RowOfTiles,
     /// Tiles of a row, of so many elements of each thread, whose totals are combined in groups.
     SharedRow { items: usize },
-    /// Segments of a row, of which a thread scans so many neighbours at a time. Their totals are
-    /// scanned by a pass between two others.
-    TwoPasses { segment: usize, items: usize },
     /// One element of a column after another.
     Column,
     /// Tiles of a power of two of columns, of so many elements of each thread, whose totals are
@@ -75,37 +65,6 @@ impl ScanOrder {
         if segments <= 1 {
             return Self::RowOfTiles;
         }
-        if scans_in_one_pass() {
-            return Self::SharedRow { items: items_max };
-        }
-        let tile = ROW_THREADS * ITEMS_OF_SEGMENT;
-        match count.div_ceil(segments).next_multiple_of(tile) {
-            segment if segment >= count => Self::RowOfTiles,
-            segment => Self::TwoPasses {
-                segment,
-                items: ITEMS_OF_SEGMENT,
-            },
-        }
+        Self::SharedRow { items: items_max }
     }
-}
-
-/// Returns whether an operation is a scan that reads its source twice.
-pub(crate) fn is_scan_of_two_passes(op: &Op) -> bool {
-    match op {
-        Op::Scan { source, axis, .. } => {
-            !scans_in_one_pass()
-                && source.shape[*axis] > SEGMENT
-                && source.shape[*axis + 1..].iter().all(|&length| length == 1)
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether blocks that share a row scan it in one pass. The environment variable
-/// `MILLSTREAM_SCAN_PASSES=2` selects two, for comparison; it is read once, because kernels are
-/// kept.
-fn scans_in_one_pass() -> bool {
-    static IN_ONE_PASS: LazyLock<bool> =
-        LazyLock::new(|| env::var("MILLSTREAM_SCAN_PASSES").map_or(true, |passes| passes != "2"));
-    *IN_ONE_PASS
 }
