@@ -39,8 +39,8 @@ impl<'a> OperandSource<'a> {
 
     /// Returns the parameter of the stride along an axis, in bytes.
     fn step(&self, body: &mut KernelBody, axis: usize) -> Reg {
-        let step = self.strided.strides[axis] as i64 * self.bytes as i64;
-        body.index_parameter(ParameterKey::Step(self.node.id, axis), step)
+        let step = self.strided.strides[axis] * self.bytes as isize;
+        body.step(self.node.id, axis, step)
     }
 
     /// Computes the address of the first element of a batch, given its index along each axis.
@@ -49,8 +49,7 @@ impl<'a> OperandSource<'a> {
         let base = body.address(ParameterKey::Input(source.id), || {
             KernelParameter::Input(NodeRef::clone(source))
         });
-        let start = (self.strided.offset * self.bytes) as i64;
-        let start = body.index_parameter(ParameterKey::Start(self.node.id, 0), start);
+        let start = body.start(self.node.id, 0, self.strided.offset * self.bytes);
         let address = value!(body, B64; "add.s64 {base}, {start}");
         for &(axis, index) in indices {
             let step = self.step(body, axis);

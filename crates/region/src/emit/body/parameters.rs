@@ -19,6 +19,18 @@ impl KernelBody {
         self.index_parameter(ParameterKey::Named(name), value as i64)
     }
 
+    /// Returns the register of the start of a view along a source axis, declaring the parameter at
+    /// first use.
+    pub(crate) fn start(&mut self, view: u64, axis: usize, start: usize) -> Reg {
+        self.index_parameter(ParameterKey::Start(view, axis), start as i64)
+    }
+
+    /// Returns the register of the step of a view along a source axis, declaring the parameter at
+    /// first use.
+    pub(crate) fn step(&mut self, view: u64, axis: usize, step: isize) -> Reg {
+        self.index_parameter(ParameterKey::Step(view, axis), step as i64)
+    }
+
     /// Returns the register of the length of a node's axis, declaring the parameter at first use.
     pub(crate) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
         let parameter = KernelParameter::Length { node, axis, length };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{ParameterKey, Reg, RegClass, index, line},
+        body::kernel::{Reg, RegClass, index, line},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
@@ -63,12 +63,10 @@ impl Lowering<'_> {
         let last = order.len().saturating_sub(1);
         for (turn, &number) in order.iter().enumerate() {
             let (part, start) = parts[number];
-            let key = ParameterKey::Start(node.id, number);
-            let first = (number > 0).then(|| self.body.index_parameter(key, start as i64));
+            let first = (number > 0).then(|| self.body.start(node.id, number, start));
             if turn < last {
-                let key = ParameterKey::Start(node.id, number + 1);
-                let end = (start + part.shape[axis]) as i64;
-                let mut end = self.body.index_parameter(key, end);
+                let end = start + part.shape[axis];
+                let mut end = self.body.start(node.id, number + 1, end);
                 let beyond = self.body.predicate();
                 let mut index = indices[0][axis].expect("an axis of several parts is long");
                 if let Some(first) = first.filter(|_| turn == 0) {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{ParameterKey, Reg, index},
+        body::kernel::{Reg, index},
         lower::lowering::Lowering,
     },
     shape::{AxisSource, RANK_MAX, Shape, last_axis, preserves_linear_index},
@@ -38,16 +38,8 @@ pub(crate) struct PositionInfo {
 impl Lowering<'_> {
     /// Adds a position given by its linear index.
     pub(crate) fn at_linear_index(&mut self, owner: u64, shape: &[usize], number: Reg) -> Position {
-        self.add_position(PositionInfo {
-            owner,
-            shape: Shape::from_slice(shape),
-            linear_index: Some(number),
-            axes: SmallVec::from_elem(None, shape.len()),
-            group: None,
-            group_axis: None,
-            residue: None,
-            offset: None,
-        })
+        let axes = SmallVec::from_elem(None, shape.len());
+        self.at_indices(owner, shape, axes, Some(number))
     }
 
     /// Adds a position given by its indices, which may be missing for axes of length 1.
@@ -58,7 +50,7 @@ impl Lowering<'_> {
         axes: SmallVec<[Option<Reg>; RANK_MAX]>,
         linear_index: Option<Reg>,
     ) -> Position {
-        self.add_position(PositionInfo {
+        self.positions.push(PositionInfo {
             owner,
             shape: Shape::from_slice(shape),
             linear_index,
@@ -67,11 +59,7 @@ impl Lowering<'_> {
             group_axis: None,
             residue: None,
             offset: None,
-        })
-    }
-
-    fn add_position(&mut self, indices: PositionInfo) -> Position {
-        self.positions.push(indices);
+        });
         Position(self.positions.len() - 1)
     }
 
@@ -215,13 +203,10 @@ impl Lowering<'_> {
         map: &[AxisSource],
         (source, shape): (u64, &[usize]),
     ) -> Position {
-        let axes = map.iter().enumerate().map(|(axis, from)| {
-            if shape[axis] == 1 {
-                return None;
-            }
-            Some(self.mapped_index(view, position, axis, from))
-        });
-        let axes = axes.collect();
+        let index = |(axis, from): (usize, &AxisSource)| {
+            (shape[axis] != 1).then(|| self.mapped_index(view, position, axis, from))
+        };
+        let axes = map.iter().enumerate().map(index).collect();
         self.at_indices(source, shape, axes, None)
     }
 
@@ -239,15 +224,12 @@ impl Lowering<'_> {
             .filter(|&axis| map[axis].axis == Some(group_axis) && shape[axis] != 1)
             .collect();
         let seen: SmallVec<[Position; 4]> = if moving.is_empty() {
-            SmallVec::from_elem(
-                self.mapped_position(view, first, map, (source, shape)),
-                self.lanes,
-            )
+            let seen = self.mapped_position(view, first, map, (source, shape));
+            SmallVec::from_elem(seen, self.lanes)
         } else {
             let group_members = self.group_members(first);
-            let seen: SmallVec<[Position; 4]> = group_members
-                .map(|position| self.mapped_position(view, position, map, (source, shape)))
-                .collect();
+            let seen = |position| self.mapped_position(view, position, map, (source, shape));
+            let seen: SmallVec<[Position; 4]> = group_members.map(seen).collect();
             if let [axis] = moving[..]
                 && last_axis(shape) == Some(axis)
                 && map[axis].step == 1
@@ -317,27 +299,19 @@ impl Lowering<'_> {
         from: &AxisSource,
     ) -> Reg {
         let Some(of_view) = from.axis else {
-            return if from.start == 0 {
-                self.body.zero_index()
-            } else {
-                self.body
-                    .index_parameter(ParameterKey::Start(view, axis), from.start as i64)
+            return match from.start {
+                0 => self.body.zero_index(),
+                start => self.body.start(view, axis, start),
             };
         };
         let mut index = self.axis_index(position, of_view);
         if from.step != 1 {
-            let step = self
-                .body
-                .index_parameter(ParameterKey::Step(view, axis), from.step as i64);
-            let scaled = index!(self.body; "mul.lo.s {index}, {step}");
-            index = scaled;
+            let step = self.body.step(view, axis, from.step);
+            index = index!(self.body; "mul.lo.s {index}, {step}");
         }
         if from.start != 0 {
-            let start = self
-                .body
-                .index_parameter(ParameterKey::Start(view, axis), from.start as i64);
-            let moved = index!(self.body; "add.s {index}, {start}");
-            index = moved;
+            let start = self.body.start(view, axis, from.start);
+            index = index!(self.body; "add.s {index}, {start}");
         }
         index
     }
@@ -351,14 +325,10 @@ impl Lowering<'_> {
         index: Reg,
         shape: &[usize],
     ) -> Position {
-        let axes = (0..shape.len()).map(|each| {
-            if each == axis {
-                Some(index)
-            } else if shape[each] == 1 {
-                None
-            } else {
-                Some(self.axis_index(position, each))
-            }
+        let axes = (0..shape.len()).map(|each| match shape[each] {
+            _ if each == axis => Some(index),
+            1 => None,
+            _ => Some(self.axis_index(position, each)),
         });
         let axes = axes.collect();
         self.at_indices(owner, shape, axes, None)

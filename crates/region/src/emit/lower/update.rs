@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{ParameterKey, Reg, index, line, test},
+        body::kernel::{ParameterKey, Reg, index, test},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
@@ -26,43 +26,24 @@ impl Lowering<'_> {
             SmallVec::from_elem(None, value.shape.len());
         let mut conditions: SmallVec<[Reg; RANK_MAX]> = SmallVec::new();
         let mut bounded: SmallVec<[usize; RANK_MAX]> = SmallVec::new();
-        for (axis, from) in map.iter().enumerate() {
-            let length = node.shape[axis];
-            if length == 1 {
-                continue;
-            }
-            let index = self.axis_index(position, axis);
-            match from.axis {
-                Some(along)
-                    if from.start == 0 && from.step == 1 && value.shape[along] == length =>
-                {
-                    axes[along] = Some(index);
-                }
-                Some(along) => {
-                    let count = self.body.index_parameter(
-                        ParameterKey::Length(value.id, along),
-                        value.shape[along] as i64,
-                    );
-                    let number = self.number_in_slice(node, axis, from, index, &mut conditions);
-                    conditions.push(self.compare("lt", number, count));
-                    axes[along] = Some(number);
-                    bounded.push(along);
-                }
-                None => {
-                    let start = self
-                        .body
-                        .index_parameter(ParameterKey::Start(node.id, axis), from.start as i64);
-                    conditions.push(self.compare("eq", index, start));
-                }
+        for (axis, from) in (map.iter().enumerate()).filter(|&(axis, _)| node.shape[axis] != 1) {
+            if let Some(along) = from.axis
+                && (from.start, from.step) == (0, 1)
+                && value.shape[along] == node.shape[axis]
+            {
+                axes[along] = Some(self.axis_index(position, axis));
+            } else if let Some((along, number)) =
+                self.in_slice(node, (position, axis), from, value, &mut conditions)
+            {
+                axes[along] = Some(number);
+                bounded.push(along);
             }
         }
         let is_replaced = self.all_of(conditions);
         if let Some(is_replaced) = is_replaced {
-            let bits = self.body.bits();
             for along in bounded {
-                let within = self.body.index_reg();
                 let number = axes[along].expect("a bounded axis has an index");
-                line!(self.body; "selp.b{bits} {within}, {number}, 0, {is_replaced};");
+                let within = index!(self.body; "selp.b {number}, 0, {is_replaced}");
                 axes[along] = Some(within);
             }
         }
@@ -92,17 +73,7 @@ impl Lowering<'_> {
                 &group[..1]
             };
             for &position in ends.iter().filter(|_| node.shape[axis] != 1) {
-                let index = self.axis_index(position, axis);
-                let Some(along) = from.axis else {
-                    let key = ParameterKey::Start(node.id, axis);
-                    let start = self.body.index_parameter(key, from.start as i64);
-                    conditions.push(self.compare("eq", index, start));
-                    continue;
-                };
-                let key = ParameterKey::Length(value.id, along);
-                let count = self.body.index_parameter(key, value.shape[along] as i64);
-                let number = self.number_in_slice(node, axis, from, index, &mut conditions);
-                conditions.push(self.compare("lt", number, count));
+                self.in_slice(node, (position, axis), from, value, &mut conditions);
             }
         }
         self.all_of(conditions)
@@ -123,21 +94,18 @@ impl Lowering<'_> {
             .group
             .expect("an update replaces all elements of a group");
         let members: SmallVec<[Position; 4]> = self.group_members(first).collect();
-        let mut seen: SmallVec<[Position; 4]> = SmallVec::new();
-        for &member in &members {
-            let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> =
-                SmallVec::from_elem(None, value.shape.len());
+        let moved = |&member: &Position| {
+            let mut axes = SmallVec::from_elem(None, value.shape.len());
             for (axis, from) in map.iter().enumerate() {
                 if let Some(along) = from.axis.filter(|_| node.shape[axis] != 1) {
                     let index = self.axis_index(member, axis);
                     let mut none = SmallVec::new();
-                    let number = self.number_in_slice(node, axis, from, index, &mut none);
-                    axes[along] = Some(number);
+                    axes[along] = Some(self.number_in_slice(node, axis, from, index, &mut none));
                 }
             }
-            let moved = self.at_indices(value.id, &value.shape, axes, None);
-            seen.push(moved);
-        }
+            self.at_indices(value.id, &value.shape, axes, None)
+        };
+        let seen: SmallVec<[Position; 4]> = members.iter().map(moved).collect();
         let last = last_axis(&node.shape).expect("the array of a group has a long axis");
         if map[last].axis.is_some() && map[last].axis == last_axis(&value.shape) {
             let residue = (self.lanes - map[last].start % self.lanes) % self.lanes;
@@ -155,6 +123,30 @@ impl Lowering<'_> {
         conditions.into_iter().reduce(both)
     }
 
+    /// Adds the conditions under which a slice has a position of its source, as far as they concern
+    /// one axis. Returns the axis of the value and the index along it, unless the slice has one
+    /// index.
+    fn in_slice(
+        &mut self,
+        node: &NodeRef,
+        (position, axis): (Position, usize),
+        from: &AxisSource,
+        value: &NodeRef,
+        conditions: &mut SmallVec<[Reg; RANK_MAX]>,
+    ) -> Option<(usize, Reg)> {
+        let index = self.axis_index(position, axis);
+        let Some(along) = from.axis else {
+            let start = self.body.start(node.id, axis, from.start);
+            conditions.push(test!(self.body; "eq.u {index}, {start}"));
+            return None;
+        };
+        let key = ParameterKey::Length(value.id, along);
+        let count = self.body.index_parameter(key, value.shape[along] as i64);
+        let number = self.number_in_slice(node, axis, from, index, conditions);
+        conditions.push(test!(self.body; "lt.u {number}, {count}"));
+        Some((along, number))
+    }
+
     /// Returns the number in a slice of an index of its source, which is meaningful if the added
     /// conditions hold and it is less than the length of the slice. It is unsigned: an index before
     /// the slice gets a number that is larger than every length.
@@ -166,35 +158,22 @@ impl Lowering<'_> {
         index: Reg,
         conditions: &mut SmallVec<[Reg; RANK_MAX]>,
     ) -> Reg {
-        let bits = self.body.bits();
         let mut number = index;
         if from.step < 0 || from.start != 0 {
-            let start = self
-                .body
-                .index_parameter(ParameterKey::Start(node.id, axis), from.start as i64);
-            let (left, right) = if from.step < 0 {
-                (start, index)
+            let start = self.body.start(node.id, axis, from.start);
+            number = if from.step < 0 {
+                index!(self.body; "sub.s {start}, {index}")
             } else {
-                (index, start)
+                index!(self.body; "sub.s {index}, {start}")
             };
-            number = self.body.index_reg();
-            line!(self.body; "sub.s{bits} {number}, {left}, {right};");
         }
         if from.step.unsigned_abs() <= 1 {
             return number;
         }
-        let step = self.body.index_parameter(
-            ParameterKey::Step(node.id, axis),
-            from.step.unsigned_abs() as i64,
-        );
+        let step = self.body.step(node.id, axis, from.step.abs());
         let quotient = index!(self.body; "div.u {number}, {step}");
         let product = index!(self.body; "mul.lo.s {quotient}, {step}");
-        conditions.push(self.compare("eq", product, number));
+        conditions.push(test!(self.body; "eq.u {product}, {number}"));
         quotient
-    }
-
-    /// Compares two unsigned indices.
-    fn compare(&mut self, how: &str, left: Reg, right: Reg) -> Reg {
-        test!(self.body; "{how}.u {left}, {right}")
     }
 }

@@ -46,8 +46,7 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     }
     let mut begin = 0;
     for (number, &(_, of_axis)) in joined.parts.iter().enumerate() {
-        let key = ParameterKey::Start(root.id, number);
-        let first = body.index_parameter(key, begin as i64);
+        let first = body.start(root.id, number, begin);
         let offset = index_bytes * number;
         line!(body; "st.shared.b{bits} [{begins}+{offset}], {first};");
         begin += of_axis * behind;

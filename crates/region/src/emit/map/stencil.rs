@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, ParameterKey, Reg, index, line, test},
+        body::kernel::{BLOCK, KernelBody, Reg, index, line, test},
         lower::{lowering::Lowering, position::Position},
         map::tile::{
             BlockTile, clamped, declare_shared, load_shared, shared_address, shared_bytes,
@@ -202,8 +202,7 @@ impl Origin {
             if source.shape[axis] == 1 {
                 return None;
             }
-            let key = ParameterKey::Start(source.id, axis);
-            let start = body.index_parameter(key, stencil.starts[axis] as i64);
+            let start = body.start(source.id, axis, stencil.starts[axis]);
             let first = match stencil.axes.across {
                 _ if axis == stencil.axes.along.0 => Some(tile.first_along),
                 Some((across, _)) if axis == across => tile.first_across,
