@@ -46,7 +46,7 @@ impl Lowering<'_> {
         let results: SmallVec<[Reg; 4]> = members.iter().map(|_| self.body.reg(class)).collect();
         self.scalar_position();
         let (label, words) = (self.body.label_number(), self.body.name_parts());
-        let known = self.known();
+        let known = self.known.clone();
         let bits = self.body.bits();
         let parts: SmallVec<[(&NodeRef, usize); 4]> = parts
             .iter()
@@ -87,7 +87,7 @@ impl Lowering<'_> {
                 let word = self.body.as_word(element);
                 line!(self.body; "mov.{} {result}, {word};", class.move_type());
             }
-            self.forget(known.clone());
+            self.known = known.clone();
             if turn < last {
                 line!(self.body; "bra JOINED{label};");
                 self.body.label(&format!("PART{label}_{}", turn + 1));

@@ -19,12 +19,17 @@ use crate::{
 };
 
 /// The registers that a lowering has computed so far.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct KnownRegisters {
-    positions: Vec<PositionInfo>,
-    views: FxHashMap<(u64, Position), Position>,
-    reshaped: FxHashMap<(u64, Position), Position>,
+    pub(crate) positions: Vec<PositionInfo>,
+    /// The positions that views map to, by view and position.
+    pub(crate) views: FxHashMap<(u64, Position), Position>,
+    /// The positions with the same linear index in other shapes, by the node of that shape and the
+    /// position.
+    pub(crate) reshaped: FxHashMap<(u64, Position), Position>,
+    /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
+    /// The addresses of elements of nodes at linear indices to which others add a constant.
     addresses: FxHashMap<(u64, Reg), Reg>,
 }
 
@@ -32,14 +37,9 @@ pub(crate) struct KnownRegisters {
 pub(crate) struct Lowering<'a> {
     pub(crate) body: &'a mut KernelBody,
     kernel: &'a FusedKernel,
-    pub(crate) positions: Vec<PositionInfo>,
-    /// The positions that views map to, by view and position.
-    pub(crate) views: FxHashMap<(u64, Position), Position>,
+    pub(crate) known: KnownRegisters,
     /// True if every node has its elements at the root's linear indices, or has only one element.
     pub(crate) flat: bool,
-    /// The positions with the same linear index in other shapes, by the node of that shape and the
-    /// position.
-    pub(crate) reshaped: FxHashMap<(u64, Position), Position>,
     /// The number of neighbours that are computed together.
     pub(crate) lanes: usize,
     /// The position of the only element of an array.
@@ -50,10 +50,6 @@ pub(crate) struct Lowering<'a> {
     pub(crate) replaced: Option<u64>,
     /// A node that is read at the root's linear index alone, and the register with its element.
     pub(crate) given: Option<(u64, Reg)>,
-    /// The elements that are in registers.
-    values: FxHashMap<(u64, Position), Reg>,
-    /// The addresses of elements of nodes at linear indices to which others add a constant.
-    addresses: FxHashMap<(u64, Reg), Reg>,
 }
 
 impl<'a> Lowering<'a> {
@@ -61,17 +57,13 @@ impl<'a> Lowering<'a> {
         Self {
             body,
             kernel,
-            positions: Vec::new(),
-            views: FxHashMap::default(),
+            known: KnownRegisters::default(),
             flat,
-            reshaped: FxHashMap::default(),
             lanes: 1,
             scalar_position: None,
             row_nodes: None,
             replaced: None,
             given: None,
-            values: FxHashMap::default(),
-            addresses: FxHashMap::default(),
         }
     }
 
@@ -82,14 +74,14 @@ impl<'a> Lowering<'a> {
             return element;
         }
         let position = self.row_position_of(node).unwrap_or(position);
-        if let Some(&known) = self.values.get(&(node.id, position)) {
+        if let Some(&known) = self.known.values.get(&(node.id, position)) {
             return known;
         }
         let reg = match self.kernel.op(node) {
             None => self.load(node, position),
             Some(op) => self.lower_op(node, op, position),
         };
-        self.values.insert((node.id, position), reg);
+        self.known.values.insert((node.id, position), reg);
         reg
     }
 
@@ -103,38 +95,15 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns the registers that are computed so far.
-    pub(crate) fn known(&self) -> KnownRegisters {
-        KnownRegisters {
-            positions: self.positions.clone(),
-            views: self.views.clone(),
-            reshaped: self.reshaped.clone(),
-            values: self.values.clone(),
-            addresses: self.addresses.clone(),
-        }
-    }
-
-    /// Forgets all registers but these.
-    pub(crate) fn forget(&mut self, others: KnownRegisters) {
-        let KnownRegisters {
-            positions,
-            views,
-            reshaped,
-            values,
-            addresses,
-        } = others;
-        (self.positions, self.views) = (positions, views);
-        (self.reshaped, self.values) = (reshaped, values);
-        self.addresses = addresses;
-    }
-
     /// Declares that a register holds a node's element at a position.
     pub(crate) fn define(&mut self, node: &NodeRef, position: Position, element: Reg) {
-        self.values.insert((node.id, position), element);
+        self.known.values.insert((node.id, position), element);
         if node.elements == 1 {
             // Views of a single element look it up at this position.
             let scalar_position = self.scalar_position();
-            self.values.insert((node.id, scalar_position), element);
+            self.known
+                .values
+                .insert((node.id, scalar_position), element);
         }
     }
 
@@ -169,11 +138,11 @@ impl<'a> Lowering<'a> {
                 self.lower(source, seen)
             }
             Op::Reshape(source) => {
-                let seen = match self.views.get(&(node.id, position)) {
+                let seen = match self.known.views.get(&(node.id, position)) {
                     Some(&seen) => seen,
                     None => self.reshaped(source.id, position, &source.shape),
                 };
-                self.views.insert((node.id, position), seen);
+                self.known.views.insert((node.id, position), seen);
                 self.lower(source, seen)
             }
             Op::Gather {
@@ -235,7 +204,7 @@ impl<'a> Lowering<'a> {
             return self.body.load(node.dtype, base, 1)[0];
         }
         let bytes = node.dtype.bytes();
-        let PositionInfo { group, residue, .. } = self.positions[position.0];
+        let PositionInfo { group, residue, .. } = self.known.positions[position.0];
         let (Some((first, lane)), Some(residue)) = (group, residue) else {
             let address = self.address(node, base, position);
             return self.body.load(node.dtype, address, 1)[0];
@@ -257,7 +226,8 @@ impl<'a> Lowering<'a> {
             loaded[residue..residue + self.lanes].into()
         };
         for (other, &reg) in loaded.iter().enumerate() {
-            self.values
+            self.known
+                .values
                 .insert((node.id, Position(first.0 + other)), reg);
         }
         loaded[lane]
@@ -267,15 +237,15 @@ impl<'a> Lowering<'a> {
     /// it is part of the instruction that loads, and not to the linear index, which could wrap.
     fn address(&mut self, node: &NodeRef, base: Reg, position: Position) -> Reg {
         let bytes = node.dtype.bytes();
-        let Some((index, constant)) = self.positions[position.0].offset else {
+        let Some((index, constant)) = self.known.positions[position.0].offset else {
             let number = self.linear_index(position);
             return self.body.element(base, number, bytes);
         };
-        let first = match self.addresses.get(&(node.id, index)) {
+        let first = match self.known.addresses.get(&(node.id, index)) {
             Some(&known) => known,
             None => self.body.element(base, index, bytes),
         };
-        self.addresses.insert((node.id, index), first);
+        self.known.addresses.insert((node.id, index), first);
         self.body.address_behind(first, constant * bytes)
     }
 

@@ -50,7 +50,7 @@ impl Lowering<'_> {
         axes: SmallVec<[Option<Reg>; RANK_MAX]>,
         linear_index: Option<Reg>,
     ) -> Position {
-        self.positions.push(PositionInfo {
+        self.known.positions.push(PositionInfo {
             owner,
             shape: Shape::from_slice(shape),
             linear_index,
@@ -60,17 +60,17 @@ impl Lowering<'_> {
             residue: None,
             offset: None,
         });
-        Position(self.positions.len() - 1)
+        Position(self.known.positions.len() - 1)
     }
 
     /// Makes a group of positions with consecutive linear indices, the first of which is a multiple
     /// of their number.
     pub(crate) fn group(&mut self, positions: &[Position]) {
-        let shape = &self.positions[positions[0].0].shape;
+        let shape = &self.known.positions[positions[0].0].shape;
         let group_axis =
             last_axis(shape).filter(|&axis| shape[axis].is_multiple_of(positions.len()));
         for (lane, position) in positions.iter().enumerate() {
-            let indices = &mut self.positions[position.0];
+            let indices = &mut self.known.positions[position.0];
             indices.group = Some((positions[0], lane));
             indices.group_axis = group_axis.map(|axis| (axis, 0));
             indices.residue = Some(0);
@@ -82,7 +82,7 @@ impl Lowering<'_> {
     /// has this residue modulo their number.
     pub(crate) fn group_along(&mut self, positions: &[Position], axis: usize, residue: usize) {
         for (lane, position) in positions.iter().enumerate() {
-            let indices = &mut self.positions[position.0];
+            let indices = &mut self.known.positions[position.0];
             indices.group = Some((positions[0], lane));
             indices.group_axis = Some((axis, residue));
             let is_whole = indices.shape[axis].is_multiple_of(positions.len());
@@ -98,21 +98,21 @@ impl Lowering<'_> {
     /// Returns the first position of a position's group, the axis along which its members lie, and
     /// the first index along it modulo their number.
     pub(crate) fn group_of(&self, position: Position) -> Option<(Position, usize, usize)> {
-        let indices = &self.positions[position.0];
+        let indices = &self.known.positions[position.0];
         let ((first, _), (axis, residue)) = (indices.group?, indices.group_axis?);
         Some((first, axis, residue))
     }
 
     /// Returns the length of an axis of the array.
     pub(crate) fn axis_length(&mut self, position: Position, axis: usize) -> Reg {
-        let indices = &self.positions[position.0];
+        let indices = &self.known.positions[position.0];
         let (owner, length) = (indices.owner, indices.shape[axis]);
         self.body.length(owner, axis, length)
     }
 
     /// Returns the linear index of a position.
     pub(crate) fn linear_index(&mut self, position: Position) -> Reg {
-        if let Some(number) = self.positions[position.0].linear_index {
+        if let Some(number) = self.known.positions[position.0].linear_index {
             return number;
         }
         let long = self.long_axes(position);
@@ -128,38 +128,38 @@ impl Lowering<'_> {
             });
         }
         let number = number.unwrap_or_else(|| self.body.zero_index());
-        self.positions[position.0].linear_index = Some(number);
+        self.known.positions[position.0].linear_index = Some(number);
         number
     }
 
     /// Returns the index of a position along an axis.
     pub(crate) fn axis_index(&mut self, position: Position, axis: usize) -> Reg {
-        if let Some(index) = self.positions[position.0].axes[axis] {
+        if let Some(index) = self.known.positions[position.0].axes[axis] {
             return index;
         }
-        if self.positions[position.0].shape[axis] == 1 {
+        if self.known.positions[position.0].shape[axis] == 1 {
             let zero = self.body.zero_index();
-            self.positions[position.0].axes[axis] = Some(zero);
+            self.known.positions[position.0].axes[axis] = Some(zero);
             return zero;
         }
-        let mut rest = self.positions[position.0]
+        let mut rest = self.known.positions[position.0]
             .linear_index
             .expect("a position has a linear index or all indices");
         let long = self.long_axes(position);
         for &axis in long[1..].iter().rev() {
             let length = self.axis_length(position, axis);
             let (quotient, index) = self.body.quotient_and_rest(rest, length);
-            self.positions[position.0].axes[axis] = Some(index);
+            self.known.positions[position.0].axes[axis] = Some(index);
             rest = quotient;
         }
-        self.positions[position.0].axes[long[0]] = Some(rest);
-        self.positions[position.0].axes[axis]
+        self.known.positions[position.0].axes[long[0]] = Some(rest);
+        self.known.positions[position.0].axes[axis]
             .expect("every axis that is longer than 1 has an index now")
     }
 
     /// Returns the axes that are longer than 1.
     fn long_axes(&self, position: Position) -> SmallVec<[usize; RANK_MAX]> {
-        let shape = &self.positions[position.0].shape;
+        let shape = &self.known.positions[position.0].shape;
         (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
     }
 
@@ -171,12 +171,13 @@ impl Lowering<'_> {
         map: &[AxisSource],
         (source, shape): (u64, &[usize]),
     ) -> Position {
-        if let Some(&known) = self.views.get(&(view, position)) {
+        if let Some(&known) = self.known.views.get(&(view, position)) {
             return known;
         }
         let seen = if shape.iter().all(|&length| length == 1) {
             self.scalar_position()
-        } else if self.flat || preserves_linear_index(&self.positions[position.0].shape, map, shape)
+        } else if self.flat
+            || preserves_linear_index(&self.known.positions[position.0].shape, map, shape)
         {
             // If all nodes share linear indices, the position may have another shape than the view,
             // because reshapes keep it.
@@ -185,13 +186,13 @@ impl Lowering<'_> {
             group: Some((first, lane)),
             group_axis: Some(group_axis),
             ..
-        } = self.positions[position.0]
+        } = self.known.positions[position.0]
         {
             return self.source_positions(view, first, map, (source, shape), group_axis)[lane];
         } else {
             self.mapped_position(view, position, map, (source, shape))
         };
-        self.views.insert((view, position), seen);
+        self.known.views.insert((view, position), seen);
         seen
     }
 
@@ -240,7 +241,7 @@ impl Lowering<'_> {
             seen
         };
         for (position, &seen) in self.group_members(first).zip(&seen) {
-            self.views.insert((view, position), seen);
+            self.known.views.insert((view, position), seen);
         }
         seen
     }
@@ -262,14 +263,14 @@ impl Lowering<'_> {
         if self.flat {
             return position;
         }
-        if let Some(&known) = self.reshaped.get(&(owner, position)) {
+        if let Some(&known) = self.known.reshaped.get(&(owner, position)) {
             return known;
         }
         let PositionInfo {
             group: Some((first, lane)),
             residue: Some(0),
             ..
-        } = self.positions[position.0]
+        } = self.known.positions[position.0]
         else {
             let number = self.linear_index(position);
             return self.at_linear_index(owner, shape, number);
@@ -285,7 +286,7 @@ impl Lowering<'_> {
             .collect();
         self.group(&positions);
         for (position, &reshaped) in self.group_members(first).zip(&positions) {
-            self.reshaped.insert((owner, position), reshaped);
+            self.known.reshaped.insert((owner, position), reshaped);
         }
         positions[lane]
     }

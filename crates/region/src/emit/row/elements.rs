@@ -180,7 +180,7 @@ impl RowElements {
             });
         }
         // The others of a group are loaded with its first.
-        lowering.positions[positions[0].0].offset = self.offset;
+        lowering.known.positions[positions[0].0].offset = self.offset;
         if positions.len() > 1 {
             lowering.group(&positions);
         }

@@ -219,7 +219,7 @@ impl LongRow {
         (label, arrays): (&str, &[&NodeRef]),
         mut instructions: impl FnMut(&mut Lowering<'_>, &mut [RowElements]),
     ) {
-        let known = lowering.known();
+        let known = lowering.known.clone();
         let body = &mut *lowering.body;
         let (bits, at, beyond) = (body.bits(), body.index_reg(), body.predicate());
         line!(body; "mov.b{bits} {at}, {};", self.own.thread);
@@ -244,7 +244,7 @@ impl LongRow {
                 elements.load(lowering, arrays, self.own.row);
             }
             instructions(lowering, &mut groups);
-            lowering.forget(known.clone());
+            lowering.known = known.clone();
             let body = &mut *lowering.body;
             let words = *words.get_or_insert(body.name_parts());
             body.truncate_name(words);
