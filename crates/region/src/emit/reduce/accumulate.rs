@@ -46,8 +46,7 @@ impl ReductionGenerator<'_> {
         let kept_axes = self.kept_axes(body, result);
         let lanes = self.rows.lanes;
         let unroll = self.rows.at_once;
-        let (name, length) = self.groups(lanes);
-        let length = body.named(name, length);
+        let length = self.groups(body);
         let at = index!(body; "mov.b {first}");
         let number = index!(body; "mul.lo.s {first}, {lanes}");
         self.begin_at(body, &accumulators, number);
@@ -63,9 +62,7 @@ impl ReductionGenerator<'_> {
         let mut elements: SmallVec<[Element; UNROLL]> = SmallVec::new();
         let neighbours = self.neighbours(&mut lowering, (result, &kept_axes), &numbers, lanes);
         for neighbours in &neighbours {
-            elements.extend(self.elements(&mut lowering, neighbours));
-            let first_words = *first_words.get_or_insert(lowering.body.name_parts());
-            lowering.body.truncate_name(first_words);
+            elements.extend(self.elements(&mut lowering, neighbours, &mut first_words));
         }
         self.combine_elements(body, &accumulators, &elements);
         line!(body; "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
@@ -76,7 +73,7 @@ impl ReductionGenerator<'_> {
         line!(body; "@{beyond} bra LEFT;");
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
-            let elements = self.elements(&mut lowering, &neighbours);
+            let elements = self.elements(&mut lowering, &neighbours, &mut None);
             self.combine_elements(lowering.body, &accumulators, &elements);
         }
         line!(body; "add.s{bits} {at}, {at}, {step};");
@@ -89,20 +86,17 @@ impl ReductionGenerator<'_> {
     /// Accumulates a thread's elements of a short row. The elements of few arrays are all loaded
     /// first.
     pub(crate) fn accumulate_row(&self, body: &mut KernelBody, own: RowThread) -> Accumulators {
-        let bits = body.bits();
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, own.row);
         let lanes = self.rows.lanes;
-        let (name, length) = self.groups(lanes);
-        let length = body.named(name, length);
+        let length = self.groups(body);
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         let mut beyond: SmallVec<[Option<Reg>; UNROLL]> = SmallVec::new();
         let split = RowSplit::of(self.rows.length);
         for turn in 0..split.turns() {
             let mut number = own.thread;
             if turn > 0 {
-                number = body.index_reg();
-                line!(body; "add.s{bits} {number}, {}, {};", own.thread, turn * own.threads);
+                number = index!(body; "add.s {number}, {}", turn * own.threads);
             }
             beyond.push(split.has_beyond(turn).then(|| {
                 let is_beyond = test!(body; "ge.u {number}, {length}");
@@ -126,10 +120,8 @@ impl ReductionGenerator<'_> {
         for numbers in numbers.chunks(at_once) {
             let place = (own.row, &kept_axes);
             for neighbours in self.neighbours(&mut lowering, place, numbers, lanes) {
-                let elements = self.elements(&mut lowering, &neighbours);
+                let elements = self.elements(&mut lowering, &neighbours, &mut first_words);
                 let body = &mut *lowering.body;
-                let first_words = *first_words.get_or_insert(body.name_parts());
-                body.truncate_name(first_words);
                 let label = format!("BEYOND{}", body.label_number());
                 let is_beyond = beyond.next().flatten();
                 if let Some(is_beyond) = is_beyond {
@@ -144,11 +136,11 @@ impl ReductionGenerator<'_> {
         accumulators
     }
 
-    /// Returns the number of groups of neighbours of a result, and the name of that parameter.
-    pub(crate) fn groups(&self, lanes: usize) -> (&'static str, usize) {
-        match lanes {
-            1 => ("length", self.rows.length),
-            _ => ("vectors", self.rows.length / lanes),
+    /// Returns the number of groups of neighbours of a result.
+    pub(crate) fn groups(&self, body: &mut KernelBody) -> Reg {
+        match self.rows.lanes {
+            1 => body.named("length", self.rows.length),
+            lanes => body.named("vectors", self.rows.length / lanes),
         }
     }
 
@@ -199,23 +191,20 @@ impl ReductionGenerator<'_> {
         Neighbours { numbers, positions }
     }
 
-    /// Computes the elements of each reduction's array at neighbours.
+    /// Computes the elements of each reduction's array at neighbours. Only the first add to the
+    /// kernel's name, whose number of words is then known.
     pub(crate) fn elements(
         &self,
         lowering: &mut Lowering<'_>,
         neighbours: &Neighbours,
+        words: &mut Option<usize>,
     ) -> SmallVec<[Element; UNROLL]> {
-        let mut words = None;
         let mut elements = SmallVec::new();
         for (&number, &position) in neighbours.numbers.iter().zip(&neighbours.positions) {
             let sources = self.reductions.iter().map(|reduced| reduced.source);
-            elements.push(Element {
-                number,
-                values: sources
-                    .map(|source| lowering.lower(source, position))
-                    .collect(),
-            });
-            // The others repeat the operations of the first.
+            let values = sources.map(|source| lowering.lower(source, position));
+            let values = values.collect();
+            elements.push(Element { number, values });
             let words = *words.get_or_insert(lowering.body.name_parts());
             lowering.body.truncate_name(words);
         }
@@ -239,12 +228,9 @@ impl ReductionGenerator<'_> {
         elements: &[Element],
     ) {
         for (at, reduced) in self.reductions.iter().enumerate() {
-            let elements = elements
-                .iter()
-                .map(|element| (element.values[at], element.number));
-            reduced
-                .reducer
-                .combine_elements(body, &accumulators[at], elements);
+            let elements = elements.iter();
+            let elements = elements.map(|element| (element.values[at], element.number));
+            (reduced.reducer).combine_elements(body, &accumulators[at], elements);
         }
     }
 

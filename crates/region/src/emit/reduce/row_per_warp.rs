@@ -41,8 +41,7 @@ impl ReductionGenerator<'_> {
         let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
         let kept_axes = self.kept_axes(body, own.row);
         let lanes = self.rows.lanes;
-        let (name, length) = self.groups(lanes);
-        let length = body.named(name, length);
+        let length = self.groups(body);
         let (at, beyond) = (body.index_reg(), body.predicate());
         line!(body; "mov.b{bits} {at}, {};", own.thread);
         for (warp, of_warp) in accumulators.iter().enumerate() {
@@ -64,9 +63,7 @@ impl ReductionGenerator<'_> {
         let mut elements = Vec::with_capacity(WARPS);
         let neighbours = self.neighbours(&mut lowering, (own.row, &kept_axes), &numbers, lanes);
         for neighbours in &neighbours {
-            elements.push(self.elements(&mut lowering, neighbours));
-            let first_words = *first_words.get_or_insert(lowering.body.name_parts());
-            lowering.body.truncate_name(first_words);
+            elements.push(self.elements(&mut lowering, neighbours, &mut first_words));
         }
         for (elements, of_warp) in elements.iter().zip(&accumulators) {
             self.combine_elements(body, of_warp, elements);
@@ -84,7 +81,7 @@ impl ReductionGenerator<'_> {
             for neighbours in
                 self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)
             {
-                let elements = self.elements(&mut lowering, &neighbours);
+                let elements = self.elements(&mut lowering, &neighbours, &mut None);
                 self.combine_elements(lowering.body, of_warp, &elements);
             }
         }
