@@ -10,7 +10,7 @@ use crate::{
             tiles::{Swizzle, WARP_LINES},
         },
         body::{
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line, value},
+            kernel::{KernelBody, ParameterKey, Reg, RegClass, line, value},
             warp::WARP,
         },
     },
@@ -46,9 +46,7 @@ impl<'a> OperandSource<'a> {
     /// Computes the address of the first element of a batch, given its index along each axis.
     fn first(&self, body: &mut KernelBody, indices: &[(usize, Reg)]) -> Reg {
         let source = self.strided.source;
-        let base = body.address(ParameterKey::Input(source.id), || {
-            KernelParameter::Input(NodeRef::clone(source))
-        });
+        let base = body.input(source);
         let start = body.start(self.node.id, 0, self.strided.offset * self.bytes);
         let address = value!(body, B64; "add.s64 {base}, {start}");
         for &(axis, index) in indices {

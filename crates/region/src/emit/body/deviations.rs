@@ -85,9 +85,7 @@ fn sum_of_pairs(body: &mut KernelBody, numbers: &[Reg]) -> Reg {
         sums = sums
             .chunks(2)
             .map(|pair| match *pair {
-                [one, two] => {
-                    value!(body, F64; "add.rn.f64 {one}, {two}")
-                }
+                [one, two] => value!(body, F64; "add.rn.f64 {one}, {two}"),
                 _ => pair[0],
             })
             .collect();

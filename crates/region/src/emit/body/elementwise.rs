@@ -164,9 +164,7 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
 /// Computes a shift count modulo the bits of the type, in 32 bits.
 fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
     let low = match count.class {
-        RegClass::B64 => {
-            value!(body, B32; "cvt.u32.u64 {count}")
-        }
+        RegClass::B64 => value!(body, B32; "cvt.u32.u64 {count}"),
         _ => count,
     };
     value!(body, B32; "and.b32 {low}, {}", dtype.bytes() * 8 - 1)

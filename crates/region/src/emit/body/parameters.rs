@@ -66,6 +66,12 @@ impl KernelBody {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
 
+    /// Returns the register of the address of a node's elements.
+    pub(crate) fn input(&mut self, node: &NodeRef) -> Reg {
+        let parameter = || KernelParameter::Input(NodeRef::clone(node));
+        self.address(ParameterKey::Input(node.id), parameter)
+    }
+
     /// Returns the register of the address of an output.
     pub(crate) fn output(&mut self, output: usize) -> Reg {
         let parameter = || KernelParameter::Output(output);

@@ -185,10 +185,10 @@ impl<'a> Lowering<'a> {
     /// Returns the register of a constant.
     fn constant(&mut self, node: u64, value: Scalar) -> Reg {
         let passed = self.body.constant(node, value);
-        if value.dtype() != DType::Bool {
-            return passed;
+        match value.dtype() {
+            DType::Bool => self.body.is_not_zero(passed),
+            _ => passed,
         }
-        value!(self.body, Predicate; "setp.ne.u32 {passed}, 0")
     }
 
     /// Loads an element of an input; of a group of positions, all elements at once.
@@ -196,9 +196,7 @@ impl<'a> Lowering<'a> {
         let base = if self.kernel.overwrites == Some(node.id) {
             self.body.output(0)
         } else {
-            self.body.address(ParameterKey::Input(node.id), || {
-                KernelParameter::Input(NodeRef::clone(node))
-            })
+            self.body.input(node)
         };
         if node.elements == 1 {
             return self.body.load(node.dtype, base, 1)[0];
@@ -216,12 +214,9 @@ impl<'a> Lowering<'a> {
             // The group lies in two vectors. Each contains an element of it, and so is within the
             // row. No kernel with groups overwrites its input, so that no thread writes the others.
             debug_assert!(self.kernel.overwrites.is_none(), "an update has no groups");
-            let aligned = self.body.reg(RegClass::B64);
-            let (before, size) = (residue * bytes, self.lanes * bytes);
-            line!(self.body; "sub.s64 {aligned}, {address}, {before};");
-            address = aligned;
+            address = value!(self.body, B64; "sub.s64 {address}, {}", residue * bytes);
             let mut loaded = self.body.load(node.dtype, address, self.lanes);
-            let next = value!(self.body, B64; "add.s64 {address}, {size}");
+            let next = value!(self.body, B64; "add.s64 {address}, {}", self.lanes * bytes);
             loaded.extend(self.body.load(node.dtype, next, self.lanes));
             loaded[residue..residue + self.lanes].into()
         };
@@ -265,16 +260,13 @@ impl<'a> Lowering<'a> {
         );
         let index = match index.class {
             RegClass::B64 => index,
-            _ => {
-                value!(self.body, B64; "cvt.s64.s32 {index}")
-            }
+            _ => value!(self.body, B64; "cvt.s64.s32 {index}"),
         };
         let (wrong, checked) = (self.body.predicate(), self.body.reg(RegClass::B64));
         // As an unsigned number, a negative index is larger than every length.
         line!(self.body; "setp.ge.u64 {wrong}, {index}, {length};");
-        let flag = self
-            .body
-            .address(ParameterKey::Flag, || KernelParameter::Flag);
+        let flag = || KernelParameter::Flag;
+        let flag = self.body.address(ParameterKey::Flag, flag);
         line!(self.body; "@{wrong} red.global.max.u32 [{flag}], {code};");
         line!(self.body; "selp.b64 {checked}, 0, {index}, {wrong};");
         if self.body.wide {

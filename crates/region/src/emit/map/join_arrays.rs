@@ -7,12 +7,9 @@
 
 use crate::{
     emit::{
-        body::kernel::{
-            BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index, line, value,
-        },
+        body::kernel::{BLOCK, KernelBody, Reg, RegClass, index, line, value},
         passes::GeneratedPasses,
     },
-    expr::NodeRef,
     plan::{FusedKernel, IndexAnalysis},
     schedule::JoinedArrays,
 };
@@ -39,9 +36,7 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     body.first_thread(thread, "STORED");
     // The addresses first, so that no shorter parameters between them need padding.
     for (number, &(array, _)) in joined.parts.iter().enumerate() {
-        let address = body.address(ParameterKey::Input(array.id), || {
-            KernelParameter::Input(NodeRef::clone(array))
-        });
+        let address = body.input(array);
         line!(body; "st.shared.b64 [{addresses}+{}], {address};", 8 * number);
     }
     let mut begin = 0;

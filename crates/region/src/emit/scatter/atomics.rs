@@ -10,7 +10,7 @@ use smallvec::smallvec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, line},
+        body::kernel::{BLOCK, Kernel, KernelBody, Reg, line},
         lower::{lowering::Lowering, position::Position},
         passes::{GeneratedPasses, Temporary},
     },
@@ -99,18 +99,15 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
         }
         ScatterStage::Store => {
             let is_other = lowering.body.predicate();
-            let base = lowering
-                .body
-                .address(ParameterKey::Temporary(0), || KernelParameter::Temporary(0));
+            let base = lowering.body.temporary(0);
             let address = lowering.body.element(base, target, mark_bytes);
             line!(lowering.body; "ld.global.u{bits} {mark}, [{address}];");
             line!(lowering.body; "sub.s{bits} {mark}, {mark}, 1;");
             line!(lowering.body; "setp.ne.u{bits} {is_other}, {mark}, {thread};");
             line!(lowering.body; "@{is_other} bra DONE;");
             let value = lowering.lower(value, position);
-            let base = lowering.body.output(0);
-            let address = lowering.body.element(base, target, node.dtype.bytes());
-            lowering.body.store(node.dtype, address, &[value]);
+            let output = (0, node.dtype);
+            lowering.body.store_output(output, target, &[value]);
         }
     }
     body.name_part(match stage {
