@@ -19,6 +19,7 @@ use crate::{
         FusedKernel, Strided,
         order::attention::{CHUNK_BYTES, TileSizes},
     },
+    shape::long_axes,
 };
 
 /// The strides of an operand, as parameters in bytes.
@@ -106,8 +107,7 @@ impl<'a> AttentionKernel<'a> {
         line!(body; "mul.lo.u32 {first_query}, {rest}, {};", sizes.tile);
         let output_batch = value!(body, B64; "cvt.u64.u32 {batch}");
         let mut indices: SmallVec<[(usize, Reg); 4]> = SmallVec::new();
-        let long = (0..rank - 2).filter(|&axis| node.shape[axis] != 1);
-        let long: SmallVec<[usize; 4]> = long.collect();
+        let long = long_axes(&node.shape[..rank - 2]);
         for (number, &axis) in long.iter().enumerate().rev() {
             let index = body.reg(RegClass::B64);
             if number == 0 {

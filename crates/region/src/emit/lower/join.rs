@@ -17,7 +17,7 @@ use crate::{
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
-    shape::{RANK_MAX, last_axis},
+    shape::{RANK_MAX, last_axis, long_axes},
 };
 
 impl Lowering<'_> {
@@ -31,17 +31,15 @@ impl Lowering<'_> {
         axis: usize,
     ) -> Reg {
         let members = self.in_one_part(position, parts, axis);
-        let long: SmallVec<[usize; RANK_MAX]> = (0..node.shape.len())
-            .filter(|&each| node.shape[each] != 1)
-            .collect();
-        let mut indices: Vec<SmallVec<[Option<Reg>; RANK_MAX]>> = Vec::new();
-        for &member in &members {
+        let long = long_axes(&node.shape);
+        let of_member = |&member| {
             let mut of_member = SmallVec::from_elem(None, node.shape.len());
             for &each in &long {
                 of_member[each] = Some(self.axis_index(member, each));
             }
-            indices.push(of_member);
-        }
+            of_member
+        };
+        let indices: Vec<SmallVec<[_; RANK_MAX]>> = members.iter().map(of_member).collect();
         let class = RegClass::of(node.dtype).word();
         let results: SmallVec<[Reg; 4]> = members.iter().map(|_| self.body.reg(class)).collect();
         self.scalar_position();

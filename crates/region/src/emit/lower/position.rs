@@ -7,7 +7,7 @@ use crate::{
         body::kernel::{Reg, index},
         lower::lowering::Lowering,
     },
-    shape::{AxisSource, RANK_MAX, Shape, last_axis, preserves_linear_index},
+    shape::{AxisSource, RANK_MAX, Shape, last_axis, long_axes, preserves_linear_index},
 };
 
 /// A position in an array of some shape, identified by its number in the lowering.
@@ -115,7 +115,7 @@ impl Lowering<'_> {
         if let Some(number) = self.known.positions[position.0].linear_index {
             return number;
         }
-        let long = self.long_axes(position);
+        let long = long_axes(&self.known.positions[position.0].shape);
         let mut number = None;
         for axis in long {
             let index = self.axis_index(position, axis);
@@ -145,7 +145,7 @@ impl Lowering<'_> {
         let mut rest = self.known.positions[position.0]
             .linear_index
             .expect("a position has a linear index or all indices");
-        let long = self.long_axes(position);
+        let long = long_axes(&self.known.positions[position.0].shape);
         for &axis in long[1..].iter().rev() {
             let length = self.axis_length(position, axis);
             let (quotient, index) = self.body.quotient_and_rest(rest, length);
@@ -155,12 +155,6 @@ impl Lowering<'_> {
         self.known.positions[position.0].axes[long[0]] = Some(rest);
         self.known.positions[position.0].axes[axis]
             .expect("every axis that is longer than 1 has an index now")
-    }
-
-    /// Returns the axes that are longer than 1.
-    fn long_axes(&self, position: Position) -> SmallVec<[usize; RANK_MAX]> {
-        let shape = &self.known.positions[position.0].shape;
-        (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
     }
 
     /// Maps a position of `view` to the position in `source`, whose shape is `shape`.

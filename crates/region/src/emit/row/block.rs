@@ -9,9 +9,8 @@
 use crate::{
     emit::{
         body::{kernel::BLOCK, warp::RowThread},
-        lower::{lowering::Lowering, row_nodes::RowNodes},
         passes::GeneratedPasses,
-        row::elements::{RowElements, begin, reduce_row, store},
+        row::elements::{FirstOfTurn, RowElements, begin, finish_row},
     },
     plan::{FusedKernel, ROW_THREADS, RowShape, RowSplit},
 };
@@ -25,15 +24,12 @@ pub(crate) fn block_row(kernel: &FusedKernel, rows: RowShape, split: RowSplit) -
     let (results, ..) = (kernel.reductions().next()).expect("a row kernel has a reduction");
     let own = RowThread::new(&mut body, results, split.threads);
     let length = body.named("length", rows.length);
-    let mut elements: Vec<RowElements> = (0..split.turns())
-        .map(|turn| RowElements::new(&mut body, split, own, length, turn))
-        .collect();
-    let mut lowering = Lowering::new(&mut body, kernel, false);
-    lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
-    let shared = reduce_row(&mut lowering, kernel, &mut elements, own, 1);
-    let class = classes[&kernel.root.id];
-    store(&mut lowering, kernel, &mut elements, own, class, "DONE");
-    body.label("DONE");
-    let threads = class.threads_of_rows(rows, own.threads);
-    GeneratedPasses::one(body.finish(&shared), threads)
+    let element_of = |turn| {
+        let threads = (own.thread, 0..own.threads);
+        let first = FirstOfTurn::new(&mut body, split, threads, length, turn);
+        RowElements::of_turn(&mut body, own.row, length, first)
+    };
+    let mut elements: Vec<RowElements> = (0..split.turns()).map(element_of).collect();
+    let begun = (classes, body);
+    finish_row(kernel, rows, begun, &mut elements, own, (1, own.threads))
 }

@@ -12,11 +12,12 @@ use crate::{
             reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
-        lower::{lowering::Lowering, position::Position},
+        lower::{lowering::Lowering, position::Position, row_nodes::RowNodes},
+        passes::GeneratedPasses,
     },
     expr::{NodeRef, Reduction},
     plan::{FusedKernel, IndexAnalysis, RowClass, RowShape, RowSplit},
-    shape::{RANK_MAX, Shape},
+    shape::{Shape, long_axes},
 };
 
 /// Neighbouring elements of the row in each thread.
@@ -88,19 +89,6 @@ impl FirstOfTurn {
 }
 
 impl RowElements {
-    /// Computes the indices of a thread's elements of one turn.
-    pub(crate) fn new(
-        body: &mut KernelBody,
-        split: RowSplit,
-        own: RowThread,
-        length: Reg,
-        turn: usize,
-    ) -> Self {
-        let threads = (own.thread, 0..own.threads);
-        let first = FirstOfTurn::new(body, split, threads, length, turn);
-        Self::of_turn(body, own.row, length, first)
-    }
-
     /// Computes the indices of a thread's elements of one turn in a row.
     pub(crate) fn of_turn(
         body: &mut KernelBody,
@@ -108,15 +96,10 @@ impl RowElements {
         length: Reg,
         of_turn: FirstOfTurn,
     ) -> Self {
-        let FirstOfTurn {
-            number,
-            neighbours,
-            beyond,
-            ..
-        } = of_turn;
+        let first = (of_turn.number, of_turn.neighbours);
         Self {
-            beyond,
-            ..Self::at(body, row, length, (number, neighbours))
+            beyond: of_turn.beyond,
+            ..Self::at(body, row, length, first)
         }
     }
 
@@ -164,9 +147,7 @@ impl RowElements {
         if let Some((_, positions)) = known.find(|(shape, _)| *shape == node.shape) {
             return positions.clone();
         }
-        let long: SmallVec<[usize; RANK_MAX]> = (0..node.shape.len())
-            .filter(|&axis| node.shape[axis] != 1)
-            .collect();
+        let long = long_axes(&node.shape);
         let length = lowering.row_nodes.as_ref().map(|rows| rows.length);
         let mut positions = RowPositions::new();
         for (&number, &linear_index) in self.numbers.iter().zip(&self.linear_indices) {
@@ -236,10 +217,28 @@ pub(crate) fn begin(
     (classes, body)
 }
 
-/// Computes the reductions of a row. Where a block does the work of a larger one, in several parts,
-/// the elements are those of all parts, one turn after another. Returns the declarations of shared
-/// memory.
-pub(crate) fn reduce_row(
+/// Generates the rest of a row kernel, which has these elements of a row in registers. Where a
+/// block does the work of a larger one, in several parts, the elements are those of all parts, one
+/// turn after another, and each row has fewer threads.
+pub(crate) fn finish_row(
+    kernel: &FusedKernel,
+    rows: RowShape,
+    (classes, mut body): (FxHashMap<u64, RowClass>, KernelBody),
+    elements: &mut [RowElements],
+    own: RowThread,
+    (parts, threads): (usize, usize),
+) -> GeneratedPasses {
+    let mut lowering = Lowering::new(&mut body, kernel, false);
+    lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
+    let shared = reduce_row(&mut lowering, kernel, elements, own, parts);
+    let class = classes[&kernel.root.id];
+    store(&mut lowering, kernel, elements, own, class);
+    body.label("DONE");
+    GeneratedPasses::one(body.finish(&shared), class.threads_of_rows(rows, threads))
+}
+
+/// Computes the reductions of a row. Returns the declarations of shared memory.
+fn reduce_row(
     lowering: &mut Lowering<'_>,
     kernel: &FusedKernel,
     elements: &mut [RowElements],
@@ -335,29 +334,28 @@ pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, kernel: &FusedKernel, ro
     lowering.body.store_output(output, row, &[value]);
 }
 
-/// Stores the elements of the row, or the element for the row. Threads without any jump to a label.
-pub(crate) fn store(
+/// Stores the elements of the row, or the element for the row. Threads without any are done.
+fn store(
     lowering: &mut Lowering<'_>,
     kernel: &FusedKernel,
     elements: &mut [RowElements],
     own: RowThread,
     class: RowClass,
-    end: &str,
 ) {
     let root = &kernel.root;
     let base = lowering.body.output(0);
     if class == RowClass::Row {
-        own.first_only(lowering.body, end);
+        own.first_only(lowering.body, "DONE");
         return store_of_row(lowering, kernel, own.row);
     }
-    own.within_only(lowering.body, end);
+    own.within_only(lowering.body, "DONE");
     let mut first_address = None;
     for turn in 0..elements.len() {
         lowering.divide(kernel, iter::once(root), elements, (own.row, turn));
         let elements = &mut elements[turn];
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.
-            line!(lowering.body; "@{beyond} bra {end};");
+            line!(lowering.body; "@{beyond} bra DONE;");
         }
         let values = elements.lower(lowering, root, own.row, turn);
         let (body, bytes) = (&mut *lowering.body, root.dtype.bytes());

@@ -15,9 +15,8 @@ use crate::{
             kernel::{BLOCK, Reg, index},
             warp::RowThread,
         },
-        lower::{lowering::Lowering, row_nodes::RowNodes},
         passes::GeneratedPasses,
-        row::elements::{FirstOfTurn, RowElements, address_behind_first, begin, reduce_row, store},
+        row::elements::{FirstOfTurn, RowElements, address_behind_first, begin, finish_row},
     },
     plan::{FusedKernel, RowShape, RowSplit},
 };
@@ -43,11 +42,9 @@ pub(crate) fn many_rows(
     };
     let length = body.named("length", rows.length);
     // The numbers of the threads whose work a thread does.
-    let of_part = |part: usize| {
-        if part == 0 {
-            return thread;
-        }
-        index!(body; "add.s {thread}, {}", part * threads)
+    let of_part = |part: usize| match part {
+        0 => thread,
+        _ => index!(body; "add.s {thread}, {}", part * threads),
     };
     let of_parts: SmallVec<[Reg; 4]> = (0..parts).map(of_part).collect();
     let turns: SmallVec<[FirstOfTurn; 16]> = (0..split.turns() * parts)
@@ -57,15 +54,9 @@ pub(crate) fn many_rows(
             FirstOfTurn::new(&mut body, split, (of_parts[part], numbers), length, turn)
         })
         .collect();
-    let mut lowering = Lowering::new(&mut body, kernel, false);
-    lowering.row_nodes = Some(RowNodes::new(&classes, rows, row));
-    let of_turn = |&turn: &FirstOfTurn| RowElements::of_turn(lowering.body, row, length, turn);
+    let of_turn = |&turn: &FirstOfTurn| RowElements::of_turn(&mut body, row, length, turn);
     let mut elements: Vec<RowElements> = turns.iter().map(of_turn).collect();
     address_behind_first(&mut elements, &turns);
-    let shared = reduce_row(&mut lowering, kernel, &mut elements, own, parts);
-    let class = classes[&kernel.root.id];
-    store(&mut lowering, kernel, &mut elements, own, class, "DONE");
-    body.label("DONE");
-    let threads = class.threads_of_rows(rows, threads);
-    GeneratedPasses::one(body.finish(&shared), threads)
+    let begun = (classes, body);
+    finish_row(kernel, rows, begun, &mut elements, own, (parts, threads))
 }
