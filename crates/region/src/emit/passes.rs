@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     element::DType,
-    emit::body::kernel::{BLOCK, Kernel, KernelParameter},
+    emit::body::{BLOCK, Kernel, KernelParameter},
     plan::{RowClass, RowShape},
 };
 

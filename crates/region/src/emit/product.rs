@@ -18,10 +18,9 @@ use crate::{
     element::{DType, Scalar},
     emit::{
         body::{
-            assemble::{Block, HEADER},
-            kernel::{Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            Block, HEADER, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
         },
-        lower::lowering::Lowering,
+        lower::Lowering,
         passes::{GeneratedPasses, Temporary},
     },
     expr::{NodeRef, Op},

@@ -8,7 +8,7 @@ use crate::{
             kernel::{AttentionKernel, Rows},
             tiles::WARP_LINES,
         },
-        body::kernel::{KernelBody, Reg, RegClass, line, value},
+        body::{KernelBody, Reg, RegClass, line, value},
     },
     plan::order::attention::{CHUNK_BYTES, CHUNKS, LINE_BYTES},
 };

@@ -4,10 +4,7 @@ use crate::{
     element::DType,
     emit::{
         attention::{loader::TileLoader, tiles::WARP_LINES},
-        body::{
-            kernel::{KernelBody, Reg, RegClass, line, value},
-            reducer::{min_literal, zero_literal},
-        },
+        body::{KernelBody, Reg, RegClass, line, min_literal, value, zero_literal},
         passes::GeneratedPasses,
     },
     expr::{NodeRef, Op},

@@ -6,10 +6,7 @@ use crate::{
     element::DType,
     emit::{
         attention::tiles::Swizzle,
-        body::{
-            kernel::{KernelBody, Reg, RegClass, line, value},
-            reducer::zero_literal,
-        },
+        body::{KernelBody, Reg, RegClass, line, value, zero_literal},
     },
     plan::order::attention::{CHUNK_BYTES, THREADS, TileSizes},
 };

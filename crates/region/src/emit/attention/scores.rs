@@ -7,11 +7,7 @@ use crate::{
             kernel::{AttentionKernel, MaskSource, Rows, SHARING},
             tiles::WARP_LINES,
         },
-        body::{
-            kernel::{KernelBody, Reg, RegClass, line, value},
-            reducer::{min_literal, zero_literal},
-            warp::{WARP, shuffle},
-        },
+        body::{KernelBody, Reg, RegClass, WARP, line, min_literal, shuffle, value, zero_literal},
     },
     plan::order::attention::{CHUNK_BYTES, COLUMN_THREADS, LINE_BYTES},
 };

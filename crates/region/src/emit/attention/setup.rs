@@ -9,10 +9,7 @@ use crate::{
             loader::{TileLoader, TileSource, TileTarget},
             tiles::{Swizzle, WARP_LINES},
         },
-        body::{
-            kernel::{KernelBody, ParameterKey, Reg, RegClass, line, value},
-            warp::WARP,
-        },
+        body::{KernelBody, ParameterKey, Reg, RegClass, WARP, line, value},
     },
     expr::{Attention, NodeRef},
     plan::{

@@ -6,7 +6,7 @@
 //! by an exclusive or ([`Swizzle`]), which takes no memory, unlike padding.
 
 use crate::{
-    emit::body::kernel::{KernelBody, Reg, RegClass, line},
+    emit::body::{KernelBody, Reg, RegClass, line},
     plan::order::attention::{CHUNK_BYTES, CHUNKS, LINE_BYTES},
 };
 

@@ -6,10 +6,7 @@ use crate::{
             kernel::{AttentionKernel, Rows, SHARING},
             tiles::WARP_LINES,
         },
-        body::{
-            kernel::{KernelBody, Reg, line, value},
-            warp::{WARP, shuffle},
-        },
+        body::{KernelBody, Reg, WARP, line, shuffle, value},
     },
     plan::order::attention::{CHUNKS, COLUMN_THREADS, LINE_BYTES},
 };

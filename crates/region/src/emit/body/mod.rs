@@ -27,3 +27,12 @@ pub(crate) mod name;
 pub(crate) mod parameters;
 pub(crate) mod reducer;
 pub(crate) mod warp;
+
+pub(crate) use assemble::{Block, HEADER};
+pub(crate) use kernel::{
+    BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index, line, test,
+    value,
+};
+pub(crate) use memory::{VECTOR_BYTES, list};
+pub(crate) use reducer::{Accumulator, Reducer, assign, min_literal, zero_literal};
+pub(crate) use warp::{RowThread, WARP, WARPS, WarpTotals, copy, shuffle};

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{Reg, RegClass, index, line},
+        body::{Reg, RegClass, index, line},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,

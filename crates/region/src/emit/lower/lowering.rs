@@ -6,8 +6,7 @@ use crate::{
     element::{DType, Scalar},
     emit::{
         body::{
-            elementwise,
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line, value},
+            KernelBody, KernelParameter, ParameterKey, Reg, RegClass, elementwise, line, value,
         },
         lower::{
             position::{Position, PositionInfo},

@@ -13,3 +13,7 @@ pub(crate) mod lowering;
 pub(crate) mod position;
 pub(crate) mod row_nodes;
 pub(crate) mod update;
+
+pub(crate) use lowering::Lowering;
+pub(crate) use position::Position;
+pub(crate) use row_nodes::{Divisor, RowNodes};

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{Reg, index},
+        body::{Reg, index},
         lower::lowering::Lowering,
     },
     shape::{AxisSource, RANK_MAX, Shape, last_axis, long_axes, preserves_linear_index},

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     emit::{
-        body::kernel::Reg,
+        body::Reg,
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{ParameterKey, Reg, index, test},
+        body::{ParameterKey, Reg, index, test},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,

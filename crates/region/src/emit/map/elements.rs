@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{KernelBody, ParameterKey, Reg, index, line, test},
-        lower::{lowering::Lowering, position::Position},
+        body::{KernelBody, ParameterKey, Reg, index, line, test},
+        lower::{Lowering, Position},
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Op},

@@ -7,7 +7,7 @@
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, Reg, RegClass, index, line, value},
+        body::{BLOCK, KernelBody, Reg, RegClass, index, line, value},
         passes::GeneratedPasses,
     },
     plan::{FusedKernel, IndexAnalysis},

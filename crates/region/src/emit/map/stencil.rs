@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, Reg, index, line, test},
-        lower::{lowering::Lowering, position::Position},
+        body::{BLOCK, KernelBody, Reg, index, line, test},
+        lower::{Lowering, Position},
         map::tile::{
             BlockTile, clamped, declare_shared, load_shared, shared_address, shared_bytes,
             store_inside, store_shared,

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line, value},
-        lower::{lowering::Lowering, position::Position},
+        body::{KernelBody, ParameterKey, Reg, RegClass, line, value},
+        lower::{Lowering, Position},
     },
     expr::NodeRef,
     plan::{FusedKernel, TileAxes},

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, KernelBody, Reg, index, line},
-        lower::{lowering::Lowering, position::Position},
+        body::{BLOCK, KernelBody, Reg, index, line},
+        lower::{Lowering, Position},
         map::tile::{
             BlockTile, declare_shared, load_shared, shared_address, store_inside, store_shared,
         },

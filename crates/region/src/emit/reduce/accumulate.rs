@@ -4,11 +4,8 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{
-            kernel::{KernelBody, Reg, index, line, test},
-            warp::RowThread,
-        },
-        lower::{lowering::Lowering, position::Position},
+        body::{KernelBody, Reg, RowThread, index, line, test},
+        lower::{Lowering, Position},
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
     plan::RowSplit,

@@ -7,11 +7,8 @@ use crate::{
     element::DType,
     emit::{
         body::{
-            kernel::{
-                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index,
-                line, test, value,
-            },
-            reducer::Accumulator,
+            Accumulator, BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass,
+            index, line, test, value,
         },
         passes::{GeneratedPasses, Temporary},
         reduce::reduction::{Accumulators, ReductionGenerator},

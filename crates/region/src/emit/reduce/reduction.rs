@@ -18,11 +18,10 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, index, line},
-            reducer::{Accumulator, Reducer},
-            warp::{RowThread, WARP, WARPS},
+            Accumulator, BLOCK, Kernel, KernelBody, ParameterKey, Reducer, Reg, RowThread, WARP,
+            WARPS, index, line,
         },
-        lower::lowering::Lowering,
+        lower::Lowering,
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Op, Reduction},

@@ -6,11 +6,8 @@
 //! block.
 
 use crate::emit::{
-    body::{
-        kernel::{BLOCK, Kernel, KernelBody, Reg, index, line},
-        warp::{RowThread, WARP, WARPS},
-    },
-    lower::lowering::Lowering,
+    body::{BLOCK, Kernel, KernelBody, Reg, RowThread, WARP, WARPS, index, line},
+    lower::Lowering,
     reduce::reduction::{Accumulators, ReductionGenerator},
 };
 

@@ -8,7 +8,7 @@
 
 use crate::{
     emit::{
-        body::{kernel::BLOCK, warp::RowThread},
+        body::{BLOCK, RowThread},
         passes::GeneratedPasses,
         row::elements::{FirstOfTurn, RowElements, begin, finish_row},
     },

@@ -17,8 +17,8 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{Reg, RegClass, line, value},
-        lower::{lowering::Lowering, row_nodes::Divisor},
+        body::{Reg, RegClass, line, value},
+        lower::{Divisor, Lowering},
         row::elements::RowElements,
     },
     expr::{Function, NodeRef, Op},

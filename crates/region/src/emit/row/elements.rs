@@ -7,12 +7,8 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{
-            kernel::{KernelBody, Reg, index, line, test},
-            reducer::{Accumulator, Reducer},
-            warp::RowThread,
-        },
-        lower::{lowering::Lowering, position::Position, row_nodes::RowNodes},
+        body::{Accumulator, KernelBody, Reducer, Reg, RowThread, index, line, test},
+        lower::{Lowering, Position, RowNodes},
         passes::GeneratedPasses,
     },
     expr::{NodeRef, Reduction},

@@ -10,11 +10,8 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{
-            kernel::{KernelBody, Reg, line},
-            warp::RowThread,
-        },
-        lower::{lowering::Lowering, row_nodes::RowNodes},
+        body::{KernelBody, Reg, RowThread, line},
+        lower::{Lowering, RowNodes},
         passes::GeneratedPasses,
         row::elements::{RowElements, RowReduction, begin, store_of_row},
     },

@@ -11,10 +11,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{
-            kernel::{BLOCK, Reg, index},
-            warp::RowThread,
-        },
+        body::{BLOCK, Reg, RowThread, index},
         passes::GeneratedPasses,
         row::elements::{FirstOfTurn, RowElements, address_behind_first, begin, finish_row},
     },

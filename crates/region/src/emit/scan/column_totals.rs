@@ -9,11 +9,7 @@
 use smallvec::SmallVec;
 
 use crate::emit::{
-    body::{
-        kernel::{KernelBody, Reg, index, line, test},
-        reducer::Accumulator,
-        warp::{WARP, WARPS, WarpTotals, copy},
-    },
+    body::{Accumulator, KernelBody, Reg, WARP, WARPS, WarpTotals, copy, index, line, test},
     scan::{
         columns::{TileThread, Tiling},
         look_back::part_of,

@@ -21,9 +21,8 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, line, test},
-            reducer::Accumulator,
-            warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+            Accumulator, BLOCK, Kernel, KernelBody, Reg, RegClass, WARP, WARPS, WarpTotals, copy,
+            index, line, shuffle, test,
         },
         passes::GeneratedPasses,
         scan::{

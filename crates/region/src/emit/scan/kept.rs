@@ -6,10 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::emit::body::{
-    kernel::{BLOCK, KernelBody, Reg, RegClass, line, value},
-    memory::{VECTOR_BYTES, list},
-};
+use crate::emit::body::{BLOCK, KernelBody, Reg, RegClass, VECTOR_BYTES, line, list, value};
 
 /// The elements of a thread in shared memory.
 pub(crate) struct Kept {

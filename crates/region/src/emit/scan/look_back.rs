@@ -27,9 +27,8 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, line, test, value},
-            reducer::Accumulator,
-            warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+            Accumulator, BLOCK, Kernel, KernelBody, Reg, RegClass, WARP, WARPS, WarpTotals, copy,
+            index, line, shuffle, test, value,
         },
         passes::GeneratedPasses,
         scan::{

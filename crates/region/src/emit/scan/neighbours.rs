@@ -1,9 +1,6 @@
 //! Elements that a thread of a scan loads together, which may be beyond the end of their row.
 
-use crate::emit::body::{
-    kernel::{KernelBody, Reg, index, line, test},
-    reducer::Accumulator,
-};
+use crate::emit::body::{Accumulator, KernelBody, Reg, index, line, test};
 
 /// Neighbouring elements of a thread: registers of loaded elements, or accumulators of them.
 pub(crate) struct Neighbours<E> {

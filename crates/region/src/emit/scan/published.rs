@@ -16,11 +16,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     element::DType,
     emit::{
-        body::{
-            kernel::{KernelBody, Reg, RegClass, line, value},
-            reducer::Accumulator,
-            warp::copy,
-        },
+        body::{Accumulator, KernelBody, Reg, RegClass, copy, line, value},
         passes::Temporary,
         scan::rows::ScanGenerator,
     },

@@ -11,11 +11,10 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, Reg, index, line},
-            reducer::{Accumulator, Reducer, assign},
-            warp::{WARPS, WarpTotals, copy},
+            Accumulator, BLOCK, Kernel, KernelBody, Reducer, Reg, WARPS, WarpTotals, assign, copy,
+            index, line,
         },
-        lower::{lowering::Lowering, position::Position},
+        lower::{Lowering, Position},
         passes::GeneratedPasses,
         scan::neighbours::{if_inside, neighbours, replace_outside},
     },

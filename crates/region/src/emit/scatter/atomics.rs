@@ -10,8 +10,8 @@ use smallvec::smallvec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, Kernel, KernelBody, Reg, line},
-        lower::{lowering::Lowering, position::Position},
+        body::{BLOCK, Kernel, KernelBody, Reg, line},
+        lower::{Lowering, Position},
         passes::{GeneratedPasses, Temporary},
     },
     expr::{NodeRef, Op},

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line, value},
-        lower::lowering::Lowering,
+        body::{BLOCK, Kernel, KernelBody, Reg, RegClass, line, value},
+        lower::Lowering,
         passes::GeneratedPasses,
         scatter::atomics::added_type,
     },
