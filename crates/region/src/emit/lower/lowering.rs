@@ -35,7 +35,7 @@ pub(crate) struct KnownRegisters {
 /// The lowering of one kernel's nodes.
 pub(crate) struct Lowering<'a> {
     pub(crate) body: &'a mut KernelBody,
-    kernel: &'a FusedKernel,
+    pub(crate) kernel: &'a FusedKernel,
     pub(crate) known: KnownRegisters,
     /// True if every node has its elements at the root's linear indices, or has only one element.
     pub(crate) flat: bool,

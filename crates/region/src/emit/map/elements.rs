@@ -86,7 +86,7 @@ fn one_group_per_thread(
         if let Some(all) = lowering.replaces_all(node, &positions, map, value) {
             line!(lowering.body; "@!{all} bra PART;");
             lowering.replaced = Some(node.id);
-            store_group(lowering, kernel, &positions, first);
+            store_group(lowering, &positions, first);
             line!(body; "bra DONE;");
             body.label("PART");
             body.truncate_name(words);
@@ -94,7 +94,7 @@ fn one_group_per_thread(
     }
     let mut lowering = Lowering::new(body, kernel, false);
     let positions = group_positions(&mut lowering, node, first, lanes);
-    store_group(lowering, kernel, &positions, first);
+    store_group(lowering, &positions, first);
     body.label("DONE");
 }
 
@@ -136,14 +136,9 @@ fn group_positions(
 }
 
 /// Computes and stores neighbours, the first of which has the linear index `first`.
-fn store_group(
-    mut lowering: Lowering<'_>,
-    kernel: &FusedKernel,
-    positions: &[Position],
-    first: Reg,
-) {
+fn store_group(mut lowering: Lowering<'_>, positions: &[Position], first: Reg) {
     lowering.group(positions);
-    for (output, value) in kernel.values().enumerate() {
+    for (output, value) in lowering.kernel.values().enumerate() {
         let mut elements: SmallVec<[Reg; 4]> = SmallVec::new();
         elements.push(lowering.lower(value, positions[0]));
         // The other elements repeat the operations of the first and add nothing to the kernel's
@@ -177,7 +172,7 @@ fn one_vector_per_thread(
     let numbers = lowering.body.neighbours(first, lanes).into_iter();
     let position = |number| lowering.at_linear_index(node.id, &node.shape, number);
     let positions: SmallVec<[Position; 4]> = numbers.map(position).collect();
-    store_group(lowering, kernel, &positions, first);
+    store_group(lowering, &positions, first);
     line!(body; "bra DONE;");
 
     body.label("TAIL");

@@ -97,7 +97,7 @@ pub(crate) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
             });
             lowering.define(shift.view, position, element);
         }
-        store_inside(&mut lowering, kernel, (turn, position, outside));
+        store_inside(&mut lowering, (turn, position, outside));
     }
     let blocks = axes.tiles(&root.shape);
     GeneratedPasses::one(body.finish(&shared), blocks * BLOCK)

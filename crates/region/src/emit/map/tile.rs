@@ -9,7 +9,7 @@ use crate::{
         lower::{Lowering, Position},
     },
     expr::NodeRef,
-    plan::{FusedKernel, TileAxes},
+    plan::TileAxes,
     shape::{RANK_MAX, Shape},
 };
 
@@ -88,15 +88,13 @@ impl TileAxes {
 /// Turns after the first add nothing to the kernel's name.
 pub(crate) fn store_inside(
     lowering: &mut Lowering<'_>,
-    kernel: &FusedKernel,
     (turn, position, outside): (usize, Position, Reg),
 ) {
+    let kernel = lowering.kernel;
     let words = lowering.body.name_parts();
     let linear_index = lowering.linear_index(position);
-    let elements: SmallVec<[Reg; 2]> = kernel
-        .values()
-        .map(|value| lowering.lower(value, position))
-        .collect();
+    let element = |value| lowering.lower(value, position);
+    let elements: SmallVec<[Reg; 2]> = kernel.values().map(element).collect();
     let body = &mut *lowering.body;
     if turn > 0 {
         body.truncate_name(words);

@@ -90,7 +90,7 @@ pub(crate) fn tiles(kernel: &FusedKernel) -> GeneratedPasses {
             let element = load_shared(body, view.dtype, address, 0);
             lowering.define(view, position, element);
         }
-        store_inside(&mut lowering, kernel, (turn, position, outside));
+        store_inside(&mut lowering, (turn, position, outside));
     }
     GeneratedPasses::one(body.finish(&shared), count * BLOCK)
 }

@@ -22,7 +22,6 @@ use crate::{
         row::elements::RowElements,
     },
     expr::{Function, NodeRef, Op},
-    plan::FusedKernel,
 };
 
 /// The number of elements that one branch follows.
@@ -46,24 +45,19 @@ struct Division<'a> {
 /// The registers of an element and of its quotient.
 type Quotients = SmallVec<[(Reg, Reg); DIVIDED_TOGETHER]>;
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
     /// Computes the divisors of the elements on which nodes depend, in front of a loop that divides
     /// them.
-    pub(crate) fn prepare_divisors<'a>(
-        &mut self,
-        kernel: &'a FusedKernel,
-        nodes: impl Iterator<Item = &'a NodeRef>,
-    ) {
-        for division in self.divisions(kernel, nodes) {
+    pub(crate) fn prepare_divisors(&mut self, nodes: impl Iterator<Item = &'a NodeRef>) {
+        for division in self.divisions(nodes) {
             self.divisor(division.divisor);
         }
     }
 
     /// Computes the quotients on which nodes depend at the positions of a turn's elements, at the
     /// first of several turns also those of the others. Only the first add to the kernel's name.
-    pub(crate) fn divide<'a>(
+    pub(crate) fn divide(
         &mut self,
-        kernel: &'a FusedKernel,
         nodes: impl Iterator<Item = &'a NodeRef>,
         elements: &mut [RowElements],
         (row, turn): (Reg, usize),
@@ -73,7 +67,7 @@ impl Lowering<'_> {
             return;
         }
         let end = elements.len().min(turn + together);
-        for division in self.divisions(kernel, nodes) {
+        for division in self.divisions(nodes) {
             let mut positions = SmallVec::<[_; DIVIDED_TOGETHER]>::new();
             for elements in &mut elements[turn..end] {
                 positions.extend(elements.positions(self, division.quotient, row));
@@ -102,11 +96,8 @@ impl Lowering<'_> {
 
     /// Returns the divisions of elements by values of the row on which nodes depend, operands
     /// first.
-    fn divisions<'a>(
-        &self,
-        kernel: &'a FusedKernel,
-        nodes: impl Iterator<Item = &'a NodeRef>,
-    ) -> SmallVec<[Division<'a>; 2]> {
+    fn divisions(&self, nodes: impl Iterator<Item = &'a NodeRef>) -> SmallVec<[Division<'a>; 2]> {
+        let kernel = self.kernel;
         let reached = kernel.reached_from(nodes);
         let in_order = kernel.nodes.iter().filter_map(|fused| {
             let Op::Apply(Function::Divide, operands) = &*fused.op else {
@@ -119,9 +110,9 @@ impl Lowering<'_> {
             is_divided.then_some((quotient, operands))
         });
         let of_row = in_order.filter_map(|(quotient, operands)| {
-            let divisor = self.row_value_of(kernel, &operands[1])?;
+            let divisor = self.row_value_of(&operands[1])?;
             // The quotient of two values of the row is computed once.
-            let is_element = self.row_value_of(kernel, &operands[0]).is_none();
+            let is_element = self.row_value_of(&operands[0]).is_none();
             is_element.then_some(Division {
                 quotient,
                 dividend: &operands[0],
@@ -132,13 +123,9 @@ impl Lowering<'_> {
     }
 
     /// Returns the node of the row's value that a node repeats for each element, if it does.
-    fn row_value_of<'a>(
-        &self,
-        kernel: &'a FusedKernel,
-        mut node: &'a NodeRef,
-    ) -> Option<&'a NodeRef> {
+    fn row_value_of(&self, mut node: &'a NodeRef) -> Option<&'a NodeRef> {
         while !self.is_row_node(node) {
-            match kernel.op(node)? {
+            match self.kernel.op(node)? {
                 Op::View(source, _) | Op::Reshape(source) => node = source,
                 _ => return None,
             }

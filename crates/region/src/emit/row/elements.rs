@@ -226,9 +226,9 @@ pub(crate) fn finish_row(
 ) -> GeneratedPasses {
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
-    let shared = reduce_row(&mut lowering, kernel, elements, own, parts);
+    let shared = reduce_row(&mut lowering, elements, own, parts);
     let class = classes[&kernel.root.id];
-    store(&mut lowering, kernel, elements, own, class);
+    store(&mut lowering, elements, own, class);
     body.label("DONE");
     GeneratedPasses::one(body.finish(&shared), class.threads_of_rows(rows, threads))
 }
@@ -236,11 +236,11 @@ pub(crate) fn finish_row(
 /// Computes the reductions of a row. Returns the declarations of shared memory.
 fn reduce_row(
     lowering: &mut Lowering<'_>,
-    kernel: &FusedKernel,
     elements: &mut [RowElements],
     own: RowThread,
     parts: usize,
 ) -> String {
+    let kernel = lowering.kernel;
     let mut shared = String::new();
     for (number, reduction) in kernel.reductions().enumerate() {
         let body = &mut *lowering.body;
@@ -251,7 +251,7 @@ fn reduce_row(
             elements.load(lowering, &arrays, own.row);
         }
         for turn in 0..elements.len() {
-            lowering.divide(kernel, iter::once(source), elements, (own.row, turn));
+            lowering.divide(iter::once(source), elements, (own.row, turn));
             let elements = &mut elements[turn];
             let values = elements.lower(lowering, source, own.row, turn);
             let body = &mut *lowering.body;
@@ -322,8 +322,8 @@ impl<'a> RowReduction<'a> {
 }
 
 /// Stores the element for the row.
-pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, kernel: &FusedKernel, row: Reg) {
-    let root = &kernel.root;
+pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, row: Reg) {
+    let root = &lowering.kernel.root;
     let position = lowering.row_position(root);
     let value = lowering.lower(root, position);
     let output = (0, root.dtype);
@@ -333,21 +333,20 @@ pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, kernel: &FusedKernel, ro
 /// Stores the elements of the row, or the element for the row. Threads without any are done.
 fn store(
     lowering: &mut Lowering<'_>,
-    kernel: &FusedKernel,
     elements: &mut [RowElements],
     own: RowThread,
     class: RowClass,
 ) {
-    let root = &kernel.root;
+    let root = &lowering.kernel.root;
     let base = lowering.body.output(0);
     if class == RowClass::Row {
         own.first_only(lowering.body, "DONE");
-        return store_of_row(lowering, kernel, own.row);
+        return store_of_row(lowering, own.row);
     }
     own.within_only(lowering.body, "DONE");
     let mut first_address = None;
     for turn in 0..elements.len() {
-        lowering.divide(kernel, iter::once(root), elements, (own.row, turn));
+        lowering.divide(iter::once(root), elements, (own.row, turn));
         let elements = &mut elements[turn];
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.

@@ -75,8 +75,8 @@ pub(crate) fn long_row(
     for FusedNode { node, .. } in &kernel.nodes {
         lowering.row_position_of(node);
     }
-    let shared = stages.reduce(&mut lowering, kernel, &long_row);
-    long_row.store(&mut lowering, kernel, classes[&kernel.root.id]);
+    let shared = stages.reduce(&mut lowering, &long_row);
+    long_row.store(&mut lowering, classes[&kernel.root.id]);
     // All threads have read the accumulators before any of them writes those of the next row.
     line!(body; "bar.sync 0;");
     line!(body; "add.s{bits} {row}, {row}, {step};");
@@ -113,7 +113,8 @@ impl Stages {
 
     /// Computes all reductions and the values for the row. Returns the declarations of shared
     /// memory.
-    fn reduce(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, row: &LongRow) -> String {
+    fn reduce(&self, lowering: &mut Lowering<'_>, row: &LongRow) -> String {
+        let kernel = lowering.kernel;
         let mut shared = String::new();
         let mut number = 0;
         for stage in 1..=self.count {
@@ -126,7 +127,7 @@ impl Stages {
                     number += 1;
                 }
             }
-            row.accumulate(lowering, kernel, &reductions, stage);
+            row.accumulate(lowering, &reductions, stage);
             for reduction in &reductions {
                 reduction.finish(lowering, row.own);
             }
@@ -146,21 +147,20 @@ impl Stages {
 impl LongRow {
     /// Accumulates the elements of the row for these reductions, which depend on none of each
     /// other.
-    fn accumulate(
+    fn accumulate<'a>(
         &self,
-        lowering: &mut Lowering<'_>,
-        kernel: &FusedKernel,
-        reductions: &[RowReduction<'_>],
+        lowering: &mut Lowering<'a>,
+        reductions: &[RowReduction<'a>],
         stage: usize,
     ) {
         let label = format!("STAGE{stage}");
         let sources = reductions.iter().map(|reduction| reduction.source);
-        let arrays = kernel.arrays_of(sources.clone());
-        lowering.prepare_divisors(kernel, sources.clone());
+        let arrays = lowering.kernel.arrays_of(sources.clone());
+        lowering.prepare_divisors(sources.clone());
         self.visit(lowering, (&label, &arrays), |lowering, groups| {
             let mut values: Vec<(usize, Reg, Reg)> = Vec::new();
             for turn in 0..groups.len() {
-                lowering.divide(kernel, sources.clone(), groups, (self.own.row, turn));
+                lowering.divide(sources.clone(), groups, (self.own.row, turn));
                 let elements = &mut groups[turn];
                 for (number, reduction) in reductions.iter().enumerate() {
                     let of_group = elements.lower(lowering, reduction.source, self.own.row, turn);
@@ -181,17 +181,17 @@ impl LongRow {
     }
 
     /// Stores the elements of the row, or the element for the row.
-    fn store(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, class: RowClass) {
-        let root = &kernel.root;
+    fn store(&self, lowering: &mut Lowering<'_>, class: RowClass) {
+        let root = &lowering.kernel.root;
         // The parameter is loaded first, also where loops follow.
         lowering.body.output(0);
         let row = self.own.row;
         if class == RowClass::Element {
-            let arrays = kernel.arrays_of(std::iter::once(root));
-            lowering.prepare_divisors(kernel, std::iter::once(root));
+            let arrays = lowering.kernel.arrays_of(std::iter::once(root));
+            lowering.prepare_divisors(std::iter::once(root));
             self.visit(lowering, ("WRITE", &arrays), |lowering, groups| {
                 for turn in 0..groups.len() {
-                    lowering.divide(kernel, std::iter::once(root), groups, (row, turn));
+                    lowering.divide(std::iter::once(root), groups, (row, turn));
                     let elements = &mut groups[turn];
                     let values = elements.lower(lowering, root, row, turn);
                     let output = (0, root.dtype);
@@ -203,18 +203,18 @@ impl LongRow {
             return;
         }
         self.own.first_only(lowering.body, "STORED");
-        store_of_row(lowering, kernel, row);
+        store_of_row(lowering, row);
         lowering.body.label("STORED");
     }
 
     /// Emits a loop over the groups of each thread, with several in flight, and one over the rest.
     /// Each turn first loads the elements of these arrays, so that no function that is called
     /// delays the loads behind it.
-    fn visit(
+    fn visit<'a>(
         &self,
-        lowering: &mut Lowering<'_>,
+        lowering: &mut Lowering<'a>,
         (label, arrays): (&str, &[&NodeRef]),
-        mut instructions: impl FnMut(&mut Lowering<'_>, &mut [RowElements]),
+        mut instructions: impl FnMut(&mut Lowering<'a>, &mut [RowElements]),
     ) {
         let known = lowering.known.clone();
         let body = &mut *lowering.body;
