@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `kernel.rs` | the body of a kernel under construction |
+//! | `kernel.rs` | the body of a kernel under construction, and the macros that append to it |
 //! | `assemble.rs` | assembly of finished bodies |
 //! | `name.rs` | the names of kernels |
 //! | `index.rs` | indices of threads, and addresses of elements |
