@@ -143,9 +143,7 @@ impl StepBuilder<'_> {
         let Op::Update { value, .. } = &*update.op else {
             return false;
         };
-        let fused = update
-            .operand(1)
-            .filter(|&at| !self.candidates[at].is_stored);
+        let fused = update.operands[1].computed(self.candidates);
         fused.is_none_or(|at| self.candidates[at].size.is_hidden())
             || value.elements >= update.node.elements.div_ceil(2)
     }
@@ -153,8 +151,8 @@ impl StepBuilder<'_> {
     /// Returns the stored operand that has the candidate's elements in the same order.
     fn alias(&self, candidate: &Candidate) -> Option<u32> {
         let source = candidate.same_elements()?;
-        self.is_input(candidate.operand(0))
-            .then(|| self.graph.number(source))
+        let is_stored = self.is_input(candidate.operand(0));
+        is_stored.then(|| self.graph.number(source))
     }
 
     /// Returns whether a kernel reads the node with this candidate index from memory.
@@ -168,15 +166,14 @@ impl StepBuilder<'_> {
         let root_of = |at: usize| self.candidates[at].epilogue_of.unwrap_or(at);
         let roots: SmallVec<[usize; 4]> = members.iter().map(|&at| root_of(at)).collect();
         let (last, root) = (members[members.len() - 1], roots[roots.len() - 1]);
-        let mut parts = KernelParts::default();
-        self.start_walk();
+        let mut parts = self.start_walk();
         for &root in &roots {
             self.add_candidate(root, &mut parts);
         }
         let nodes = std::mem::take(&mut parts.nodes);
         if members != &roots[..] {
             // Nodes that a root and an epilogue both use are in both lists.
-            self.start_walk();
+            self.walk += 1;
             for &root in &roots {
                 self.last_walk[root] = self.walk;
             }
@@ -192,25 +189,21 @@ impl StepBuilder<'_> {
             )
         });
         let is_product = matches!(&*self.candidates[root].op, Op::MatrixProduct(..));
+        let epilogue = std::mem::replace(&mut parts.nodes, nodes);
+        let separate_epilogue = (is_product && !epilogue.is_empty())
+            .then(|| Box::new(self.separate_epilogue(&epilogue)));
         let outputs = members.iter().map(|&at| OutputPlan::of(at as u32));
+        let mut kernel = self.plan(root as u32, parts, outputs.collect());
+        if is_product && kernel.kind == KernelKind::Generated {
+            kernel.kind = KernelKind::Product;
+        }
         let tiled = self.candidates[last].tiled.iter();
-        let outputs: SmallVec<[OutputPlan; 1]> = outputs.collect();
-        let kind = match self.kind(&outputs) {
-            KernelKind::Generated if is_product => KernelKind::Product,
-            kind => kind,
-        };
         KernelPlan {
-            root: root as u32,
-            inputs: parts.inputs,
-            outputs,
-            kind,
-            separate_epilogue: (is_product && !parts.nodes.is_empty())
-                .then(|| Box::new(self.separate_epilogue(&parts.nodes))),
-            nodes,
-            epilogue: parts.nodes,
+            separate_epilogue,
+            epilogue,
             rows,
             tiled: tiled.map(|&at| at as u32).collect(),
-            ..KernelPlan::default()
+            ..kernel
         }
     }
 
@@ -226,35 +219,22 @@ impl StepBuilder<'_> {
                 }
             });
         }
+        parts.nodes = epilogue.to_vec();
         let root = epilogue[epilogue.len() - 1];
-        KernelPlan {
-            root,
-            nodes: epilogue.to_vec(),
-            inputs: parts.inputs,
-            outputs: smallvec![OutputPlan::of(root)],
-            ..KernelPlan::default()
-        }
+        self.plan(root, parts, smallvec![OutputPlan::of(root)])
     }
 
     /// Returns a kernel that computes or copies a node into all or some elements of a candidate.
     fn map(&mut self, node: &NodeRef, target: usize, target_map: Option<AxisMap>) -> KernelPlan {
-        let mut parts = KernelParts::default();
-        self.start_walk();
+        let mut parts = self.start_walk();
         self.add_operand(node, &mut parts);
         let root = self.graph.number(node);
-        let outputs = smallvec![OutputPlan {
+        let output = OutputPlan {
             value: root,
             target: target as u32,
             target_map,
-        }];
-        KernelPlan {
-            root,
-            nodes: parts.nodes,
-            inputs: parts.inputs,
-            kind: self.kind(&outputs),
-            outputs,
-            ..KernelPlan::default()
-        }
+        };
+        self.plan(root, parts, smallvec![output])
     }
 
     /// Returns the kernel that scatters the values into the target, which an earlier kernel has
@@ -263,31 +243,38 @@ impl StepBuilder<'_> {
         let Op::Scatter { index, value, .. } = &*self.candidates[at].op else {
             unreachable!("the candidate is a scatter");
         };
-        let mut parts = KernelParts::default();
-        self.start_walk();
+        let mut parts = self.start_walk();
         for node in [index, value] {
             self.add_operand(node, &mut parts);
         }
         parts.nodes.push(at as u32);
-        KernelPlan {
-            root: at as u32,
-            nodes: parts.nodes,
-            inputs: parts.inputs,
-            outputs: smallvec![OutputPlan::of(at as u32)],
-            kind: match index.elements {
-                0 => KernelKind::Empty,
-                _ => KernelKind::Generated,
-            },
-            ..KernelPlan::default()
-        }
+        let mut kernel = self.plan(at as u32, parts, smallvec![OutputPlan::of(at as u32)]);
+        kernel.kind = match index.elements {
+            0 => KernelKind::Empty,
+            _ => KernelKind::Generated,
+        };
+        kernel
     }
 
-    /// Returns how a kernel with these outputs is enqueued.
-    fn kind(&self, outputs: &[OutputPlan]) -> KernelKind {
+    /// Returns the kernel of these nodes, inputs and outputs.
+    fn plan(
+        &self,
+        root: u32,
+        KernelParts { nodes, inputs }: KernelParts,
+        outputs: SmallVec<[OutputPlan; 1]>,
+    ) -> KernelPlan {
         let mut values = outputs.iter().map(|output| self.graph.node(output.value));
-        match values.all(|value| value.elements == 0) {
+        let kind = match values.all(|value| value.elements == 0) {
             true => KernelKind::Empty,
             false => KernelKind::Generated,
+        };
+        KernelPlan {
+            root,
+            nodes,
+            inputs,
+            outputs,
+            kind,
+            ..KernelPlan::default()
         }
     }
 
@@ -297,9 +284,10 @@ impl StepBuilder<'_> {
         !candidate.is_stored || (self.group.is_some() && candidate.group == self.group)
     }
 
-    /// Starts a walk in which no candidate is visited yet.
-    fn start_walk(&mut self) {
+    /// Starts a kernel, for which no candidate is visited yet.
+    fn start_walk(&mut self) -> KernelParts {
         self.walk += 1;
+        KernelParts::default()
     }
 
     /// Adds an operand, as an input or with everything that it is computed from.
@@ -324,13 +312,12 @@ impl StepBuilder<'_> {
                 continue;
             }
             self.stack.push((at, true));
-            let mut indices = candidate.operands.iter();
-            candidate.op.operands(|operand| {
-                match indices.next().and_then(|known| known.candidate) {
+            for operand in &candidate.operands {
+                match operand.candidate {
                     Some(at) if self.is_computed(at) => self.stack.push((at, false)),
-                    _ => parts.add_input(self.graph.number(operand)),
+                    _ => parts.add_input(self.graph.number(&operand.node)),
                 }
-            });
+            }
         }
     }
 }
