@@ -1,9 +1,9 @@
 //! Planning: partitions the expression graph into fused kernels.
 //!
 //! Storing each intermediate result costs a write and a read of memory, while computing one for
-//! each of its uses costs instructions. [`steps`] therefore decides which planned nodes are stored,
-//! and builds for each of them the [`FusedKernel`]s that compute it: the nodes inside, the inputs
-//! and the outputs. All later stages take these boundaries from the `FusedKernel`.
+//! each of its uses costs instructions. [`build::steps`] therefore decides which planned nodes are
+//! stored, and builds for each of them the kernels that compute it: the nodes inside, the inputs
+//! and the outputs. All later stages take these boundaries from the [`FusedKernel`].
 //!
 //! A plan follows from shapes, types and operations alone, so that every device gives the same
 //! bits: no number of a machine is in it.
@@ -42,8 +42,9 @@
 //!
 //! # Why two kernels are not one
 //!
-//! [`Region::explain`](crate::Region::explain) tells for each stored array the reason that
-//! `partition.rs` noted for it. The bounds are those of `limits.rs`.
+//! [`Region::explain`](crate::Region::explain) tells for each stored array the reason for which
+//! [`Candidate::store`](candidate::Candidate::store) was called first. The bounds are those of
+//! `limits.rs`.
 //!
 //! | reason | decided by |
 //! |---|---|
