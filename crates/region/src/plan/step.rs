@@ -4,7 +4,10 @@
 //! constants and arrays. Steps therefore refer to nodes by their numbers in the graph, and serve
 //! all graphs with the same key.
 
-use std::{any::Any, sync::OnceLock};
+use std::{
+    any::Any,
+    sync::{Arc, OnceLock},
+};
 
 use smallvec::SmallVec;
 
@@ -149,7 +152,7 @@ impl Step {
             // A scatter is in its kernel, but no longer leads to the base once it is enqueued.
             if depends && number != self.nodes[0] {
                 dependent.push(number);
-                if Some(std::sync::Arc::strong_count(nodes.node(number))) != references(number) {
+                if Some(Arc::strong_count(nodes.node(number))) != references(number) {
                     return None;
                 }
             }

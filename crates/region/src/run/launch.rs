@@ -19,15 +19,13 @@ use smallvec::SmallVec;
 
 use crate::{
     counters::Counters,
-    element::Scalar,
     emit::{
-        body::kernel::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX},
+        body::kernel::{Kernel, KernelParameter},
         passes::{Pass, PassOutput},
     },
     error::Result,
     expr::{LaunchLog, LoggedLaunch, LoggedParameter, Session, Storage},
     plan::KernelPlan,
-    product::RawShape,
     run::{
         bound::BoundKernel,
         texts::{BoundParameter, Code, CodeParameter, code_of},
@@ -59,84 +57,23 @@ pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
 /// The number of parameters of a launch that take no memory of their own.
 const PARAMETERS_USUAL: usize = 12;
 
-/// An argument of a launch.
-enum LaunchArgument {
-    Bits32(u32),
-    Bits64(u64),
-    ProductShape(Arc<RawShape>),
-    /// An input array, by its index in the list of inputs.
-    Input(usize),
-    Output(usize),
-    Temporary(usize),
-    Flag,
-    Counters,
-}
-
-impl LaunchArgument {
-    /// Returns the size of the parameter in bytes, including padding in front of it.
-    fn bytes(&self) -> usize {
-        match self {
-            LaunchArgument::Bits32(_) => 4,
-            LaunchArgument::ProductShape(_) => size_of::<RawShape>(),
-            _ => 8,
+/// Returns the value of a parameter that is neither an array nor the sizes of a product, in the low
+/// bytes of a word, of which the kernel reads four or eight.
+fn word(session: &Session, parameter: &BoundParameter<'_>) -> u64 {
+    match *parameter {
+        BoundParameter::Index(length) => length as u64,
+        BoundParameter::Fixed(KernelParameter::Scalar(value)) => value.bits(),
+        BoundParameter::Constant(value) => value.bits(),
+        BoundParameter::CheckCode { node, axis, length } => {
+            let mut checks = session.checks();
+            checks.number(node.location, axis, length).into()
         }
-    }
-}
-
-/// The bits of a scalar parameter.
-enum ScalarBits {
-    Bits32(u32),
-    Bits64(u64),
-}
-
-impl ScalarBits {
-    /// Returns the bits of a constant.
-    fn of_scalar(value: Scalar) -> Self {
-        match value.dtype().bytes() {
-            8 => Self::Bits64(value.bits()),
-            // The upper half is 0.
-            _ => Self::Bits32(value.bits() as u32),
+        // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
+        BoundParameter::Fixed(parameter) => {
+            let length = parameter.length();
+            length.expect("it is a length if it is not an array") as u64
         }
-    }
-
-    /// Returns the bits of a length, a step or an index.
-    fn of_index(is_wide: bool, value: i64) -> Self {
-        if is_wide {
-            Self::Bits64(value as u64)
-        } else {
-            // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
-            Self::Bits32(value as u32)
-        }
-    }
-
-    /// Returns the bits of a parameter that is not an address.
-    fn of(session: &Session, is_wide: bool, parameter: &BoundParameter<'_>) -> Self {
-        match *parameter {
-            BoundParameter::Index(length) => Self::of_index(is_wide, length as i64),
-            BoundParameter::Fixed(KernelParameter::Scalar(value)) => Self::of_scalar(*value),
-            BoundParameter::Constant(value) => Self::of_scalar(value),
-            BoundParameter::CheckCode { node, axis, length } => {
-                Self::Bits32(session.checks().number(node.location, axis, length))
-            }
-            BoundParameter::Fixed(parameter) => {
-                let length = parameter.length();
-                Self::of_index(
-                    is_wide,
-                    length.expect("it is a length if it is not an address"),
-                )
-            }
-            BoundParameter::Input(_) => {
-                unreachable!("neither an address nor the sizes of a product are a scalar")
-            }
-        }
-    }
-}
-
-/// Returns the parameter of a constant, in the low bytes of a word.
-pub(crate) fn constant_word(value: Scalar) -> u64 {
-    match ScalarBits::of_scalar(value) {
-        ScalarBits::Bits32(bits) => bits.into(),
-        ScalarBits::Bits64(bits) => bits,
+        BoundParameter::Input(_) => unreachable!("an array is not a scalar"),
     }
 }
 
@@ -147,21 +84,15 @@ fn upload_table(
     stream: &Stream,
     kernel: &Kernel<CodeParameter>,
     bound: BoundKernel<'_>,
-) -> Result<Option<Buffer<u8>>> {
+) -> Result<Option<Buffer<u64>>> {
     if kernel.table.is_empty() {
         return Ok(None);
     }
-    let mut entries: Vec<[u8; ENTRY_BYTES]> = Vec::with_capacity(kernel.table.len());
-    for parameter in &kernel.table {
-        // For a 32-bit value, the kernel loads four bytes of its entry.
-        entries.push(
-            match ScalarBits::of(session, kernel.wide, &parameter.bind(bound)) {
-                ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
-                ScalarBits::Bits64(value) => value.to_le_bytes(),
-            },
-        );
-    }
-    Ok(Some(stream.upload(entries.as_flattened())?))
+    let words = kernel.table.iter();
+    let words: Vec<u64> = words
+        .map(|parameter| word(session, &parameter.bind(bound)))
+        .collect();
+    Ok(Some(stream.upload(&words[..])?))
 }
 
 /// Enqueues the passes of a kernel that has elements to write. They write `outputs`, one for each
@@ -259,48 +190,30 @@ fn launch(
     )?;
     let mut read: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
     let (mut checked, mut counters) = (None, None);
-    let mut values: SmallVec<[LaunchArgument; PARAMETERS_USUAL]> = SmallVec::new();
+    let mut words: SmallVec<[u64; PARAMETERS_USUAL]> = SmallVec::new();
     for parameter in &kernel.parameters {
-        values.push(match parameter.bind(bound) {
-            BoundParameter::Input(node) => {
-                read.push(
-                    node.storage()
-                        .expect("operands are enqueued before the kernels that read them"),
-                );
-                LaunchArgument::Input(read.len() - 1)
-            }
-            BoundParameter::Fixed(KernelParameter::Output(number)) => {
-                LaunchArgument::Output(*number)
-            }
-            BoundParameter::Fixed(KernelParameter::Temporary(number)) => {
-                LaunchArgument::Temporary(*number)
-            }
+        match parameter.bind(bound) {
+            BoundParameter::Input(node) => read.push(
+                node.storage()
+                    .expect("operands are enqueued before the kernels that read them"),
+            ),
             BoundParameter::Fixed(KernelParameter::Flag) => {
                 checked = Some(session.checks().flag(stream)?);
-                LaunchArgument::Flag
             }
             BoundParameter::Fixed(KernelParameter::Counters) => {
                 counters = Some(session.streams().counters(stream)?);
-                LaunchArgument::Counters
             }
-            BoundParameter::Fixed(KernelParameter::ProductShape(shape)) => {
-                LaunchArgument::ProductShape(Arc::clone(shape))
-            }
-            value => match ScalarBits::of(session, kernel.wide, &value) {
-                ScalarBits::Bits32(value) => LaunchArgument::Bits32(value),
-                ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
-            },
-        });
+            BoundParameter::Fixed(
+                KernelParameter::Output(_)
+                | KernelParameter::Temporary(_)
+                | KernelParameter::ProductShape(_),
+            ) => {}
+            scalar => words.push(word(session, &scalar)),
+        }
     }
     if let Some(log) = &session.log {
         note(log, kernel, bound.kernel);
     }
-    debug_assert!(
-        values.iter().map(LaunchArgument::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
-            <= PARAMETER_BYTES_MAX,
-        "parameters of {}",
-        kernel.name
-    );
     let mut guard = checked.as_ref().map(|flag| flag.lock());
     let mut word = guard.as_deref_mut();
     let mut flag = word.as_mut();
@@ -309,32 +222,35 @@ fn launch(
     let mut array = array.as_mut();
     let mut targets: SmallVec<[_; 4]> = targets.iter_mut().map(Some).collect();
     let mut arguments: SmallVec<[Argument<'_>; PARAMETERS_USUAL]> = SmallVec::new();
-    for value in &values {
-        arguments.push(match value {
-            LaunchArgument::Bits32(value) => Argument::scalar(value),
-            LaunchArgument::Bits64(value) => Argument::scalar(value),
-            LaunchArgument::ProductShape(shape) => Argument::scalar(&**shape),
-            LaunchArgument::Input(number) => Argument::read::<u8, _>(&read[*number].buffer),
-            LaunchArgument::Temporary(number) => {
+    let (mut read, mut words) = (read.iter(), words.iter());
+    for parameter in &kernel.parameters {
+        arguments.push(match parameter {
+            CodeParameter::Input(_) => {
+                let storage = read.next().expect("each input is one parameter");
+                Argument::read::<u8, _>(&storage.buffer)
+            }
+            CodeParameter::Fixed(KernelParameter::Temporary(number)) => {
                 Argument::read::<u8, _>(&read_temporaries[*number])
             }
-            LaunchArgument::Output(number) => {
-                let target = targets[*number]
-                    .take()
-                    .expect("each output is one parameter");
-                Argument::write::<u8, _>(target)
+            CodeParameter::Fixed(KernelParameter::Output(number)) => {
+                let target = targets[*number].take();
+                Argument::write::<u8, _>(target.expect("each output is one parameter"))
             }
-            LaunchArgument::Flag => {
+            CodeParameter::Fixed(KernelParameter::Flag) => {
                 let flag = flag.take().expect("the flag is one parameter");
                 Argument::write::<u32, _>(flag)
             }
-            LaunchArgument::Counters => {
+            CodeParameter::Fixed(KernelParameter::Counters) => {
                 let array = array.take().expect("the counters are one parameter");
                 Argument::write::<u32, _>(array)
             }
+            CodeParameter::Fixed(KernelParameter::ProductShape(shape)) => {
+                Argument::scalar(&**shape)
+            }
+            _ => Argument::scalar(words.next().expect("a word for each scalar")),
         });
     }
-    arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
+    arguments.extend(table.as_ref().map(Argument::read::<u64, _>));
     let threads = pass.threads.of(bound.root().elements);
     let blocks = u32::try_from(threads.div_ceil(kernel.block)).unwrap_or(u32::MAX);
     let grid = LaunchConfig::new([blocks, 1, 1], [kernel.block as u32, 1, 1]);

@@ -1,5 +1,10 @@
 //! Execution: enqueues the kernels of plans.
 //!
+//! Two maps remember earlier work: from the key of a graph and the machine to a plan with the
+//! schedules of its kernels, and from the words of a kernel and its schedule to its code. A plan is
+//! the list of the launches of a graph: they are enqueued one by one (`steps.rs`), or recorded once
+//! in this way and then enqueued as one launch, by a replay or a prepared region (`replay/`).
+//!
 //! | file | contents |
 //! |---|---|
 //! | `evaluate.rs` | materialises planned nodes, by a replay or step by step |

@@ -82,32 +82,26 @@ pub(crate) enum BoundParameter<'a> {
 /// The number of an operand that is not an input: the base of a scatter, or of an update in place.
 const NOT_IN_KERNEL: u64 = u64::MAX;
 
-/// The numbers of a fused kernel's nodes.
+/// The nodes of a fused kernel with their numbers.
 struct NodeNumbering<'a> {
     kernel: &'a FusedKernel,
-    numbers: FxHashMap<u64, usize>,
+    nodes: FxHashMap<u64, (usize, &'a NodeRef)>,
 }
 
 impl<'a> NodeNumbering<'a> {
     fn new(kernel: &'a FusedKernel) -> Self {
-        let mut numbers = FxHashMap::default();
-        let count = kernel.nodes.len() + kernel.epilogue.len() + kernel.inputs.len();
-        numbers.reserve(count);
-        let calculated = kernel
-            .nodes
-            .iter()
-            .chain(&kernel.epilogue)
-            .map(|fused| &fused.node);
-        for (number, node) in calculated.chain(&kernel.inputs).enumerate() {
-            numbers.entry(node.id).or_insert(number);
+        let calculated = kernel.nodes.iter().chain(&kernel.epilogue);
+        let all = calculated.map(|fused| &fused.node).chain(&kernel.inputs);
+        let mut nodes = FxHashMap::default();
+        for (number, node) in all.enumerate() {
+            nodes.entry(node.id).or_insert((number, node));
         }
-        Self { kernel, numbers }
+        Self { kernel, nodes }
     }
 
     fn number(&self, node: &NodeRef) -> u64 {
-        self.numbers
-            .get(&node.id)
-            .map_or(NOT_IN_KERNEL, |&number| number as u64)
+        let known = self.nodes.get(&node.id);
+        known.map_or(NOT_IN_KERNEL, |&(number, _)| number as u64)
     }
 
     /// Returns the key, without lengths that are free.
@@ -152,41 +146,32 @@ impl<'a> NodeNumbering<'a> {
         words
     }
 
-    /// Returns a node by its number.
-    fn node(&self, number: usize) -> &NodeRef {
-        let FusedKernel {
-            nodes, epilogue, ..
-        } = self.kernel;
-        match number.checked_sub(nodes.len()) {
-            None => &nodes[number].node,
-            Some(number) => match epilogue.get(number) {
-                Some(fused) => &fused.node,
-                None => &self.kernel.inputs[number - epilogue.len()],
-            },
-        }
-    }
-
     /// Replaces the nodes of a parameter by their numbers.
     fn template(&self, parameter: &KernelParameter) -> CodeParameter {
-        match parameter {
-            KernelParameter::Input(node) => CodeParameter::Input(self.numbers[&node.id]),
-            KernelParameter::Constant(node) => CodeParameter::Constant(self.numbers[node]),
-            KernelParameter::CheckCode { node, axis, length } => CodeParameter::CheckCode {
-                node: self.numbers[&node.id],
-                axis: *axis,
-                length: *length,
+        let known = |id: u64| self.nodes.get(&id).copied();
+        let fixed = || CodeParameter::Fixed(parameter.clone());
+        match *parameter {
+            KernelParameter::Input(ref node) => CodeParameter::Input(self.nodes[&node.id].0),
+            KernelParameter::Constant(node) => CodeParameter::Constant(self.nodes[&node].0),
+            KernelParameter::CheckCode {
+                ref node,
+                axis,
+                length,
+            } => CodeParameter::CheckCode {
+                node: self.nodes[&node.id].0,
+                axis,
+                length,
             },
-            KernelParameter::Length { node, axis, length } => match self.numbers.get(node) {
-                Some(&node) if self.node(node).shape.get(*axis) == Some(length) => {
-                    CodeParameter::Length { node, axis: *axis }
+            KernelParameter::Length { node, axis, length } => match known(node) {
+                Some((number, node)) if node.shape.get(axis) == Some(&length) => {
+                    CodeParameter::Length { node: number, axis }
                 }
-                _ => CodeParameter::Fixed(parameter.clone()),
+                _ => fixed(),
             },
-            KernelParameter::ElementsOf { node, .. } => match self.numbers.get(node) {
-                Some(&node) => CodeParameter::Elements(node),
-                None => CodeParameter::Fixed(parameter.clone()),
-            },
-            fixed => CodeParameter::Fixed(fixed.clone()),
+            KernelParameter::ElementsOf { node, .. } => {
+                known(node).map_or_else(fixed, |(number, _)| CodeParameter::Elements(number))
+            }
+            _ => fixed(),
         }
     }
 

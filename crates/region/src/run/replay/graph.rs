@@ -18,7 +18,7 @@ use crate::{
     expr::{LoggedLaunch, LoggedParameter, NodeRef, Op, Session, Storage},
     plan::PlannedGraph,
     run::{
-        launch::{allocate, constant_word},
+        launch::allocate,
         plans::Plan,
         replay::Results,
         steps::{Interruption, materialise},
@@ -184,7 +184,7 @@ impl RegionGraph {
     pub(crate) fn scalars(&self, session: &Session, graph: &PlannedGraph) -> SmallVec<[u64; 16]> {
         let word = |scalar: &LoggedParameter| match *scalar {
             LoggedParameter::Constant(node) => match *graph.nodes[node as usize].op {
-                Op::Constant(value) => constant_word(value),
+                Op::Constant(value) => value.bits(),
                 _ => unreachable!("graphs of one plan have constants at the same numbers"),
             },
             LoggedParameter::CheckCode { node, axis, length } => {
