@@ -1,6 +1,7 @@
 //! Kernels of plans with the nodes of a graph.
 
 use crate::{
+    element::Scalar,
     expr::{NodeRef, Op},
     plan::{FusedKernel, HeldNodes, KernelPlan},
     run::plans::Plan,
@@ -34,9 +35,12 @@ impl<'a> BoundKernel<'a> {
         self.nodes.node(self.kernel.node(number))
     }
 
-    /// Returns the operation of a computed node by its number in the kernel.
-    pub(crate) fn op(self, number: usize) -> &'a Op {
-        self.nodes.op(self.kernel.node(number))
+    /// Returns the value of a constant by its number in the kernel.
+    pub(crate) fn constant(self, number: usize) -> Scalar {
+        match **self.nodes.op(self.kernel.node(number)) {
+            Op::Constant(value) => value,
+            _ => unreachable!("kernels of one key have constants at the same numbers"),
+        }
     }
 
     /// Returns the kernel for code generation.

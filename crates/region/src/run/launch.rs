@@ -28,7 +28,7 @@ use crate::{
     plan::KernelPlan,
     run::{
         bound::BoundKernel,
-        texts::{BoundParameter, Code, CodeParameter, code_of},
+        texts::{Code, CodeParameter, code_of},
     },
 };
 
@@ -59,21 +59,19 @@ const PARAMETERS_USUAL: usize = 12;
 
 /// Returns the value of a parameter that is neither an array nor the sizes of a product, in the low
 /// bytes of a word, of which the kernel reads four or eight.
-fn word(session: &Session, parameter: &BoundParameter<'_>) -> u64 {
+fn word(session: &Session, parameter: &CodeParameter, bound: BoundKernel<'_>) -> u64 {
     match *parameter {
-        BoundParameter::Index(length) => length as u64,
-        BoundParameter::Fixed(KernelParameter::Scalar(value)) => value.bits(),
-        BoundParameter::Constant(value) => value.bits(),
-        BoundParameter::CheckCode { node, axis, length } => {
-            let mut checks = session.checks();
-            checks.number(node.location, axis, length).into()
+        CodeParameter::Constant(number) => bound.constant(number).bits(),
+        CodeParameter::CheckCode { node, axis, length } => {
+            let location = bound.node(node).location;
+            session.checks().number(location, axis, length).into()
         }
+        CodeParameter::Fixed(KernelParameter::Scalar(value)) => value.bits(),
         // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
-        BoundParameter::Fixed(parameter) => {
-            let length = parameter.length();
+        ref parameter => {
+            let length = parameter.length(bound);
             length.expect("it is a length if it is not an array") as u64
         }
-        BoundParameter::Input(_) => unreachable!("an array is not a scalar"),
     }
 }
 
@@ -90,7 +88,7 @@ fn upload_table(
     }
     let words = kernel.table.iter();
     let words: Vec<u64> = words
-        .map(|parameter| word(session, &parameter.bind(bound)))
+        .map(|parameter| word(session, parameter, bound))
         .collect();
     Ok(Some(stream.upload(&words[..])?))
 }
@@ -192,23 +190,25 @@ fn launch(
     let (mut checked, mut counters) = (None, None);
     let mut words: SmallVec<[u64; PARAMETERS_USUAL]> = SmallVec::new();
     for parameter in &kernel.parameters {
-        match parameter.bind(bound) {
-            BoundParameter::Input(node) => read.push(
-                node.storage()
+        match parameter {
+            CodeParameter::Input(number) => read.push(
+                bound
+                    .node(*number)
+                    .storage()
                     .expect("operands are enqueued before the kernels that read them"),
             ),
-            BoundParameter::Fixed(KernelParameter::Flag) => {
+            CodeParameter::Fixed(KernelParameter::Flag) => {
                 checked = Some(session.checks().flag(stream)?);
             }
-            BoundParameter::Fixed(KernelParameter::Counters) => {
+            CodeParameter::Fixed(KernelParameter::Counters) => {
                 counters = Some(session.streams().counters(stream)?);
             }
-            BoundParameter::Fixed(
+            CodeParameter::Fixed(
                 KernelParameter::Output(_)
                 | KernelParameter::Temporary(_)
                 | KernelParameter::ProductShape(_),
             ) => {}
-            scalar => words.push(word(session, &scalar)),
+            scalar => words.push(word(session, scalar, bound)),
         }
     }
     if let Some(log) = &session.log {

@@ -14,7 +14,7 @@ use crate::{
     run::{
         bound::BoundKernel,
         plans::{Plan, Recalled, recall},
-        texts::{BoundParameter, Code, CodeParameter, code_of, generate_anew},
+        texts::{Code, CodeParameter, code_of, generate_anew},
     },
 };
 
@@ -106,24 +106,21 @@ impl Operands {
 fn bound(code: &Code, kernel: BoundKernel<'_>) -> Vec<String> {
     let launches = code.passes.iter().flat_map(|pass| {
         let of_kernel = &pass.kernel;
-        let described = |parameter: &CodeParameter| match parameter.bind(kernel) {
-            BoundParameter::Index(value) => format!("index {value}"),
-            BoundParameter::Fixed(KernelParameter::Output(number)) => {
-                format!("output {number}")
+        let described = |parameter: &CodeParameter| match *parameter {
+            CodeParameter::Input(number) => format!("array {}", kernel.node(number).id),
+            CodeParameter::Constant(number) => {
+                let (node, value) = (kernel.node(number).id, kernel.constant(number));
+                format!("constant {node} {value:?}")
             }
-            BoundParameter::Fixed(KernelParameter::Temporary(number)) => {
+            CodeParameter::CheckCode { node, axis, length } => {
+                format!("check {} {axis} {length}", kernel.node(node).id)
+            }
+            CodeParameter::Fixed(KernelParameter::Output(number)) => format!("output {number}"),
+            CodeParameter::Fixed(KernelParameter::Temporary(number)) => {
                 format!("temporary {number}")
             }
-            BoundParameter::Fixed(KernelParameter::Scalar(value)) => format!("{value:?}"),
-            BoundParameter::Fixed(parameter) => match parameter.length() {
-                Some(value) => format!("index {value}"),
-                None => String::from("other"),
-            },
-            BoundParameter::Input(node) => format!("array {}", node.id),
-            BoundParameter::Constant(value) => format!("constant {value:?}"),
-            BoundParameter::CheckCode { node, axis, length } => {
-                format!("check {} {axis} {length}", node.id)
-            }
+            CodeParameter::Fixed(KernelParameter::Scalar(value)) => format!("{value:?}"),
+            ref parameter => format!("{:?}", parameter.length(kernel)),
         };
         let parameters = of_kernel.parameters.iter().chain(&of_kernel.table);
         let threads = pass.threads.of(kernel.root().elements);

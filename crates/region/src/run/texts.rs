@@ -13,13 +13,12 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    element::Scalar,
     emit::{
         body::kernel::KernelParameter,
         passes::{GeneratedPasses, Pass, Threads},
         passes_of,
     },
-    expr::{NodeRef, Op, push_map},
+    expr::{NodeRef, push_map},
     plan::{
         FreeLengths, FusedKernel, PlanLengths, Uniform, first_axis_of_kernel, push_computed,
         push_stored,
@@ -63,20 +62,6 @@ pub(crate) enum CodeParameter {
     },
     /// The number of elements of a node.
     Elements(usize),
-}
-
-/// A parameter of one kernel.
-pub(crate) enum BoundParameter<'a> {
-    Fixed(&'a KernelParameter),
-    Input(&'a NodeRef),
-    Constant(Scalar),
-    CheckCode {
-        node: &'a NodeRef,
-        axis: usize,
-        length: usize,
-    },
-    /// A length, of the width of the kernel's indices.
-    Index(usize),
 }
 
 /// The number of an operand that is not an input: the base of a scatter, or of an update in place.
@@ -183,24 +168,13 @@ impl<'a> NodeNumbering<'a> {
 }
 
 impl CodeParameter {
-    /// Replaces the numbers by a kernel's nodes.
-    pub(crate) fn bind<'a>(&'a self, kernel: BoundKernel<'a>) -> BoundParameter<'a> {
+    /// Returns the value of a length, a step or an index in a launch of a kernel.
+    pub(crate) fn length(&self, bound: BoundKernel<'_>) -> Option<i64> {
         match *self {
-            CodeParameter::Fixed(ref parameter) => BoundParameter::Fixed(parameter),
-            CodeParameter::Input(number) => BoundParameter::Input(kernel.node(number)),
-            CodeParameter::Constant(number) => match *kernel.op(number) {
-                Op::Constant(value) => BoundParameter::Constant(value),
-                _ => unreachable!("kernels of one key have constants at these numbers"),
-            },
-            CodeParameter::CheckCode { node, axis, length } => BoundParameter::CheckCode {
-                node: kernel.node(node),
-                axis,
-                length,
-            },
-            CodeParameter::Length { node, axis } => {
-                BoundParameter::Index(kernel.node(node).shape[axis])
-            }
-            CodeParameter::Elements(node) => BoundParameter::Index(kernel.node(node).elements),
+            Self::Fixed(ref parameter) => parameter.length(),
+            Self::Length { node, axis } => Some(bound.node(node).shape[axis] as i64),
+            Self::Elements(node) => Some(bound.node(node).elements as i64),
+            _ => None,
         }
     }
 
@@ -224,11 +198,7 @@ impl Code {
     /// Returns the text, the number of threads and the lengths of each launch of a kernel.
     #[cfg(test)]
     fn launches_of(&self, kernel: BoundKernel<'_>) -> Vec<(Arc<str>, usize, Vec<i64>)> {
-        let length = |parameter: &CodeParameter| match parameter.bind(kernel) {
-            BoundParameter::Fixed(parameter) => parameter.length(),
-            BoundParameter::Index(length) => Some(length as i64),
-            _ => None,
-        };
+        let length = |parameter: &CodeParameter| parameter.length(kernel);
         let passes = self.passes.iter().map(|pass| {
             let parameters = pass.kernel.parameters.iter().chain(&pass.kernel.table);
             let threads = pass.threads.of(kernel.root().elements);
