@@ -2,7 +2,6 @@
 
 use crate::{
     counters::COUNTERS,
-    element::DType,
     expr::{Op, Reduction},
     plan::{
         indices::IndexAnalysis,
@@ -96,7 +95,10 @@ impl ReducedRows {
         };
         rows.lanes = rows.lanes_of(kernel);
         rows.at_once = match (rows.lanes, rows.is_simple) {
-            (1, true) if reductions(kernel).any(|(of, _)| of == Reduction::SquaredDeviations) => {
+            (1, true)
+                if (kernel.reductions())
+                    .any(|(_, reduction, _)| reduction == Reduction::SquaredDeviations) =>
+            {
                 AT_ONCE_OF_MANY.min(length.max(1))
             }
             (1, _) | (_, true) => AT_ONCE,
@@ -112,7 +114,9 @@ impl ReducedRows {
         if self.length <= ROW_LENGTH_MAX {
             return RowSplit::of(self.length).neighbours;
         }
-        let widths = reductions(kernel).map(|(_, dtype)| dtype.vector_width());
+        let widths = kernel
+            .reductions()
+            .map(|(_, _, source)| source.dtype.vector_width());
         let lanes = widths.min().expect("there is a reduction");
         let is_possible = IndexAnalysis::of(kernel).flat && self.length.is_multiple_of(lanes);
         if self.is_simple && is_possible {
@@ -152,14 +156,4 @@ impl ReducedRows {
             splits => ReductionOrder::Blocks { splits },
         }
     }
-}
-
-/// Returns the reductions of a kernel, each with the type of its elements.
-fn reductions(kernel: &FusedKernel) -> impl Iterator<Item = (Reduction, DType)> {
-    kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Reduce {
-            reduction, source, ..
-        } => Some((*reduction, source.dtype)),
-        _ => None,
-    })
 }

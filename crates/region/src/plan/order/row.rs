@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::{
     element::DType,
-    expr::{NodeRef, Op},
+    expr::NodeRef,
     plan::{kernel::FusedKernel, order::split::RowSplit, rows::RowShape},
 };
 
@@ -61,10 +61,7 @@ pub(crate) fn arrays_of_simple(
     kernel: &FusedKernel,
     rows: RowShape,
 ) -> Option<SmallVec<[&NodeRef; 4]>> {
-    let reduced = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Reduce { source, .. } => Some(source),
-        _ => None,
-    });
+    let reduced = kernel.reductions().map(|(_, _, source)| source);
     let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
     let arrays = kernel.arrays_of(reduced.chain(root));
     let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
