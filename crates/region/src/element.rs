@@ -3,25 +3,6 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// The element type of a device array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum DType {
-    F16,
-    Bf16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    /// A byte that holds 0 or 1.
-    Bool,
-}
-
 impl DType {
     /// Returns the size of an element in bytes.
     pub(crate) fn bytes(self) -> usize {
@@ -143,17 +124,40 @@ pub trait Float: Number {
 }
 
 macro_rules! elements {
-    ($(
-        $type:ty, $stored:ty, $dtype:ident, |$value:ident| $store:expr, |$from:ident| $load:expr;
-    )*) => {$(
-        impl sealed::Sealed for $type {
+    ($($(#[$doc:meta])* $dtype:ident $type:ty, $stored:ty, |$from:ident| $load:expr;)*) => {
+        /// The element type of a device array.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum DType {
+            $($(#[$doc])* $dtype,)*
+        }
+
+        #[cfg(test)]
+        impl DType {
+            pub(crate) const ALL: &[Self] = &[$(Self::$dtype),*];
+        }
+
+        /// A typed scalar, as passed to a kernel.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Scalar {
+            $($dtype($type),)*
+        }
+
+        impl Scalar {
+            /// Returns the element type of the value.
+            pub(crate) fn dtype(self) -> DType {
+                match self {
+                    $(Self::$dtype(_) => DType::$dtype,)*
+                }
+            }
+        }
+
+        $(impl sealed::Sealed for $type {
             type Stored = $stored;
             #[allow(private_interfaces)]
             const DTYPE: DType = DType::$dtype;
 
             fn store(self) -> $stored {
-                let $value = self;
-                $store
+                self.into()
             }
 
             #[allow(private_interfaces)]
@@ -170,24 +174,25 @@ macro_rules! elements {
             }
         }
 
-        impl Element for $type {}
-    )*};
+        impl Element for $type {})*
+    };
 }
 
 elements! {
-    f16, f16, F16, |value| value, |stored| stored;
-    bf16, bf16, Bf16, |value| value, |stored| stored;
-    f32, f32, F32, |value| value, |stored| stored;
-    f64, f64, F64, |value| value, |stored| stored;
-    i8, i8, I8, |value| value, |stored| stored;
-    i16, i16, I16, |value| value, |stored| stored;
-    i32, i32, I32, |value| value, |stored| stored;
-    i64, i64, I64, |value| value, |stored| stored;
-    u8, u8, U8, |value| value, |stored| stored;
-    u16, u16, U16, |value| value, |stored| stored;
-    u32, u32, U32, |value| value, |stored| stored;
-    u64, u64, U64, |value| value, |stored| stored;
-    bool, u8, Bool, |value| u8::from(value), |stored| stored != 0;
+    F16 f16, f16, |stored| stored;
+    Bf16 bf16, bf16, |stored| stored;
+    F32 f32, f32, |stored| stored;
+    F64 f64, f64, |stored| stored;
+    I8 i8, i8, |stored| stored;
+    I16 i16, i16, |stored| stored;
+    I32 i32, i32, |stored| stored;
+    I64 i64, i64, |stored| stored;
+    U8 u8, u8, |stored| stored;
+    U16 u16, u16, |stored| stored;
+    U32 u32, u32, |stored| stored;
+    U64 u64, u64, |stored| stored;
+    /// A byte that holds 0 or 1.
+    Bool bool, u8, |stored| stored != 0;
 }
 
 macro_rules! numbers {
@@ -239,14 +244,14 @@ fn whole_steps(start: i128, end: i128, step: i128) -> Option<usize> {
 }
 
 macro_rules! floats {
-    ($($type:ty),*) => {$(
+    ($($type:ty: |$number:ident| $convert:expr;)*) => {$(
         impl Float for $type {
-            fn from_whole(whole: i32) -> Self {
-                whole as Self
+            fn from_whole($number: i32) -> Self {
+                $convert
             }
 
-            fn from_count(count: usize) -> Self {
-                count as Self
+            fn from_count($number: usize) -> Self {
+                $convert
             }
 
             fn minus(self, other: Self) -> Self {
@@ -260,48 +265,11 @@ macro_rules! floats {
     )*};
 }
 
-floats!(f32, f64);
-
-macro_rules! halves {
-    ($($type:ty),*) => {$(
-        impl Float for $type {
-            fn from_whole(whole: i32) -> Self {
-                Self::from_f32(whole as f32)
-            }
-
-            fn from_count(count: usize) -> Self {
-                Self::from_f32(count as f32)
-            }
-
-            fn minus(self, other: Self) -> Self {
-                self - other
-            }
-
-            fn divided_by(self, other: Self) -> Self {
-                self / other
-            }
-        }
-    )*};
-}
-
-halves!(f16, bf16);
-
-/// A typed scalar, as passed to a kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Scalar {
-    F16(f16),
-    Bf16(bf16),
-    F32(f32),
-    F64(f64),
-    I8(i8),
-    I16(i16),
-    I32(i32),
-    I64(i64),
-    U8(u8),
-    U16(u16),
-    U32(u32),
-    U64(u64),
-    Bool(bool),
+floats! {
+    f16: |number| Self::from_f32(number as f32);
+    bf16: |number| Self::from_f32(number as f32);
+    f32: |number| number as Self;
+    f64: |number| number as Self;
 }
 
 impl Scalar {
@@ -328,25 +296,6 @@ impl Scalar {
             Scalar::U32(value) => value.into(),
             Scalar::U64(value) => value,
             Scalar::Bool(value) => value.into(),
-        }
-    }
-
-    /// Returns the element type of the value.
-    pub(crate) fn dtype(self) -> DType {
-        match self {
-            Scalar::F16(_) => DType::F16,
-            Scalar::Bf16(_) => DType::Bf16,
-            Scalar::F32(_) => DType::F32,
-            Scalar::F64(_) => DType::F64,
-            Scalar::I8(_) => DType::I8,
-            Scalar::I16(_) => DType::I16,
-            Scalar::I32(_) => DType::I32,
-            Scalar::I64(_) => DType::I64,
-            Scalar::U8(_) => DType::U8,
-            Scalar::U16(_) => DType::U16,
-            Scalar::U32(_) => DType::U32,
-            Scalar::U64(_) => DType::U64,
-            Scalar::Bool(_) => DType::Bool,
         }
     }
 }

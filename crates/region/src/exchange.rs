@@ -42,27 +42,17 @@ pub trait DlpackElement: Element {
 }
 
 macro_rules! elements {
-    ($($element:ty => $in_memory:ty),+) => {$(
+    ($($element:ty),+) => {$(
         impl DlpackElement for $element {
-            type InMemory = $in_memory;
+            type InMemory = Self;
         }
     )+};
 }
 
-elements! {
-    f16 => f16,
-    bf16 => bf16,
-    f32 => f32,
-    f64 => f64,
-    i8 => i8,
-    i16 => i16,
-    i32 => i32,
-    i64 => i64,
-    u8 => u8,
-    u16 => u16,
-    u32 => u32,
-    u64 => u64,
-    bool => Truth
+elements!(f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl DlpackElement for bool {
+    type InMemory = Truth;
 }
 
 /// A byte that holds 0 or 1, DLPack's boolean.

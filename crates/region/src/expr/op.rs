@@ -85,38 +85,38 @@ pub(crate) struct Attention {
     pub(crate) is_causal: bool,
 }
 
-/// The reductions, also used by scans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reduction {
-    Sum,
-    Product,
-    /// The sum of the squared deviations from the mean, as `f64`. Not used by scans.
-    SquaredDeviations,
-    Minimum,
-    Maximum,
-    /// The position of the first minimum, as a linear index along the reduced axes.
-    ArgMinimum,
-    /// The position of the first maximum, as a linear index along the reduced axes.
-    ArgMaximum,
-    Any,
-    All,
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $reduction:ident $name:literal,)*) => {
+        /// The reductions, also used by scans.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Reduction {
+            $($(#[$doc])* $reduction,)*
+        }
+
+        impl Reduction {
+            /// Returns the word for this reduction in the names of kernels.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$reduction => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Reduction {
-    /// Returns the word for this reduction in the names of kernels.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Reduction::Sum => "sum",
-            Reduction::Product => "product",
-            Reduction::SquaredDeviations => "deviations",
-            Reduction::Minimum => "least",
-            Reduction::Maximum => "greatest",
-            Reduction::ArgMinimum => "argmin",
-            Reduction::ArgMaximum => "argmax",
-            Reduction::Any => "any",
-            Reduction::All => "all",
-        }
-    }
+reductions! {
+    Sum "sum",
+    Product "product",
+    /// The sum of the squared deviations from the mean, as `f64`. Not used by scans.
+    SquaredDeviations "deviations",
+    Minimum "least",
+    Maximum "greatest",
+    /// The position of the first minimum, as a linear index along the reduced axes.
+    ArgMinimum "argmin",
+    /// The position of the first maximum, as a linear index along the reduced axes.
+    ArgMaximum "argmax",
+    Any "any",
+    All "all",
 }
 
 /// Calls a function with each operand of an operation, in order.

@@ -21,7 +21,7 @@ pub(super) struct PtxItem {
     pub(super) result: u32,
     /// The size of each parameter in bits.
     pub(super) parameters: Vec<u32>,
-    /// The result of [`PtxItem::straight_line`], once it was asked for.
+    /// The lines of [`PtxItem::straight_line`], once they were asked for.
     straight_line: OnceLock<Option<String>>,
 }
 
@@ -138,10 +138,8 @@ fn item(text: &'static str) -> Option<(&'static str, PtxItem)> {
         types.filter_map(|bits| bits.parse().ok()).collect()
     };
     let result = bits(result).first().copied()?;
-    Some((
-        name,
-        PtxItem::new(exact::replace_approximate(text), result, bits(head)),
-    ))
+    let text = exact::replace_approximate(text);
+    Some((name, PtxItem::new(text, result, bits(head))))
 }
 
 impl PtxItem {
@@ -159,9 +157,8 @@ impl PtxItem {
     /// PTX, nor accesses to its parameters.
     pub(super) fn instructions(&self) -> usize {
         let is_instruction = |line: &str| {
-            let opcode = words(line)
-                .find(|word| !word.starts_with('%'))
-                .unwrap_or("");
+            let mut words = words(line).filter(|word| !word.starts_with('%'));
+            let opcode = words.next().unwrap_or("");
             let other = [".", "mov", "ld.param", "st.param", "ret"];
             line.starts_with('\t') && !other.iter().any(|start| opcode.starts_with(start))
         };
@@ -187,23 +184,14 @@ mod tests {
         let declared = PTX.matches(".visible .func").count();
         let public = library.items.keys().filter(|name| name.starts_with("ms_"));
         assert_eq!(public.count(), declared);
-        let item = |name: &str| &library.items[name];
-        assert_eq!(
-            (item("ms_exp_f32").result, &*item("ms_exp_f32").parameters),
-            (32, &[32][..])
-        );
-        assert_eq!(
-            (item("ms_powi_f64").result, &*item("ms_powi_f64").parameters),
-            (64, &[64, 32][..])
-        );
-        assert_eq!(
-            (
-                item("ms_normal_f32").result,
-                &*item("ms_normal_f32").parameters
-            ),
-            (32, &[64, 64][..])
-        );
-        assert_eq!(item("__cudart_i2opi_d").result, 0);
+        let type_of = |name: &str| {
+            let item = &library.items[name];
+            (item.result, &item.parameters[..])
+        };
+        assert_eq!(type_of("ms_exp_f32"), (32, &[32][..]));
+        assert_eq!(type_of("ms_powi_f64"), (64, &[64, 32][..]));
+        assert_eq!(type_of("ms_normal_f32"), (32, &[64, 64][..]));
+        assert_eq!(type_of("__cudart_i2opi_d").0, 0);
     }
 
     #[test]

@@ -29,10 +29,8 @@ mod exact;
 mod function;
 mod library;
 
-use std::fmt::Write;
-
 pub(crate) use function::MathFunction;
-use library::library;
+use library::{PtxItem, library};
 
 /// Returns the PTX of the named functions and of everything that they depend on, each item once and
 /// after its dependencies. Names may repeat. The text has no header; without names it is empty.
@@ -54,16 +52,10 @@ pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let library = library();
     let mut found = Vec::new();
     for name in names {
-        let (name, _) = library
-            .items
-            .get_key_value(name)
-            .unwrap_or_else(|| unknown(name));
-        library.collect(name, &mut found);
+        library.collect(item(name).0, &mut found);
     }
-    found
-        .iter()
-        .map(|name| &*library.items[name].text)
-        .collect()
+    let texts = found.iter().map(|name| &*library.items[name].text);
+    texts.collect()
 }
 
 /// Appends a call of a function with these registers, as a statement.
@@ -78,50 +70,36 @@ pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// assert!(text.contains("call.uni (result), ms_hypot_f32, (argument0, argument1);"));
 /// ```
 pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) {
-    let item = library()
-        .items
-        .get(function)
-        .unwrap_or_else(|| unknown(function));
-    assert_eq!(
-        item.parameters.len(),
-        arguments.len(),
-        "arguments of {function}"
-    );
-    let arguments: Vec<_> = item
+    let (_, item) = item(function);
+    let (taken, given) = (item.parameters.len(), arguments.len());
+    assert_eq!(taken, given, "arguments of {function}");
+    let arguments = item
         .parameters
         .iter()
         .copied()
-        .zip(arguments.iter().copied())
-        .collect();
-    write_call(out, function, item.result, result, &arguments);
+        .zip(arguments.iter().copied());
+    write_call(out, function, item.result, result, arguments);
 }
 
 /// Appends the instructions of a function in place of a call, if it has neither branches nor calls.
 /// Returns whether it does. A function that is called from several places is not inlined by
 /// `ptxas`, so that each call waits for the one before.
 pub(crate) fn inline(out: &mut String, function: &str, result: &str, arguments: &[&str]) -> bool {
-    let item = library()
-        .items
-        .get(function)
-        .unwrap_or_else(|| unknown(function));
+    let (_, item) = item(function);
     let Some(lines) = item.straight_line() else {
         return false;
     };
     // The names of the function's registers may be those of registers outside.
     out.push_str("\t{\n");
     for (number, (bits, argument)) in item.parameters.iter().zip(arguments).enumerate() {
-        let written = writeln!(
-            out,
-            "\t.reg .b{bits} argument{number};\n\tmov.b{bits} argument{number}, {argument};"
+        *out += &format!(
+            "\t.reg .b{bits} argument{number};\n\tmov.b{bits} argument{number}, {argument};\n"
         );
-        written.expect("writing to a string does not fail");
     }
     let bits = item.result;
-    let written = writeln!(
-        out,
-        "\t.reg .b{bits} result;\n\t{{\n{lines}\t}}\n\tmov.b{bits} {result}, result;\n\t}}"
+    *out += &format!(
+        "\t.reg .b{bits} result;\n\t{{\n{lines}\t}}\n\tmov.b{bits} {result}, result;\n\t}}\n"
     );
-    written.expect("writing to a string does not fail");
     true
 }
 
@@ -131,43 +109,39 @@ pub(crate) fn inline(out: &mut String, function: &str, result: &str, arguments: 
 /// assert!(millstream_region::maths::names().any(|name| name == "ms_erfc_f64"));
 /// ```
 pub fn names() -> impl Iterator<Item = &'static str> {
-    library()
-        .items
-        .keys()
-        .copied()
-        .filter(|name| name.starts_with("ms_"))
+    let names = library().items.keys().copied();
+    names.filter(|name| name.starts_with("ms_"))
 }
 
-fn unknown(name: &str) -> ! {
-    panic!("no function `{name}` in kernels/maths.cu")
+fn item(name: &str) -> (&'static str, &'static PtxItem) {
+    let Some((name, item)) = library().items.get_key_value(name) else {
+        panic!("no function `{name}` in kernels/maths.cu")
+    };
+    (name, item)
 }
 
 /// Appends a call of a function; each argument is given with its size in bits.
-fn write_call(
+fn write_call<'a>(
     out: &mut String,
     function: &str,
     bits: u32,
     result: &str,
-    arguments: &[(u32, &str)],
+    arguments: impl IntoIterator<Item = (u32, &'a str)>,
 ) {
     out.push_str("\t{\n");
     let mut names = String::new();
-    for (number, (bits, register)) in arguments.iter().enumerate() {
+    for (number, (bits, register)) in arguments.into_iter().enumerate() {
         let comma = if number == 0 { "" } else { ", " };
-        let written = writeln!(
-            out,
+        *out += &format!(
             "\t.param .b{bits} argument{number};\n\
-             \tst.param.b{bits} [argument{number}], {register};"
+             \tst.param.b{bits} [argument{number}], {register};\n"
         );
-        written.expect("writing to a string does not fail");
         names += &format!("{comma}argument{number}");
     }
-    let written = writeln!(
-        out,
+    *out += &format!(
         "\t.param .b{bits} result;\n\
          \tcall.uni (result), {function}, ({names});\n\
          \tld.param.b{bits} {result}, [result];\n\
-         \t}}"
+         \t}}\n"
     );
-    written.expect("writing to a string does not fail");
 }

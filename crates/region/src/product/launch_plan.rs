@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::{
     element::DType,
-    product::layout::{BATCH_DIMS, ProductLayout},
+    product::layout::{BATCH_DIMS, FactorLayout, ProductLayout},
 };
 
 /// The number of threads per block of every kernel.
@@ -17,18 +17,11 @@ pub(crate) const BLOCKS_MAX: usize = i32::MAX as usize;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct RawShape {
-    m: u64,
-    n: u64,
-    k: u64,
-    splits: u64,
-    split_k: u64,
-    batches: u64,
-    a_offset: i64,
-    a_row: i64,
-    a_column: i64,
-    b_offset: i64,
-    b_row: i64,
-    b_column: i64,
+    /// `m`, `n`, `k`, the splits, the `k` of each, and the matrices in the batch.
+    sizes: [u64; 6],
+    /// The offset and the strides of rows and columns of each factor.
+    a: [i64; 3],
+    b: [i64; 3],
     batch: [u64; BATCH_DIMS],
     a_batch: [i64; BATCH_DIMS],
     b_batch: [i64; BATCH_DIMS],
@@ -104,28 +97,19 @@ impl LaunchPlan {
 
     /// Returns the parameter that describes the product to its kernel.
     pub(crate) fn shape(&self, layout: &ProductLayout) -> RawShape {
-        let &ProductLayout {
-            m,
-            k,
-            n,
-            batch,
-            a,
-            b,
-        } = layout;
+        let &ProductLayout { m, k, n, a, b, .. } = layout;
+        let strides = |factor: FactorLayout| {
+            [
+                factor.offset as i64,
+                factor.row as i64,
+                factor.column as i64,
+            ]
+        };
         RawShape {
-            m: m as u64,
-            n: n as u64,
-            k: k as u64,
-            splits: self.splits as u64,
-            split_k: self.split_k as u64,
-            batches: layout.batches() as u64,
-            a_offset: a.offset as i64,
-            a_row: a.row as i64,
-            a_column: a.column as i64,
-            b_offset: b.offset as i64,
-            b_row: b.row as i64,
-            b_column: b.column as i64,
-            batch: batch.map(|size| size as u64),
+            sizes: [m, n, k, self.splits, self.split_k, layout.batches()].map(|size| size as u64),
+            a: strides(a),
+            b: strides(b),
+            batch: layout.batch.map(|size| size as u64),
             a_batch: a.batch.map(|stride| stride as i64),
             b_batch: b.batch.map(|stride| stride as i64),
         }
@@ -138,12 +122,8 @@ impl LaunchPlan {
         }
         // With few elements of many parts, one thread per element would leave the device idle.
         let elements = layout.elements();
-        let lanes = if self.splits >= 64 && elements <= 1 << 16 {
-            32
-        } else {
-            1
-        };
-        let length = layout.m * layout.n;
+        let shares = self.splits >= 64 && elements <= 1 << 16;
+        let (lanes, length) = (if shares { 32 } else { 1 }, layout.m * layout.n);
         Some(SumPlan {
             blocks: (elements * lanes).div_ceil(THREADS),
             parts: elements * self.splits,
@@ -166,10 +146,9 @@ pub(crate) struct SumPlan {
 /// Returns the size of an element of the matrices of splits, `Part` in `product.cuh`: that of the
 /// sums for floats of 16 bits, whose sums are rounded once.
 pub(crate) fn part_bytes(dtype: DType) -> usize {
-    if dtype.is_half() {
-        DType::F32.bytes()
-    } else {
-        dtype.bytes()
+    match dtype.is_half() {
+        true => DType::F32.bytes(),
+        false => dtype.bytes(),
     }
 }
 
@@ -186,25 +165,21 @@ mod tests {
             column: 1,
             batch: &[],
         };
-        let sizes = ProductShape {
-            batch: &[],
-            m,
-            k,
-            n,
-        };
-        LaunchPlan::of(&ProductLayout::new(&sizes, factor(k), factor(n)))
+        let (product, left) = ([m, n], [m, k]);
+        let shape = ProductShape::of(&product, &left);
+        LaunchPlan::of(&ProductLayout::new(&shape, factor(k), factor(n)))
     }
 
     #[test]
     fn splits_cover_k_and_none_is_empty() {
         assert_eq!(plan(3, 0, 4).splits, 1);
-        for (m, k, n) in [
-            (1, 1, 1),
+        let long = [
             (1, 1_000_003, 1),
             (5, 70_001, 1),
             (9, 4097, 3),
             (64, 1025, 64),
-        ] {
+        ];
+        for (m, k, n) in long.into_iter().chain([(1, 1, 1)]) {
             let LaunchPlan {
                 splits, split_k, ..
             } = plan(m, k, n);

@@ -9,25 +9,20 @@ pub(crate) const BATCH_DIMS: usize = 4;
 
 /// The strides of a matrix or batch of matrices in an array, in elements.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FactorStrides<'a> {
+pub(crate) struct Strides<B> {
     /// The position of the first element.
     pub(crate) offset: usize,
     pub(crate) row: isize,
     pub(crate) column: isize,
     /// The distance from a matrix to the next along each dimension of the batch.
-    pub(crate) batch: &'a [isize],
+    pub(crate) batch: B,
 }
 
-/// The strides of a factor, with joint dimensions of the batch merged.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FactorLayout {
-    /// The position of the first element.
-    pub(crate) offset: usize,
-    pub(crate) row: isize,
-    pub(crate) column: isize,
-    /// The batch strides, in the order of [`ProductLayout::batch`].
-    pub(crate) batch: [isize; BATCH_DIMS],
-}
+/// The strides of a factor.
+pub(crate) type FactorStrides<'a> = Strides<&'a [isize]>;
+
+/// The strides of a factor with the dimensions of [`ProductLayout::batch`].
+pub(crate) type FactorLayout = Strides<[isize; BATCH_DIMS]>;
 
 /// The sizes of a product and the strides of its factors.
 #[derive(Clone, Copy, Debug)]
@@ -124,25 +119,16 @@ struct BatchDim {
 /// where both factors continue with the same stride.
 fn merge_dims(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[BatchDim; BATCH_DIMS]> {
     let mut dims: SmallVec<[BatchDim; BATCH_DIMS]> = SmallVec::new();
-    for ((&size, &a), &b) in batch
-        .iter()
-        .zip(a)
-        .zip(b)
-        .filter(|((size, _), _)| **size != 1)
-    {
+    let all = batch.iter().zip(a.iter().zip(b));
+    for (&size, (&a, &b)) in all.filter(|(size, _)| **size != 1) {
         let goes_on = |outer: isize, inner: isize| {
-            isize::try_from(size)
-                .ok()
-                .and_then(|size| inner.checked_mul(size))
-                == Some(outer)
+            let length = isize::try_from(size).ok();
+            length.and_then(|length| inner.checked_mul(length)) == Some(outer)
         };
         match dims.last_mut() {
             Some(outer) if goes_on(outer.a, a) && goes_on(outer.b, b) => {
-                *outer = BatchDim {
-                    size: outer.size * size,
-                    a,
-                    b,
-                };
+                let size = outer.size * size;
+                *outer = BatchDim { size, a, b };
             }
             _ => dims.push(BatchDim { size, a, b }),
         }

@@ -10,16 +10,6 @@
 //! generator puts them in the place of the stores of elements (`emit/product.rs`). An element of
 //! `f16` or `bf16` is rounded before. cuBLAS's products have their epilogue in a kernel of its own.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `operand.rs` | factors, checked against their arrays |
-//! | `layout.rs` | sizes and strides in a canonical form |
-//! | `launch_plan.rs` | the choice of the built-in kernel, its grid, and the split of `k` |
-//! | `source.rs` | the text of the built-in kernels |
-//! | `builtin.rs` | launches of the built-in kernels |
-//! | `cublas/` | products by cuBLAS |
-//! | `precision.rs` | the precision of products of `f32` |
-//!
 //! # Accuracy
 //! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k`
 //! products `a·b` by at most `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from
@@ -38,13 +28,13 @@
 //! T4, A100 and H100. cuBLAS is configured to make all additions in `f32`, those of partial sums
 //! included. It adds products in TF32 in the same way.
 
-mod builtin;
-mod cublas;
-mod launch_plan;
-mod layout;
-mod operand;
-mod precision;
-mod source;
+mod builtin; // launches of the built-in kernels
+mod cublas; // products by cuBLAS
+mod launch_plan; // the choice of the built-in kernel, its grid, and the split of `k`
+mod layout; // sizes and strides in a canonical form
+mod operand; // factors, checked against their arrays
+mod precision; // the precision of products of `f32`
+mod source; // the text of the built-in kernels
 
 use std::panic::Location;
 
@@ -83,8 +73,7 @@ pub fn multiply<T: Number>(
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
-    let precision = ProductPrecision::Full;
-    let arithmetic = (T::DTYPE, precision);
+    let arithmetic = (T::DTYPE, ProductPrecision::Full);
     enqueue(stream, arithmetic, shape, a, b, out, Location::caller())
 }
 
@@ -198,12 +187,7 @@ mod tests {
             column_stride: 1,
             batch_strides: &[],
         };
-        let shape = ProductShape {
-            batch: &[],
-            m: 2,
-            k: 2,
-            n: 2,
-        };
+        let shape = ProductShape::of(&[2, 2], &[2, 2]);
         let mut out = stream.zeros(12).unwrap();
         let _ = multiply::<f32>(&stream, &shape, &factor, &factor, &mut out);
     }

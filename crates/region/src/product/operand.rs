@@ -61,21 +61,25 @@ pub struct Factor<'a> {
 }
 
 impl Factor<'_> {
-    /// Returns the address of the first element.
-    fn address(&self, dtype: DType) -> DevicePtr {
-        self.buffer
-            .as_raw()
-            .offset((self.offset * dtype.bytes()) as u64)
-    }
-
-    /// Returns the strides, from another position of the first element.
-    fn strides(&self, offset: usize) -> FactorStrides<'_> {
-        FactorStrides {
+    /// Returns the memory and the strides of a factor that lies within its array.
+    #[track_caller]
+    fn checked(
+        &self,
+        dtype: DType,
+        batch: &[usize],
+        rows: usize,
+        columns: usize,
+    ) -> (FactorMemory<'_>, FactorStrides<'_>) {
+        let (view, offset) = self.used_range(dtype, batch, rows, columns);
+        let bytes = (self.offset * dtype.bytes()) as u64;
+        let address = self.buffer.as_raw().offset(bytes);
+        let strides = FactorStrides {
             offset,
             row: self.row_stride,
             column: self.column_stride,
             batch: self.batch_strides,
-        }
+        };
+        (FactorMemory { view, address }, strides)
     }
 
     /// Returns the smallest view of the array that contains all elements, and the position of the
@@ -142,19 +146,10 @@ impl<'a> CheckedProduct<'a> {
         b: &'a Factor<'a>,
     ) -> Self {
         let &ProductShape { batch, m, k, n } = shape;
-        let (a_view, a_offset) = a.used_range(dtype, batch, m, k);
-        let (b_view, b_offset) = b.used_range(dtype, batch, k, n);
-        Self {
-            layout: ProductLayout::new(shape, a.strides(a_offset), b.strides(b_offset)),
-            a: FactorMemory {
-                view: a_view,
-                address: a.address(dtype),
-            },
-            b: FactorMemory {
-                view: b_view,
-                address: b.address(dtype),
-            },
-        }
+        let (a, a_strides) = a.checked(dtype, batch, m, k);
+        let (b, b_strides) = b.checked(dtype, batch, k, n);
+        let layout = ProductLayout::new(shape, a_strides, b_strides);
+        Self { layout, a, b }
     }
 
     /// Returns the transposed product, as [`ProductLayout::transposed`].
@@ -171,33 +166,35 @@ impl<'a> CheckedProduct<'a> {
 mod tests {
     use super::*;
 
+    /// Returns the size in bytes and the offset of the used range of an array of `f32`.
+    fn used_range(
+        bytes: usize,
+        (offset, row_stride, batch_strides): (usize, isize, &[isize]),
+        batch: &[usize],
+        (rows, columns): (usize, usize),
+    ) -> (usize, usize) {
+        let stream = millstream::Device::simulated().unwrap().stream().unwrap();
+        let (buffer, column_stride) = (&stream.zeros(bytes).unwrap(), 1);
+        let factor = Factor {
+            buffer,
+            offset,
+            row_stride,
+            column_stride,
+            batch_strides,
+        };
+        let (view, offset) = factor.used_range(DType::F32, batch, rows, columns);
+        (view.len(), offset)
+    }
+
     #[test]
     #[should_panic(expected = "a factor spans elements 0 to 6 of an array of 6")]
     fn a_factor_beyond_its_array_is_rejected() {
-        let stream = millstream::Device::simulated().unwrap().stream().unwrap();
-        let buffer = stream.zeros(24).unwrap();
-        let factor = Factor {
-            buffer: &buffer,
-            offset: 0,
-            row_stride: 4,
-            column_stride: 1,
-            batch_strides: &[],
-        };
-        factor.used_range(DType::F32, &[], 2, 3);
+        used_range(24, (0, 4, &[]), &[], (2, 3));
     }
 
     #[test]
     fn negative_strides_reach_backwards() {
-        let stream = millstream::Device::simulated().unwrap().stream().unwrap();
-        let buffer = stream.zeros(100).unwrap();
-        let factor = Factor {
-            buffer: &buffer,
-            offset: 20,
-            row_stride: -5,
-            column_stride: 1,
-            batch_strides: &[0],
-        };
-        let (view, offset) = factor.used_range(DType::F32, &[9], 4, 3);
-        assert_eq!((view.len(), offset), (4 * (20 + 2 - 5 + 1), 15));
+        let used = used_range(100, (20, -5, &[0]), &[9], (4, 3));
+        assert_eq!(used, (4 * (20 + 2 - 5 + 1), 15));
     }
 }

@@ -104,62 +104,108 @@ impl GemmFactor {
     }
 }
 
-pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
-    handle: RawHandle,
-    a_transpose: Transpose,
-    b_transpose: Transpose,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    alpha: *const T,
-    a: DevicePtr,
-    a_leading: c_int,
-    a_stride: c_longlong,
-    b: DevicePtr,
-    b_leading: c_int,
-    b_stride: c_longlong,
-    beta: *const T,
-    c: DevicePtr,
-    c_leading: c_int,
-    c_stride: c_longlong,
-    batches: c_int,
-) -> Status;
+/// The type of a function for batches, and a function that calls one, with the arguments of both
+/// kinds: those for elements of any type take the type of each matrix, and two more at the end.
+macro_rules! strided_batched {
+    (
+        $type:ident $(<$T:ident>)?, $(#[$doc:meta])* $call:ident,
+        scalars: $scalar:ty, $([$dtype:ident: $data_type:ty])?, $($end:ident: $end_type:ty),*
+    ) => {
+        pub(super) type $type $(<$T>)? = unsafe extern "C" fn(
+            handle: RawHandle,
+            a_transpose: Transpose,
+            b_transpose: Transpose,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            alpha: *const $scalar,
+            a: DevicePtr,
+            $(a_type: $data_type,)?
+            a_leading: c_int,
+            a_stride: c_longlong,
+            b: DevicePtr,
+            $(b_type: $data_type,)?
+            b_leading: c_int,
+            b_stride: c_longlong,
+            beta: *const $scalar,
+            c: DevicePtr,
+            $(c_type: $data_type,)?
+            c_leading: c_int,
+            c_stride: c_longlong,
+            batches: c_int,
+            $($end: $end_type),*
+        ) -> Status;
 
-pub(super) type GemmStridedBatchedEx = unsafe extern "C" fn(
-    handle: RawHandle,
-    a_transpose: Transpose,
-    b_transpose: Transpose,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    alpha: *const c_void,
-    a: DevicePtr,
-    a_type: DataType,
-    a_leading: c_int,
-    a_stride: c_longlong,
-    b: DevicePtr,
-    b_type: DataType,
-    b_leading: c_int,
-    b_stride: c_longlong,
-    beta: *const c_void,
-    c: DevicePtr,
-    c_type: DataType,
-    c_leading: c_int,
-    c_stride: c_longlong,
-    batches: c_int,
-    compute_type: ComputeType,
-    algorithm: c_int,
-) -> Status;
+        $(#[$doc])*
+        unsafe fn $call $(<$T>)? (
+            function: $type $(<$T>)?,
+            handle: RawHandle,
+            gemm: &Gemm,
+            (alpha, beta): (*const $scalar, *const $scalar),
+            $($dtype: $data_type,)?
+            $($end: $end_type),*
+        ) -> Status {
+            // SAFETY: this function's contract. The call reads both scalars before it returns,
+            // because a new handle takes them from host memory.
+            unsafe {
+                function(
+                    handle,
+                    gemm.a.transpose,
+                    gemm.b.transpose,
+                    gemm.m,
+                    gemm.n,
+                    gemm.k,
+                    alpha,
+                    gemm.a.address,
+                    $($dtype,)?
+                    gemm.a.leading,
+                    gemm.a.stride,
+                    gemm.b.address,
+                    $($dtype,)?
+                    gemm.b.leading,
+                    gemm.b.stride,
+                    beta,
+                    gemm.c,
+                    $($dtype,)?
+                    gemm.m,
+                    gemm.c_stride(),
+                    gemm.batches,
+                    $($end),*
+                )
+            }
+        }
+    };
+}
+
+strided_batched!(
+    GemmStridedBatched<T>,
+    /// Calls a function for one element type. The factors of the product and of the old elements of
+    /// `c` are `alpha` and `beta`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`GemmFunction::call`]; both factors are readable.
+    typed, scalars: T,,
+);
+
+strided_batched!(
+    GemmStridedBatchedEx,
+    /// Calls the function for elements of any type.
+    ///
+    /// # Safety
+    ///
+    /// As for [`GemmFunction::call`]; the elements are of type `dtype`, and both factors are
+    /// readable and of the type of the sums.
+    untyped, scalars: c_void, [dtype: DataType], compute_type: ComputeType, algorithm: c_int
+);
 
 /// The function of cuBLAS for one element type.
 #[derive(Clone, Copy)]
 pub(super) enum GemmFunction {
     F32(GemmStridedBatched<f32>),
     F64(GemmStridedBatched<f64>),
-    /// Floats of 16 bits, multiplied and added as `f32`.
-    Half(GemmStridedBatchedEx, DataType),
-    /// `f32`, multiplied as TF32.
-    Tf32(GemmStridedBatchedEx),
+    /// Floats of 16 bits, multiplied and added as `f32`, or `f32`, multiplied as TF32.
+    Any(GemmStridedBatchedEx, DataType, ComputeType),
 }
 
 impl GemmFunction {
@@ -173,16 +219,17 @@ impl GemmFunction {
     ) -> Option<Self> {
         // Earlier GPUs have no instructions for bf16 and TF32.
         let has_newer_types = capability >= (8, 0);
+        let half = |dtype| Some(Self::Any(library.gemm_ex?, dtype, ComputeType::F32));
         Some(match dtype {
             DType::F32 => match library.gemm_ex {
                 Some(function) if precision == ProductPrecision::Tf32 && has_newer_types => {
-                    Self::Tf32(function)
+                    Self::Any(function, DataType::F32, ComputeType::TF32)
                 }
                 _ => Self::F32(library.sgemm),
             },
             DType::F64 => Self::F64(library.dgemm),
-            DType::F16 => Self::Half(library.gemm_ex?, DataType::F16),
-            DType::Bf16 if has_newer_types => Self::Half(library.gemm_ex?, DataType::BF16),
+            DType::F16 => half(DataType::F16)?,
+            DType::Bf16 if has_newer_types => half(DataType::BF16)?,
             _ => return None,
         })
     }
@@ -192,7 +239,7 @@ impl GemmFunction {
         match self {
             Self::F32(_) => "cublasSgemmStridedBatched",
             Self::F64(_) => "cublasDgemmStridedBatched",
-            Self::Half(..) | Self::Tf32(_) => "cublasGemmStridedBatchedEx",
+            Self::Any(..) => "cublasGemmStridedBatchedEx",
         }
     }
 
@@ -211,7 +258,7 @@ impl GemmFunction {
     ) -> Result<(), DriverError> {
         let mode = match self {
             Self::F32(_) | Self::F64(_) => MathMode::PEDANTIC,
-            Self::Half(..) | Self::Tf32(_) => MathMode::WIDE_SUMS,
+            Self::Any(..) => MathMode::WIDE_SUMS,
         };
         // SAFETY: this function's contract.
         unsafe { library.set_math_mode(handle, mode) }?;
@@ -220,100 +267,14 @@ impl GemmFunction {
             Self::F32(function) => unsafe { typed(function, handle, gemm, (&1.0, &0.0)) },
             // SAFETY: this function's contract.
             Self::F64(function) => unsafe { typed(function, handle, gemm, (&1.0, &0.0)) },
-            Self::Half(function, dtype) => {
-                let compute = ComputeType::F32;
-                // SAFETY: this function's contract; the elements are of the type.
-                unsafe { untyped(function, handle, gemm, dtype, compute) }
-            }
-            Self::Tf32(function) => {
-                let compute = ComputeType::TF32;
-                // SAFETY: this function's contract; the elements are of the type.
-                unsafe { untyped(function, handle, gemm, DataType::F32, compute) }
+            Self::Any(function, dtype, compute) => {
+                let (one, zero) = (1.0_f32, 0.0_f32);
+                let scalars = ((&raw const one).cast(), (&raw const zero).cast());
+                let algorithm = DEFAULT_ALGORITHM;
+                // SAFETY: this function's contract; the elements are of the type, the sums `f32`.
+                unsafe { untyped(function, handle, gemm, scalars, dtype, compute, algorithm) }
             }
         };
         status.check(self.name())
-    }
-}
-
-/// Calls a function for one element type. The factors of the product and of the old elements of `c`
-/// are `alpha` and `beta`.
-///
-/// # Safety
-///
-/// As for [`GemmFunction::call`].
-unsafe fn typed<T>(
-    function: GemmStridedBatched<T>,
-    handle: RawHandle,
-    gemm: &Gemm,
-    (alpha, beta): (&T, &T),
-) -> Status {
-    // SAFETY: this function's contract. The call reads both scalars before it returns, because a
-    // new handle takes them from host memory.
-    unsafe {
-        function(
-            handle,
-            gemm.a.transpose,
-            gemm.b.transpose,
-            gemm.m,
-            gemm.n,
-            gemm.k,
-            alpha,
-            gemm.a.address,
-            gemm.a.leading,
-            gemm.a.stride,
-            gemm.b.address,
-            gemm.b.leading,
-            gemm.b.stride,
-            beta,
-            gemm.c,
-            gemm.m,
-            gemm.c_stride(),
-            gemm.batches,
-        )
-    }
-}
-
-/// Calls the function for elements of any type, with sums in `f32`.
-///
-/// # Safety
-///
-/// As for [`GemmFunction::call`]; the elements are of type `dtype`.
-unsafe fn untyped(
-    function: GemmStridedBatchedEx,
-    handle: RawHandle,
-    gemm: &Gemm,
-    dtype: DataType,
-    compute_type: ComputeType,
-) -> Status {
-    // The factors of the product and of the old elements have the type of the sums.
-    let (alpha, beta) = (1.0_f32, 0.0_f32);
-    // SAFETY: this function's contract. The call reads both scalars before it returns, because a
-    // new handle takes them from host memory.
-    unsafe {
-        function(
-            handle,
-            gemm.a.transpose,
-            gemm.b.transpose,
-            gemm.m,
-            gemm.n,
-            gemm.k,
-            (&raw const alpha).cast(),
-            gemm.a.address,
-            dtype,
-            gemm.a.leading,
-            gemm.a.stride,
-            gemm.b.address,
-            dtype,
-            gemm.b.leading,
-            gemm.b.stride,
-            (&raw const beta).cast(),
-            gemm.c,
-            dtype,
-            gemm.m,
-            gemm.c_stride(),
-            gemm.batches,
-            compute_type,
-            DEFAULT_ALGORITHM,
-        )
     }
 }

@@ -115,32 +115,22 @@ impl CublasApi {
 
     /// Returns the functions of a library, or `None` if one of them is missing.
     fn of(found: LoadedLibrary) -> Option<Self> {
-        // SAFETY: the types are those of the functions of these names in cublas_api.h.
-        let create = unsafe { found.function("cublasCreate_v2") }?;
-        // SAFETY: as above.
-        let version = unsafe { found.function("cublasGetVersion_v2") }?;
-        // SAFETY: as above.
-        let set_math_mode = unsafe { found.function("cublasSetMathMode") }?;
-        // SAFETY: as above.
-        let set_stream = unsafe { found.function("cublasSetStream_v2") }?;
-        // SAFETY: as above.
-        let set_workspace = unsafe { found.function("cublasSetWorkspace_v2") }?;
-        // SAFETY: as above.
-        let sgemm = unsafe { found.function("cublasSgemmStridedBatched") }?;
-        // SAFETY: as above.
-        let dgemm = unsafe { found.function("cublasDgemmStridedBatched") }?;
-        // SAFETY: as above.
-        let gemm_ex = unsafe { found.function("cublasGemmStridedBatchedEx") };
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the type is that of the function of this name in cublas_api.h.
+                unsafe { found.function($name) }
+            };
+        }
         Some(Self {
+            create: function!("cublasCreate_v2")?,
+            version: function!("cublasGetVersion_v2")?,
+            set_math_mode: function!("cublasSetMathMode")?,
+            set_stream: function!("cublasSetStream_v2")?,
+            set_workspace: function!("cublasSetWorkspace_v2")?,
+            sgemm: function!("cublasSgemmStridedBatched")?,
+            dgemm: function!("cublasDgemmStridedBatched")?,
+            gemm_ex: function!("cublasGemmStridedBatchedEx"),
             found,
-            create,
-            version,
-            set_math_mode,
-            set_stream,
-            set_workspace,
-            sgemm,
-            dgemm,
-            gemm_ex,
         })
     }
 

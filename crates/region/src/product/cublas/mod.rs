@@ -204,15 +204,8 @@ impl Cublas {
 /// Returns the arguments of the cuBLAS call, or `None` if cuBLAS cannot express the product. Its
 /// matrices are column-major, so that it computes the transposed product: `outᵀ = bᵀ · aᵀ`.
 fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
-    let &ProductLayout {
-        m,
-        k,
-        n,
-        batch,
-        ref a,
-        ref b,
-    } = &operands.layout;
-    let [rest @ .., batches] = batch;
+    let ProductLayout { m, k, n, a, b, .. } = operands.layout;
+    let [rest @ .., batches] = operands.layout.batch;
     if rest != [1; BATCH_DIMS - 1] {
         return None;
     }
@@ -220,8 +213,8 @@ fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
         m: c_int::try_from(n).ok()?,
         n: c_int::try_from(m).ok()?,
         k: c_int::try_from(k).ok()?,
-        a: factor_of(&operands.b, b, k, n)?,
-        b: factor_of(&operands.a, a, m, k)?,
+        a: factor_of(&operands.b, &b, k, n)?,
+        b: factor_of(&operands.a, &a, m, k)?,
         c: out,
         batches: c_int::try_from(batches).ok()?,
     })
@@ -235,15 +228,13 @@ fn factor_of(
     rows: usize,
     columns: usize,
 ) -> Option<GemmFactor> {
-    let (transpose, leading) =
-        if let Some(leading) = leading(rows, layout.row, columns, layout.column) {
-            (Transpose::No, leading)
-        } else {
-            (
-                Transpose::Yes,
-                leading(columns, layout.column, rows, layout.row)?,
-            )
-        };
+    let (transpose, leading) = match leading(rows, layout.row, columns, layout.column) {
+        Some(leading) => (Transpose::No, leading),
+        None => {
+            let leading = leading(columns, layout.column, rows, layout.row);
+            (Transpose::Yes, leading?)
+        }
+    };
     let stride = c_longlong::try_from(layout.batch[BATCH_DIMS - 1]).ok()?;
     (stride >= 0).then_some(GemmFactor {
         transpose,
@@ -259,14 +250,11 @@ fn leading(outer: usize, outer_stride: isize, inner: usize, inner_stride: isize)
     if inner_stride != 1 && inner > 1 {
         return None;
     }
-    let leading = if outer > 1 {
-        usize::try_from(outer_stride).ok()?
-    } else {
-        inner
+    let leading = match outer {
+        ..=1 => inner,
+        _ => usize::try_from(outer_stride).ok()?,
     };
-    (leading >= inner)
-        .then(|| c_int::try_from(leading).ok())
-        .flatten()
+    c_int::try_from(leading).ok().filter(|_| leading >= inner)
 }
 
 #[cfg(test)]
