@@ -95,13 +95,10 @@ impl IndexChecks {
     /// Returns the error whose code the flag word holds, or `Ok` if the flag is 0.
     fn error_for(&self, word: &[u32]) -> Result<()> {
         let number = word.first().map_or(0, |&word| word as usize);
-        match number
+        let error = number
             .checked_sub(1)
-            .and_then(|index| self.errors.get(index))
-        {
-            Some(error) => Err(error.clone().into()),
-            None => Ok(()),
-        }
+            .and_then(|index| self.errors.get(index));
+        error.map_or(Ok(()), |error| Err(error.clone().into()))
     }
 
     /// Enqueues a download of the flag, behind all work enqueued so far.
@@ -132,19 +129,11 @@ impl IndexChecks {
         let Some((mut pending, launches)) = self.reading.take() else {
             return Ok(());
         };
-        let word = if waits {
-            Some(pending.wait()?)
-        } else {
-            match pending.try_take()? {
-                Some(word) => Some(word),
-                None => {
-                    self.reading = Some((pending, launches));
-                    None
-                }
-            }
-        };
-        if let Some(word) = word {
-            self.note(&word, launches);
+        let taken = if waits { None } else { pending.try_take()? };
+        match taken {
+            Some(word) => self.note(&word, launches),
+            None if waits => self.note(&pending.wait()?, launches),
+            None => self.reading = Some((pending, launches)),
         }
         Ok(())
     }
@@ -159,6 +148,15 @@ pub(crate) struct DeferredChecks(SmallVec<[DeferredCheck; 1]>);
 struct DeferredCheck {
     checks: Arc<Mutex<IndexChecks>>,
     launches: u64,
+}
+
+impl DeferredCheck {
+    /// Notes a flag that was downloaded, and returns its error if it is raised.
+    fn examine(&self, word: &[u32]) -> Result<()> {
+        let mut checks = self.checks.lock();
+        checks.note(word, self.launches);
+        checks.error_for(word)
+    }
 }
 
 impl DeferredChecks {
@@ -230,11 +228,8 @@ impl DeferredChecks {
         for DeferredCheck { checks, .. } in &self.0 {
             let locked = checks.lock();
             if let Some(pending) = locked.read(streams, device)? {
-                words.push(FlagDownload {
-                    pending,
-                    launches: locked.launches,
-                    checks: Arc::clone(checks),
-                });
+                let (checks, launches) = (Arc::clone(checks), locked.launches);
+                words.push((pending, DeferredCheck { checks, launches }));
             }
         }
         Ok(CheckResult { words })
@@ -244,39 +239,24 @@ impl DeferredChecks {
 /// Flags of bounds checks that are being downloaded.
 #[derive(Default)]
 pub(crate) struct CheckResult {
-    words: SmallVec<[FlagDownload; 1]>,
-}
-
-/// The pending download of one session's flag.
-struct FlagDownload {
-    pending: Pending<Vec<u32>>,
-    /// The number of launches before the download.
-    launches: u64,
-    /// The checks that translate the flag into an error.
-    checks: Arc<Mutex<IndexChecks>>,
+    /// The downloads, each with the session and the number of its launches before.
+    words: SmallVec<[(Pending<Vec<u32>>, DeferredCheck); 1]>,
 }
 
 impl CheckResult {
     /// Blocks this thread until the flags are downloaded, and returns the error of the first that
     /// is raised.
     pub(crate) fn wait(&mut self) -> Result<()> {
-        for word in self.words.drain(..) {
-            let found = word.pending.wait()?;
-            let mut checks = word.checks.lock();
-            checks.note(&found, word.launches);
-            checks.error_for(&found)?;
+        for (pending, check) in self.words.drain(..) {
+            check.examine(&pending.wait()?)?;
         }
         Ok(())
     }
 
     /// Polls the downloads, for futures; otherwise as [`wait`](Self::wait).
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        while let Some(word) = self.words.last_mut() {
-            let found = ready!(Pin::new(&mut word.pending).poll(context))?;
-            let mut checks = word.checks.lock();
-            checks.note(&found, word.launches);
-            checks.error_for(&found)?;
-            drop(checks);
+        while let Some((pending, check)) = self.words.last_mut() {
+            check.examine(&ready!(Pin::new(pending).poll(context))?)?;
             self.words.pop();
         }
         Poll::Ready(Ok(()))

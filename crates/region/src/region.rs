@@ -29,16 +29,12 @@ pub struct Region {
 
 impl Region {
     pub(crate) fn new(device: Device) -> Self {
-        Self {
-            session: Session::new(device),
-        }
+        Self::of(&Session::new(device))
     }
 
     /// Returns a handle for one device of a mesh region.
     pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Self {
-        Self {
-            session: Session::in_mesh(device, member),
-        }
+        Self::of(&Session::in_mesh(device, member))
     }
 
     /// Returns a handle of an existing session.

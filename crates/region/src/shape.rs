@@ -85,13 +85,12 @@ pub(crate) fn broadcast_map(from: &[usize], to: &[usize]) -> AxisMap {
     let ahead = to.len() - from.len();
     from.iter()
         .enumerate()
-        .map(|(axis, &length)| {
-            if length == 1 && to[ahead + axis] != 1 {
-                AxisSource::fixed(0)
-            } else {
-                AxisSource::same(ahead + axis)
-            }
-        })
+        .map(
+            |(axis, &length)| match length == 1 && to[ahead + axis] != 1 {
+                true => AxisSource::fixed(0),
+                false => AxisSource::same(ahead + axis),
+            },
+        )
         .collect()
 }
 
@@ -103,14 +102,10 @@ pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
         .map(|source| match source.axis {
             None => *source,
             Some(axis) => {
-                let through = outer[axis];
-                AxisSource {
-                    axis: through.axis,
-                    start: source
-                        .start
-                        .wrapping_add_signed(through.start as isize * source.step),
-                    step: through.step * source.step,
-                }
+                let AxisSource { axis, start, step } = outer[axis];
+                let (ahead, step) = (start as isize * source.step, step * source.step);
+                let start = source.start.wrapping_add_signed(ahead);
+                AxisSource { axis, start, step }
             }
         })
         .collect()
@@ -137,10 +132,9 @@ pub(crate) fn are_disjoint(
         let end = from
             .start
             .saturating_add_signed(from.step.saturating_mul(steps as isize));
-        let distance = if steps == 0 {
-            0
-        } else {
-            from.step.unsigned_abs()
+        let distance = match steps {
+            0 => 0,
+            _ => from.step.unsigned_abs(),
         };
         (from.start.min(end), from.start.max(end), distance)
     }
@@ -198,6 +192,14 @@ pub(crate) fn dense_strides(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
 mod tests {
     use super::*;
 
+    fn along(start: usize, step: isize) -> AxisSource {
+        AxisSource {
+            axis: Some(0),
+            start,
+            step,
+        }
+    }
+
     #[test]
     fn lengths_of_one_broadcast_and_others_must_agree() {
         assert_eq!(broadcast(&[3, 1], &[4]).unwrap().as_slice(), [3, 4]);
@@ -213,34 +215,12 @@ mod tests {
     #[test]
     fn the_composition_of_two_index_maps_is_one_map() {
         // Every second element of 2, 3, 4, 5, 6, backwards.
-        let inner = [AxisSource {
-            axis: Some(0),
-            start: 2,
-            step: 1,
-        }];
-        let outer = [AxisSource {
-            axis: Some(0),
-            start: 4,
-            step: -2,
-        }];
-        let both = compose(&outer, &inner);
-        assert_eq!(
-            both.as_slice(),
-            [AxisSource {
-                axis: Some(0),
-                start: 6,
-                step: -2
-            }]
-        );
+        let both = compose(&[along(4, -2)], &[along(2, 1)]);
+        assert_eq!(both.as_slice(), [along(6, -2)]);
     }
 
     #[test]
     fn views_are_disjoint_if_their_ranges_or_steps_are() {
-        let along = |start, step| AxisSource {
-            axis: Some(0),
-            start,
-            step,
-        };
         let are_disjoint = |left: (AxisSource, usize), right: (AxisSource, usize)| {
             are_disjoint((&[left.0], &[left.1]), (&[right.0], &[right.1]))
         };
@@ -251,11 +231,9 @@ mod tests {
         assert!(are_disjoint((along(0, 2), 5), (along(1, 2), 5)));
         assert!(are_disjoint((along(0, 4), 5), (along(15, -6), 3)));
         assert!(!are_disjoint((along(0, 4), 5), (along(14, -6), 3)));
-        assert!(are_disjoint(
-            (AxisSource::fixed(1), 1),
-            (AxisSource::fixed(2), 1)
-        ));
-        assert!(!are_disjoint((AxisSource::fixed(4), 1), (along(0, 2), 5)));
+        let fixed = AxisSource::fixed;
+        assert!(are_disjoint((fixed(1), 1), (fixed(2), 1)));
+        assert!(!are_disjoint((fixed(4), 1), (along(0, 2), 5)));
         // No element of a matrix is both in its first row and in its second.
         let row = |at| [AxisSource::fixed(at), AxisSource::same(0)];
         assert!(super::are_disjoint((&row(0), &[8]), (&row(1), &[8])));

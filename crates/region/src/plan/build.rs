@@ -58,13 +58,6 @@ struct StepBuilder<'a> {
     stack: Vec<(usize, bool)>,
 }
 
-/// A kernel under construction.
-#[derive(Default)]
-struct KernelParts {
-    nodes: Vec<u32>,
-    inputs: SmallVec<[u32; 4]>,
-}
-
 impl StepBuilder<'_> {
     /// Returns the step that materialises a candidate.
     fn step(&mut self, at: usize) -> Step {
@@ -140,19 +133,16 @@ impl StepBuilder<'_> {
     /// the base. It computes both for each element, so the values must take few operations, or be
     /// needed for most elements.
     fn selects(&self, update: &Candidate) -> bool {
-        let Op::Update { value, .. } = &*update.op else {
-            return false;
-        };
-        let fused = update.operands[1].computed(self.candidates);
+        let value = &update.operands[1];
+        let fused = value.computed(self.candidates);
         fused.is_none_or(|at| self.candidates[at].size.is_hidden())
-            || value.elements >= update.node.elements.div_ceil(2)
+            || value.node.elements >= update.node.elements.div_ceil(2)
     }
 
     /// Returns the stored operand that has the candidate's elements in the same order.
     fn alias(&self, candidate: &Candidate) -> Option<u32> {
         let source = candidate.same_elements()?;
-        let is_stored = self.is_input(candidate.operand(0));
-        is_stored.then(|| self.graph.number(source))
+        (self.is_input(candidate.operand(0))).then(|| self.graph.number(source))
     }
 
     /// Returns whether a kernel reads the node with this candidate index from memory.
@@ -166,75 +156,79 @@ impl StepBuilder<'_> {
         let root_of = |at: usize| self.candidates[at].epilogue_of.unwrap_or(at);
         let roots: SmallVec<[usize; 4]> = members.iter().map(|&at| root_of(at)).collect();
         let (last, root) = (members[members.len() - 1], roots[roots.len() - 1]);
-        let mut parts = self.start_walk();
+        let mut plan = self.start_walk();
         for &root in &roots {
-            self.add_candidate(root, &mut parts);
+            self.add_candidate(root, &mut plan);
         }
-        let nodes = std::mem::take(&mut parts.nodes);
         if members != &roots[..] {
+            let nodes = std::mem::take(&mut plan.nodes);
             // Nodes that a root and an epilogue both use are in both lists.
             self.walk += 1;
             for &root in &roots {
                 self.last_walk[root] = self.walk;
             }
             for &at in members {
-                self.add_candidate(at, &mut parts);
+                self.add_candidate(at, &mut plan);
             }
+            plan.epilogue = std::mem::replace(&mut plan.nodes, nodes);
         }
-        let rows = self.candidates[last].rows.map(|rows| {
+        plan.rows = self.candidates[last].rows.map(|rows| {
             let class = rows.class(&self.candidates[root].node);
             (
                 rows.length,
                 class.expect("the root of a row kernel is of its rows"),
             )
         });
-        let is_product = matches!(&*self.candidates[root].op, Op::MatrixProduct(..));
-        let epilogue = std::mem::replace(&mut parts.nodes, nodes);
-        let separate_epilogue = (is_product && !epilogue.is_empty())
-            .then(|| Box::new(self.separate_epilogue(&epilogue)));
+        plan.root = root as u32;
         let outputs = members.iter().map(|&at| OutputPlan::of(at as u32));
-        let mut kernel = self.plan(root as u32, parts, outputs.collect());
-        if is_product && kernel.kind == KernelKind::Generated {
-            kernel.kind = KernelKind::Product;
-        }
+        plan.outputs = outputs.collect();
         let tiled = self.candidates[last].tiled.iter();
-        KernelPlan {
-            separate_epilogue,
-            epilogue,
-            rows,
-            tiled: tiled.map(|&at| at as u32).collect(),
-            ..kernel
+        plan.tiled = tiled.map(|&at| at as u32).collect();
+        plan.kind = self.kind(&plan.outputs);
+        if matches!(&*self.candidates[root].op, Op::MatrixProduct(..)) {
+            if plan.kind == KernelKind::Generated {
+                plan.kind = KernelKind::Product;
+            }
+            if !plan.epilogue.is_empty() {
+                plan.separate_epilogue = Some(Box::new(self.separate_epilogue(&plan.epilogue)));
+            }
         }
+        plan
     }
 
     /// Returns the kernel that computes an epilogue alone, and reads the results of the root from
     /// memory.
     fn separate_epilogue(&self, epilogue: &[u32]) -> KernelPlan {
-        let mut parts = KernelParts::default();
+        let root = epilogue[epilogue.len() - 1];
+        let mut plan = KernelPlan {
+            root,
+            nodes: epilogue.to_vec(),
+            outputs: smallvec![OutputPlan::of(root)],
+            ..KernelPlan::default()
+        };
         for &number in epilogue {
             self.graph.nodes[number as usize].op.operands(|operand| {
                 let operand = self.graph.number(operand);
                 if !epilogue.contains(&operand) {
-                    parts.add_input(operand);
+                    plan.add_input(operand);
                 }
             });
         }
-        parts.nodes = epilogue.to_vec();
-        let root = epilogue[epilogue.len() - 1];
-        self.plan(root, parts, smallvec![OutputPlan::of(root)])
+        plan
     }
 
     /// Returns a kernel that computes or copies a node into all or some elements of a candidate.
     fn map(&mut self, node: &NodeRef, target: usize, target_map: Option<AxisMap>) -> KernelPlan {
-        let mut parts = self.start_walk();
-        self.add_operand(node, &mut parts);
-        let root = self.graph.number(node);
-        let output = OutputPlan {
-            value: root,
+        let mut plan = self.start_walk();
+        self.add_operand(node, &mut plan);
+        plan.root = self.graph.number(node);
+        plan.outputs = smallvec![OutputPlan {
+            value: plan.root,
             target: target as u32,
             target_map,
-        };
-        self.plan(root, parts, smallvec![output])
+        }];
+        plan.kind = self.kind(&plan.outputs);
+        plan
     }
 
     /// Returns the kernel that scatters the values into the target, which an earlier kernel has
@@ -243,38 +237,25 @@ impl StepBuilder<'_> {
         let Op::Scatter { index, value, .. } = &*self.candidates[at].op else {
             unreachable!("the candidate is a scatter");
         };
-        let mut parts = self.start_walk();
+        let mut plan = self.start_walk();
         for node in [index, value] {
-            self.add_operand(node, &mut parts);
+            self.add_operand(node, &mut plan);
         }
-        parts.nodes.push(at as u32);
-        let mut kernel = self.plan(at as u32, parts, smallvec![OutputPlan::of(at as u32)]);
-        kernel.kind = match index.elements {
-            0 => KernelKind::Empty,
-            _ => KernelKind::Generated,
-        };
-        kernel
+        plan.nodes.push(at as u32);
+        plan.root = at as u32;
+        plan.outputs.push(OutputPlan::of(at as u32));
+        if index.elements == 0 {
+            plan.kind = KernelKind::Empty;
+        }
+        plan
     }
 
-    /// Returns the kernel of these nodes, inputs and outputs.
-    fn plan(
-        &self,
-        root: u32,
-        KernelParts { nodes, inputs }: KernelParts,
-        outputs: SmallVec<[OutputPlan; 1]>,
-    ) -> KernelPlan {
+    /// Returns how a kernel with these outputs is enqueued.
+    fn kind(&self, outputs: &[OutputPlan]) -> KernelKind {
         let mut values = outputs.iter().map(|output| self.graph.node(output.value));
-        let kind = match values.all(|value| value.elements == 0) {
+        match values.all(|value| value.elements == 0) {
             true => KernelKind::Empty,
             false => KernelKind::Generated,
-        };
-        KernelPlan {
-            root,
-            nodes,
-            inputs,
-            outputs,
-            kind,
-            ..KernelPlan::default()
         }
     }
 
@@ -285,27 +266,27 @@ impl StepBuilder<'_> {
     }
 
     /// Starts a kernel, for which no candidate is visited yet.
-    fn start_walk(&mut self) -> KernelParts {
+    fn start_walk(&mut self) -> KernelPlan {
         self.walk += 1;
-        KernelParts::default()
+        KernelPlan::default()
     }
 
     /// Adds an operand, as an input or with everything that it is computed from.
-    fn add_operand(&mut self, node: &NodeRef, parts: &mut KernelParts) {
+    fn add_operand(&mut self, node: &NodeRef, plan: &mut KernelPlan) {
         match self.graph.planned_number(node) {
-            Some(at) if self.is_computed(at) => self.add_candidate(at, parts),
-            _ => parts.add_input(self.graph.number(node)),
+            Some(at) if self.is_computed(at) => self.add_candidate(at, plan),
+            _ => plan.add_input(self.graph.number(node)),
         }
     }
 
     /// Adds a candidate after everything that it is computed from.
-    fn add_candidate(&mut self, at: usize, parts: &mut KernelParts) {
-        parts.nodes.reserve(self.candidates.len().min(NODES_USUAL));
+    fn add_candidate(&mut self, at: usize, plan: &mut KernelPlan) {
+        plan.nodes.reserve(self.candidates.len().min(NODES_USUAL));
         self.stack.push((at, false));
         while let Some((at, operands_added)) = self.stack.pop() {
             let candidate = &self.candidates[at];
             if operands_added {
-                parts.nodes.push(at as u32);
+                plan.nodes.push(at as u32);
                 continue;
             }
             if std::mem::replace(&mut self.last_walk[at], self.walk) == self.walk {
@@ -315,14 +296,14 @@ impl StepBuilder<'_> {
             for operand in &candidate.operands {
                 match operand.candidate {
                     Some(at) if self.is_computed(at) => self.stack.push((at, false)),
-                    _ => parts.add_input(self.graph.number(&operand.node)),
+                    _ => plan.add_input(self.graph.number(&operand.node)),
                 }
             }
         }
     }
 }
 
-impl KernelParts {
+impl KernelPlan {
     /// Adds a stored node to the inputs, once.
     fn add_input(&mut self, number: u32) {
         if !self.inputs.contains(&number) {
@@ -339,7 +320,7 @@ mod tests {
     use super::*;
     use crate::{
         Array,
-        plan::{FusedKernel, HeldNodes, only_kernel},
+        plan::{FusedKernel, FusedNode, HeldNodes, only_kernel},
     };
 
     fn arrays() -> (Array<f32, Ix1>, Array<f32, Ix1>) {
@@ -352,6 +333,10 @@ mod tests {
 
     fn ids<'a>(nodes: impl IntoIterator<Item = &'a NodeRef>) -> Vec<u64> {
         nodes.into_iter().map(|node| node.id).collect()
+    }
+
+    fn ids_of(nodes: &[FusedNode]) -> Vec<u64> {
+        ids(nodes.iter().map(|fused| &fused.node))
     }
 
     /// Returns the kernels of each step of a node; a step that is an alias has none.
@@ -369,10 +354,7 @@ mod tests {
         let sum = &product + &x;
         let kernel = only_kernel(sum.node());
         assert_eq!(kernel.root.id, sum.node().id);
-        assert_eq!(
-            ids(kernel.nodes.iter().map(|fused| &fused.node)),
-            ids([product.node(), sum.node()])
-        );
+        assert_eq!(ids_of(&kernel.nodes), ids([product.node(), sum.node()]));
         assert_eq!(kernel.inputs.len(), 2);
         assert!(kernel.op(product.node()).is_some() && kernel.op(x.node()).is_none());
         assert!(kernel.epilogue.is_empty());
@@ -388,19 +370,11 @@ mod tests {
         let (sum_id, root_id) = (sum.node().id, root.node().id);
         let kernel = only_kernel(root.node());
         assert_eq!(kernel.root.id, sum_id);
-        assert_eq!(
-            ids(kernel.nodes.iter().map(|fused| &fused.node)),
-            [squares.node().id, sum_id]
-        );
-        assert_eq!(
-            ids(kernel.epilogue.iter().map(|fused| &fused.node)),
-            [root_id]
-        );
+        assert_eq!(ids_of(&kernel.nodes), [squares.node().id, sum_id]);
+        assert_eq!(ids_of(&kernel.epilogue), [root_id]);
         assert_eq!(ids(&kernel.inputs), ids([x.node()]));
-        assert_eq!(
-            (kernel.output().value.id, kernel.output().target.id),
-            (root_id, root_id)
-        );
+        let output = kernel.output();
+        assert_eq!(ids([&output.value, &output.target]), [root_id; 2]);
         // The inputs of the epilogue are inputs of the kernel.
         let lines = x.insert_axis(Axis(1)).sum_axis(Axis(1)) + &y;
         let kernel = only_kernel(lines.node());
@@ -413,26 +387,19 @@ mod tests {
         let mut changed = &x * 2.0;
         changed.slice_mut(s![1..]).assign(&y.slice(s![..2]));
         let steps = kernels(changed.node());
-        let [kernels_of_update] = &steps[..] else {
-            panic!("one step: {}", steps.len());
-        };
-        let [kernel] = &kernels_of_update[..] else {
-            panic!("one kernel: {}", kernels_of_update.len());
-        };
+        assert_eq!((steps.len(), steps[0].len()), (1, 1));
+        let kernel = &steps[0][0];
         assert!(kernel.root.id == changed.node().id && kernel.output().destination().is_none());
 
         // The value takes a costly function, and is needed for one element of three.
         changed.slice_mut(s![1..2]).assign(&y.slice(s![..1]).exp());
         let steps = kernels(changed.node());
         let kernels_of_update = steps.last().unwrap();
-        let targets = kernels_of_update
-            .iter()
-            .map(|kernel| &kernel.output().target);
+        let outputs = || kernels_of_update.iter().map(FusedKernel::output);
+        let targets = outputs().map(|output| &output.target);
         assert_eq!(ids(targets), ids([changed.node(), changed.node()]));
-        assert!(
-            kernels_of_update[0].output().destination().is_none()
-                && kernels_of_update[1].output().destination().is_some()
-        );
+        let parts = outputs().map(|output| output.destination().is_some());
+        assert!(parts.eq([false, true]));
     }
 
     #[test]

@@ -60,10 +60,8 @@ pub struct StoredArray {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, kernel) in (1..).zip(&self.kernels) {
-            let (arrays, bytes) = (
-                kernel.bytes_read.len(),
-                kernel.bytes_read.iter().sum::<usize>(),
-            );
+            let (arrays, bytes) = (kernel.bytes_read.len(), &kernel.bytes_read);
+            let bytes: usize = bytes.iter().sum();
             let operations = match &kernel.operations[..] {
                 [] => String::from("copy"),
                 operations => operations.join(", "),
@@ -76,13 +74,9 @@ impl fmt::Display for Explanation {
                 let reason = "a stencil reads it at several positions";
                 writeln!(f, "    computes {operation} in shared memory: {reason}")?;
             }
-            for StoredArray {
-                operation,
-                location,
-                shape,
-                reason,
-            } in &kernel.stored
-            {
+            for stored in &kernel.stored {
+                let (operation, shape, reason) = (stored.operation, &stored.shape, stored.reason);
+                let location = stored.location;
                 writeln!(f, "    stores {operation} {shape} ({location}): {reason}")?;
             }
         }

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::{
+    expr::NodeRef,
     plan::{
         first_axis::{first_axis_of, ranks},
         planned::PlannedGraph,
@@ -16,19 +17,12 @@ use crate::{
 pub(crate) type GraphKey = SmallVec<[u64; 80]>;
 
 impl PlannedGraph {
-    /// Returns the shape of all computed nodes, if the graph is uniform.
-    fn uniform(&self) -> Option<Uniform<'_>> {
-        Uniform::of(&self.nodes, |node| self.planned_number(node).is_some())
-    }
-
     /// Returns the lengths on which the plan of the graph does not depend.
     pub(crate) fn free_lengths(&self) -> FreeLengths<'_> {
-        if let Some(uniform) = self.uniform() {
-            return FreeLengths::All(uniform);
-        }
-        match first_axis_of(self) {
-            Some(length) => FreeLengths::First(length),
-            None => FreeLengths::None,
+        let is_computed = |node: &NodeRef| self.planned_number(node).is_some();
+        match Uniform::of(&self.nodes, is_computed) {
+            Some(uniform) => FreeLengths::All(uniform),
+            None => first_axis_of(self).map_or(FreeLengths::None, FreeLengths::First),
         }
     }
 

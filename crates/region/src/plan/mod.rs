@@ -8,38 +8,6 @@
 //! A plan follows from shapes, types and operations alone, so that every device gives the same
 //! bits: no number of a machine is in it.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `kernel.rs` | `FusedKernel`: a kernel with the nodes of a graph |
-//! | `numbers.rs` | the numbers of nodes by their identifiers |
-//! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
-//! | `held.rs` | the nodes of a graph that the remaining steps of its plan need |
-//! | `step.rs` | the steps of a plan and their kernels, in terms of node numbers |
-//! | `order/` | the order in which kernels combine elements |
-//! | `indices.rs` | the indices of a kernel |
-//! | `limits.rs` | the limits of fusion, each with its reason |
-//! | `size.rs` | the size of a kernel, which is limited |
-//! | `rows.rs` | contiguous rows, and the values that belong to one row |
-//! | `candidate.rs` | a planned node, with the decisions about it |
-//! | `cut.rs` | cuts computations that would make a kernel too large |
-//! | `share.rs` | stores shared values where that takes less time than computing them again |
-//! | `row_kernels.rs` | fuses reductions of rows with what leads to them and what follows |
-//! | `stencil.rs` | fuses functions that stencils read, which their kernels compute in shared memory |
-//! | `epilogue.rs` | fuses functions of the results of reductions and products into their kernels |
-//! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
-//! | `ancestors.rs` | the nodes on which each depends |
-//! | `siblings.rs` | finds stored nodes over the same inputs, which one kernel computes |
-//! | `followers.rs` | functions of the results of reductions as further outputs of their kernels |
-//! | `groups.rs` | groups both in kernels of several outputs, and orders the steps |
-//! | `joins.rs` | finds joins of arrays in memory |
-//! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
-//! | `build.rs` | builds the kernels that follow from these decisions |
-//! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
-//! | `uniform.rs` | graphs and kernels whose plan and code serve other lengths, too |
-//! | `first_axis.rs` | graphs of rows whose plan is that of any number of rows |
-//! | `key.rs` | the keys of graphs, without the lengths on which the plan does not depend |
-//! | `strided.rs` | the strides of operands that kernels read through views |
-//!
 //! # Why two kernels are not one
 //!
 //! [`Region::explain`](crate::Region::explain) tells for each stored array the reason for which
@@ -57,35 +25,35 @@
 //! others all the same if `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that
 //! one kernel can compute both. Its functions say under which conditions.
 
-pub(crate) mod ancestors;
-pub(crate) mod build;
-pub(crate) mod candidate;
-pub(crate) mod cut;
-pub(crate) mod epilogue;
-pub(crate) mod explain;
-pub(crate) mod first_axis;
-pub(crate) mod followers;
-pub(crate) mod groups;
-pub(crate) mod held;
-pub(crate) mod indices;
-pub(crate) mod joins;
-pub(crate) mod kernel;
-pub(crate) mod key;
-pub(crate) mod limits;
-pub(crate) mod numbers;
-pub(crate) mod order;
-pub(crate) mod partition;
-pub(crate) mod planned;
-pub(crate) mod replace;
-pub(crate) mod row_kernels;
-pub(crate) mod rows;
-pub(crate) mod share;
-pub(crate) mod siblings;
-pub(crate) mod size;
-pub(crate) mod stencil;
-pub(crate) mod step;
-pub(crate) mod strided;
-pub(crate) mod uniform;
+pub(crate) mod ancestors; // the nodes on which each depends
+pub(crate) mod build; // builds the kernels that follow from these decisions
+pub(crate) mod candidate; // a planned node, with the decisions about it
+pub(crate) mod cut; // cuts computations that would make a kernel too large
+pub(crate) mod epilogue; // fuses functions of the results of reductions and products
+pub(crate) mod explain; // tells the kernels of a plan, and why arrays are stored
+pub(crate) mod first_axis; // graphs of rows whose plan is that of any number of rows
+pub(crate) mod followers; // functions of the results of reductions as further outputs
+pub(crate) mod groups; // groups both in kernels of several outputs, and orders the steps
+pub(crate) mod held; // the nodes of a graph that the remaining steps of its plan need
+pub(crate) mod indices; // the indices of a kernel
+pub(crate) mod joins; // finds joins of arrays in memory
+pub(crate) mod kernel; // `FusedKernel`: a kernel with the nodes of a graph
+pub(crate) mod key; // the keys of graphs, without the lengths on which the plan does not depend
+pub(crate) mod limits; // the limits of fusion, each with its reason
+pub(crate) mod numbers; // the numbers of nodes by their identifiers
+pub(crate) mod order; // the order in which kernels combine elements
+pub(crate) mod partition; // decides which nodes are stored and which are fused into other kernels
+pub(crate) mod planned; // the graph of planned nodes that an evaluation depends on
+pub(crate) mod replace; // updates of parts, in place where nothing else needs the old elements
+pub(crate) mod row_kernels; // fuses reductions of rows with what leads to them and what follows
+pub(crate) mod rows; // contiguous rows, and the values that belong to one row
+pub(crate) mod share; // stores shared values where that takes less time than computing them again
+pub(crate) mod siblings; // finds stored nodes over the same inputs, which one kernel computes
+pub(crate) mod size; // the size of a kernel, which is limited
+pub(crate) mod stencil; // fuses functions that stencils read, computed in shared memory
+pub(crate) mod step; // the steps of a plan and their kernels, in terms of node numbers
+pub(crate) mod strided; // the strides of operands that kernels read through views
+pub(crate) mod uniform; // graphs and kernels whose plan and code serve other lengths, too
 
 pub use candidate::StoreReason;
 pub(crate) use explain::explain;

@@ -64,13 +64,11 @@ impl Numbers {
 
     /// Returns the number of an identifier.
     pub(crate) fn get(&self, id: u64) -> Option<u32> {
-        match self.position(id) {
-            Some(position) => Some(self.near[position]).filter(|&number| number != NONE),
-            None => match self.few.iter().find(|(few, _)| *few == id) {
-                Some(&(_, number)) => Some(number),
-                None => self.far.get(&id).copied(),
-            },
+        if let Some(position) = self.position(id) {
+            return Some(self.near[position]).filter(|&number| number != NONE);
         }
+        let few = self.few.iter().find(|(few, _)| *few == id);
+        few.map(|few| few.1).or_else(|| self.far.get(&id).copied())
     }
 }
 
@@ -83,11 +81,7 @@ mod tests {
         let last = 1000;
         let mut numbers = Numbers::up_to(last);
         let near = last + 1 - NEAR as u64;
-        let ids: Vec<u64> = [near - 1, near, last]
-            .into_iter()
-            .chain(0..12)
-            .chain([5000])
-            .collect();
+        let ids: Vec<u64> = (0..12).chain([near - 1, near, last, 5000]).collect();
         for (number, &id) in (0..).zip(&ids) {
             assert_eq!(numbers.get(id), None);
             assert!(numbers.insert(id, number));

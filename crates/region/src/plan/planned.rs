@@ -51,10 +51,7 @@ impl PlannedGraph {
         // The traversal finds the youngest first.
         nodes.reverse();
         nodes.sort_unstable_by_key(|fused| fused.node.id);
-        let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
-        for (number, node) in (0..).zip(all) {
-            numbers.insert(node.id, number);
-        }
+        number_all(&mut numbers, &nodes, &inputs);
         let number = |target: &NodeRef| numbers.get(target.id).expect("every target has a number");
         Self {
             targets: targets.iter().map(number).collect(),
@@ -78,12 +75,9 @@ impl PlannedGraph {
             nodes.push(FusedNode { node, op });
         }
         let inputs = self.inputs.clone();
-        let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
         let last = nodes.last().map_or(0, |fused| fused.node.id);
         let mut numbers = Numbers::up_to(last);
-        for (node, number) in all.zip(0..) {
-            numbers.insert(node.id, number);
-        }
+        number_all(&mut numbers, &nodes, &inputs);
         Self {
             nodes,
             inputs,
@@ -110,5 +104,12 @@ impl PlannedGraph {
             None => &self.nodes[number].node,
             Some(of_input) => &self.inputs[of_input],
         }
+    }
+}
+
+fn number_all(numbers: &mut Numbers, nodes: &[FusedNode], inputs: &[NodeRef]) {
+    let all = nodes.iter().map(|fused| &fused.node).chain(inputs);
+    for (number, node) in (0..).zip(all) {
+        numbers.insert(node.id, number);
     }
 }

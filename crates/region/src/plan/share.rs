@@ -57,10 +57,15 @@ fn moved(user: &Candidate, number: usize) -> Option<f32> {
 /// Stores nodes that are computed several times, unless that is cheaper. Visits the users of a node
 /// before the node.
 pub(crate) fn store_shared(candidates: &mut [Candidate]) {
-    let uses = uses_of(candidates);
+    // The number of operands that are each node, by its identifier.
+    let mut uses: FxHashMap<u64, u32> = FxHashMap::default();
+    for operand in candidates.iter().flat_map(|candidate| &candidate.operands) {
+        *uses.entry(operand.node.id).or_default() += 1;
+    }
     for at in (0..candidates.len()).rev() {
+        let consumers = &candidates[at].consumers;
         if !candidates[at].is_stored
-            && is_computed_again(&candidates[at].consumers)
+            && (consumers.len() > 1 || consumers.iter().any(|consumer| consumer.times.all() > 1.0))
             && storable(candidates, at) == Some(at)
             && pays(candidates, &uses, at)
         {
@@ -70,20 +75,15 @@ pub(crate) fn store_shared(candidates: &mut [Candidate]) {
     }
 }
 
-fn is_computed_again(consumers: &[Consumer]) -> bool {
-    consumers.len() > 1 || consumers.iter().any(|consumer| consumer.times.all() > 1.0)
-}
-
 /// Returns whether storing a node takes less time than computing it again.
 fn pays(candidates: &[Candidate], uses: &FxHashMap<u64, u32>, at: usize) -> bool {
     let candidate = &candidates[at];
     let times: f32 = (candidate.consumers.iter())
         .map(|consumer| consumer.times.all())
         .sum();
-    let together = if candidate.node.elements == 1 {
-        PER_THREAD
-    } else {
-        1.0
+    let together = match candidate.node.elements {
+        1 => PER_THREAD,
+        _ => 1.0,
     };
     let per_element = |consumer: &Consumer| {
         let elements = candidate.node.elements as f32 / consumer.elements.max(1) as f32;
@@ -111,15 +111,6 @@ fn pays(candidates: &[Candidate], uses: &FxHashMap<u64, u32>, at: usize) -> bool
 /// Returns the size of an element in words of 32 bits, but at most 1.
 pub(crate) fn word(dtype: DType) -> f32 {
     dtype.bytes().min(4) as f32 / 4.0
-}
-
-/// Returns the number of operands that are each node, by its identifier.
-fn uses_of(candidates: &[Candidate]) -> FxHashMap<u64, u32> {
-    let mut uses = FxHashMap::default();
-    for operand in candidates.iter().flat_map(|candidate| &candidate.operands) {
-        *uses.entry(operand.node.id).or_default() += 1;
-    }
-    uses
 }
 
 /// The work that is done for one node alone: its operation, and all operands, directly or not, that

@@ -114,31 +114,18 @@ impl Group {
         last_uses: &FxHashMap<u64, usize>,
         at: usize,
     ) -> bool {
-        let is_possible = if self.is_map {
-            self.is_in_memory_until(candidates, last_uses, at)
-        } else {
-            !ancestors.has_any(at, &self.members)
+        let members = (self.members.iter()).map(|&member| candidates[member].node.id);
+        // Members and inputs that are in memory then, anyway.
+        let mut all = members.chain(self.inputs.iter().copied());
+        let mut are_in_memory = || all.all(|id| last_uses.get(&id).is_some_and(|&last| last >= at));
+        let is_possible = match self.is_map {
+            true => are_in_memory(),
+            false => !ancestors.has_any(at, &self.members),
         };
         is_possible
             && self.members.len() < MEMBERS_MAX
             && !ancestors.is_between(candidates, &self.members, at)
             && is_small(candidates, &self.members, at)
-    }
-
-    /// Returns whether the members and their inputs are in memory, anyway, when a later candidate
-    /// is computed.
-    fn is_in_memory_until(
-        &self,
-        candidates: &[Candidate],
-        last_uses: &FxHashMap<u64, usize>,
-        at: usize,
-    ) -> bool {
-        let members = self
-            .members
-            .iter()
-            .map(|&member| candidates[member].node.id);
-        let mut all = members.chain(self.inputs.iter().copied());
-        all.all(|id| last_uses.get(&id).is_some_and(|&last| last >= at))
     }
 }
 

@@ -4,20 +4,12 @@
 //! shapes, types and operations alone, so that every device gives the same bits. The numbers that
 //! decide it stand here, although a device's size was the reason for some of them: to change one
 //! is to change results. Everything else about a kernel, a schedule decides (`schedule/`).
-//!
-//! | file | contents |
-//! |---|---|
-//! | `split.rs` | the accumulators of contiguous rows |
-//! | `row.rs` | those of row kernels |
-//! | `reduction.rs` | the accumulators and partial results of reductions |
-//! | `scan.rs` | the tiles and segments of scans |
-//! | `attention.rs` | the tiles of attention |
 
-pub(crate) mod attention;
-pub(crate) mod reduction;
-pub(crate) mod row;
-pub(crate) mod scan;
-pub(crate) mod split;
+pub(crate) mod attention; // the tiles of attention
+pub(crate) mod reduction; // the accumulators and partial results of reductions
+pub(crate) mod row; // those of row kernels
+pub(crate) mod scan; // the tiles and segments of scans
+pub(crate) mod split; // the accumulators of contiguous rows
 
 pub(crate) use attention::TileSizes;
 pub(crate) use reduction::{ReducedRows, ReductionOrder};

@@ -2,6 +2,7 @@
 
 use crate::{
     counters::COUNTERS,
+    element::DType,
     expr::{Op, Reduction},
     plan::{
         indices::IndexAnalysis,
@@ -94,11 +95,9 @@ impl ReducedRows {
             at_once: 1,
         };
         rows.lanes = rows.lanes_of(kernel);
+        let is_of_deviations = |(_, of, _)| of == Reduction::SquaredDeviations;
         rows.at_once = match (rows.lanes, rows.is_simple) {
-            (1, true)
-                if (kernel.reductions())
-                    .any(|(_, reduction, _)| reduction == Reduction::SquaredDeviations) =>
-            {
+            (1, true) if kernel.reductions().any(is_of_deviations) => {
                 AT_ONCE_OF_MANY.min(length.max(1))
             }
             (1, _) | (_, true) => AT_ONCE,
@@ -114,10 +113,11 @@ impl ReducedRows {
         if self.length <= ROW_LENGTH_MAX {
             return RowSplit::of(self.length).neighbours;
         }
-        let widths = kernel
-            .reductions()
-            .map(|(_, _, source)| source.dtype.vector_width());
-        let lanes = widths.min().expect("there is a reduction");
+        let types = kernel.reductions().map(|(_, _, source)| source.dtype);
+        let lanes = types
+            .map(DType::vector_width)
+            .min()
+            .expect("there is a reduction");
         let is_possible = IndexAnalysis::of(kernel).flat && self.length.is_multiple_of(lanes);
         if self.is_simple && is_possible {
             lanes

@@ -65,10 +65,9 @@ impl RowSplit {
         Self {
             length,
             threads,
-            neighbours: if length.is_multiple_of(NEIGHBOURS) {
-                NEIGHBOURS
-            } else {
-                1
+            neighbours: match length.is_multiple_of(NEIGHBOURS) {
+                true => NEIGHBOURS,
+                false => 1,
             },
         }
     }
@@ -77,10 +76,9 @@ impl RowSplit {
     /// two, so that rows of other lengths have the same kernels.
     pub(crate) fn turns(self) -> usize {
         let turns = self.length.div_ceil(self.threads * self.neighbours);
-        if self.length <= WARP_LENGTH_MAX {
-            turns.next_power_of_two()
-        } else {
-            turns
+        match self.length {
+            ..=WARP_LENGTH_MAX => turns.next_power_of_two(),
+            _ => turns,
         }
     }
 
@@ -88,10 +86,9 @@ impl RowSplit {
     /// the second half of those of a short row.
     pub(crate) fn has_beyond(self, turn: usize) -> bool {
         let turns = self.turns();
-        let first = if self.length <= WARP_LENGTH_MAX {
-            turns / 2
-        } else {
-            turns - 1
+        let first = match self.length {
+            ..=WARP_LENGTH_MAX => turns / 2,
+            _ => turns - 1,
         };
         turn >= first && self.length < turns * self.threads * self.neighbours
     }
