@@ -39,8 +39,6 @@ const READING_MAX: usize = 64;
 pub(crate) struct IndexChecks {
     /// The flag word in device memory; `None` until a kernel needs it.
     flag: Option<Arc<Mutex<Buffer<u32>>>>,
-    /// The device of the flag word.
-    device: Option<Device>,
     /// The error of each code, from code 1 on.
     errors: Vec<UsageError>,
     /// The number of launches that make checks.
@@ -57,16 +55,11 @@ impl IndexChecks {
     /// Returns the flag word that kernels raise, for one launch. The first call sets it to 0.
     pub(crate) fn flag(&mut self, stream: &Stream) -> Result<Arc<Mutex<Buffer<u32>>>> {
         let flag = match &self.flag {
-            Some(flag) => Arc::clone(flag),
-            None => {
-                let flag = Arc::new(Mutex::new(stream.zeros(1)?));
-                self.flag = Some(Arc::clone(&flag));
-                self.device = Some(stream.device());
-                flag
-            }
+            Some(flag) => flag,
+            None => self.flag.insert(Arc::new(Mutex::new(stream.zeros(1)?))),
         };
         self.launches += 1;
-        Ok(flag)
+        Ok(Arc::clone(flag))
     }
 
     /// Returns the flag word, if there is one.
@@ -107,9 +100,10 @@ impl IndexChecks {
             return Ok(None);
         };
         // Elements that a collective has brought from other devices depend on flags there.
-        let stream = match &self.device {
-            Some(other) if other != device => other.stream()?,
-            _ => streams.first(device)?,
+        let other = flag.lock().device();
+        let stream = match other == *device {
+            true => streams.first(device)?,
+            false => other.stream()?,
         };
         let flag = flag.lock();
         Ok(Some(stream.download(&*flag)?))

@@ -234,11 +234,7 @@ fn whole_steps(start: i128, end: i128, step: i128) -> Option<usize> {
     if step == 0 {
         return None;
     }
-    let (distance, step) = if step > 0 {
-        (end - start, step)
-    } else {
-        (start - end, -step)
-    };
+    let (distance, step) = ((end - start) * step.signum(), step.abs());
     let steps = (distance.max(0) + step - 1) / step;
     Some(usize::try_from(steps).unwrap_or(usize::MAX))
 }
@@ -273,11 +269,6 @@ floats! {
 }
 
 impl Scalar {
-    /// Returns the type and the bits of the value, which identify it.
-    pub(crate) fn key(self) -> (DType, u64) {
-        (self.dtype(), self.bits())
-    }
-
     /// Returns the bits of the value as a register holds them: integers of less than 32 bits are
     /// extended to 32.
     pub(crate) fn bits(self) -> u64 {

@@ -18,11 +18,10 @@ use ndarray::{Dimension, IntoDimension};
 
 use crate::{
     Array, Element,
-    checks::DeferredChecks,
     element::sealed::Sealed,
     emit::body::memory::VECTOR_BYTES,
     error::{Result, UsageError, UsageErrorKind},
-    expr::{Node, Session, State, Storage, shape_error},
+    expr::{Node, Session, State, shape_error},
     run::{evaluate::evaluate, launch::allocate},
     shape::{Shape, element_count},
 };
@@ -104,13 +103,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let (device, len) = (buffer.device(), buffer.len());
         let shape = Shape::from_slice(shape.into_dimension().slice());
         let bytes = buffer.cast::<u8>().map_err(millstream::Error::from)?;
-        Self::adopt(
-            &device,
-            (bytes, len),
-            shape,
-            "from_buffer",
-            Location::caller(),
-        )
+        let location = Location::caller();
+        Self::adopt(&device, (bytes, len), shape, "from_buffer", location)
     }
 
     /// Makes memory an array. The caller vouches for the bytes.
@@ -143,11 +137,13 @@ impl<T: Element, D: Dimension> Array<T, D> {
             // Kernels load vectors. A part of another library's array may begin between two.
             false => copy(&session.streams().first(device)?, &buffer)?,
         };
-        let state = State::Stored(Arc::new(Storage {
-            buffer,
-            checks: DeferredChecks::default(),
-        }));
-        let node = Node::new(device.clone(), dtype, shape, state, location);
+        let node = Node::new(
+            device.clone(),
+            dtype,
+            shape,
+            State::stored(buffer),
+            location,
+        );
         Ok(Self::of(&session, Arc::new(node)))
     }
 
@@ -252,13 +248,8 @@ impl<T: DlpackElement, D: Dimension> Array<T, D> {
         }?;
         let len = adopted.len();
         let bytes = adopted.cast::<u8>().map_err(millstream::Error::from)?;
-        Self::adopt(
-            device,
-            (bytes, len),
-            shape,
-            "from_dlpack",
-            Location::caller(),
-        )
+        let location = Location::caller();
+        Self::adopt(device, (bytes, len), shape, "from_dlpack", location)
     }
 
     /// Hands the array to a consumer that uses it on `stream`, as a tensor of DLPack 1.x. The
@@ -301,10 +292,8 @@ impl<T: DlpackElement, D: Dimension> Array<T, D> {
     #[track_caller]
     fn export(self, stream: &Stream) -> Result<(Exported<T::InMemory>, Vec<i64>)> {
         let shape = self.shape().iter().map(|&length| length as i64).collect();
-        let bytes = self.into_bytes()?;
-        let elements = bytes
-            .cast::<T::InMemory>()
-            .map_err(millstream::Error::from)?;
+        let elements = self.into_bytes()?.cast::<T::InMemory>();
+        let elements = elements.map_err(millstream::Error::from)?;
         let exported = elements.into_dlpack(stream);
         Ok((exported.map_err(millstream::Error::from)?, shape))
     }

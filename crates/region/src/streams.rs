@@ -55,17 +55,14 @@ impl Streams {
         mut record: impl FnMut() -> millstream::Result<Stream>,
     ) -> Result<Self> {
         let counters = Arc::new(Mutex::new(Counters::new(eager)?));
-        let mut streams = Vec::with_capacity(STREAMS_MAX);
+        let mut recording = Self::default();
         for _ in 0..STREAMS_MAX {
-            streams.push(StreamState {
+            recording.streams.push(StreamState {
                 counters: Some(Arc::clone(&counters)),
                 ..StreamState::new(record()?)
             });
         }
-        Ok(Self {
-            streams,
-            node_streams: FxHashMap::default(),
-        })
+        Ok(recording)
     }
 
     /// Returns the stream for the nodes of a step that reads `operands`: the stream of an operand
@@ -87,11 +84,9 @@ impl Streams {
                 self.streams.push(StreamState::new(acquire()?));
                 self.streams.len() - 1
             }
-            None => {
-                let least =
-                    (0..self.streams.len()).min_by_key(|&index| self.streams[index].enqueued);
-                least.expect("the maximum number of streams is at least 1")
-            }
+            None => (0..STREAMS_MAX)
+                .min_by_key(|&index| self.streams[index].enqueued)
+                .expect("the maximum number of streams is at least 1"),
         };
         if self.node_streams.len() >= NODES_MAX {
             // Only the last node of each stream matters for `choose`; for the others, `stream_of`

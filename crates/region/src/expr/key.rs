@@ -1,10 +1,10 @@
 //! Operations as words, of which the keys of nodes, plans and kernels consist.
 //!
-//! A region looks up each operation that it records, and its whole graph when it is evaluated. A
-//! key is therefore a list of words, which is hashed and compared as a block of memory. The words
-//! can be read back: the first tells the operation, the type and the number of axes, and every
-//! other part of variable length has its length in front of it. Different operations therefore have
-//! different words, also when those of several are put one after the other.
+//! A region looks up each operation that it records, and its whole graph when it is evaluated, so a
+//! key is a list of words, which is hashed and compared as a block of memory. Different operations
+//! have different words, also when those of several are put one after the other: the first word
+//! tells the operation, the type and the number of axes, and every other part of variable length
+//! has its length in front of it.
 
 use smallvec::{Array, SmallVec};
 
@@ -87,8 +87,8 @@ pub(crate) fn push_operation<A: Array<Item = u64>>(
             words.extend(axes.iter().map(|&axis| axis as u64));
         }
         Op::Attention(attention) => {
-            let (dtype, bits) = attention.scale.key();
-            words.extend([dtype as u64, bits]);
+            let scale = attention.scale;
+            words.extend([scale.dtype() as u64, scale.bits()]);
         }
         Op::Concatenate { axis, .. } => words.push(*axis as u64),
     }

@@ -73,6 +73,14 @@ pub(crate) struct Storage {
     pub(crate) checks: DeferredChecks,
 }
 
+impl State {
+    /// Returns the state of a node with this memory, whose elements depend on no checks.
+    pub(crate) fn stored(buffer: Buffer<u8>) -> Self {
+        let checks = DeferredChecks::default();
+        Self::Stored(Arc::new(Storage { buffer, checks }))
+    }
+}
+
 impl Storage {
     /// Returns whether the memory has no other reference, and was not adopted.
     fn is_only_here(self: &Arc<Self>) -> bool {
@@ -331,15 +339,9 @@ mod tests {
     fn a_chain_of_nodes_is_dropped_in_a_loop() {
         let device = Device::simulated().unwrap();
         let node = |op: Op| {
-            let state = State::Planned(Arc::new(op));
-            let (device, shape) = (device.clone(), Shape::new());
-            NodeRef::new(Node::new(
-                device,
-                DType::F32,
-                shape,
-                state,
-                Location::caller(),
-            ))
+            let (device, state) = (device.clone(), State::Planned(Arc::new(op)));
+            let location = Location::caller();
+            NodeRef::new(Node::new(device, DType::F32, Shape::new(), state, location))
         };
         let first = node(Op::Iota);
         let mut last = NodeRef::clone(&first);

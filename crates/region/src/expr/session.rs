@@ -270,13 +270,7 @@ impl Session {
         let stream = self.streams().first(&self.device);
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
         match buffer {
-            Ok(buffer) => {
-                let state = State::Stored(Arc::new(Storage {
-                    buffer,
-                    checks: DeferredChecks::default(),
-                }));
-                self.node(dtype, shape, state, location)
-            }
+            Ok(buffer) => self.node(dtype, shape, State::stored(buffer), location),
             Err(error) => self.fail(dtype, &shape, error, location),
         }
     }

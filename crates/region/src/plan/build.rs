@@ -174,10 +174,8 @@ impl StepBuilder<'_> {
         }
         plan.rows = self.candidates[last].rows.map(|rows| {
             let class = rows.class(&self.candidates[root].node);
-            (
-                rows.length,
-                class.expect("the root of a row kernel is of its rows"),
-            )
+            let class = class.expect("the root of a row kernel is of its rows");
+            (rows.length, class)
         });
         plan.root = root as u32;
         let outputs = members.iter().map(|&at| OutputPlan::of(at as u32));

@@ -253,15 +253,10 @@ pub(crate) fn storable(candidates: &[Candidate], at: usize) -> Option<usize> {
     match &*candidate.op {
         Op::Constant(_) | Op::Iota => None,
         Op::View(source, _) | Op::Reshape(source) => {
-            let of_source = candidate
-                .operand(0)
-                .filter(|&source| !candidates[source].is_stored)?;
+            let of_source = candidate.operands[0].computed(candidates)?;
             let stored = storable(candidates, of_source)?;
-            Some(if source.elements <= candidate.node.elements {
-                stored
-            } else {
-                at
-            })
+            let repeats = source.elements <= candidate.node.elements;
+            Some(if repeats { stored } else { at })
         }
         op if has_own_kernel(op) => None,
         _ => Some(at),

@@ -29,12 +29,11 @@ pub(crate) fn bound_sizes(candidates: &mut [Candidate]) {
             // The walk so far contains most of these pairs if this node continues a chain.
             walk.visit(candidates, at);
             size = walk.size();
-            if !size.is_too_large() {
-                break;
+            if size.is_too_large() {
+                walk = Walk::default();
+                walk.visit(candidates, at);
+                size = walk.size();
             }
-            walk = Walk::default();
-            walk.visit(candidates, at);
-            size = walk.size();
             if !size.is_too_large() {
                 break;
             }
@@ -214,10 +213,8 @@ impl Walk {
             _ => {}
         }
         let next = self.positions.len() as Position + SCALAR + 1;
-        *self
-            .positions
-            .entry((user.node.id, position))
-            .or_insert(next)
+        let place = self.positions.entry((user.node.id, position));
+        *place.or_insert(next)
     }
 
     /// Returns the size of all values.
@@ -284,10 +281,10 @@ impl Walk {
             if before < half {
                 continue;
             }
-            let mut stored: Vec<usize> = needed
+            let stored = needed
                 .iter()
-                .filter_map(|&value| storable(candidates, value))
-                .collect();
+                .filter_map(|&value| storable(candidates, value));
+            let mut stored: Vec<usize> = stored.collect();
             stored.sort_unstable();
             stored.dedup();
             if !stored.is_empty() && best.as_ref().is_none_or(|best| stored.len() <= best.len()) {

@@ -47,9 +47,8 @@ fn is_only_for(candidate: &Candidate, root: &NodeRef) -> bool {
 /// computed from it.
 pub(crate) fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     let computed = computed_with(candidates, root);
-    let operands = computed
-        .iter()
-        .flat_map(|&at| candidates[at].candidate_operands());
+    let users = computed.iter().map(|&at| &candidates[at]);
+    let operands = users.flat_map(Candidate::candidate_operands);
     let mut stored = operands.filter(|&at| candidates[at].is_stored);
     let found = stored.next()?;
     let is_possible = stored.all(|at| at == found)

@@ -1,13 +1,11 @@
 //! Graphs of rows whose plan is that of any number of rows.
 //!
-//! A program that calls a region for batches of many sizes would otherwise plan it for each of
-//! them. In many of these graphs, for example in that of a softmax or of a normalisation, no
-//! operation does anything with the first axis: every computed node has it, with the same length
-//! `n`, and only the arrays that the graph reads may lack it. Planning compares numbers of
-//! elements:
+//! Programs call a softmax, a normalisation and the like for batches of many sizes. In their graphs
+//! no operation does anything with the first axis: every computed node has it, with the same length
+//! `n`, and only the arrays that the graph reads may lack it. Planning compares numbers of elements:
 //!
-//! - of two computed nodes, whose ratio is that of the other axes, whatever `n` is. There are no
-//!   computed nodes with fewer axes, except constants, which are never stored.
+//! - of two computed nodes, whose ratio is that of the other axes. Only constants, which are never
+//!   stored, have fewer axes.
 //! - of an input and a computed node. The key has the rank of the input's number among those of the
 //!   computed nodes.
 //! - of a row with bounds. The key has all lengths but `n`. Long rows, which are planned by their
@@ -15,15 +13,15 @@
 //!
 //! `n` is at least 2, and indices have 32 bits.
 //!
-//! The code of a kernel serves other lengths `n`, too, if the kernel has these properties and no
-//! operation checks an index against `n`: code generation compares lengths with each other, with
-//! bounds, and with 1, and a launch takes lengths of first axes and numbers of rows from its own
-//! nodes. The schedule, which depends on the number of rows, must be the same, and have threads for
-//! each row. That excludes rows that several blocks share, and rows that do not fit in registers.
+//! The code of such a kernel serves other lengths `n`, too, if no operation checks an index against
+//! `n`: code generation compares lengths with each other, with bounds, and with 1, and a launch
+//! takes lengths of first axes and numbers of rows from its own nodes. The schedule must be the
+//! same, and have threads for each row. That excludes rows that several blocks share, and rows that
+//! do not fit in registers.
 //!
-//! The keys of graphs and kernels mark the lengths of first axes that are `n`, also those of
-//! inputs, and have all others. An input that has the length `n` along another axis, or a step or
-//! start that follows from `n`, therefore gives each `n` a key of its own.
+//! Keys mark the lengths of first axes that are `n`, also those of inputs, and have all others. An
+//! input that has the length `n` along another axis, or a step or start that follows from `n`,
+//! therefore gives each `n` a key of its own.
 
 use smallvec::SmallVec;
 

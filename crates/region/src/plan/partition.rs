@@ -3,11 +3,8 @@
 //!
 //! Stored are requested nodes, nodes whose operations have kernels of their own (reductions,
 //! products, …), and operands that such kernels must find in memory. All other nodes are computed
-//! within the kernels that use them, except where a kernel would become too large (`cut.rs`) or
-//! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
-//! from the results of a reduction or a matrix product are fused into its kernel, as its epilogue
-//! (`epilogue.rs`). Nodes that only a stencil reads are computed in shared memory by its kernel
-//! (`stencil.rs`).
+//! within the kernels that use them, unless `cut.rs` or `share.rs` stores them. The other modules
+//! then fuse some stored nodes into the kernels of others after all.
 
 use std::sync::Arc;
 

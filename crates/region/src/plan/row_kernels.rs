@@ -5,7 +5,7 @@
 //! device busy. Every value that depends on a reduction must belong to one row: to an element, or
 //! to the whole row.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     expr::Op,
@@ -81,8 +81,7 @@ fn used_only_in(
     root: usize,
     fits: impl Fn(usize) -> bool,
 ) -> SmallVec<[usize; 8]> {
-    let mut kernels: SmallVec<[u64; 8]> = SmallVec::new();
-    kernels.push(candidates[root].node.id);
+    let mut kernels: SmallVec<[u64; 8]> = smallvec![candidates[root].node.id];
     let mut found: SmallVec<[usize; 8]> = SmallVec::new();
     for at in (root.saturating_sub(ROW_REACH)..root).rev() {
         let candidate = &candidates[at];
@@ -117,9 +116,8 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
     {
         return false;
     }
-    let nodes = order
-        .iter()
-        .map(|&at| (&candidates[at].node, &*candidates[at].op));
+    let nodes = order.iter().map(|&at| &candidates[at]);
+    let nodes = nodes.map(|candidate| (&candidate.node, &*candidate.op));
     rows.classify(nodes).is_some_and(|classes| {
         // Without a reduction inside, there would be nothing to gain.
         classes.contains_key(&candidates[root].node.id)

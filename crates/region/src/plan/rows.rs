@@ -1,12 +1,11 @@
 //! Contiguous rows of arrays, and the values that belong to one row.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op},
     plan::limits::{LONG_ROWS_MIN, ROW_LENGTH_MAX},
-    shape::{Axes, AxisMap, AxisSource, RANK_MAX, element_count},
+    shape::{Axes, AxisMap, AxisSource, element_count, long_axes},
 };
 
 /// Contiguous rows of an array.
@@ -34,10 +33,10 @@ impl RowShape {
 
     /// Returns the rows that a reduction reduces, if they are contiguous.
     pub(crate) fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
-        let Op::Reduce { source, axes, .. } = op else {
-            return None;
-        };
-        Self::of_axes(&source.shape, axes, node.elements)
+        match op {
+            Op::Reduce { source, axes, .. } => Self::of_axes(&source.shape, axes, node.elements),
+            _ => None,
+        }
     }
 
     /// Returns the rows along these axes of an array, if they are contiguous and a row kernel can
@@ -65,12 +64,10 @@ impl RowShape {
 
     /// Returns the class of a node by its number of elements.
     pub(crate) fn class(self, node: &NodeRef) -> Option<RowClass> {
-        if node.elements == self.rows {
-            Some(RowClass::Row)
-        } else if node.elements == self.rows * self.length {
-            Some(RowClass::Element)
-        } else {
-            None
+        match node.elements {
+            elements if elements == self.rows => Some(RowClass::Row),
+            elements if elements == self.rows * self.length => Some(RowClass::Element),
+            _ => None,
         }
     }
 
@@ -91,14 +88,9 @@ impl RowShape {
                 classes.insert(node.id, RowClass::Row);
                 continue;
             }
-            let (mut depends, mut operand_class) = (false, None);
-            op.operands(|operand| {
-                if let Some(class) = class_of(operand) {
-                    depends = true;
-                    operand_class = Some(class);
-                }
-            });
-            let Some(operand_class) = operand_class.filter(|_| depends) else {
+            let mut of_operands = None;
+            op.operands(|operand| of_operands = class_of(operand).or(of_operands));
+            let Some(operand_class) = of_operands else {
                 continue;
             };
             let class = self.class(node)?;
@@ -125,10 +117,7 @@ impl RowShape {
         source: &NodeRef,
         source_class: RowClass,
     ) -> bool {
-        let axes = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
-            (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
-        };
-        let (of_view, of_source) = (axes(&node.shape), axes(&source.shape));
+        let (of_view, of_source) = (long_axes(&node.shape), long_axes(&source.shape));
         let repeats: usize = match of_view.get(of_source.len()..) {
             Some(repeated) => repeated.iter().map(|&axis| node.shape[axis]).product(),
             None => return false,

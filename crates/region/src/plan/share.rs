@@ -4,9 +4,8 @@
 //! positions. Storing it spares what only it needs: operations that its uses need anyway, through
 //! other operands, would still be computed.
 //!
-//! A stencil reads one value at several positions. Its kernel computes the value for each of them,
-//! unless the instructions for that take longer than the accesses to memory of a second kernel. If
-//! it is stored, `stencil.rs` decides whether the kernel computes it in shared memory after all.
+//! A stencil reads one value at several positions. It is stored only if the instructions for each of
+//! them take longer than the accesses to memory of a second kernel; `stencil.rs` may fuse it again.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

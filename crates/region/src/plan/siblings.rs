@@ -3,9 +3,9 @@
 //!
 //! Members of a group are element-wise nodes of one shape, or reductions of arrays of one shape
 //! along the same axes. A group becomes one step, so that no path may lead from one member to
-//! another through a step outside of the group, and so that the members' inputs and outputs are in
-//! memory at the same time: only members whose inputs or outputs are needed later anyway are
-//! grouped. Functions of the results of reductions join their group (`followers.rs`).
+//! another through a step outside of the group. The members' inputs and outputs are in memory at
+//! the same time: only members whose inputs or outputs are needed later anyway are grouped.
+//! Functions of the results of reductions join their group (`followers.rs`).
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

@@ -1,17 +1,17 @@
 //! Stencils of costly functions: the function is computed once for each element of a tile, in
 //! shared memory, instead of being stored in an array.
 //!
-//! A stencil reads one value at several positions, each a shift of its own position. If computing
-//! the value again for each of them takes too long, it is stored (`share.rs`), which takes a second
-//! kernel, a write and a read of memory. A block of the kernel that reads the value can compute it
-//! for the tile of results that it writes and for the edges of the tile, its *halo*, and read it
-//! from shared memory. Halos overlap, so that some elements are computed by several blocks.
-//! [`fuse_stencils`] fuses a stored value in this way if its only users are shifts, of one kernel,
-//! and if computing the halos takes less time than the accesses to memory that it spares.
+//! A stencil reads one value at several positions, each a shift of its own position. If `share.rs`
+//! stores the value, that takes a second kernel, a write and a read of memory. A block of the kernel
+//! that reads the value can instead compute it for the tile of results that it writes and for the
+//! edges of the tile, its *halo*, and read it from shared memory. Halos overlap, so that some
+//! elements are computed by several blocks. [`fuse_stencils`] fuses a stored value in this way if
+//! its only users are shifts, of one kernel, and if computing the halos takes less time than the
+//! accesses to memory that it spares.
 //!
-//! The kernel needs the arrays of the value when it runs, in the place of the value, and must not
-//! take more memory than two kernels. So either these arrays are not larger than the value, or no
-//! other kernel runs between the two, and the result is not larger than the value.
+//! The kernel reads the arrays of the value in the place of the value, and must not take more memory
+//! than two kernels. So either these arrays are not larger than the value, or no other kernel runs
+//! between the two, and the result is not larger than the value.
 
 use smallvec::SmallVec;
 
@@ -153,9 +153,8 @@ fn stencil_of(candidates: &[Candidate], at: usize) -> Option<usize> {
         source.is_stored && source.reason == Some(StoreReason::Shared) && is_map(source);
     let kernel = source.only_consumer().filter(|_| is_possible)?;
     let root = candidates.binary_search_by_key(&kernel, |candidate| candidate.node.id);
-    let root = root
-        .ok()
-        .filter(|&root| candidates[root].is_stored && is_map(&candidates[root]))?;
+    let can_fuse = |&root: &usize| candidates[root].is_stored && is_map(&candidates[root]);
+    let root = root.ok().filter(can_fuse)?;
     let (computed, size) = kernel_of(candidates, root, |_| true);
     let mut sources: SmallVec<[usize; 2]> = SmallVec::from_slice(&candidates[root].tiled);
     sources.push(at);
@@ -169,11 +168,16 @@ fn stencil_of(candidates: &[Candidate], at: usize) -> Option<usize> {
         && stencil.elements() <= TILE_ELEMENTS_MAX
         && sources.iter().map(bytes).sum::<usize>() <= TILE_BYTES_MAX;
     let (of_source, size_of_source) = kernel_of(candidates, at, |_| true);
+    let is_without_branches = |&at: &usize| {
+        let op = &*candidates[at].op;
+        matches!(
+            op,
+            Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::View(..) | Op::Reshape(_)
+        )
+    };
     (fits
         && is_small(size, &size_of_source)
-        && of_source
-            .iter()
-            .all(|&at| is_at_any_position(&candidates[at].op))
+        && of_source.iter().all(is_without_branches)
         && takes_no_memory(candidates, (at, &of_source), (root, &computed))
         && pays(candidates, at, &of_source, result, &stencil))
     .then_some(root)
@@ -184,14 +188,6 @@ fn is_map(candidate: &Candidate) -> bool {
     matches!(&*candidate.op, Op::Apply(..))
         && candidate.rows.is_none()
         && candidate.epilogue_of.is_none()
-}
-
-/// Returns whether an operation is computed at each position in the same way, without branches.
-fn is_at_any_position(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::View(..) | Op::Reshape(_)
-    )
 }
 
 /// Returns the index maps of all views through which a kernel reads the sources, or `None` if it
@@ -237,10 +233,8 @@ fn takes_no_memory(
     let known = arrays_of(candidates, of_root);
     let is_known = |array: &NodeRef| known.iter().any(|known| known.id == array.id);
     let own = arrays_of(candidates, of_source).into_iter();
-    let bytes: usize = own
-        .filter(|array| !is_known(array))
-        .map(|array| array.bytes())
-        .sum();
+    let new = own.filter(|array| !is_known(array));
+    let bytes: usize = new.map(|array| array.bytes()).sum();
     let source = candidates[at].node.bytes();
     let is_next = || !(at + 1..root).any(|between| candidates[between].is_stored);
     bytes <= source || (is_next() && candidates[root].node.bytes() <= source)
@@ -256,9 +250,8 @@ fn pays(
     stencil: &Stencil,
 ) -> bool {
     let source = &candidates[at].node;
-    let instructions: f32 = (of_source.iter())
-        .map(|&at| candidates[at].instructions())
-        .sum();
+    let each = of_source.iter().map(|&at| candidates[at].instructions());
+    let instructions: f32 = each.sum();
     let computed = stencil.axes.tiles(&result.shape) * stencil.elements();
     let again = computed.saturating_sub(source.elements) as f32;
     let results = result.elements.max(RESULTS_SMALL) as f32;

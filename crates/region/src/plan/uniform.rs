@@ -1,27 +1,23 @@
 //! Graphs and kernels whose plan and code are those of other lengths, too.
 //!
-//! A program that calls a region for arrays of many lengths would otherwise plan and lower it for
-//! each of them. Most decisions compare numbers of elements or lengths with each other or with
-//! bounds, so equal plans can only be proved where such comparisons have one outcome.
+//! Most decisions compare numbers of elements or lengths with each other or with bounds, so equal
+//! plans can only be proved where such comparisons have one outcome. They have in a uniform graph:
+//! every computed node has one shape `S`, and is a constant, the linear index, a function of nodes
+//! at the same position, or a broadcast view of a node in memory.
 //!
-//! They have in a uniform graph: every computed node has one shape, and is a constant, the linear
-//! index, a function of nodes at the same position, or a broadcast view of a node in memory. Let
-//! `S` be the shape.
-//!
-//! - Planning asks for ratios of numbers of elements, which are 1, because all computed nodes have
-//!   as many as `S`; whether there is a single element or none, which is excluded; whether a view
-//!   preserves linear indices; and whether an input has fewer elements than the result. The last
-//!   two follow from the index maps, which are part of the key, and from the axes of length 1,
-//!   because a source has length 1 or that of `S` along each axis.
+//! - Planning asks for ratios of numbers of elements, which are 1; whether there is a single element
+//!   or none, which is excluded; whether a view preserves linear indices; and whether an input has
+//!   fewer elements than the result. The last two follow from the index maps, which are part of the
+//!   key, and from the axes of length 1, because a source has length 1 or that of `S` along each
+//!   axis.
 //! - Code generation (`emit/map/elements.rs`) asks in addition for the width of indices, which is
 //!   32 bits, because larger shapes are excluded; and, unless all nodes share linear indices,
 //!   whether the length of the last axis is a multiple of 2 or 4, for vectors. No view is
 //!   transposed, because the axes of each index map increase. Lengths themselves are only in
 //!   parameters.
 //!
-//! [`Uniform::word`] has the other properties. Reductions, scans, products, gathers and updates
-//! choose between kernels by bounds of lengths and by numbers of blocks, and are never part of a
-//! uniform graph.
+//! [`Uniform::word`] has the other properties. Other operations choose between kernels by bounds of
+//! lengths and by numbers of blocks, and are never part of a uniform graph.
 
 use smallvec::{Array, SmallVec};
 
@@ -56,15 +52,12 @@ impl<'a> Uniform<'a> {
         let shape = &first.shape;
         let mut is_flat = true;
         for FusedNode { node, op } in nodes {
-            if node.shape != *shape {
-                return None;
-            }
             match &**op {
+                _ if node.shape != *shape => return None,
                 Op::Constant(_) | Op::Iota | Op::Apply(..) => {}
-                Op::View(source, map) if !is_computed(source) => {
-                    if !is_broadcast(shape, map, &source.shape) {
-                        return None;
-                    }
+                Op::View(source, map)
+                    if !is_computed(source) && is_broadcast(shape, map, &source.shape) =>
+                {
                     is_flat &=
                         source.elements == 1 || preserves_linear_index(shape, map, &source.shape);
                 }
@@ -76,17 +69,13 @@ impl<'a> Uniform<'a> {
 
     /// Returns the shape of a kernel if it is uniform.
     pub(crate) fn of_kernel(kernel: &'a FusedKernel) -> Option<Self> {
+        let mut outputs = kernel.outputs.iter();
         let is_plain = kernel.epilogue.is_empty()
             && kernel.overwrites.is_none()
             && kernel.rows.is_none()
-            && kernel
-                .outputs
-                .iter()
-                .all(|output| output.target_map.is_none());
-        if !is_plain {
-            return None;
-        }
-        Self::of(&kernel.nodes, |node| kernel.op(node).is_some())
+            && outputs.all(|output| output.target_map.is_none());
+        let is_computed = |node: &NodeRef| kernel.op(node).is_some();
+        is_plain.then(|| Self::of(&kernel.nodes, is_computed))?
     }
 
     /// Returns whether the code serves other lengths of the first axis, too.
