@@ -85,12 +85,13 @@ pub(crate) fn broadcast_map(from: &[usize], to: &[usize]) -> AxisMap {
     let ahead = to.len() - from.len();
     from.iter()
         .enumerate()
-        .map(
-            |(axis, &length)| match length == 1 && to[ahead + axis] != 1 {
-                true => AxisSource::fixed(0),
-                false => AxisSource::same(ahead + axis),
-            },
-        )
+        .map(|(axis, &length)| {
+            if length == 1 && to[ahead + axis] != 1 {
+                AxisSource::fixed(0)
+            } else {
+                AxisSource::same(ahead + axis)
+            }
+        })
         .collect()
 }
 

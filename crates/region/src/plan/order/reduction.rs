@@ -114,10 +114,8 @@ impl ReducedRows {
             return RowSplit::of(self.length).neighbours;
         }
         let types = kernel.reductions().map(|(_, _, source)| source.dtype);
-        let lanes = types
-            .map(DType::vector_width)
-            .min()
-            .expect("there is a reduction");
+        let widths = types.map(DType::vector_width);
+        let lanes = widths.min().expect("there is a reduction");
         let is_possible = IndexAnalysis::of(kernel).flat && self.length.is_multiple_of(lanes);
         if self.is_simple && is_possible {
             lanes
