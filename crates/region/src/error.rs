@@ -4,9 +4,35 @@ mod mesh;
 
 use std::{fmt, panic::Location};
 
+use millstream::Device;
+
 pub use mesh::MeshErrorKind;
 
 use crate::shape::Shape;
+
+/// The source line of an operation.
+pub(crate) type Line = &'static Location<'static>;
+
+/// An operation's name and source line.
+#[derive(Clone, Copy)]
+pub(crate) struct Site {
+    pub(crate) operation: &'static str,
+    pub(crate) line: Line,
+}
+
+impl Site {
+    /// Returns the site of an operation on the caller's line.
+    #[track_caller]
+    pub(crate) fn of(operation: &'static str) -> Self {
+        let line = Location::caller();
+        Self { operation, line }
+    }
+
+    /// Returns an error of the operation.
+    pub(crate) fn error(self, problem: impl Into<UsageErrorKind>) -> UsageError {
+        UsageError::new(self.operation, problem.into(), self.line)
+    }
+}
 
 /// A result whose error is the region [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -55,18 +81,15 @@ pub enum Error {
 pub struct UsageError {
     operation: &'static str,
     problem: Box<UsageErrorKind>,
-    location: &'static Location<'static>,
+    location: Line,
 }
 
 impl UsageError {
-    pub(crate) fn new(
-        operation: &'static str,
-        problem: UsageErrorKind,
-        location: &'static Location<'static>,
-    ) -> Self {
+    pub(crate) fn new(operation: &'static str, problem: UsageErrorKind, location: Line) -> Self {
+        let problem = Box::new(problem);
         Self {
             operation,
-            problem: Box::new(problem),
+            problem,
             location,
         }
     }
@@ -249,4 +272,26 @@ pub enum UsageErrorKind {
         /// The device of the second operand.
         right: String,
     },
+}
+
+impl UsageErrorKind {
+    pub(crate) fn shapes(left: &[usize], right: &[usize]) -> Self {
+        let (left, right) = (left.into(), right.into());
+        Self::Shapes { left, right }
+    }
+
+    pub(crate) fn axis(axis: usize, shape: &[usize]) -> Self {
+        let shape = shape.into();
+        Self::Axis { axis, shape }
+    }
+
+    pub(crate) fn argument(detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::Argument { detail }
+    }
+
+    pub(crate) fn other_device(left: &Device, right: &Device) -> Self {
+        let (left, right) = left.told_apart(right);
+        Self::OtherDevice { left, right }
+    }
 }

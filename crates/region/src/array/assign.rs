@@ -1,14 +1,14 @@
 //! Assignments to arrays and mutable views. The handle then refers to new elements; other handles
 //! keep theirs.
 
-use std::{fmt, panic::Location};
+use std::fmt;
 
-use ndarray::{Axis, Dimension, Ix1, Ix2, RemoveAxis, SliceArg};
+use ndarray::{Axis, Dimension, Ix0, Ix1, Ix2, RemoveAxis, SliceArg};
 
 use crate::{
     array::{Array, Operand, views::SliceView},
     element::{Element, Number, sealed::Sealed},
-    error::UsageErrorKind,
+    error::{Site, UsageErrorKind},
     expr::{Function, Op},
     shape::{AxisMap, AxisSource, Shape},
 };
@@ -24,9 +24,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// Assigns one value to all elements.
     #[track_caller]
     pub fn fill(&mut self, value: T) {
-        let location = Location::caller();
-        let shape = self.node().shape.clone();
-        *self = self.constant(value.scalar(), &shape, location);
+        *self = self.filled_like(value.scalar());
     }
 
     /// Returns a mutable view of a slice.
@@ -50,7 +48,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     #[track_caller]
     pub fn slice_mut<I: SliceArg<D>>(&mut self, info: I) -> ArrayViewMut<'_, T, D, I::OutDim> {
         let sliced = self.sliced(info.as_ref());
-        self.part(sliced, info.out_ndim(), "slice_mut", Location::caller())
+        self.part(sliced, info.out_ndim(), Site::of("slice_mut"))
     }
 
     /// Returns a mutable view of the whole array.
@@ -61,7 +59,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
             map: (0..self.ndim()).map(AxisSource::same).collect(),
         };
         let rank = self.ndim();
-        self.part(Ok(whole), rank, "view_mut", Location::caller())
+        self.part(Ok(whole), rank, Site::of("view_mut"))
     }
 
     /// Returns a mutable view of one index of an axis.
@@ -70,31 +68,23 @@ impl<T: Element, D: Dimension> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        self.part_at(axis, index, "index_axis_mut", Location::caller())
+        self.part_at(axis, index, Site::of("index_axis_mut"))
     }
 
-    fn part_at<E>(
-        &mut self,
-        axis: Axis,
-        index: usize,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> ArrayViewMut<'_, T, D, E> {
+    fn part_at<E>(&mut self, axis: Axis, index: usize, site: Site) -> ArrayViewMut<'_, T, D, E> {
         let sliced = self.index_view(axis, index);
         let rank = self.ndim().saturating_sub(1);
-        self.part(sliced, rank, operation, location)
+        self.part(sliced, rank, site)
     }
 
     fn part<E>(
         &mut self,
         sliced: Result<SliceView, UsageErrorKind>,
         rank: usize,
-        operation: &'static str,
-        location: &'static Location<'static>,
+        site: Site,
     ) -> ArrayViewMut<'_, T, D, E> {
         let SliceView { shape, map } = sliced.unwrap_or_else(|problem| {
-            let shape = self.node().shape.clone();
-            *self = self.failed(T::DTYPE, &shape, operation, problem, location);
+            *self = self.failed(T::DTYPE, self.shape(), problem, site);
             SliceView {
                 shape: Shape::from_elem(0, rank),
                 map: AxisMap::new(),
@@ -130,13 +120,13 @@ impl<T: Element> Array<T, Ix2> {
     /// ```
     #[track_caller]
     pub fn row_mut(&mut self, index: usize) -> ArrayViewMut<'_, T, Ix2, Ix1> {
-        self.part_at(Axis(0), index, "row_mut", Location::caller())
+        self.part_at(Axis(0), index, Site::of("row_mut"))
     }
 
     /// Returns a mutable view of one column of a matrix.
     #[track_caller]
     pub fn column_mut(&mut self, index: usize) -> ArrayViewMut<'_, T, Ix2, Ix1> {
-        self.part_at(Axis(1), index, "column_mut", Location::caller())
+        self.part_at(Axis(1), index, Site::of("column_mut"))
     }
 }
 
@@ -173,26 +163,22 @@ impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
     #[track_caller]
     #[must_use]
     pub fn get(&self) -> Array<T, E> {
-        self.array.view_through(
-            self.shape.clone(),
-            self.map.clone(),
-            "slice_mut",
-            Location::caller(),
-        )
+        let (shape, map) = (self.shape.clone(), self.map.clone());
+        self.array.view_through(shape, map, Site::of("slice_mut"))
     }
 
     /// Assigns the elements of an array, broadcast to the view's shape.
     #[track_caller]
     pub fn assign<F: Dimension>(&mut self, value: &Array<T, F>) {
-        self.set(value, "assign", Location::caller());
+        self.set(value, Site::of("assign"));
     }
 
     /// Assigns one value to all elements.
     #[track_caller]
     pub fn fill(&mut self, value: T) {
-        let location = Location::caller();
-        let value: Array<T, ndarray::Ix0> = self.array.constant(value.scalar(), &[], location);
-        self.set(&value, "fill", location);
+        let site = Site::of("fill");
+        let value: Array<T, Ix0> = self.array.constant(value.scalar(), &[], site.line);
+        self.set(&value, site);
     }
 
     /// Assigns the result of a function of the current elements and another operand.
@@ -204,38 +190,27 @@ impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
         operation: &'static str,
     ) {
         let value = other.apply::<T>(&self.get(), function);
-        self.set(&value, operation, Location::caller());
+        self.set(&value, Site::of(operation));
     }
 
-    fn set<F>(
-        &mut self,
-        value: &Array<T, F>,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) {
+    fn set<F>(&mut self, value: &Array<T, F>, site: Site) {
         let base = self.array.node().clone();
         let dtype = <T as Sealed>::DTYPE;
         if base.failure().is_some() {
             return;
         }
-        if crate::shape::broadcast(value.shape(), &self.shape).as_ref() != Some(&self.shape) {
-            let problem = UsageErrorKind::Broadcast {
-                shape: value.shape().into(),
-                target: self.shape.as_slice().into(),
-            };
-            *self.array = self
-                .array
-                .failed(dtype, &base.shape, operation, problem, location);
+        if let Err(problem) = value.check_broadcast(&self.shape) {
+            *self.array = self.array.failed(dtype, &base.shape, problem, site);
             return;
         }
-        let value: Array<T, E> = value.broadcast_view(&self.shape, operation, location);
+        let value: Array<T, E> = value.broadcast_view(&self.shape, site);
         let shape = base.shape.clone();
         let op = Op::Update {
             base,
             map: self.map.clone(),
             value: value.node().clone(),
         };
-        *self.array = self.array.plan(dtype, shape, op, operation, location);
+        *self.array = self.array.plan(dtype, shape, op, site);
     }
 }
 

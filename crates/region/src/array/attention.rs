@@ -1,13 +1,13 @@
 //! Attention.
 
-use std::panic::Location;
-
 use ndarray::{Axis, Dimension, IxDyn};
+use smallvec::smallvec;
 
 use crate::{
+    Region,
     array::Array,
-    element::{DType, Element, Float, Scalar},
-    error::UsageErrorKind,
+    element::{Element, Float, Scalar},
+    error::{Site, UsageErrorKind},
     expr::{Attention, Comparison, Function, NodeRef, Op},
     plan::TileSizes,
     shape::{self, Shape},
@@ -82,7 +82,7 @@ struct Operands<T, D> {
     values: Array<T, D>,
     added: Option<Array<T, D>>,
     is_causal: bool,
-    location: &'static Location<'static>,
+    site: Site,
 }
 
 impl<T: Float, D: Dimension> Array<T, D> {
@@ -152,10 +152,10 @@ impl<T: Float, D: Dimension> Array<T, D> {
         scale: T,
         mask: &AttentionMask<T>,
     ) -> Self {
-        let location = Location::caller();
-        let (shape, operands) = match self.attention_operands(keys, values, mask, location) {
+        let site = Site::of("attention");
+        let (shape, operands) = match self.attention_operands(keys, values, mask, site) {
             Ok(fitting) => fitting,
-            Err(failed) => return failed,
+            Err(problem) => return self.failed(T::DTYPE, self.shape(), problem, site),
         };
         let scale = scale.scalar();
         let narrow = match scale {
@@ -167,21 +167,14 @@ impl<T: Float, D: Dimension> Array<T, D> {
         wide.attend(shape, Scalar::F32(narrow)).cast()
     }
 
-    /// Returns the shape of the result and the operands with all batch axes, or a failed array.
+    /// Returns the shape of the result and the operands with all batch axes.
     fn attention_operands(
         &self,
         keys: &Self,
         values: &Self,
         mask: &AttentionMask<T>,
-        location: &'static Location<'static>,
-    ) -> Result<(Shape, Operands<T, D>), Self> {
-        let fail = |left: &[usize], right: &[usize]| {
-            let problem = UsageErrorKind::Shapes {
-                left: left.into(),
-                right: right.into(),
-            };
-            self.failed(T::DTYPE, self.shape(), "attention", problem, location)
-        };
+        site: Site,
+    ) -> Result<(Shape, Operands<T, D>), UsageErrorKind> {
         /// Splits a shape into those of the batch and of a matrix.
         fn split(shape: &[usize]) -> Option<(&[usize], [usize; 2])> {
             let (batch, matrix) = shape.split_at_checked(shape.len().checked_sub(2)?)?;
@@ -190,41 +183,33 @@ impl<T: Float, D: Dimension> Array<T, D> {
         let shapes = (split(self.shape()), split(keys.shape()));
         let (Some((of_queries, [queries, size])), Some((of_keys, [count, key_size]))) = shapes
         else {
-            return Err(fail(self.shape(), keys.shape()));
+            return Err(UsageErrorKind::shapes(self.shape(), keys.shape()));
         };
         let batch = shape::broadcast(of_queries, of_keys).filter(|_| size == key_size);
         let Some(batch) = batch else {
-            return Err(fail(self.shape(), keys.shape()));
+            return Err(UsageErrorKind::shapes(self.shape(), keys.shape()));
         };
         let batch = split(values.shape())
             .filter(|(_, [values, _])| *values == count)
             .and_then(|(of_values, [_, size])| Some((shape::broadcast(&batch, of_values)?, size)));
         let Some((batch, value_size)) = batch else {
-            return Err(fail(keys.shape(), values.shape()));
+            return Err(UsageErrorKind::shapes(keys.shape(), values.shape()));
         };
         let with = |rows: usize, columns: usize| -> Shape {
             batch.iter().copied().chain([rows, columns]).collect()
         };
         let scores = with(queries, count);
-        let added = match &mask.added {
-            Some(added) => {
-                if shape::broadcast(added.shape(), &scores).as_ref() != Some(&scores) {
-                    return Err(fail(&scores, added.shape()));
-                }
-                Some(added.broadcast_view(&scores, "attention", location))
-            }
-            None => None,
-        };
-        let view = |array: &Self, shape: Shape| -> Self {
-            array.broadcast_view(&shape, "attention", location)
-        };
+        let added = mask.added.as_ref();
+        if let Some(added) = added.filter(|added| added.check_broadcast(&scores).is_err()) {
+            return Err(UsageErrorKind::shapes(&scores, added.shape()));
+        }
         let operands = Operands {
-            queries: view(self, with(queries, size)),
-            keys: view(keys, with(count, size)),
-            values: view(values, with(count, value_size)),
-            added,
+            added: added.map(|added| added.broadcast_view(&scores, site)),
+            queries: self.broadcast_view(&with(queries, size), site),
+            keys: keys.broadcast_view(&with(count, size), site),
+            values: values.broadcast_view(&with(count, value_size), site),
             is_causal: mask.is_causal,
-            location,
+            site,
         };
         Ok((with(queries, value_size), operands))
     }
@@ -239,7 +224,7 @@ impl<T: Float, D: Dimension> Operands<T, D> {
             values: self.values.cast(),
             added: self.added.as_ref().map(Array::cast),
             is_causal: self.is_causal,
-            location: self.location,
+            site: self.site,
         }
     }
 
@@ -263,22 +248,20 @@ impl<T: Float, D: Dimension> Operands<T, D> {
             is_causal: self.is_causal,
         };
         let op = Op::Attention(Box::new(attention));
-        self.queries
-            .plan(T::DTYPE, shape, op, "attention", self.location)
+        self.queries.plan(T::DTYPE, shape, op, self.site)
     }
 
     /// Records attention as matrix products and a softmax.
     #[track_caller]
     fn composed(&self, scale: Scalar) -> Array<T, D> {
         let rank = self.queries.ndim();
-        let products = self
-            .queries
-            .matmul(&self.keys.swapped_axes(rank - 2, rank - 1));
+        let keys = self.keys.swapped_axes(rank - 2, rank - 1);
+        let products = self.queries.matmul(&keys);
         if products.is_empty() {
             // Without keys, the sum of the values is 0.
             return products.matmul(&self.values);
         }
-        let scale = products.constant(scale, products.shape(), self.location);
+        let scale = products.constant(scale, products.shape(), self.site.line);
         let mut scores: Array<T, D> = products.same_shape(Function::Multiply, &scale);
         if let Some(added) = &self.added {
             scores = scores.same_shape(Function::Add, added);
@@ -293,23 +276,18 @@ impl<T: Float, D: Dimension> Operands<T, D> {
 
     /// Replaces the scores of keys behind the position of the query by −∞.
     fn without_later_keys(&self, scores: &Array<T, D>) -> Array<T, D> {
-        let (session, location) = (scores.session(), self.location);
-        let (matrix, keys) = (
-            Shape::from_slice(&scores.shape()[scores.ndim() - 2..]),
-            scores.shape()[scores.ndim() - 1] as i64,
-        );
-        let numbers = session.plan(DType::I64, matrix, Op::Iota, "attention", location);
-        let numbers: Array<i64, IxDyn> = Array::of(session, numbers);
-        let (query, key) = (&numbers / keys, &numbers % keys);
+        let (region, shape) = (Region::of(scores.session()), &scores.node().shape);
+        let matrix = &shape[shape.len() - 2..];
+        let numbers: Array<i64, IxDyn> = region.iota(matrix, self.site);
+        let (query, key) = (&numbers / matrix[1] as i64, &numbers % matrix[1] as i64);
         let is_later: Array<bool, IxDyn> =
             key.same_shape(Function::Compare(Comparison::Greater), &query);
-        let shape = Shape::from_slice(scores.shape());
-        let is_later: Array<bool, D> = is_later.broadcast_view(&shape, "attention", location);
+        let is_later: Array<bool, D> = is_later.broadcast_view(shape, self.site);
         let least = T::from_whole(-1).divided_by(T::ZERO).scalar();
-        let least: Array<T, D> = scores.constant(least, &shape, location);
-        let operands = [is_later.node(), least.node(), scores.node()];
-        let operands = operands.into_iter().cloned().collect();
+        let least: Array<T, D> = scores.constant(least, shape, self.site.line);
+        let [is_later, least] = [is_later.node(), least.node()].map(NodeRef::clone);
+        let operands = smallvec![is_later, least, scores.node().clone()];
         let op = Op::Apply(Function::Select, operands);
-        scores.plan(T::DTYPE, shape, op, "attention", location)
+        scores.plan(T::DTYPE, shape.clone(), op, self.site)
     }
 }

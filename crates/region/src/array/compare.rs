@@ -1,13 +1,14 @@
 //! Comparisons, minima and maxima, and selection by masks.
 
-use std::panic::Location;
+use std::{borrow::Borrow, cmp::Ordering};
 
 use ndarray::{DimMax, Dimension, Ix0};
+use smallvec::smallvec;
 
 use crate::{
     array::Array,
     element::{Element, Number, sealed::Sealed},
-    error::UsageErrorKind,
+    error::{Line, Site, UsageErrorKind},
     expr::{Comparison, Function, Op},
     shape,
 };
@@ -60,33 +61,30 @@ impl<T: Element, D> Operand<T, D> for T {
     }
 }
 
-impl<T: Element, D, E> Operand<T, D> for &Array<T, E>
-where
-    D: Dimension + DimMax<E>,
-    E: Dimension,
-{
-    type Dim = <D as DimMax<E>>::Output;
+macro_rules! arrays {
+    ($($array:ty),*) => {$(
+        impl<T: Element, D: Dimension + DimMax<E>, E: Dimension> Operand<T, D> for $array {
+            type Dim = <D as DimMax<E>>::Output;
 
-    #[allow(private_interfaces)]
-    #[track_caller]
-    fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim> {
-        left.binary(function, self)
-    }
+            #[allow(private_interfaces)]
+            #[track_caller]
+            fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim> {
+                left.binary(function, self.borrow())
+            }
+        }
+
+        impl<T: Element, E: Dimension> WhereOperand for $array {
+            type Elem = T;
+            type Dim = E;
+
+            fn array<D>(self, _beside: &Array<bool, D>, _line: Line) -> Array<T, E> {
+                Array::clone(self.borrow())
+            }
+        }
+    )*};
 }
 
-impl<T: Element, D, E> Operand<T, D> for Array<T, E>
-where
-    D: Dimension + DimMax<E>,
-    E: Dimension,
-{
-    type Dim = <D as DimMax<E>>::Output;
-
-    #[allow(private_interfaces)]
-    #[track_caller]
-    fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim> {
-        left.binary(function, &self)
-    }
-}
+arrays!(Array<T, E>, &Array<T, E>);
 
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $name:ident, $bound:ident, $comparison:ident;)*) => {
@@ -172,15 +170,11 @@ impl<T: Number, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn clamp(&self, least: T, greatest: T) -> Self {
-        if !matches!(
-            least.partial_cmp(&greatest),
-            Some(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)
-        ) {
-            let detail = format!(
+        if least.partial_cmp(&greatest).is_none_or(Ordering::is_gt) {
+            let problem = UsageErrorKind::argument(format!(
                 "the lower bound {least:?} is above the upper bound {greatest:?}, or one is NaN"
-            );
-            let problem = UsageErrorKind::Argument { detail };
-            return self.failed(T::DTYPE, self.shape(), "clamp", problem, Location::caller());
+            ));
+            return self.failed(T::DTYPE, self.shape(), problem, Site::of("clamp"));
         }
         let above = self.binary_scalar::<T>(Function::Maximum, least, false);
         above.binary_scalar(Function::Minimum, greatest, false)
@@ -213,36 +207,28 @@ impl<D: Dimension> Array<bool, D> {
         Y::Dim: DimMax<N::Dim>,
         D: DimMax<<Y::Dim as DimMax<N::Dim>>::Output>,
     {
-        let location = Location::caller();
-        let (yes, no) = (yes.array(self, location), no.array(self, location));
+        let site = Site::of("where_cond");
+        let (yes, no) = (yes.array(self, site.line), no.array(self, site.line));
         let dtype = <Y::Elem as Sealed>::DTYPE;
-        let fits = shape::broadcast(yes.shape(), no.shape());
-        let Some(shape) = fits.and_then(|both| shape::broadcast(self.shape(), &both)) else {
-            let (left, right) = match shape::broadcast(yes.shape(), no.shape()) {
-                Some(both) => (self.shape().into(), both.as_slice().into()),
-                None => (yes.shape().into(), no.shape().into()),
+        let both = shape::broadcast(yes.shape(), no.shape());
+        let whole = both
+            .as_ref()
+            .and_then(|both| shape::broadcast(self.shape(), both));
+        let Some(shape) = whole else {
+            let problem = match both {
+                Some(both) => UsageErrorKind::shapes(self.shape(), &both),
+                None => UsageErrorKind::shapes(yes.shape(), no.shape()),
             };
-            let longest = [self.shape(), yes.shape(), no.shape()]
-                .into_iter()
-                .max_by_key(|shape| shape.len());
-            let problem = UsageErrorKind::Shapes { left, right };
-            return self.failed(
-                dtype,
-                longest.expect("the list has three shapes"),
-                "where_cond",
-                problem,
-                location,
-            );
+            let shapes = [self.shape(), yes.shape(), no.shape()];
+            let longest = shapes.into_iter().max_by_key(|shape| shape.len());
+            let longest = longest.expect("the list has three shapes");
+            return self.failed(dtype, longest, problem, site);
         };
-        let which: Array<bool, D> = self.broadcast_view(&shape, "where_cond", location);
-        let yes: Array<Y::Elem, D> = yes.broadcast_view(&shape, "where_cond", location);
-        let no: Array<Y::Elem, D> = no.broadcast_view(&shape, "where_cond", location);
-        let operands = [which.node(), yes.node(), no.node()]
-            .into_iter()
-            .cloned()
-            .collect();
-        let op = Op::Apply(Function::Select, operands);
-        self.plan(dtype, shape, op, "where_cond", location)
+        let which: Array<bool, D> = self.broadcast_view(&shape, site);
+        let yes: Array<Y::Elem, D> = yes.broadcast_view(&shape, site);
+        let no: Array<Y::Elem, D> = no.broadcast_view(&shape, site);
+        let operands = smallvec![which.node().clone(), yes.node().clone(), no.node().clone()];
+        self.plan(dtype, shape, Op::Apply(Function::Select, operands), site)
     }
 }
 
@@ -278,45 +264,17 @@ pub trait WhereOperand: private::Sealed {
 
     /// Returns the operand as an array in the session of the mask.
     #[doc(hidden)]
-    fn array<D>(
-        self,
-        beside: &Array<bool, D>,
-        location: &'static Location<'static>,
-    ) -> Array<Self::Elem, Self::Dim>;
+    fn array<D>(self, beside: &Array<bool, D>, line: Line) -> Array<Self::Elem, Self::Dim>;
 }
 
 impl<T: Element> WhereOperand for T {
     type Elem = T;
     type Dim = Ix0;
 
-    fn array<D>(
-        self,
-        beside: &Array<bool, D>,
-        location: &'static Location<'static>,
-    ) -> Array<T, Ix0> {
-        let node = beside.constant_node(self.scalar(), &[], location);
-        Array::of(beside.session(), node)
-    }
-}
-
-impl<T: Element, E: Dimension> WhereOperand for Array<T, E> {
-    type Elem = T;
-    type Dim = E;
-
-    fn array<D>(self, _beside: &Array<bool, D>, _location: &'static Location<'static>) -> Self {
-        self
-    }
-}
-
-impl<T: Element, E: Dimension> WhereOperand for &Array<T, E> {
-    type Elem = T;
-    type Dim = E;
-
-    fn array<D>(
-        self,
-        _beside: &Array<bool, D>,
-        _location: &'static Location<'static>,
-    ) -> Array<T, E> {
-        self.clone()
+    fn array<D>(self, beside: &Array<bool, D>, line: Line) -> Array<T, Ix0> {
+        Array::of(
+            beside.session(),
+            beside.constant_node(self.scalar(), &[], line),
+        )
     }
 }

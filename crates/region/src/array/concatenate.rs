@@ -1,13 +1,13 @@
 //! Concatenation and stacking of arrays.
 
-use std::{borrow::Borrow, panic::Location};
+use std::borrow::Borrow;
 
 use ndarray::{Axis, Dimension, RemoveAxis};
 
 use crate::{
     array::Array,
     element::Element,
-    error::{Result, UsageError, UsageErrorKind},
+    error::{Result, Site, UsageErrorKind},
     expr::Op,
 };
 
@@ -37,7 +37,7 @@ pub fn concatenate<T: Element, D: RemoveAxis>(
     arrays: &[impl Borrow<Array<T, D>>],
 ) -> Result<Array<T, D>> {
     let arrays: Vec<&Array<T, D>> = arrays.iter().map(Borrow::borrow).collect();
-    concatenated(axis, &arrays, "concatenate", Location::caller())
+    concatenated(axis, &arrays, Site::of("concatenate"))
 }
 
 /// Stacks arrays of equal shapes along a new axis.
@@ -55,34 +55,26 @@ where
     D: Dimension,
     D::Larger: RemoveAxis,
 {
-    let location = Location::caller();
-    let with_axis = |array: &Array<T, D>| array.with_axis(axis, "stack", location);
-    if let Some(array) = arrays
-        .iter()
-        .map(Borrow::borrow)
-        .find(|array| axis.index() > array.ndim())
-    {
-        let shape = array.shape().into();
-        let axis = axis.index();
-        return Err(
-            UsageError::new("stack", UsageErrorKind::Axis { axis, shape }, location).into(),
-        );
+    let site = Site::of("stack");
+    let mut all = arrays.iter().map(Borrow::borrow);
+    if let Some(array) = all.find(|array: &&Array<T, D>| axis.index() > array.ndim()) {
+        let problem = UsageErrorKind::axis(axis.index(), array.shape());
+        return Err(site.error(problem).into());
     }
-    let arrays: Vec<Array<T, D::Larger>> = arrays
+    let all = arrays
         .iter()
-        .map(|array| with_axis(array.borrow()))
-        .collect();
-    concatenated(axis, &arrays.iter().collect::<Vec<_>>(), "stack", location)
+        .map(|array| array.borrow().with_axis(axis, site));
+    let arrays: Vec<Array<T, D::Larger>> = all.collect();
+    concatenated(axis, &arrays.iter().collect::<Vec<_>>(), site)
 }
 
-/// Concatenates arrays on behalf of `operation`.
+/// Concatenates arrays on behalf of an operation.
 pub(crate) fn concatenated<T: Element, D: Dimension>(
     axis: Axis,
     arrays: &[&Array<T, D>],
-    operation: &'static str,
-    location: &'static Location<'static>,
+    site: Site,
 ) -> Result<Array<T, D>> {
-    let fails = |problem| Err(UsageError::new(operation, problem, location).into());
+    let fails = |problem| Err(site.error(problem).into());
     let Some(first) = arrays.first() else {
         return fails(UsageErrorKind::NoArrays);
     };
@@ -92,10 +84,7 @@ pub(crate) fn concatenated<T: Element, D: Dimension>(
     let mut shape = first.node().shape.clone();
     let axis = axis.index();
     if axis >= shape.len() {
-        return fails(UsageErrorKind::Axis {
-            axis,
-            shape: first.shape().into(),
-        });
+        return fails(UsageErrorKind::axis(axis, first.shape()));
     }
     let others = |array: &Array<T, D>| -> Vec<usize> {
         let mut shape = array.shape().to_vec();
@@ -105,23 +94,14 @@ pub(crate) fn concatenated<T: Element, D: Dimension>(
     let differs =
         |array: &&&Array<T, D>| array.ndim() != first.ndim() || others(array) != others(first);
     if let Some(other) = arrays.iter().find(differs) {
-        return fails(UsageErrorKind::Shapes {
-            left: first.shape().into(),
-            right: other.shape().into(),
-        });
+        return fails(UsageErrorKind::shapes(first.shape(), other.shape()));
     }
     // The sum saturates; the shape check then rejects it.
-    shape[axis] = arrays.iter().fold(0, |sum: usize, array| {
-        sum.saturating_add(array.shape()[axis])
-    });
+    let lengths = arrays.iter().map(|array| array.shape()[axis]);
+    shape[axis] = lengths.fold(0, usize::saturating_add);
     let parts = arrays.iter().map(|array| array.node().clone()).collect();
-    let concatenated: Array<T, D> = first.plan(
-        T::DTYPE,
-        shape,
-        Op::Concatenate { parts, axis },
-        operation,
-        location,
-    );
+    let op = Op::Concatenate { parts, axis };
+    let concatenated: Array<T, D> = first.plan(T::DTYPE, shape, op, site);
     match concatenated.node().failure() {
         Some(failure) => Err(failure),
         None => Ok(concatenated),

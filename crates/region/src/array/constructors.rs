@@ -1,15 +1,14 @@
 //! Constructors of arrays.
 
-use std::panic::Location;
-
 use ndarray::{Dimension, IntoDimension, Ix1, Ix2};
+use smallvec::smallvec;
 
 use crate::{
     Region,
     array::Array,
-    element::{DType, Element, Float, Number, Scalar},
-    error::UsageErrorKind,
-    expr::{Function, Op, Session},
+    element::{Element, Float, Number},
+    error::{Site, UsageErrorKind},
+    expr::{Function, Op},
     maths::MathFunction,
     shape::Shape,
 };
@@ -36,8 +35,7 @@ impl Region {
         value: T,
     ) -> Array<T, D> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        self.session()
-            .filled(shape, value, "from_elem", Location::caller())
+        self.filled(shape, value, Site::of("from_elem"))
     }
 
     /// Creates an array of zeros.
@@ -64,18 +62,14 @@ impl Region {
     #[track_caller]
     #[must_use]
     pub fn arange<T: Number>(&self, start: T, end: T, step: T) -> Array<T, Ix1> {
-        let location = Location::caller();
+        let site = Site::of("arange");
         let Some(count) = T::step_count(start, end, step) else {
-            let detail =
-                format!("the number of steps of {step:?} from {start:?} to {end:?} is undefined");
-            let usage_error =
-                crate::UsageError::new("arange", UsageErrorKind::Argument { detail }, location);
-            return Array::of(
-                self.session(),
-                self.session().fail(T::DTYPE, &[0], usage_error, location),
-            );
+            let usage_error = site.error(UsageErrorKind::argument(format!(
+                "the number of steps of {step:?} from {start:?} to {end:?} is undefined"
+            )));
+            return Array::failed_with(self.session(), &[0], usage_error, site.line);
         };
-        let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[count]), "arange", location);
+        let numbers: Array<i64, Ix1> = self.iota(&[count], site);
         numbers.cast::<T>() * step + start
     }
 
@@ -88,8 +82,7 @@ impl Region {
         } else {
             T::ZERO
         };
-        let numbers: Array<i64, Ix1> =
-            self.iota(Shape::from_slice(&[count]), "linspace", Location::caller());
+        let numbers: Array<i64, Ix1> = self.iota(&[count], Site::of("linspace"));
         numbers.cast::<T>() * step + start
     }
 
@@ -97,8 +90,7 @@ impl Region {
     #[track_caller]
     #[must_use]
     pub fn eye<T: Number>(&self, size: usize) -> Array<T, Ix2> {
-        let numbers: Array<i64, Ix1> =
-            self.iota(Shape::from_slice(&[size]), "eye", Location::caller());
+        let numbers: Array<i64, Ix1> = self.iota(&[size], Site::of("eye"));
         let rows = numbers.insert_axis(ndarray::Axis(1));
         rows.equal(&numbers).cast()
     }
@@ -126,7 +118,7 @@ impl Region {
         shape: impl IntoDimension<Dim = D>,
         seed: u64,
     ) -> Array<T, D> {
-        self.random(shape, seed, MathFunction::Uniform, Location::caller())
+        self.random(shape, seed, MathFunction::Uniform)
     }
 
     /// Creates normally distributed pseudorandom numbers with mean 0 and standard deviation 1,
@@ -138,57 +130,41 @@ impl Region {
         shape: impl IntoDimension<Dim = D>,
         seed: u64,
     ) -> Array<T, D> {
-        self.random(shape, seed, MathFunction::Normal, Location::caller())
+        self.random(shape, seed, MathFunction::Normal)
     }
 
+    #[track_caller]
     fn random<T: Float, D: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = D>,
         seed: u64,
         function: MathFunction,
-        location: &'static Location<'static>,
     ) -> Array<T, D> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        let operation = function.name();
-        let numbers: Array<i64, D> = self.iota(shape.clone(), operation, location);
+        let site = Site::of(function.name());
+        let numbers: Array<i64, D> = self.iota(&shape, site);
         // The seed is passed by its bits; its value as a signed number does not matter.
-        let seed: Array<i64, D> =
-            self.session()
-                .filled(shape.clone(), seed as i64, operation, location);
-        let operands = [seed.node(), numbers.node()].into_iter().cloned().collect();
+        let seed: Array<i64, D> = self.filled(shape.clone(), seed as i64, site);
+        let operands = smallvec![seed.node().clone(), numbers.node().clone()];
         let op = Op::Apply(Function::Maths(function), operands);
-        numbers.plan(T::DTYPE, shape, op, operation, location)
+        numbers.plan(T::DTYPE, shape, op, site)
     }
 
     /// Creates an array of row-major linear indices.
-    fn iota<D>(
-        &self,
-        shape: Shape,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<i64, D> {
-        let session = self.session();
-        Array::of(
-            session,
-            session.plan(DType::I64, shape, Op::Iota, operation, location),
-        )
+    pub(super) fn iota<D>(&self, shape: &[usize], site: Site) -> Array<i64, D> {
+        self.made(Shape::from_slice(shape), Op::Iota, site)
     }
-}
 
-impl Session {
     /// Creates an array with one value for all elements.
-    fn filled<T: Element, D>(
-        self: &std::sync::Arc<Self>,
-        shape: Shape,
-        value: T,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, D> {
-        let value: Scalar = value.scalar();
-        Array::of(
-            self,
-            self.plan(T::DTYPE, shape, Op::Constant(value), operation, location),
-        )
+    fn filled<T: Element, D>(&self, shape: Shape, value: T, site: Site) -> Array<T, D> {
+        self.made(shape, Op::Constant(value.scalar()), site)
+    }
+
+    /// Creates an array of an operation without operands.
+    fn made<T: Element, D>(&self, shape: Shape, op: Op, site: Site) -> Array<T, D> {
+        let session = self.session();
+        let node = session.plan(T::DTYPE, shape, op, site.operation, site.line);
+        Array::of(session, node)
     }
 }
 
@@ -197,17 +173,13 @@ impl<T: Number, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn zeros_like(&self) -> Self {
-        let shape = self.node().shape.clone();
-        self.session()
-            .filled(shape, T::ZERO, "zeros_like", Location::caller())
+        self.filled_like(T::ZERO.scalar())
     }
 
     /// Creates an array of ones with this array's shape.
     #[track_caller]
     #[must_use]
     pub fn ones_like(&self) -> Self {
-        let shape = self.node().shape.clone();
-        self.session()
-            .filled(shape, T::ONE, "ones_like", Location::caller())
+        self.filled_like(T::ONE.scalar())
     }
 }

@@ -1,12 +1,10 @@
 //! Shapes as `ndarray` types, and conversions between fixed and dynamic numbers of axes.
 
-use std::panic::Location;
-
 use ndarray::{Dimension, Ix2, IxDyn};
 
 use crate::{
     array::Array,
-    error::{Result, UsageError, UsageErrorKind},
+    error::{Result, Site, UsageErrorKind},
 };
 
 impl<T, D: Dimension> Array<T, D> {
@@ -33,11 +31,9 @@ impl<T, D: Dimension> Array<T, D> {
     #[must_use]
     pub fn raw_dim(&self) -> D {
         let mut dimension = D::zeros(D::NDIM.unwrap_or(self.ndim()));
-        let lengths = dimension.as_array_view_mut();
-        lengths
-            .into_iter()
-            .zip(self.shape())
-            .for_each(|(to, &length)| *to = length);
+        for (to, &length) in dimension.slice_mut().iter_mut().zip(self.shape()) {
+            *to = length;
+        }
         dimension
     }
 
@@ -75,7 +71,7 @@ impl<T, D: Dimension> Array<T, D> {
             Some(axes) if axes != self.ndim() => {
                 let shape = self.shape().into();
                 let problem = UsageErrorKind::AxisCount { shape, axes };
-                Err(UsageError::new("into_dimensionality", problem, Location::caller()).into())
+                Err(Site::of("into_dimensionality").error(problem).into())
             }
             _ => Ok(Array::of(self.session(), self.node().clone())),
         }

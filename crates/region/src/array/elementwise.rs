@@ -2,10 +2,12 @@
 
 use std::panic::Location;
 
+use smallvec::smallvec;
+
 use crate::{
     array::{Array, compare::Operand},
     element::{DType, Element, Float, Number, Scalar},
-    expr::{Comparison, Function, Op, Rounding},
+    expr::{Comparison, Function, Rounding},
     maths::MathFunction,
 };
 use half::{bf16, f16};
@@ -112,30 +114,28 @@ impl<T: Float, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn is_infinite(&self) -> Array<bool, D> {
-        self.abs()
-            .compare_constant(Comparison::Equal, f32::INFINITY, f64::INFINITY)
+        self.beside_infinity(Comparison::Equal)
     }
 
     /// Tests which elements are finite.
     #[track_caller]
     #[must_use]
     pub fn is_finite(&self) -> Array<bool, D> {
-        self.abs()
-            .compare_constant(Comparison::Less, f32::INFINITY, f64::INFINITY)
+        self.beside_infinity(Comparison::Less)
     }
 
     /// Converts radians to degrees.
     #[track_caller]
     #[must_use]
     pub fn to_degrees(&self) -> Self {
-        self.multiply_constant(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
+        self.multiplied(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
     }
 
     /// Converts degrees to radians.
     #[track_caller]
     #[must_use]
     pub fn to_radians(&self) -> Self {
-        self.multiply_constant(1.0_f32.to_radians(), 1.0_f64.to_radians())
+        self.multiplied(1.0_f32.to_radians(), 1.0_f64.to_radians())
     }
 
     /// Computes the logarithm of each element to a given base, as the quotient of natural
@@ -154,25 +154,19 @@ impl<T: Float, D> Array<T, D> {
         self.ln().same_shape(Function::Divide, &of_base)
     }
 
-    /// Compares each element with a constant, given for both types.
+    /// Compares the absolute value of each element with infinity.
     #[track_caller]
-    fn compare_constant(&self, comparison: Comparison, narrow: f32, wide: f64) -> Array<bool, D> {
-        let other = self.filled_like(float_scalar::<T>(narrow, wide));
-        self.same_shape(Function::Compare(comparison), &other)
+    fn beside_infinity(&self, comparison: Comparison) -> Array<bool, D> {
+        let magnitude = self.abs();
+        let infinity = self.filled_like(float_scalar::<T>(f32::INFINITY, f64::INFINITY));
+        magnitude.same_shape(Function::Compare(comparison), &infinity)
     }
 
     /// Multiplies each element by a constant, given for both types.
     #[track_caller]
-    fn multiply_constant(&self, narrow: f32, wide: f64) -> Self {
+    fn multiplied(&self, narrow: f32, wide: f64) -> Self {
         let factor = self.filled_like(float_scalar::<T>(narrow, wide));
         self.same_shape(Function::Multiply, &factor)
-    }
-
-    /// Creates an array of one value with this array's shape.
-    #[track_caller]
-    fn filled_like(&self, value: Scalar) -> Self {
-        let location = Location::caller();
-        self.constant(value, &self.node().shape, location)
     }
 
     /// Raises each element to the power of another, or of a value.
@@ -239,8 +233,7 @@ impl<T: Number, D> Array<T, D> {
     #[must_use]
     pub fn powi(&self, exponent: i32) -> Self {
         if T::DTYPE.is_float() {
-            let location = Location::caller();
-            let exponent: Self = self.constant(Scalar::I32(exponent), &self.node().shape, location);
+            let exponent = self.filled_like(Scalar::I32(exponent));
             return self.same_shape(Function::Maths(MathFunction::PowInteger), &exponent);
         }
         let power = self.integer_power(exponent.unsigned_abs());
@@ -334,17 +327,18 @@ impl<T: Element, D> Array<T, D> {
         function(self)
     }
 
+    /// Creates an array of one value with this array's shape.
+    #[track_caller]
+    pub(super) fn filled_like(&self, value: Scalar) -> Self {
+        self.constant(value, &self.node().shape, Location::caller())
+    }
+
     /// Applies an element-wise function to two arrays of equal shapes.
     #[track_caller]
     pub(super) fn same_shape<U: Element>(&self, function: Function, other: &Self) -> Array<U, D> {
-        let operands = [self.node(), other.node()].into_iter().cloned().collect();
-        let op = Op::Apply(function, operands);
-        self.plan(
-            U::DTYPE,
-            self.node().shape.clone(),
-            op,
-            function.name(),
-            Location::caller(),
+        self.apply_here(
+            function,
+            smallvec![self.node().clone(), other.node().clone()],
         )
     }
 }

@@ -4,15 +4,13 @@
 //! when the host downloads an element that depends on it, and no memory outside the operands is
 //! accessed.
 
-use std::panic::Location;
-
 use bytemuck::cast_slice;
 use ndarray::{Axis, Dimension, Ix1};
 
 use crate::{
     array::Array,
     element::{DType, Element, Number, sealed::Sealed},
-    error::{UsageError, UsageErrorKind},
+    error::{Site, UsageErrorKind},
     expr::{NodeRef, Op, Session},
     schedule::adds_to_few,
     shape::{self, AxisMap, AxisSource, Shape},
@@ -66,7 +64,7 @@ pub trait Indices: private::Sealed {
 pub(crate) struct IndexedAxis {
     axis: usize,
     length: usize,
-    location: &'static Location<'static>,
+    site: Site,
 }
 
 mod private {
@@ -87,35 +85,32 @@ impl<I: IndexElement> Indices for &Array<I, Ix1> {
 impl Indices for &[usize] {
     #[allow(private_interfaces)]
     fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
-        let IndexedAxis {
-            axis,
-            length,
-            location,
-        } = along;
+        let IndexedAxis { axis, length, site } = along;
         let shape = Shape::from_slice(&[self.len()]);
         if self.iter().any(|&index| index >= length) {
-            let usage_error =
-                UsageError::new("select", UsageErrorKind::Index { axis, length }, location);
-            return session.fail(DType::I64, &shape, usage_error, location);
+            let usage_error = site.error(UsageErrorKind::Index { axis, length });
+            return session.fail(DType::I64, &shape, usage_error, site.line);
         }
         // The indices are less than a length, which fits an `i64`.
         let indices: Vec<i64> = self.iter().map(|&index| index as i64).collect();
-        session.upload(DType::I64, shape, cast_slice(&indices), location)
+        session.upload(DType::I64, shape, cast_slice(&indices), site.line)
     }
 }
 
-impl Indices for &Vec<usize> {
-    #[allow(private_interfaces)]
-    fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
-        self.as_slice().node(session, along)
-    }
+macro_rules! slices {
+    ($([$($generic:tt)*] $list:ty;)*) => {$(
+        impl<$($generic)*> Indices for &$list {
+            #[allow(private_interfaces)]
+            fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
+                self.as_slice().node(session, along)
+            }
+        }
+    )*};
 }
 
-impl<const N: usize> Indices for &[usize; N] {
-    #[allow(private_interfaces)]
-    fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
-        self.as_slice().node(session, along)
-    }
+slices! {
+    [] Vec<usize>;
+    [const N: usize] [usize; N];
 }
 
 impl<T: Element, D: Dimension> Array<T, D> {
@@ -128,22 +123,22 @@ impl<T: Element, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn select(&self, axis: Axis, indices: impl Indices) -> Self {
-        let location = Location::caller();
-        let Some(&length) = self.shape().get(axis.index()) else {
-            return self.missing_axis(axis, self.shape(), "select", location);
+        let (site, number) = (Site::of("select"), axis.index());
+        let Some(&length) = self.shape().get(number) else {
+            return self.missing_axis(axis, self.shape(), site);
         };
         let along = IndexedAxis {
-            axis: axis.index(),
+            axis: number,
             length,
-            location,
+            site,
         };
-        let indices: Array<i64, Ix1> =
-            Array::of(self.session(), indices.node(self.session(), along));
+        let indices = indices.node(self.session(), along);
+        let indices: Array<i64, Ix1> = Array::of(self.session(), indices);
         let mut shape = self.node().shape.clone();
-        shape[axis.index()] = indices.len();
-        let map = AxisMap::from_slice(&[AxisSource::same(axis.index())]);
-        let indices: Array<i64, D> = indices.view_through(shape, map, "select", location);
-        self.gathered(self.clone(), indices.node(), axis, "select", location)
+        shape[number] = indices.len();
+        let map = AxisMap::from_slice(&[AxisSource::same(number)]);
+        let indices: Array<i64, D> = indices.view_through(shape, map, site);
+        self.gathered(self.clone(), indices.node(), number, site)
     }
 
     /// Gathers elements along an axis: the result has the shape of `index`, and each of its
@@ -163,54 +158,39 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
-    /// the device, downloading an element of it does.
+    /// As [`select`](Self::select).
     #[track_caller]
     #[must_use]
     pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
-        let location = Location::caller();
-        let Some(&length) = self.shape().get(axis.index()) else {
-            return self.missing_axis(axis, index.shape(), "gather", location);
+        let (site, number) = (Site::of("gather"), axis.index());
+        let Some(&length) = self.shape().get(number) else {
+            return self.missing_axis(axis, index.shape(), site);
         };
-        let common = shape::broadcast(
-            &shape_without(self.shape(), axis),
-            &shape_without(index.shape(), axis),
-        );
-        let Some(mut shape) = common else {
-            let problem = UsageErrorKind::Shapes {
-                left: self.shape().into(),
-                right: index.shape().into(),
-            };
-            return self.failed(T::DTYPE, index.shape(), "gather", problem, location);
+        let (own, others) = (shape_without(self, axis), shape_without(index, axis));
+        let Some(mut shape) = shape::broadcast(&own, &others) else {
+            let problem = UsageErrorKind::shapes(self.shape(), index.shape());
+            return self.failed(T::DTYPE, index.shape(), problem, site);
         };
-        shape[axis.index()] = length;
-        let source: Self = self.broadcast_view(&shape, "gather", location);
-        shape[axis.index()] = index.shape()[axis.index()];
-        let index: Array<I, D> = index.broadcast_view(&shape, "gather", location);
-        self.gathered(source, index.node(), axis, "gather", location)
+        shape[number] = length;
+        let source: Self = self.broadcast_view(&shape, site);
+        shape[number] = index.shape()[number];
+        let index: Array<I, D> = index.broadcast_view(&shape, site);
+        self.gathered(source, index.node(), number, site)
     }
 
     /// Gathers from `source`, with the result having the shape of `index`.
-    fn gathered(
-        &self,
-        source: Self,
-        index: &NodeRef,
-        axis: Axis,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Self {
-        let axis = axis.index();
+    fn gathered(&self, source: Self, index: &NodeRef, axis: usize, site: Site) -> Self {
         let length = source.shape()[axis];
         if length == 0 && index.elements > 0 {
             let problem = UsageErrorKind::Index { axis, length };
-            return self.failed(T::DTYPE, &index.shape, operation, problem, location);
+            return self.failed(T::DTYPE, &index.shape, problem, site);
         }
         let op = Op::Gather {
             source: NodeRef::clone(source.node()),
             index: NodeRef::clone(index),
             axis,
         };
-        self.plan(T::DTYPE, index.shape.clone(), op, operation, location)
+        self.plan(T::DTYPE, index.shape.clone(), op, site)
     }
 
     /// Returns this array with elements replaced: each element of `values` is stored at the
@@ -235,8 +215,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
-    /// the device, downloading an element of it does.
+    /// As [`select`](Self::select).
     #[track_caller]
     #[must_use]
     pub fn scatter<I: IndexElement, E: Dimension>(
@@ -245,53 +224,48 @@ impl<T: Element, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
-        self.scattered(axis, index, values, false, "scatter", Location::caller())
+        self.scattered(axis, index, values, false)
     }
 
+    #[track_caller]
     fn scattered<I: IndexElement, E: Dimension>(
         &self,
         axis: Axis,
         index: &Array<I, D>,
         values: &Array<T, E>,
         adds: bool,
-        operation: &'static str,
-        location: &'static Location<'static>,
     ) -> Self {
-        let Some(&length) = self.shape().get(axis.index()) else {
-            return self.missing_axis(axis, self.shape(), operation, location);
+        let site = Site::of(if adds { "scatter_add" } else { "scatter" });
+        let number = axis.index();
+        let Some(&length) = self.shape().get(number) else {
+            return self.missing_axis(axis, self.shape(), site);
         };
-        let fails = |problem| self.failed(T::DTYPE, self.shape(), operation, problem, location);
-        let own = shape_without(self.shape(), axis);
-        if shape::broadcast(&own, &shape_without(index.shape(), axis))
-            .is_none_or(|common| common != own)
-        {
-            return fails(UsageErrorKind::Shapes {
-                left: self.shape().into(),
-                right: index.shape().into(),
-            });
+        let fails = |problem| self.failed(T::DTYPE, self.shape(), problem, site);
+        let own = shape_without(self, axis);
+        if shape::broadcast(&own, &shape_without(index, axis)) != Some(own) {
+            return fails(UsageErrorKind::shapes(self.shape(), index.shape()));
         }
         let mut shape = self.node().shape.clone();
-        shape[axis.index()] = index.shape()[axis.index()];
-        if shape::broadcast(values.shape(), &shape).as_ref() != Some(&shape) {
-            return fails(UsageErrorKind::Broadcast {
-                shape: values.shape().into(),
-                target: shape.as_slice().into(),
-            });
+        shape[number] = index.shape()[number];
+        if let Err(problem) = values.check_broadcast(&shape) {
+            return fails(problem);
         }
         if length == 0 && shape::element_count(&shape) != Some(0) {
-            let axis = axis.index();
-            return fails(UsageErrorKind::Index { axis, length });
+            return fails(UsageErrorKind::Index {
+                axis: number,
+                length,
+            });
         }
-        let index: Array<I, D> = index.broadcast_view(&shape, operation, location);
-        let value: Array<T, D> = values.broadcast_view(&shape, operation, location);
+        let index: Array<I, D> = index.broadcast_view(&shape, site);
+        let value: Array<T, D> = values.broadcast_view(&shape, site);
         let op = Op::Scatter {
             base: NodeRef::clone(self.node()),
             index: NodeRef::clone(index.node()),
             value: NodeRef::clone(value.node()),
-            axis: axis.index(),
+            axis: number,
             adds,
         };
-        self.plan(T::DTYPE, self.node().shape.clone(), op, operation, location)
+        self.plan(T::DTYPE, self.node().shape.clone(), op, site)
     }
 }
 
@@ -310,8 +284,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
-    /// the device, downloading an element of it does.
+    /// As [`select`](Self::select).
     #[track_caller]
     #[must_use]
     pub fn scatter_add<I: IndexElement, E: Dimension>(
@@ -320,9 +293,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
-        let location = Location::caller();
         if <T as Sealed>::DTYPE == DType::F32 && !self.gets_many(axis, index) {
-            return self.scattered(axis, index, values, true, "scatter_add", location);
+            return self.scattered(axis, index, values, true);
         }
         self.scatter_add_in_f64(axis, index, values)
     }
@@ -360,28 +332,23 @@ impl<T: Number, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
-        let location = Location::caller();
         match <T as Sealed>::DTYPE {
             DType::F16 | DType::Bf16 | DType::F32 => {
-                self.added_as::<f64, I, E>(axis, index, values, location)
+                self.added_as::<f64, I, E>(axis, index, values)
             }
-            dtype if dtype.is_narrow_integer() => {
-                self.added_as::<i32, I, E>(axis, index, values, location)
-            }
-            _ => self.scattered(axis, index, values, true, "scatter_add", location),
+            dtype if dtype.is_narrow_integer() => self.added_as::<i32, I, E>(axis, index, values),
+            _ => self.scattered(axis, index, values, true),
         }
     }
 
     /// Returns whether so many values are added to these elements that blocks add them first, in
     /// shared memory. Copies of the elements as `f64` are small then.
     fn gets_many<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> bool {
-        let (own, of_index) = (self.shape(), index.shape());
-        let lengths = (own.get(axis.index()), of_index.get(axis.index()));
-        let (Some(&length), Some(&values)) = lengths else {
-            return false;
-        };
-        let values = self.len() / length.max(1) * values;
-        adds_to_few(values, self.len())
+        let along = |shape: &[usize]| shape.get(axis.index()).copied();
+        let lengths = along(self.shape()).zip(along(index.shape()));
+        lengths.is_some_and(|(length, values)| {
+            adds_to_few(self.len() / length.max(1) * values, self.len())
+        })
     }
 
     /// Adds in a wider type, for which the device has atomic additions.
@@ -391,17 +358,15 @@ impl<T: Number, D: Dimension> Array<T, D> {
         axis: Axis,
         index: &Array<I, D>,
         values: &Array<T, E>,
-        location: &'static Location<'static>,
     ) -> Self {
         let (wide, values) = (self.cast::<W>(), values.cast::<W>());
-        wide.scattered(axis, index, &values, true, "scatter_add", location)
-            .cast()
+        wide.scattered(axis, index, &values, true).cast()
     }
 }
 
-/// Returns the shape with the length of one axis replaced by 1.
-fn shape_without(shape: &[usize], axis: Axis) -> Shape {
-    let mut shape = Shape::from_slice(shape);
+/// Returns the shape of an array with the length of one axis replaced by 1.
+fn shape_without<T, D>(array: &Array<T, D>, axis: Axis) -> Shape {
+    let mut shape = array.node().shape.clone();
     if let Some(length) = shape.get_mut(axis.index()) {
         *length = 1;
     }

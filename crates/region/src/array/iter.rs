@@ -1,10 +1,8 @@
 //! Iteration over subviews: `outer_iter`, `axis_iter` and `split_at`.
 
-use std::panic::Location;
-
 use ndarray::{Axis, RemoveAxis, Slice};
 
-use crate::array::Array;
+use crate::{array::Array, error::Site};
 
 impl<T, D: RemoveAxis> Array<T, D> {
     /// Iterates over the subviews along the first axis; for a matrix, over its rows.
@@ -32,7 +30,7 @@ impl<T, D: RemoveAxis> Array<T, D> {
     pub fn outer_iter(
         &self,
     ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
-        self.subviews(Axis(0), "outer_iter", Location::caller())
+        self.subviews(Axis(0), Site::of("outer_iter"))
     }
 
     /// Iterates over the subviews along an axis, without that axis. See
@@ -56,22 +54,21 @@ impl<T, D: RemoveAxis> Array<T, D> {
         &self,
         axis: Axis,
     ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
-        self.subviews(axis, "axis_iter", Location::caller())
+        self.subviews(axis, Site::of("axis_iter"))
     }
 
     fn subviews(
         &self,
         axis: Axis,
-        operation: &'static str,
-        location: &'static Location<'static>,
+        site: Site,
     ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
         let length = self.shape().get(axis.index()).copied();
         if length.is_none() {
             // The error fails the region, although the iterator has no item for it.
-            drop(self.missing_axis::<T, D>(axis, self.shape(), operation, location));
+            drop(self.missing_axis::<T, D>(axis, self.shape(), site));
         }
         let array = self.clone();
-        (0..length.unwrap_or(0)).map(move |index| array.subview(axis, index, operation, location))
+        (0..length.unwrap_or(0)).map(move |index| array.subview(axis, index, site))
     }
 }
 
@@ -91,9 +88,11 @@ impl<T, D: ndarray::Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn split_at(&self, axis: Axis, index: usize) -> (Self, Self) {
-        let location = Location::caller();
-        let at = isize::try_from(index).unwrap_or(isize::MAX);
-        let part = |slice| self.along_axis(axis, slice, "split_at", location);
+        let (site, at) = (
+            Site::of("split_at"),
+            isize::try_from(index).unwrap_or(isize::MAX),
+        );
+        let part = |slice| self.along_axis(axis, slice, site);
         (part(Slice::from(..at)), part(Slice::from(at..)))
     }
 }

@@ -1,16 +1,14 @@
 //! Products of vectors and matrices.
 
-use std::panic::Location;
-
 use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2};
 
 use crate::{
     array::Array,
     element::{DType, Number},
-    error::UsageErrorKind,
+    error::{Site, UsageErrorKind},
     expr::{NodeRef, Op},
     product::ProductPrecision,
-    shape::{self, Shape},
+    shape::{self, AxisSource, Shape},
 };
 
 /// A pair of dimensions that [`Array::dot`] multiplies.
@@ -38,20 +36,19 @@ pub trait Dot<E> {
     type Product: Dimension;
 }
 
-impl Dot<Ix1> for Ix1 {
-    type Product = Ix0;
+macro_rules! products {
+    ($($left:ty, $right:ty => $product:ty;)*) => {$(
+        impl Dot<$right> for $left {
+            type Product = $product;
+        }
+    )*};
 }
 
-impl Dot<Ix1> for Ix2 {
-    type Product = Ix1;
-}
-
-impl Dot<Ix2> for Ix1 {
-    type Product = Ix1;
-}
-
-impl Dot<Ix2> for Ix2 {
-    type Product = Ix2;
+products! {
+    Ix1, Ix1 => Ix0;
+    Ix2, Ix1 => Ix1;
+    Ix1, Ix2 => Ix1;
+    Ix2, Ix2 => Ix2;
 }
 
 impl<T: Number, D: Dimension> Array<T, D> {
@@ -94,7 +91,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         if is_multiplied_as_i32(T::DTYPE) {
             return self.cast::<i32>().dot(&other.cast::<i32>()).cast();
         }
-        let location = Location::caller();
+        let site = Site::of("dot");
         // A vector is a row as the left operand, and a column as the right one.
         let (mut left, mut right) = (self.node().shape.clone(), other.node().shape.clone());
         let mut product = Shape::new();
@@ -107,31 +104,22 @@ impl<T: Number, D: Dimension> Array<T, D> {
             _ => product.push(right[1]),
         }
         if left[1] != right[0] {
-            let problem = UsageErrorKind::Shapes {
-                left: self.shape().into(),
-                right: other.shape().into(),
-            };
-            return self.failed(T::DTYPE, &product, "dot", problem, location);
+            let problem = UsageErrorKind::shapes(self.shape(), other.shape());
+            return self.failed(T::DTYPE, &product, problem, site);
         }
         let whole = Shape::from_slice(&[left[0], right[1]]);
-        let left: Array<T, Ix2> = self.as_matrix(left, 0, location);
-        let right: Array<T, Ix2> = other.as_matrix(right, 1, location);
+        let left: Array<T, Ix2> = self.as_matrix(left, 0, site);
+        let right: Array<T, Ix2> = other.as_matrix(right, 1, site);
         let op = matrix_product(&left, &right, precision);
-        let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, "dot", location);
-        matrix.reshaped(product, "dot", location)
+        let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, site);
+        matrix.reshaped(product, site)
     }
 
     /// Returns a vector with an additional axis, or a matrix as it is.
-    fn as_matrix(
-        &self,
-        shape: Shape,
-        inserted: usize,
-        location: &'static Location<'static>,
-    ) -> Array<T, Ix2> {
-        let own = |axis: usize| {
-            shape::AxisSource::same(axis + usize::from(self.ndim() == 1 && axis >= inserted))
-        };
-        self.view_through(shape, (0..self.ndim()).map(own).collect(), "dot", location)
+    fn as_matrix(&self, shape: Shape, inserted: usize, site: Site) -> Array<T, Ix2> {
+        let ahead = |axis: usize| usize::from(self.ndim() == 1 && axis >= inserted);
+        let own = |axis: usize| AxisSource::same(axis + ahead(axis));
+        self.view_through(shape, (0..self.ndim()).map(own).collect(), site)
     }
 
     /// Multiplies matrices: the last two axes are those of the matrices, and the others are batch
@@ -181,7 +169,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         if is_multiplied_as_i32(T::DTYPE) {
             return self.cast::<i32>().matmul(&other.cast::<i32>()).cast();
         }
-        let location = Location::caller();
+        let site = Site::of("matmul");
         let (left, right) = (self.node().shape.clone(), other.node().shape.clone());
         let (m, n) = (left.len().wrapping_sub(2), right.len().wrapping_sub(2));
         let batch = match (left.get(..m), right.get(..n)) {
@@ -191,25 +179,16 @@ impl<T: Number, D: Dimension> Array<T, D> {
             _ => None,
         };
         let Some(batch) = batch else {
-            let problem = UsageErrorKind::Shapes {
-                left: self.shape().into(),
-                right: other.shape().into(),
-            };
-            let longer = if left.len() >= right.len() {
-                &left
-            } else {
-                &right
-            };
-            return self.failed(T::DTYPE, longer, "matmul", problem, location);
+            return self.failed_pair(T::DTYPE, other, site);
         };
         let with = |rows: usize, columns: usize| -> Shape {
             batch.iter().copied().chain([rows, columns]).collect()
         };
         let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
-        let left: Array<T, D> = self.broadcast_view(&with(rows, inner), "matmul", location);
-        let right: Array<T, E> = other.broadcast_view(&with(inner, columns), "matmul", location);
+        let left: Array<T, D> = self.broadcast_view(&with(rows, inner), site);
+        let right: Array<T, E> = other.broadcast_view(&with(inner, columns), site);
         let op = matrix_product(&left, &right, precision);
-        self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
+        self.plan(T::DTYPE, with(rows, columns), op, site)
     }
 }
 

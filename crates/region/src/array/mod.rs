@@ -20,9 +20,10 @@ pub use attention::AttentionMask;
 pub use compare::{Operand, Selected, WhereOperand};
 pub use indexing::{IndexElement, Indices};
 
-use std::{fmt, marker::PhantomData, ops::Index, panic::Location, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Index, sync::Arc};
 
 use ndarray::{DimMax, Dimension};
+use smallvec::smallvec;
 
 pub(crate) use concatenate::concatenated;
 pub use concatenate::{concatenate, stack};
@@ -31,8 +32,8 @@ pub use operators::{BitwiseElement, HostOperand, Integer};
 
 use crate::{
     element::{DType, Element, Scalar},
-    error::{Error, UsageError, UsageErrorKind},
-    expr::{Function, NodeRef, Op, Session, State},
+    error::{Error, Line, Site, UsageErrorKind},
+    expr::{Function, FunctionOperands, NodeRef, Op, Session, State},
     run::evaluate,
     shape::{self, AxisMap, Shape},
 };
@@ -132,23 +133,17 @@ impl<T, D> Array<T, D> {
 
     /// Records an operation whose operands include this array. The result has failed if an operand
     /// has failed or is on another device.
-    fn plan<U, E>(
-        &self,
-        dtype: DType,
-        shape: Shape,
-        op: Op,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<U, E> {
+    fn plan<U, E>(&self, dtype: DType, shape: Shape, op: Op, site: Site) -> Array<U, E> {
         let mut is_usable = true;
         op.operands(|operand| {
             is_usable &= !operand.is_failed() && operand.device == self.session.device;
         });
         let node = if is_usable {
-            self.session.plan(dtype, shape, op, operation, location)
+            self.session
+                .plan(dtype, shape, op, site.operation, site.line)
         } else {
-            let failure = self.failure_of_operand(&op, operation, location);
-            self.session.fail(dtype, &shape, failure, location)
+            let failure = self.failure_of_operand(&op, site);
+            self.session.fail(dtype, &shape, failure, site.line)
         };
         let array = Array::of(&self.session, node);
         if let Some(overdue) = self.session.take_overdue() {
@@ -159,22 +154,16 @@ impl<T, D> Array<T, D> {
 
     /// Returns the error of the first operand that has failed or is on another device.
     #[cold]
-    fn failure_of_operand(
-        &self,
-        op: &Op,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Error {
-        let mut failure = None;
+    fn failure_of_operand(&self, op: &Op, site: Site) -> Error {
+        let (mut failure, own) = (None, &self.session.device);
         op.operands(|operand| {
             if failure.is_some() {
                 return;
             }
             failure = operand.failure();
-            if failure.is_none() && operand.device != self.session.device {
-                let (left, right) = self.session.device.told_apart(&operand.device);
-                let problem = UsageErrorKind::OtherDevice { left, right };
-                failure = Some(UsageError::new(operation, problem, location).into());
+            if failure.is_none() && operand.device != *own {
+                let problem = UsageErrorKind::other_device(own, &operand.device);
+                failure = Some(site.error(problem).into());
             }
         });
         failure.expect("an operand is on another device, or has failed, which is final")
@@ -185,29 +174,18 @@ impl<T, D> Array<T, D> {
         &self,
         dtype: DType,
         shape: &[usize],
-        operation: &'static str,
-        problem: UsageErrorKind,
-        location: &'static Location<'static>,
+        problem: impl Into<UsageErrorKind>,
+        site: Site,
     ) -> Array<U, E> {
-        let failure = self
-            .node
-            .failure()
-            .unwrap_or_else(|| UsageError::new(operation, problem, location).into());
-        Array::of(
-            &self.session,
-            self.session.fail(dtype, shape, failure, location),
-        )
+        let failure = self.node.failure();
+        let failure = failure.unwrap_or_else(|| site.error(problem).into());
+        let node = self.session.fail(dtype, shape, failure, site.line);
+        Array::of(&self.session, node)
     }
 
     /// Returns a view through an index map, which is composed with that of this array if it is a
     /// view.
-    fn view_through<E>(
-        &self,
-        shape: Shape,
-        map: AxisMap,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
+    fn view_through<E>(&self, shape: Shape, map: AxisMap, site: Site) -> Array<T, E> {
         if shape::is_identity(&map, &shape, &self.node.shape) {
             return Array::of(&self.session, NodeRef::clone(&self.node));
         }
@@ -217,7 +195,7 @@ impl<T, D> Array<T, D> {
             State::Planned(op) => match &**op {
                 Op::Constant(value) => {
                     let constant = Op::Constant(*value);
-                    return self.plan(self.node.dtype, shape, constant, operation, location);
+                    return self.plan(self.node.dtype, shape, constant, site);
                 }
                 Op::View(source, inner) => Some((source, shape::compose(&map, inner))),
                 _ => None,
@@ -225,81 +203,65 @@ impl<T, D> Array<T, D> {
             _ => None,
         };
         let (source, map) = seen.unwrap_or((&self.node, map));
-        let source = NodeRef::clone(source);
-        self.plan(
-            self.node.dtype,
-            shape,
-            Op::View(source, map),
-            operation,
-            location,
-        )
+        let op = Op::View(NodeRef::clone(source), map);
+        self.plan(self.node.dtype, shape, op, site)
     }
 
     /// Returns a broadcast view; the shapes must be compatible.
-    fn broadcast_view<E>(
-        &self,
-        shape: &Shape,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
-        self.view_through(
-            Shape::from_slice(shape),
-            shape::broadcast_map(&self.node.shape, shape),
-            operation,
-            location,
-        )
+    fn broadcast_view<E>(&self, shape: &Shape, site: Site) -> Array<T, E> {
+        let map = shape::broadcast_map(&self.node.shape, shape);
+        self.view_through(Shape::from_slice(shape), map, site)
     }
 }
 
 impl<T: Element, D> Array<T, D> {
     /// Returns the node of a broadcast view; the shapes must be compatible.
-    fn broadcast_node(
-        &self,
-        shape: &Shape,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> NodeRef {
+    fn broadcast_node(&self, shape: &Shape, site: Site) -> NodeRef {
         if self.node.shape == *shape {
             return NodeRef::clone(&self.node);
         }
-        let view: Array<T, D> = self.broadcast_view(shape, operation, location);
+        let view: Array<T, D> = self.broadcast_view(shape, site);
         NodeRef::clone(&view.node)
+    }
+
+    /// Returns an array that has failed with this error.
+    pub(crate) fn failed_with(
+        session: &Arc<Session>,
+        shape: &[usize],
+        error: impl Into<Error>,
+        line: Line,
+    ) -> Self {
+        Self::of(session, session.fail(T::DTYPE, shape, error, line))
+    }
+
+    /// Applies an element-wise function to this array and others of its shape.
+    #[track_caller]
+    fn apply_here<U: Element>(
+        &self,
+        function: Function,
+        operands: FunctionOperands,
+    ) -> Array<U, D> {
+        let op = Op::Apply(function, operands);
+        let shape = Shape::from_slice(&self.node.shape);
+        self.plan(U::DTYPE, shape, op, Site::of(function.name()))
     }
 
     /// Applies an element-wise function.
     #[track_caller]
     fn unary<U: Element>(&self, function: Function) -> Array<U, D> {
-        let op = Op::Apply(function, smallvec::smallvec![NodeRef::clone(&self.node)]);
-        let location = Location::caller();
-        self.plan(
-            U::DTYPE,
-            Shape::from_slice(&self.node.shape),
-            op,
-            function.name(),
-            location,
-        )
+        self.apply_here(function, smallvec![NodeRef::clone(&self.node)])
     }
 
     /// Returns an array of one value for all elements of a shape.
-    fn constant<E>(
-        &self,
-        value: Scalar,
-        shape: &[usize],
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
-        Array::of(&self.session, self.constant_node(value, shape, location))
+    fn constant<E>(&self, value: Scalar, shape: &[usize], line: Line) -> Array<T, E> {
+        Array::of(&self.session, self.constant_node(value, shape, line))
     }
 
     /// Returns the node of one value for all elements of a shape.
-    fn constant_node(
-        &self,
-        value: Scalar,
-        shape: &[usize],
-        location: &'static Location<'static>,
-    ) -> NodeRef {
+    fn constant_node(&self, value: Scalar, shape: &[usize], line: Line) -> NodeRef {
         let (shape, op) = (Shape::from_slice(shape), Op::Constant(value));
         self.session
-            .plan(value.dtype(), shape, op, "constant", location)
+            .plan(value.dtype(), shape, op, "constant", line)
     }
 
     /// Applies an element-wise function to this array and a scalar.
@@ -310,22 +272,14 @@ impl<T: Element, D> Array<T, D> {
         value: T,
         is_left: bool,
     ) -> Array<U, D> {
-        let location = Location::caller();
-        let right = self.constant_node(value.scalar(), &self.node.shape, location);
+        let line = std::panic::Location::caller();
+        let right = self.constant_node(value.scalar(), &self.node.shape, line);
         let left = NodeRef::clone(&self.node);
-        let operands = if is_left {
-            smallvec::smallvec![right, left]
-        } else {
-            smallvec::smallvec![left, right]
+        let operands = match is_left {
+            true => smallvec![right, left],
+            false => smallvec![left, right],
         };
-        let op = Op::Apply(function, operands);
-        self.plan(
-            U::DTYPE,
-            Shape::from_slice(&self.node.shape),
-            op,
-            function.name(),
-            location,
-        )
+        self.apply_here(function, operands)
     }
 
     /// Applies an element-wise function to two arrays after broadcasting them.
@@ -339,30 +293,26 @@ impl<T: Element, D> Array<T, D> {
         D: Dimension + DimMax<E>,
         E: Dimension,
     {
-        let location = Location::caller();
+        let site = Site::of(function.name());
         let Some(shape) = shape::broadcast(self.shape(), other.shape()) else {
-            let problem = UsageErrorKind::Shapes {
-                left: self.shape().into(),
-                right: other.shape().into(),
-            };
-            let longer = if self.ndim() >= other.ndim() {
-                self.shape()
-            } else {
-                other.shape()
-            };
-            return self.failed(U::DTYPE, longer, function.name(), problem, location);
+            return self.failed_pair(U::DTYPE, other, site);
         };
-        let operands = smallvec::smallvec![
-            self.broadcast_node(&shape, function.name(), location),
-            other.broadcast_node(&shape, function.name(), location),
+        let operands = smallvec![
+            self.broadcast_node(&shape, site),
+            other.broadcast_node(&shape, site),
         ];
-        self.plan(
-            U::DTYPE,
-            shape,
-            Op::Apply(function, operands),
-            function.name(),
-            location,
-        )
+        self.plan(U::DTYPE, shape, Op::Apply(function, operands), site)
+    }
+
+    /// Returns an array that has failed because the shapes of two operands do not fit together.
+    fn failed_pair<U, E, F>(&self, dtype: DType, other: &Array<T, E>, site: Site) -> Array<U, F> {
+        let (left, right) = (self.shape(), other.shape());
+        let longer = if left.len() >= right.len() {
+            left
+        } else {
+            right
+        };
+        self.failed(dtype, longer, UsageErrorKind::shapes(left, right), site)
     }
 }
 
@@ -380,12 +330,8 @@ impl<T, D> Drop for Array<T, D> {
 
 impl<T, D> fmt::Debug for Array<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Array({:?} of {}",
-            self.shape(),
-            std::any::type_name::<T>()
-        )?;
+        let element = std::any::type_name::<T>();
+        write!(f, "Array({:?} of {element}", self.shape())?;
         match self.node.failure() {
             Some(error) => write!(f, ", {error})"),
             None => write!(f, " on {})", self.node.device),

@@ -1,8 +1,12 @@
 //! Arithmetic, bitwise and shift operators, and their assigning forms.
 
-use std::ops::{
-    Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign,
-    Mul, MulAssign, Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
+use std::{
+    borrow::Borrow,
+    ops::{
+        Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div,
+        DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub,
+        SubAssign,
+    },
 };
 
 use half::{bf16, f16};
@@ -77,40 +81,12 @@ macro_rules! binary {
         binary!(@host $operator, $method, $bound, Array<T, D>, &ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, &Array<T, D>, ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, &Array<T, D>, &ArrayBase<S, E>);
-        binary!(
-            @arrays $operator, $method, $bound, $function, Array<T, D>, Array<T, E>,
-            |left, right| (&left, &right)
-        );
-        binary!(
-            @arrays $operator, $method, $bound, $function, &Array<T, D>, Array<T, E>,
-            |left, right| (left, &right)
-        );
-        binary!(
-            @arrays $operator, $method, $bound, $function, Array<T, D>, &Array<T, E>,
-            |left, right| (&left, right)
-        );
-        binary!(
-            @arrays $operator, $method, $bound, $function, &Array<T, D>, &Array<T, E>,
-            |left, right| (left, right)
-        );
-
-        impl<T: $bound, D> $operator<T> for Array<T, D> {
-            type Output = Array<T, D>;
-
-            #[track_caller]
-            fn $method(self, value: T) -> Array<T, D> {
-                self.binary_scalar(Function::$function, value, false)
-            }
-        }
-
-        impl<T: $bound, D> $operator<T> for &Array<T, D> {
-            type Output = Array<T, D>;
-
-            #[track_caller]
-            fn $method(self, value: T) -> Array<T, D> {
-                self.binary_scalar(Function::$function, value, false)
-            }
-        }
+        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, Array<T, E>);
+        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, Array<T, E>);
+        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, &Array<T, E>);
+        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, &Array<T, E>);
+        binary!(@value $operator, $method, $bound, $function, Array<T, D>);
+        binary!(@value $operator, $method, $bound, $function, &Array<T, D>);
     )*};
     (@host $operator:ident, $method:ident, $bound:ident, $left:ty, $right:ty) => {
         impl<T: $bound, D, S: RawData, E> $operator<$right> for $left
@@ -124,9 +100,18 @@ macro_rules! binary {
             }
         }
     };
+    (@value $operator:ident, $method:ident, $bound:ident, $function:ident, $left:ty) => {
+        impl<T: $bound, D> $operator<T> for $left {
+            type Output = Array<T, D>;
+
+            #[track_caller]
+            fn $method(self, value: T) -> Array<T, D> {
+                self.binary_scalar(Function::$function, value, false)
+            }
+        }
+    };
     (
-        @arrays $operator:ident, $method:ident, $bound:ident, $function:ident, $left:ty, $right:ty,
-        |$a:ident, $b:ident| $operands:expr
+        @arrays $operator:ident, $method:ident, $bound:ident, $function:ident, $left:ty, $right:ty
     ) => {
         impl<T: $bound, D, E> $operator<$right> for $left
         where
@@ -137,9 +122,7 @@ macro_rules! binary {
 
             #[track_caller]
             fn $method(self, other: $right) -> Self::Output {
-                let ($a, $b) = (self, other);
-                let (left, right) = $operands;
-                left.binary(Function::$function, right)
+                self.binary(Function::$function, other.borrow())
             }
         }
     };
@@ -161,24 +144,19 @@ binary! {
 /// Implements operators whose left operand is a scalar.
 macro_rules! scalar_first {
     (@each $operator:ident, $method:ident, $function:ident, [$($type:ty),*]) => {$(
-        impl<D> $operator<Array<$type, D>> for $type {
-            type Output = Array<$type, D>;
-
-            #[track_caller]
-            fn $method(self, array: Array<$type, D>) -> Array<$type, D> {
-                array.binary_scalar(Function::$function, self, true)
-            }
-        }
-
-        impl<D> $operator<&Array<$type, D>> for $type {
-            type Output = Array<$type, D>;
-
-            #[track_caller]
-            fn $method(self, array: &Array<$type, D>) -> Array<$type, D> {
-                array.binary_scalar(Function::$function, self, true)
-            }
-        }
+        scalar_first!(@one $operator, $method, $function, $type, Array<$type, D>);
+        scalar_first!(@one $operator, $method, $function, $type, &Array<$type, D>);
     )*};
+    (@one $operator:ident, $method:ident, $function:ident, $type:ty, $array:ty) => {
+        impl<D> $operator<$array> for $type {
+            type Output = Array<$type, D>;
+
+            #[track_caller]
+            fn $method(self, array: $array) -> Array<$type, D> {
+                array.binary_scalar(Function::$function, self, true)
+            }
+        }
+    };
     (@integers $operator:ident, $method:ident, $function:ident) => {
         scalar_first!(
             @each $operator, $method, $function, [i8, i16, i32, i64, u8, u16, u32, u64]
@@ -211,17 +189,8 @@ scalar_first! {
 }
 
 macro_rules! unary {
-    ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
-        impl<T: $bound, D> $operator for Array<T, D> {
-            type Output = Array<T, D>;
-
-            #[track_caller]
-            fn $method(self) -> Array<T, D> {
-                self.unary(Function::$function)
-            }
-        }
-
-        impl<T: $bound, D> $operator for &Array<T, D> {
+    ($($operator:ident, $method:ident, $bound:ident, $function:ident, $array:ty;)*) => {$(
+        impl<T: $bound, D> $operator for $array {
             type Output = Array<T, D>;
 
             #[track_caller]
@@ -233,37 +202,18 @@ macro_rules! unary {
 }
 
 unary! {
-    Neg, neg, Number, Negate;
-    Not, not, BitwiseElement, Not;
+    Neg, neg, Number, Negate, Array<T, D>;
+    Neg, neg, Number, Negate, &Array<T, D>;
+    Not, not, BitwiseElement, Not, Array<T, D>;
+    Not, not, BitwiseElement, Not, &Array<T, D>;
 }
 
 /// Implements assigning operators, after which the handle or the view refers to new elements. The
 /// other operand is broadcast to its shape.
 macro_rules! assigning {
     ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
-        impl<T: $bound, D, E> $operator<&Array<T, E>> for Array<T, D>
-        where
-            D: Dimension + DimMax<E, Output = D>,
-            E: Dimension,
-        {
-            #[track_caller]
-            fn $method(&mut self, other: &Array<T, E>) {
-                let other = other.broadcast_to(self, stringify!($method));
-                *self = self.binary(Function::$function, &other);
-            }
-        }
-
-        impl<T: $bound, D, E> $operator<Array<T, E>> for Array<T, D>
-        where
-            D: Dimension + DimMax<E, Output = D>,
-            E: Dimension,
-        {
-            #[track_caller]
-            fn $method(&mut self, other: Array<T, E>) {
-                $operator::$method(self, &other);
-            }
-        }
-
+        assigning!(@array $operator, $method, $bound, $function, Array<T, E>);
+        assigning!(@array $operator, $method, $bound, $function, &Array<T, E>);
         assigning!(@host $operator, $method, $bound, ArrayBase<S, E>);
         assigning!(@host $operator, $method, $bound, &ArrayBase<S, E>);
 
@@ -286,6 +236,19 @@ macro_rules! assigning {
             }
         }
     )*};
+    (@array $operator:ident, $method:ident, $bound:ident, $function:ident, $right:ty) => {
+        impl<T: $bound, D, E> $operator<$right> for Array<T, D>
+        where
+            D: Dimension + DimMax<E, Output = D>,
+            E: Dimension,
+        {
+            #[track_caller]
+            fn $method(&mut self, other: $right) {
+                let other = other.broadcast_to(self, stringify!($method));
+                *self = self.binary(Function::$function, &other);
+            }
+        }
+    };
     (@host $operator:ident, $method:ident, $bound:ident, $right:ty) => {
         impl<T: $bound, D, S: RawData, E> $operator<$right> for Array<T, D>
         where

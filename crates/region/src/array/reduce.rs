@@ -1,13 +1,11 @@
 //! Reductions: sums, products, extrema and their positions, means, variances, `any` and `all`.
 
-use std::panic::Location;
-
 use ndarray::{Axis, Dimension, Ix0, RemoveAxis};
 
 use crate::{
     array::Array,
     element::{DType, Element, Float, Number, Scalar},
-    error::UsageErrorKind,
+    error::{Site, UsageErrorKind},
     expr::{Function, NodeRef, Op, Reduction},
     plan::RowShape,
     shape::{self, Axes, Shape},
@@ -15,37 +13,24 @@ use crate::{
 
 impl<T: Element, D> Array<T, D> {
     /// Reduces along the given axes, which are removed.
-    fn reduced<U, E>(
+    fn reduced<U: Element, E>(
         &self,
         reduction: Reduction,
         mut axes: Axes,
-        dtype: DType,
-        operation: &'static str,
-        location: &'static Location<'static>,
+        site: Site,
     ) -> Array<U, E> {
         axes.sort_unstable();
         axes.dedup();
-        let kept = |axis: &usize| !axes.contains(axis);
-        let shape: Shape = (0..self.ndim())
-            .filter(kept)
-            .map(|axis| self.shape()[axis])
-            .collect();
+        let kept = (0..self.ndim()).filter(|axis| !axes.contains(axis));
+        let shape: Shape = kept.map(|axis| self.shape()[axis]).collect();
         if let Some(&axis) = axes.iter().find(|&&axis| axis >= self.ndim()) {
-            let problem = UsageErrorKind::Axis {
-                axis,
-                shape: self.shape().into(),
-            };
-            return self.failed(
-                dtype,
-                &shape[..shape.len().saturating_sub(1)],
-                operation,
-                problem,
-                location,
-            );
+            let problem = UsageErrorKind::axis(axis, self.shape());
+            let shape = &shape[..shape.len().saturating_sub(1)];
+            return self.failed(U::DTYPE, shape, problem, site);
         }
-        if self.node().dtype.is_half() && dtype == DType::F64 {
+        if self.node().dtype.is_half() && U::DTYPE == DType::F64 {
             let wider: Array<f32, D> = self.unary(Function::Cast(DType::F32));
-            return wider.reduced(reduction, axes, dtype, operation, location);
+            return wider.reduced(reduction, axes, site);
         }
         let needs_one = matches!(
             reduction,
@@ -55,149 +40,96 @@ impl<T: Element, D> Array<T, D> {
             let problem = UsageErrorKind::Empty {
                 shape: self.shape().into(),
             };
-            return self.failed(dtype, &shape, operation, problem, location);
+            return self.failed(U::DTYPE, &shape, problem, site);
         }
         let op = Op::Reduce {
             reduction,
             source: NodeRef::clone(self.node()),
             axes,
         };
-        self.plan(dtype, shape, op, operation, location)
+        self.plan(U::DTYPE, shape, op, site)
+    }
+
+    /// Reduces along the given axes, which keep length 1.
+    fn reduced_keeping<U: Element>(
+        &self,
+        reduction: Reduction,
+        axes: &[Axis],
+        site: Site,
+    ) -> Array<U, D> {
+        let axes = numbers(axes);
+        let mut shape = self.node().shape.clone();
+        let reduced: Array<U, D> = self.reduced(reduction, axes.clone(), site);
+        let lengths = shape.iter_mut().enumerate();
+        let along = lengths.filter(|(axis, _)| axes.contains(axis));
+        along.for_each(|(_, length)| *length = 1);
+        reduced.reshaped(shape, site)
     }
 
     fn all_axes(&self) -> Axes {
         (0..self.ndim()).collect()
     }
+}
 
-    /// Reinserts the reduced axes, with length 1.
-    fn restore_axes<U: Element>(
-        &self,
-        reduced: Array<U, D>,
-        axes: &Axes,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<U, D> {
-        let length = |axis: usize| {
-            if axes.contains(&axis) {
-                1
-            } else {
-                self.shape()[axis]
-            }
-        };
-        let shape: Shape = (0..self.ndim()).map(length).collect();
-        reduced.reshaped(shape, operation, location)
-    }
+/// Returns the numbers of the axes.
+fn numbers(axes: &[Axis]) -> Axes {
+    axes.iter().map(|axis| axis.index()).collect()
 }
 
 /// Defines each reduction in three forms: of all elements, along one axis, and along several axes
 /// that keep length 1.
 macro_rules! reductions {
     ($(
-        $bound:ident => $reduction:ident, $what:literal,
+        [$($generic:tt)*] $element:ty => $reduction:ident, $what:literal $($of_all:literal)?,
         $whole:ident, $along:ident, $keeping:ident -> $result:ty;
     )*) => {$(
-        impl<T: $bound, D: Dimension> Array<T, D> {
-            #[doc = concat!("Returns the ", $what, " of all elements.")]
+        impl<D: Dimension, $($generic)*> Array<$element, D> {
+            #[doc = concat!("Returns ", $what, $($of_all,)? ".")]
             #[track_caller]
             #[must_use]
             pub fn $whole(&self) -> Array<$result, Ix0> {
-                let dtype = <$result as crate::element::sealed::Sealed>::DTYPE;
-                let (axes, location) = (self.all_axes(), Location::caller());
-                self.reduced(Reduction::$reduction, axes, dtype, stringify!($whole), location)
+                let site = Site::of(stringify!($whole));
+                self.reduced(Reduction::$reduction, self.all_axes(), site)
             }
 
-            #[doc = concat!("Returns the ", $what, " along an axis, which is removed.")]
+            #[doc = concat!("Returns ", $what, " along an axis, which is removed.")]
             #[track_caller]
             #[must_use]
             pub fn $along(&self, axis: Axis) -> Array<$result, D::Smaller>
             where
                 D: RemoveAxis,
             {
-                let dtype = <$result as crate::element::sealed::Sealed>::DTYPE;
-                let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
-                self.reduced(Reduction::$reduction, axes, dtype, stringify!($along), location)
+                let site = Site::of(stringify!($along));
+                self.reduced(Reduction::$reduction, numbers(&[axis]), site)
             }
 
-            #[doc = concat!("Returns the ", $what, " along these axes, which keep length 1.")]
+            #[doc = concat!("Returns ", $what, " along these axes, which keep length 1.")]
             #[track_caller]
             #[must_use]
             pub fn $keeping(&self, axes: &[Axis]) -> Array<$result, D> {
-                let dtype = <$result as crate::element::sealed::Sealed>::DTYPE;
-                let axes: Axes = axes.iter().map(|axis| axis.index()).collect();
-                let location = Location::caller();
-                let operation = stringify!($keeping);
-                let reduced = self.reduced(
-                    Reduction::$reduction,
-                    axes.clone(),
-                    dtype,
-                    operation,
-                    location,
-                );
-                self.restore_axes(reduced, &axes, operation, location)
+                let site = Site::of(stringify!($keeping));
+                self.reduced_keeping(Reduction::$reduction, axes, site)
             }
         }
     )*};
 }
 
 reductions! {
-    Number => Sum, "sum", sum, sum_axis, sum_keepdims -> T;
-    Number => Product, "product", product, product_axis, product_keepdims -> T;
-    Number => Minimum, "minimum (NaN if there is one; −0 is less than +0)",
-        min, min_axis, min_keepdims -> T;
-    Number => Maximum, "maximum (NaN if there is one; −0 is less than +0)",
-        max, max_axis, max_keepdims -> T;
-    Number => ArgMinimum, "position of the first minimum (NaN if there is one; −0 is less than +0)",
-        argmin, argmin_axis, argmin_keepdims -> i64;
-    Number => ArgMaximum, "position of the first maximum (NaN if there is one; −0 is less than +0)",
-        argmax, argmax_axis, argmax_keepdims -> i64;
-}
-
-/// Defines `any` and `all` in the same three forms.
-macro_rules! questions {
-    ($($reduction:ident, $what:literal, $whole:ident, $along:ident, $keeping:ident;)*) => {$(
-        impl<D: Dimension> Array<bool, D> {
-            #[doc = concat!("Returns whether ", $what, ".")]
-            #[track_caller]
-            #[must_use]
-            pub fn $whole(&self) -> Array<bool, Ix0> {
-                let (axes, location) = (self.all_axes(), Location::caller());
-                self.reduced(Reduction::$reduction, axes, DType::Bool, stringify!($whole), location)
-            }
-
-            #[doc = concat!("Returns whether ", $what, " along an axis, which is removed.")]
-            #[track_caller]
-            #[must_use]
-            pub fn $along(&self, axis: Axis) -> Array<bool, D::Smaller>
-            where
-                D: RemoveAxis,
-            {
-                let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
-                self.reduced(Reduction::$reduction, axes, DType::Bool, stringify!($along), location)
-            }
-
-            #[doc = concat!("Returns whether ", $what, " along these axes, which keep length 1.")]
-            #[track_caller]
-            #[must_use]
-            pub fn $keeping(&self, axes: &[Axis]) -> Array<bool, D> {
-                let axes: Axes = axes.iter().map(|axis| axis.index()).collect();
-                let location = Location::caller();
-                let operation = stringify!($keeping);
-                let reduced = self.reduced(
-                    Reduction::$reduction,
-                    axes.clone(),
-                    DType::Bool,
-                    operation,
-                    location,
-                );
-                self.restore_axes(reduced, &axes, operation, location)
-            }
-        }
-    )*};
-}
-
-questions! {
-    Any, "one element is true", any, any_axis, any_keepdims;
-    All, "every element is true", all, all_axis, all_keepdims;
+    [T: Number] T => Sum, "the sum" " of all elements", sum, sum_axis, sum_keepdims -> T;
+    [T: Number] T => Product, "the product" " of all elements",
+        product, product_axis, product_keepdims -> T;
+    [T: Number] T => Minimum, "the minimum (NaN if there is one; −0 is less than +0)"
+        " of all elements", min, min_axis, min_keepdims -> T;
+    [T: Number] T => Maximum, "the maximum (NaN if there is one; −0 is less than +0)"
+        " of all elements", max, max_axis, max_keepdims -> T;
+    [T: Number] T => ArgMinimum,
+        "the position of the first minimum (NaN if there is one; −0 is less than +0)"
+        " of all elements", argmin, argmin_axis, argmin_keepdims -> i64;
+    [T: Number] T => ArgMaximum,
+        "the position of the first maximum (NaN if there is one; −0 is less than +0)"
+        " of all elements", argmax, argmax_axis, argmax_keepdims -> i64;
+    [] bool => Any, "whether one element is true", any, any_axis, any_keepdims -> bool;
+    [] bool => All, "whether every element is true", all, all_axis, all_keepdims -> bool;
 }
 
 impl<D: Dimension> Array<bool, D> {
@@ -258,14 +190,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn mean(&self) -> Array<T, Ix0> {
-        let location = Location::caller();
-        let sum = self.reduced(
-            Reduction::Sum,
-            self.all_axes(),
-            DType::F64,
-            "mean",
-            location,
-        );
+        let sum = self.reduced(Reduction::Sum, self.all_axes(), Site::of("mean"));
         divided(sum, self.len() as f64).cast()
     }
 
@@ -276,14 +201,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        let axes = Axes::from_slice(&[axis.index()]);
-        let sum = self.reduced(
-            Reduction::Sum,
-            axes,
-            DType::F64,
-            "mean_axis",
-            Location::caller(),
-        );
+        let sum = self.reduced(Reduction::Sum, numbers(&[axis]), Site::of("mean_axis"));
         divided(sum, self.elements_along(&[axis]) as f64).cast()
     }
 
@@ -291,16 +209,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn mean_keepdims(&self, axes: &[Axis]) -> Self {
-        let location = Location::caller();
-        let numbers: Axes = axes.iter().map(|axis| axis.index()).collect();
-        let sum = self.reduced(
-            Reduction::Sum,
-            numbers.clone(),
-            DType::F64,
-            "mean_keepdims",
-            location,
-        );
-        let sum = self.restore_axes(sum, &numbers, "mean_keepdims", location);
+        let sum = self.reduced_keeping(Reduction::Sum, axes, Site::of("mean_keepdims"));
         divided(sum, self.elements_along(axes) as f64).cast()
     }
 
@@ -336,9 +245,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn std(&self, ddof: T) -> Array<T, Ix0> {
-        self.variance(wide(ddof))
-            .unary::<f64>(Function::SquareRoot)
-            .cast()
+        let variance = self.variance(wide(ddof));
+        variance.unary::<f64>(Function::SquareRoot).cast()
     }
 
     /// Returns the standard deviation along an axis, which is removed. Rounded as
@@ -383,26 +291,22 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// shared by blocks, none of which can wait for a mean, so that one pass computes both.
     #[track_caller]
     fn squared_deviations<E>(&self, axes: &[Axis], operation: &'static str) -> Array<f64, E> {
-        let location = Location::caller();
-        let numbers: Axes = axes.iter().map(|axis| axis.index()).collect();
+        let (site, numbers) = (Site::of(operation), numbers(axes));
         let results = self.len() / self.elements_along(axes).max(1);
         if RowShape::of_axes(self.shape(), &numbers, results).is_none() {
-            let reduction = Reduction::SquaredDeviations;
-            return self.reduced(reduction, numbers, DType::F64, operation, location);
+            return self.reduced(Reduction::SquaredDeviations, numbers, site);
         }
-        let mean = self.mean_keepdims(axes);
-        let deviations = self
-            .same_shape::<T>(Function::Subtract, &mean.broadcast_to(self, "var"))
-            .pow2();
-        deviations.reduced(Reduction::Sum, numbers, DType::F64, operation, location)
+        let mean = self.mean_keepdims(axes).broadcast_to(self, "var");
+        let deviations: Self = self.same_shape(Function::Subtract, &mean);
+        deviations.pow2().reduced(Reduction::Sum, numbers, site)
     }
 
     /// Returns the number of elements along these axes. A missing axis counts as 1, because the
     /// reduction reports it.
     fn elements_along(&self, axes: &[Axis]) -> usize {
-        let axes: std::collections::BTreeSet<_> = axes.iter().map(|axis| axis.index()).collect();
-        let length = |&axis: &usize| self.shape().get(axis).copied().unwrap_or(1);
-        let lengths: Shape = axes.iter().map(length).collect();
+        let lengths = self.shape().iter().enumerate();
+        let along = lengths.filter(|(axis, _)| axes.contains(&Axis(*axis)));
+        let lengths: Shape = along.map(|(_, &length)| length).collect();
         shape::element_count(&lengths).unwrap_or(usize::MAX)
     }
 }

@@ -1,12 +1,11 @@
 //! Inclusive scans (`cumsum`, `cumprod`, `cummin`, `cummax`) and differences of neighbours.
 
-use std::panic::Location;
-
 use ndarray::{Axis, Dimension, Slice};
 
 use crate::{
     array::Array,
     element::Number,
+    error::Site,
     expr::{Function, NodeRef, Op, Reduction},
 };
 
@@ -16,7 +15,7 @@ macro_rules! cumulative {
         #[track_caller]
         #[must_use]
         pub fn $name(&self, axis: Axis) -> Self {
-            self.accumulated(Reduction::$reduction, axis, stringify!($name), Location::caller())
+            self.accumulated(Reduction::$reduction, axis, Site::of(stringify!($name)))
         }
     )*};
 }
@@ -75,38 +74,31 @@ impl<T: Number, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn diff(&self, n: usize, axis: Axis) -> Self {
-        let location = Location::caller();
+        let site = Site::of("diff");
         let Some(&length) = self.shape().get(axis.index()) else {
-            return self.missing_axis(axis, self.shape(), "diff", location);
+            return self.missing_axis(axis, self.shape(), site);
         };
         if n >= length {
-            return self.along_axis(axis, Slice::from(..0), "diff", location);
+            return self.along_axis(axis, Slice::from(..0), site);
         }
         let mut changes = self.clone();
         for _ in 0..n {
-            let later = changes.along_axis(axis, Slice::from(1..), "diff", location);
-            let earlier = changes.along_axis(axis, Slice::from(..-1), "diff", location);
+            let later = changes.along_axis(axis, Slice::from(1..), site);
+            let earlier = changes.along_axis(axis, Slice::from(..-1), site);
             changes = later.same_shape(Function::Subtract, &earlier);
         }
         changes
     }
 
-    fn accumulated(
-        &self,
-        reduction: Reduction,
-        axis: Axis,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Self {
+    fn accumulated(&self, reduction: Reduction, axis: Axis, site: Site) -> Self {
         if axis.index() >= self.ndim() {
-            return self.missing_axis(axis, self.shape(), operation, location);
+            return self.missing_axis(axis, self.shape(), site);
         }
         let op = Op::Scan {
             reduction,
             source: NodeRef::clone(self.node()),
             axis: axis.index(),
         };
-        let shape = self.node().shape.clone();
-        self.plan(T::DTYPE, shape, op, operation, location)
+        self.plan(T::DTYPE, self.node().shape.clone(), op, site)
     }
 }

@@ -1,13 +1,11 @@
 //! Zero-copy views.
 
-use std::panic::Location;
-
 use ndarray::{Axis, Dimension, IntoDimension, Ix1, RemoveAxis, Slice, SliceArg, SliceInfoElem};
 
 use crate::{
     array::Array,
     element::Element,
-    error::UsageErrorKind,
+    error::{Line, Site, UsageErrorKind},
     expr::Op,
     shape::{self, AxisMap, AxisSource, Shape},
 };
@@ -37,19 +35,20 @@ impl<T, D> Array<T, D> {
     where
         D: Dimension,
     {
-        let location = Location::caller();
-        match self.sliced(info.as_ref()) {
-            Ok(sliced) => self.view_through(sliced.shape, sliced.map, "slice", location),
-            Err(problem) => {
-                let rank = info.out_ndim();
-                self.failed(
-                    self.node().dtype,
-                    &vec![0; rank],
-                    "slice",
-                    problem,
-                    location,
-                )
-            }
+        let failed = Shape::from_elem(0, info.out_ndim());
+        self.view_of(self.sliced(info.as_ref()), &failed, Site::of("slice"))
+    }
+
+    /// Returns the view of a slice, or a failed array of the shape `failed`.
+    fn view_of<E>(
+        &self,
+        sliced: Result<SliceView, UsageErrorKind>,
+        failed: &[usize],
+        site: Site,
+    ) -> Array<T, E> {
+        match sliced {
+            Ok(SliceView { shape, map }) => self.view_through(shape, map, site),
+            Err(problem) => self.failed(self.node().dtype, failed, problem, site),
         }
     }
 
@@ -57,31 +56,12 @@ impl<T, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn slice_axis(&self, axis: Axis, slice: Slice) -> Self {
-        self.along_axis(axis, slice, "slice_axis", Location::caller())
+        self.along_axis(axis, slice, Site::of("slice_axis"))
     }
 
-    /// Returns a view of a slice of one axis, on behalf of `operation`.
-    pub(crate) fn along_axis(
-        &self,
-        axis: Axis,
-        slice: Slice,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Self {
-        let Some(mut elements) = self.full_slice(axis) else {
-            return self.missing_axis(axis, self.shape(), operation, location);
-        };
-        elements[axis.index()] = slice.into();
-        match self.sliced(&elements) {
-            Ok(sliced) => self.view_through(sliced.shape, sliced.map, operation, location),
-            Err(problem) => self.failed(
-                self.node().dtype,
-                self.shape(),
-                operation,
-                problem,
-                location,
-            ),
-        }
+    /// Returns a view of a slice of one axis, on behalf of an operation.
+    pub(crate) fn along_axis(&self, axis: Axis, slice: Slice, site: Site) -> Self {
+        self.view_of(self.sliced_at(axis, slice.into()), self.shape(), site)
     }
 
     /// Returns a view of one index of an axis, without that axis.
@@ -91,62 +71,37 @@ impl<T, D> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        self.subview(axis, index, "index_axis", Location::caller())
+        self.subview(axis, index, Site::of("index_axis"))
     }
 
-    /// Returns a view of one index of an axis, without that axis, on behalf of `operation`.
-    pub(super) fn subview<E>(
-        &self,
-        axis: Axis,
-        index: usize,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
-        let smaller = || self.shape()[..self.ndim().saturating_sub(1)].to_vec();
-        let sliced = match self.index_view(axis, index) {
-            Ok(sliced) => sliced,
-            Err(problem) => {
-                return self.failed(self.node().dtype, &smaller(), operation, problem, location);
-            }
-        };
-        self.view_through(sliced.shape, sliced.map, operation, location)
+    /// Returns a view of one index of an axis, without that axis, on behalf of an operation.
+    pub(super) fn subview<E>(&self, axis: Axis, index: usize, site: Site) -> Array<T, E> {
+        let smaller = &self.shape()[..self.ndim().saturating_sub(1)];
+        self.view_of(self.index_view(axis, index), smaller, site)
     }
 
     /// Returns the shape and the index map of one index of an axis.
     pub(super) fn index_view(&self, axis: Axis, index: usize) -> Result<SliceView, UsageErrorKind> {
-        let Some(mut elements) = self.full_slice(axis) else {
-            return Err(self.axis_error(axis));
-        };
-        elements[axis.index()] = SliceInfoElem::Index(isize::try_from(index).unwrap_or(isize::MAX));
-        self.sliced(&elements)
+        let index = isize::try_from(index).unwrap_or(isize::MAX);
+        self.sliced_at(axis, SliceInfoElem::Index(index))
     }
 
-    /// Returns a slice of all elements, or `None` if the array does not have the axis.
-    fn full_slice(&self, axis: Axis) -> Option<Vec<SliceInfoElem>> {
-        (axis.index() < self.ndim()).then(|| vec![Slice::new(0, None, 1).into(); self.ndim()])
+    /// Resolves a slice of one axis.
+    fn sliced_at(&self, axis: Axis, part: SliceInfoElem) -> Result<SliceView, UsageErrorKind> {
+        self.length_of(axis.index())?;
+        let mut elements = vec![Slice::new(0, None, 1).into(); self.ndim()];
+        elements[axis.index()] = part;
+        self.sliced(&elements)
     }
 
     pub(crate) fn missing_axis<U, E>(
         &self,
         axis: Axis,
         shape: &[usize],
-        operation: &'static str,
-        location: &'static Location<'static>,
+        site: Site,
     ) -> Array<U, E> {
-        self.failed(
-            self.node().dtype,
-            shape,
-            operation,
-            self.axis_error(axis),
-            location,
-        )
-    }
-
-    fn axis_error(&self, axis: Axis) -> UsageErrorKind {
-        UsageErrorKind::Axis {
-            axis: axis.index(),
-            shape: self.shape().into(),
-        }
+        let problem = UsageErrorKind::axis(axis.index(), self.shape());
+        self.failed(self.node().dtype, shape, problem, site)
     }
 
     /// Resolves a slice against the shape.
@@ -184,24 +139,16 @@ impl<T, D> Array<T, D> {
             }
         }
         if map.len() != self.ndim() {
-            let detail = format!(
-                "the slice has {} axes, but the array has shape {:?}",
-                map.len(),
-                self.shape()
-            );
-            return Err(UsageErrorKind::Argument { detail });
+            let (axes, shape) = (map.len(), self.shape());
+            let detail = format!("the slice has {axes} axes, but the array has shape {shape:?}");
+            return Err(UsageErrorKind::argument(detail));
         }
         Ok(SliceView { shape, map })
     }
 
     fn length_of(&self, axis: usize) -> Result<usize, UsageErrorKind> {
-        self.shape()
-            .get(axis)
-            .copied()
-            .ok_or_else(|| UsageErrorKind::Axis {
-                axis,
-                shape: self.shape().into(),
-            })
+        let length = self.shape().get(axis).copied();
+        length.ok_or_else(|| UsageErrorKind::axis(axis, self.shape()))
     }
 
     /// Returns a view with the axes reversed; for a matrix, the transpose.
@@ -209,7 +156,7 @@ impl<T, D> Array<T, D> {
     #[must_use]
     pub fn t(&self) -> Self {
         let order: Vec<_> = (0..self.ndim()).rev().collect();
-        self.permuted(&order, "t", Location::caller())
+        self.permuted(&order, Site::of("t"))
     }
 
     /// Returns a view with the axes reversed, as [`t`](Self::t).
@@ -226,11 +173,7 @@ impl<T, D> Array<T, D> {
     where
         D: Dimension,
     {
-        self.permuted(
-            axes.into_dimension().slice(),
-            "permuted_axes",
-            Location::caller(),
-        )
+        self.permuted(axes.into_dimension().slice(), Site::of("permuted_axes"))
     }
 
     /// Returns a view with two axes exchanged.
@@ -238,32 +181,19 @@ impl<T, D> Array<T, D> {
     #[must_use]
     pub fn swapped_axes(&self, one: usize, other: usize) -> Self {
         let mut order: Vec<_> = (0..self.ndim()).collect();
-        let location = Location::caller();
+        let site = Site::of("swapped_axes");
         if one >= self.ndim() || other >= self.ndim() {
-            return self.missing_axis(Axis(one.max(other)), self.shape(), "swapped_axes", location);
+            return self.missing_axis(Axis(one.max(other)), self.shape(), site);
         }
         order.swap(one, other);
-        self.permuted(&order, "swapped_axes", location)
+        self.permuted(&order, site)
     }
 
-    pub(super) fn permuted(
-        &self,
-        order: &[usize],
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Self {
-        let problem = || UsageErrorKind::Permutation {
-            axes: order.into(),
-            shape: self.shape().into(),
-        };
+    fn permuted(&self, order: &[usize], site: Site) -> Self {
         let fails = || {
-            self.failed(
-                self.node().dtype,
-                self.shape(),
-                operation,
-                problem(),
-                location,
-            )
+            let (axes, shape) = (order.into(), self.shape().into());
+            let problem = UsageErrorKind::Permutation { axes, shape };
+            self.failed(self.node().dtype, self.shape(), problem, site)
         };
         if order.len() != self.ndim() {
             return fails();
@@ -274,15 +204,13 @@ impl<T, D> Array<T, D> {
                 *known = Some(place);
             }
         }
-        let Some(map) = places
-            .into_iter()
-            .map(|place| place.map(AxisSource::same))
-            .collect::<Option<AxisMap>>()
-        else {
+        let places = places.into_iter();
+        let map: Option<AxisMap> = places.map(|place| place.map(AxisSource::same)).collect();
+        let Some(map) = map else {
             return fails();
         };
         let shape = order.iter().map(|&axis| self.shape()[axis]).collect();
-        self.view_through(shape, map, operation, location)
+        self.view_through(shape, map, site)
     }
 
     /// Returns a view with an additional axis of length 1.
@@ -292,37 +220,27 @@ impl<T, D> Array<T, D> {
     where
         D: Dimension,
     {
-        self.with_axis(axis, "insert_axis", Location::caller())
+        self.with_axis(axis, Site::of("insert_axis"))
     }
 
-    /// Returns a view with an additional axis of length 1, on behalf of `operation`.
-    pub(super) fn with_axis<E>(
-        &self,
-        axis: Axis,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
+    /// Returns a view with an additional axis of length 1, on behalf of an operation.
+    pub(super) fn with_axis<E>(&self, axis: Axis, site: Site) -> Array<T, E> {
         let mut shape = self.node().shape.clone();
         if axis.index() > shape.len() {
             shape.push(1);
-            return self.missing_axis(axis, &shape, operation, location);
+            return self.missing_axis(axis, &shape, site);
         }
         shape.insert(axis.index(), 1);
         let map =
             (0..self.ndim()).map(|own| AxisSource::same(own + usize::from(own >= axis.index())));
-        self.view_through(shape, map.collect(), operation, location)
+        self.view_through(shape, map.collect(), site)
     }
 
     /// Returns a view with an axis reversed.
     #[track_caller]
     #[must_use]
     pub fn inverted_axis(&self, axis: Axis) -> Self {
-        self.along_axis(
-            axis,
-            Slice::new(0, None, -1),
-            "inverted_axis",
-            Location::caller(),
-        )
+        self.along_axis(axis, Slice::new(0, None, -1), Site::of("inverted_axis"))
     }
 
     /// Returns a view broadcast to a shape: axes of length 1 are repeated, and axes are added in
@@ -333,7 +251,7 @@ impl<T, D> Array<T, D> {
     #[must_use]
     pub fn broadcast<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Array<T, E> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        self.broadcast_shape(&shape, "broadcast", Location::caller())
+        self.broadcast_shape(&shape, Site::of("broadcast"))
     }
 
     /// Returns a view broadcast to the shape of another array, on behalf of `operation`.
@@ -343,35 +261,33 @@ impl<T, D> Array<T, D> {
         like: &Array<T, E>,
         operation: &'static str,
     ) -> Array<T, E> {
-        self.broadcast_shape(&like.node().shape, operation, Location::caller())
+        self.broadcast_shape(&like.node().shape, Site::of(operation))
     }
 
     /// Returns the array itself if it has this shape, and a failed array otherwise.
-    pub(crate) fn shaped_as(&self, shape: &[usize], location: &'static Location<'static>) -> Self {
+    pub(crate) fn shaped_as(&self, shape: &[usize], line: Line) -> Self {
         if self.shape() == shape {
             return self.clone();
         }
-        let problem = UsageErrorKind::Shapes {
-            left: self.shape().into(),
-            right: shape.into(),
-        };
-        self.failed(self.node().dtype, shape, "write back", problem, location)
+        let problem = UsageErrorKind::shapes(self.shape(), shape);
+        let operation = "write back";
+        self.failed(self.node().dtype, shape, problem, Site { operation, line })
     }
 
-    fn broadcast_shape<E>(
-        &self,
-        shape: &Shape,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
-        if shape::broadcast(self.shape(), shape).as_ref() != Some(shape) {
-            let problem = UsageErrorKind::Broadcast {
-                shape: self.shape().into(),
-                target: shape.as_slice().into(),
-            };
-            return self.failed(self.node().dtype, shape, operation, problem, location);
+    fn broadcast_shape<E>(&self, shape: &Shape, site: Site) -> Array<T, E> {
+        match self.check_broadcast(shape) {
+            Ok(()) => self.broadcast_view(shape, site),
+            Err(problem) => self.failed(self.node().dtype, shape, problem, site),
         }
-        self.broadcast_view(shape, operation, location)
+    }
+
+    /// Returns an error unless the array broadcasts to this shape.
+    pub(super) fn check_broadcast(&self, target: &Shape) -> Result<(), UsageErrorKind> {
+        if shape::broadcast(self.shape(), target).as_ref() == Some(target) {
+            return Ok(());
+        }
+        let (shape, target) = (self.shape().into(), target[..].into());
+        Err(UsageErrorKind::Broadcast { shape, target })
     }
 
     /// Reshapes the array, with its elements in the same row-major order.
@@ -384,44 +300,28 @@ impl<T, D> Array<T, D> {
         shape: impl IntoDimension<Dim = E>,
     ) -> Array<T, E> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        self.reshaped(shape, "into_shape_with_order", Location::caller())
+        self.reshaped(shape, Site::of("into_shape_with_order"))
     }
 
     /// Returns all elements as a vector, in row-major order.
     #[track_caller]
     #[must_use]
     pub fn flatten(&self) -> Array<T, Ix1> {
-        self.reshaped(
-            Shape::from_slice(&[self.len()]),
-            "flatten",
-            Location::caller(),
-        )
+        self.reshaped(Shape::from_slice(&[self.len()]), Site::of("flatten"))
     }
 
-    /// Reshapes the array, on behalf of `operation`.
-    pub(super) fn reshaped<E>(
-        &self,
-        shape: Shape,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Array<T, E> {
+    /// Reshapes the array, on behalf of an operation.
+    pub(super) fn reshaped<E>(&self, shape: Shape, site: Site) -> Array<T, E> {
+        let dtype = self.node().dtype;
         if shape::element_count(&shape) != Some(self.len()) {
-            let problem = UsageErrorKind::Reshape {
-                shape: self.shape().into(),
-                target: shape.as_slice().into(),
-            };
-            return self.failed(self.node().dtype, &shape, operation, problem, location);
+            let (own, target) = (self.shape().into(), shape[..].into());
+            let problem = UsageErrorKind::Reshape { shape: own, target };
+            return self.failed(dtype, &shape, problem, site);
         }
         if shape == self.node().shape {
             return Array::of(self.session(), self.node().clone());
         }
-        self.plan(
-            self.node().dtype,
-            shape,
-            Op::Reshape(self.node().clone()),
-            operation,
-            location,
-        )
+        self.plan(dtype, shape, Op::Reshape(self.node().clone()), site)
     }
 }
 
@@ -430,14 +330,14 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     #[track_caller]
     #[must_use]
     pub fn row(&self, index: usize) -> Array<T, Ix1> {
-        self.subview(Axis(0), index, "row", Location::caller())
+        self.subview(Axis(0), index, Site::of("row"))
     }
 
     /// Returns a view of one column of a matrix.
     #[track_caller]
     #[must_use]
     pub fn column(&self, index: usize) -> Array<T, Ix1> {
-        self.subview(Axis(1), index, "column", Location::caller())
+        self.subview(Axis(1), index, Site::of("column"))
     }
 
     /// Returns a view of the main diagonal of a matrix.
@@ -446,12 +346,7 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     pub fn diag(&self) -> Array<T, Ix1> {
         let length = self.shape()[0].min(self.shape()[1]);
         let map = AxisMap::from_slice(&[AxisSource::same(0), AxisSource::same(0)]);
-        self.view_through(
-            Shape::from_slice(&[length]),
-            map,
-            "diag",
-            Location::caller(),
-        )
+        self.view_through(Shape::from_slice(&[length]), map, Site::of("diag"))
     }
 }
 
@@ -473,13 +368,14 @@ fn resolve_slice(
     axis: usize,
     length: usize,
 ) -> Result<(usize, usize), UsageErrorKind> {
-    let problem = || UsageErrorKind::Slice {
-        range: format!(
-            "{start}..{};{step}",
-            end.map_or(String::new(), |end| end.to_string())
-        ),
-        axis,
-        length,
+    let problem = || {
+        let to = end.map_or(String::new(), |end| end.to_string());
+        let range = format!("{start}..{to};{step}");
+        UsageErrorKind::Slice {
+            range,
+            axis,
+            length,
+        }
     };
     let from = resolve_index(start, length).ok_or_else(problem)?;
     let to = end

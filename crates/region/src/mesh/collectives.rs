@@ -1,6 +1,6 @@
 //! The collectives of arrays, which the bodies of mesh regions record.
 
-use std::{panic::Location, sync::Arc};
+use std::sync::Arc;
 
 use ndarray::{Axis, Dimension, Slice};
 use smallvec::{SmallVec, smallvec};
@@ -9,7 +9,7 @@ use crate::{
     Array,
     array::concatenated,
     element::{Element, Number},
-    error::{MeshErrorKind, UsageErrorKind},
+    error::{Line, MeshErrorKind, Site, UsageErrorKind},
     expr::{AxisSet, Collective, CollectiveKind, MeshMember, Node, NodeRef, Reduction, State},
     mesh::{axis_of, share},
     shape::Shape,
@@ -71,11 +71,31 @@ impl<T: Element, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn all_gather(&self, mesh_axis: &str, along: Axis) -> Self {
-        let location = Location::caller();
-        match self.along_mesh(mesh_axis) {
-            Ok((_, mesh_axis)) => gather(self, mesh_axis, along, None, location),
-            Err(problem) => self.refuse("all_gather", problem, location),
-        }
+        let kind = gathers(along);
+        self.collective(kind, mesh_axis, Some(along), |_, mesh_axis, site| {
+            Ok(gather(self, mesh_axis, along, None, site.line))
+        })
+    }
+
+    /// Returns the result of `make`, which gets the place in the mesh and the index of the mesh
+    /// axis. The elements must differ along that, and the array have the axis `along`.
+    #[track_caller]
+    fn collective(
+        &self,
+        kind: CollectiveKind,
+        mesh_axis: &str,
+        along: Option<Axis>,
+        make: impl FnOnce(&MeshMember, usize, Site) -> Result<Self, UsageErrorKind>,
+    ) -> Self {
+        let site = Site::of(kind.name());
+        let found = self.along_mesh(mesh_axis).and_then(|found| match along {
+            Some(Axis(axis)) if axis >= self.ndim() => {
+                Err(UsageErrorKind::axis(axis, self.shape()))
+            }
+            _ => Ok(found),
+        });
+        let made = found.and_then(|(member, mesh_axis)| make(member, mesh_axis, site));
+        made.unwrap_or_else(|problem| self.failed(self.node().dtype, self.shape(), problem, site))
     }
 
     /// Returns the place in the mesh and the index of the mesh axis along which the elements
@@ -91,38 +111,40 @@ impl<T: Element, D: Dimension> Array<T, D> {
         Ok((member, axis))
     }
 
-    fn refuse(
-        &self,
-        operation: &'static str,
-        problem: UsageErrorKind,
-        location: &'static Location<'static>,
-    ) -> Self {
-        self.failed(
-            self.node().dtype,
-            self.shape(),
-            operation,
-            problem,
-            location,
-        )
-    }
-
     /// Returns an array that stands for the result of a collective.
-    fn awaiting(
-        &self,
-        shape: Shape,
-        varies: AxisSet,
-        location: &'static Location<'static>,
-    ) -> Self {
+    fn awaiting(&self, shape: Shape, varies: AxisSet, line: Line) -> Self {
         let (session, dtype) = (self.session(), self.node().dtype);
-        let node = Node::new(
-            session.device.clone(),
-            dtype,
-            shape,
-            State::Awaiting,
-            location,
-        );
+        let device = session.device.clone();
+        let node = Node::new(device, dtype, shape, State::Awaiting, line);
         Array::of(session, Arc::new(node.varying(varies)))
     }
+
+    /// Records a collective, and returns its only result.
+    fn recorded(
+        &self,
+        (kind, mesh_axis): (CollectiveKind, usize),
+        operands: SmallVec<[NodeRef; 2]>,
+        (shape, varies): (Shape, AxisSet),
+        location: Line,
+    ) -> Self {
+        let result = self.awaiting(shape, varies, location);
+        let member = self.session().member.as_ref();
+        member
+            .expect("the session is one of a mesh")
+            .record(Collective {
+                kind,
+                mesh_axis,
+                operands,
+                results: smallvec![Some(NodeRef::clone(result.node()))],
+                location,
+            });
+        result
+    }
+}
+
+fn gathers(along: Axis) -> CollectiveKind {
+    let axis = along.index();
+    CollectiveKind::AllGather { axis }
 }
 
 /// Records a gathering of parts. `total` is the length of all parts together along the axis, if it
@@ -132,28 +154,16 @@ pub(super) fn gather<T: Element, D: Dimension>(
     mesh_axis: usize,
     along: Axis,
     total: Option<usize>,
-    location: &'static Location<'static>,
+    line: Line,
 ) -> Array<T, D> {
-    let kind = CollectiveKind::AllGather {
-        axis: along.index(),
-    };
-    if along.index() >= part.ndim() {
-        return part.missing_axis(along, part.shape(), kind.name(), location);
-    }
     let member = part.session().member.as_ref();
     let member = member.expect("the session is one of a mesh");
     let mut shape = part.node().shape.clone();
     let all = shape[along.index()].saturating_mul(member.shape.axes[mesh_axis].1);
     shape[along.index()] = total.unwrap_or(all);
-    let result = part.awaiting(shape, part.node().varies & !(1 << mesh_axis), location);
-    member.record(Collective {
-        kind,
-        mesh_axis,
-        operands: smallvec![NodeRef::clone(part.node())],
-        results: smallvec![Some(NodeRef::clone(result.node()))],
-        location,
-    });
-    result
+    let varies = part.node().varies & !(1 << mesh_axis);
+    let operands = smallvec![NodeRef::clone(part.node())];
+    part.recorded((gathers(along), mesh_axis), operands, (shape, varies), line)
 }
 
 impl<T: Number, D: Dimension> Array<T, D> {
@@ -180,44 +190,36 @@ impl<T: Number, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn all_reduce(&self, mesh_axis: &str) -> Self {
-        self.reduce_over(Reduction::Sum, mesh_axis, Location::caller())
+        self.reduce_over(Reduction::Sum, mesh_axis)
     }
 
     /// Gives every device the maxima of the arrays of all devices, element by element.
     #[track_caller]
     #[must_use]
     pub fn all_reduce_max(&self, mesh_axis: &str) -> Self {
-        self.reduce_over(Reduction::Maximum, mesh_axis, Location::caller())
+        self.reduce_over(Reduction::Maximum, mesh_axis)
     }
 
     /// Gives every device the minima of the arrays of all devices, element by element.
     #[track_caller]
     #[must_use]
     pub fn all_reduce_min(&self, mesh_axis: &str) -> Self {
-        self.reduce_over(Reduction::Minimum, mesh_axis, Location::caller())
+        self.reduce_over(Reduction::Minimum, mesh_axis)
     }
 
-    fn reduce_over(
-        &self,
-        reduction: Reduction,
-        mesh_axis: &str,
-        location: &'static Location<'static>,
-    ) -> Self {
+    #[track_caller]
+    fn reduce_over(&self, reduction: Reduction, mesh_axis: &str) -> Self {
         let kind = CollectiveKind::AllReduce(reduction);
-        let (member, mesh_axis) = match self.along_mesh(mesh_axis) {
-            Ok(found) => found,
-            Err(problem) => return self.refuse(kind.name(), problem, location),
-        };
-        let (shape, varies) = (self.node().shape.clone(), self.node().varies);
-        let result = self.awaiting(shape, varies & !(1 << mesh_axis), location);
-        member.record(Collective {
-            kind,
-            mesh_axis,
-            operands: smallvec![NodeRef::clone(self.node())],
-            results: smallvec![Some(NodeRef::clone(result.node()))],
-            location,
-        });
-        result
+        self.collective(kind, mesh_axis, None, |_, mesh_axis, site| {
+            let varies = self.node().varies & !(1 << mesh_axis);
+            let (operand, shape) = (NodeRef::clone(self.node()), self.node().shape.clone());
+            Ok(self.recorded(
+                (kind, mesh_axis),
+                smallvec![operand],
+                (shape, varies),
+                site.line,
+            ))
+        })
     }
 
     /// Adds the arrays of all devices element by element, in the order of their ranks, and gives
@@ -241,34 +243,19 @@ impl<T: Number, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn reduce_scatter(&self, mesh_axis: &str, along: Axis) -> Self {
-        let location = Location::caller();
         let axis = along.index();
         let kind = CollectiveKind::ReduceScatter { axis };
-        let (member, mesh_axis) = match self.along_mesh(mesh_axis) {
-            Ok(found) => found,
-            Err(problem) => return self.refuse(kind.name(), problem, location),
-        };
-        if axis >= self.ndim() {
-            return self.missing_axis(along, self.shape(), kind.name(), location);
-        }
-        let (length, count) = (self.shape()[axis], member.shape.axes[mesh_axis].1);
-        let strip = |position: usize| {
-            let range = share(length, count, position);
-            self.along_axis(along, Slice::from(range), kind.name(), location)
-        };
-        let operands: SmallVec<[NodeRef; 2]> = (0..count)
-            .map(|position| NodeRef::clone(strip(position).node()))
-            .collect();
-        let own = &operands[member.shape.position(member.rank, mesh_axis)];
-        let result = self.awaiting(own.shape.clone(), self.node().varies, location);
-        member.record(Collective {
-            kind,
-            mesh_axis,
-            operands,
-            results: smallvec![Some(NodeRef::clone(result.node()))],
-            location,
-        });
-        result
+        self.collective(kind, mesh_axis, Some(along), |member, mesh_axis, site| {
+            let (length, count) = (self.shape()[axis], member.shape.axes[mesh_axis].1);
+            let strip = |position: usize| {
+                let range = share(length, count, position);
+                NodeRef::clone(self.along_axis(along, Slice::from(range), site).node())
+            };
+            let operands: SmallVec<[NodeRef; 2]> = (0..count).map(strip).collect();
+            let own = &operands[member.shape.position(member.rank, mesh_axis)];
+            let result = (own.shape.clone(), self.node().varies);
+            Ok(self.recorded((kind, mesh_axis), operands, result, site.line))
+        })
     }
 
     /// Adds the neighbours' elements at both ends of an axis, `width` of them at each, for
@@ -279,56 +266,46 @@ impl<T: Number, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn halo(&self, mesh_axis: &str, along: Axis, width: usize, border: Border) -> Self {
-        let location = Location::caller();
         let axis = along.index();
         let wraps = border == Border::Wrap;
         let kind = CollectiveKind::Halo { axis, width, wraps };
-        let (member, mesh_axis) = match self.along_mesh(mesh_axis) {
-            Ok(found) => found,
-            Err(problem) => return self.refuse(kind.name(), problem, location),
-        };
-        if axis >= self.ndim() {
-            return self.missing_axis(along, self.shape(), kind.name(), location);
-        }
-        let length = self.shape()[axis];
-        if width > length {
-            let problem = MeshErrorKind::HaloWidth {
-                width,
-                axis,
-                rank: member.rank,
-                part: self.shape().into(),
-            };
-            return self.refuse(kind.name(), problem.into(), location);
-        }
-        let strip = |range| self.along_axis(along, Slice::from(range), kind.name(), location);
-        let (first, last) = (strip(0..width), strip(length - width..length));
-        let position = member.shape.position(member.rank, mesh_axis);
-        let is_end = [
-            position == 0,
-            position + 1 == member.shape.axes[mesh_axis].1,
-        ];
-        let sides = is_end.map(|is_end| {
-            if is_end && !wraps {
-                return (first.zeros_like(), None);
+        self.collective(kind, mesh_axis, Some(along), |member, mesh_axis, site| {
+            let length = self.shape()[axis];
+            if width > length {
+                let (rank, part) = (member.rank, self.shape().into());
+                return Err(MeshErrorKind::HaloWidth {
+                    width,
+                    axis,
+                    rank,
+                    part,
+                }
+                .into());
             }
-            let (shape, varies) = (first.node().shape.clone(), self.node().varies);
-            let side = first.awaiting(shape, varies, location);
-            let node = NodeRef::clone(side.node());
-            (side, Some(node))
-        });
-        let [(before, front), (after, behind)] = sides;
-        member.record(Collective {
-            kind,
-            mesh_axis,
-            operands: [first.node(), last.node()].into_iter().cloned().collect(),
-            results: smallvec![front, behind],
-            location,
-        });
-        let parts = [&before, self, &after];
-        concatenated(along, &parts, kind.name(), location).unwrap_or_else(|error| {
-            let session = self.session();
-            let node = session.fail(self.node().dtype, self.shape(), error, location);
-            Array::of(session, node)
+            let strip = |range| self.along_axis(along, Slice::from(range), site);
+            let (first, last) = (strip(0..width), strip(length - width..length));
+            let position = member.shape.position(member.rank, mesh_axis);
+            let end = member.shape.axes[mesh_axis].1 - 1;
+            let sides = [position == 0, position == end].map(|is_end| {
+                if is_end && !wraps {
+                    return (first.zeros_like(), None);
+                }
+                let (shape, varies) = (first.node().shape.clone(), self.node().varies);
+                let side = first.awaiting(shape, varies, site.line);
+                let node = NodeRef::clone(side.node());
+                (side, Some(node))
+            });
+            let [(before, front), (after, behind)] = sides;
+            member.record(Collective {
+                kind,
+                mesh_axis,
+                operands: smallvec![first.node().clone(), last.node().clone()],
+                results: smallvec![front, behind],
+                location: site.line,
+            });
+            let joined = concatenated(along, &[&before, self, &after], site);
+            Ok(joined.unwrap_or_else(|error| {
+                Array::failed_with(self.session(), self.shape(), error, site.line)
+            }))
         })
     }
 }
