@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "adopts tensors that their producer describes")]
 
-use std::{panic::Location, slice, sync::Arc};
+use std::{slice, sync::Arc};
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -20,7 +20,7 @@ use crate::{
     Array, Element,
     element::sealed::Sealed,
     emit::body::memory::VECTOR_BYTES,
-    error::{Result, UsageError, UsageErrorKind},
+    error::{Result, Site, UsageErrorKind},
     expr::{Node, Session, State, shape_error},
     run::{evaluate::evaluate, launch::allocate},
     shape::{Shape, element_count},
@@ -100,35 +100,26 @@ impl<T: Element, D: Dimension> Array<T, D> {
     where
         T: Pod,
     {
-        let (device, len) = (buffer.device(), buffer.len());
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        let bytes = buffer.cast::<u8>().map_err(millstream::Error::from)?;
-        let location = Location::caller();
-        Self::adopt(&device, (bytes, len), shape, "from_buffer", location)
+        Self::adopt(&buffer.device(), buffer, shape, Site::of("from_buffer"))
     }
 
     /// Makes memory an array. The caller vouches for the bytes.
-    fn adopt(
-        device: &Device,
-        (buffer, len): (Buffer<u8>, usize),
-        shape: Shape,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Result<Self> {
-        let dtype = <T as Sealed>::DTYPE;
-        let refused = |problem| UsageError::new(operation, problem, location);
+    fn adopt<M: Pod>(device: &Device, buffer: Buffer<M>, shape: Shape, site: Site) -> Result<Self> {
+        let (dtype, len) = (<T as Sealed>::DTYPE, buffer.len());
+        let buffer = buffer.cast::<u8>().map_err(millstream::Error::from)?;
         if let Some(problem) = shape_error(dtype, &shape) {
-            return Err(refused(problem).into());
+            return Err(site.error(problem).into());
         }
         if let Some(axes) = D::NDIM
             && axes != shape.len()
         {
             let shape = (&shape[..]).into();
-            return Err(refused(UsageErrorKind::AxisCount { shape, axes }).into());
+            return Err(site.error(UsageErrorKind::AxisCount { shape, axes }).into());
         }
         if element_count(&shape) != Some(len) {
             let detail = format!("shape {shape:?} is not that of {len} elements");
-            return Err(refused(UsageErrorKind::Argument { detail }).into());
+            return Err(site.error(UsageErrorKind::argument(detail)).into());
         }
         let session = Session::new(device.clone());
         let is_aligned = (buffer.as_raw().as_raw()).is_multiple_of(VECTOR_BYTES as u64);
@@ -137,13 +128,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
             // Kernels load vectors. A part of another library's array may begin between two.
             false => copy(&session.streams().first(device)?, &buffer)?,
         };
-        let node = Node::new(
-            device.clone(),
-            dtype,
-            shape,
-            State::stored(buffer),
-            location,
-        );
+        let state = State::stored(buffer);
+        let node = Node::new(device.clone(), dtype, shape, state, site.line);
         Ok(Self::of(&session, Arc::new(node)))
     }
 
@@ -240,16 +226,13 @@ impl<T: DlpackElement, D: Dimension> Array<T, D> {
         tensor: ManagedTensor,
         after: After<'_>,
     ) -> Result<Self> {
-        let lengths = tensor.shape().iter().map(|&length| length as usize);
-        let shape: Shape = lengths.collect();
+        let shape = tensor.shape().iter().map(|&length| length as usize);
+        let shape: Shape = shape.collect();
         // SAFETY: this function's contract; arrays in adopted memory are not updated there.
         let adopted = unsafe {
             device.adopt_dlpack_to_read::<T::InMemory, _>(tensor, after, |tensor| tensor)
         }?;
-        let len = adopted.len();
-        let bytes = adopted.cast::<u8>().map_err(millstream::Error::from)?;
-        let location = Location::caller();
-        Self::adopt(device, (bytes, len), shape, "from_dlpack", location)
+        Self::adopt(device, adopted, shape, Site::of("from_dlpack"))
     }
 
     /// Hands the array to a consumer that uses it on `stream`, as a tensor of DLPack 1.x. The

@@ -208,8 +208,8 @@ pub use exchange::DlpackElement;
 pub use exchange::Truth;
 #[doc(hidden)]
 pub use host::{
-    ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,
-    ScalarDownload, VecDownload, WriteBack, WriteBacks,
+    ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, WriteBack,
+    WriteBacks,
 };
 pub use host::{
     Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,

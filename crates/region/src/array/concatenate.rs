@@ -102,8 +102,5 @@ pub(crate) fn concatenated<T: Element, D: Dimension>(
     let parts = arrays.iter().map(|array| array.node().clone()).collect();
     let op = Op::Concatenate { parts, axis };
     let concatenated: Array<T, D> = first.plan(T::DTYPE, shape, op, site);
-    match concatenated.node().failure() {
-        Some(failure) => Err(failure),
-        None => Ok(concatenated),
-    }
+    concatenated.node().failure().map_or(Ok(concatenated), Err)
 }

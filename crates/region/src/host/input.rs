@@ -1,16 +1,14 @@
 //! Parameters of region functions and the arguments that callers may pass for them.
 
-use std::panic::Location;
-
-use ndarray::{ArrayBase, Data, Dimension, Ix1, RawData};
+use ndarray::{ArrayBase, ArrayView1, Data, Dimension, Ix1, RawData};
 
 use crate::{
     Array, Region,
-    element::{Element, sealed::Sealed},
-    error::{Result, UsageError, UsageErrorKind},
+    element::Element,
+    error::{Line, Result, UsageError, UsageErrorKind},
     host::{
-        on_device::{OnDevice, PlainValue},
-        output::OutputNode,
+        on_device::OnDevice,
+        output::{OutputNode, PlainValue},
         write_back::{InputMut, PlainWriteBack, WriteBack},
     },
 };
@@ -20,12 +18,14 @@ use crate::{
 ///
 /// ```
 /// use millstream_region::{Array, Parameter};
+/// use ndarray::{Array2, Ix2};
 ///
-/// fn the_same<T>(_: std::marker::PhantomData<T>, _: std::marker::PhantomData<T>) {}
-/// use std::marker::PhantomData;
-/// type OfMatrix = <ndarray::Array2<f32> as Parameter>::Body;
-/// the_same(PhantomData::<OfMatrix>, PhantomData::<Array<f32, ndarray::Ix2>>);
-/// the_same(PhantomData::<<usize as Parameter>::Body>, PhantomData::<usize>);
+/// fn in_the_body(
+///     matrix: <Array2<f32> as Parameter>::Body,
+///     number: <usize as Parameter>::Body,
+/// ) -> (Array<f32, Ix2>, usize) {
+///     (matrix, number)
+/// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region function",
@@ -61,7 +61,7 @@ pub trait Parameter {
 pub trait Input<P: Parameter + ?Sized> {
     /// Captures the argument as the body's value.
     #[doc(hidden)]
-    fn capture(self, region: &Region, location: &'static Location<'static>) -> P::Body;
+    fn capture(self, region: &Region, line: Line) -> P::Body;
 }
 
 impl<T: Element, S: RawData<Elem = T>, D: Dimension> Parameter for ArrayBase<S, D> {
@@ -84,88 +84,60 @@ impl<T: Element> Parameter for Vec<T> {
 pub trait ArraySource<T, D>: private::Sealed {
     /// Returns the array in a region, uploading host elements.
     #[doc(hidden)]
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D>;
+    fn array(self, region: &Region, line: Line) -> Array<T, D>;
 }
 
 mod private {
     pub trait Sealed {}
-    impl<S: ndarray::RawData, D> Sealed for &ndarray::ArrayBase<S, D> {}
-    impl<S: ndarray::RawData, D> Sealed for ndarray::ArrayBase<S, D> {}
     impl<T, D> Sealed for &crate::Array<T, D> {}
     impl<T, D> Sealed for crate::Array<T, D> {}
-    impl<T> Sealed for &[T] {}
-    impl<T, const N: usize> Sealed for &[T; N] {}
-    impl<T> Sealed for &Vec<T> {}
-    impl<T> Sealed for Vec<T> {}
 }
 
-impl<T: Element, S: Data<Elem = T>, D: Dimension> ArraySource<T, D> for &ArrayBase<S, D> {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
-        region.upload(&self.view(), location)
-    }
+macro_rules! on_host {
+    ($([$($generic:tt)*] $source:ty, $dimension:ty, |$this:ident| $view:expr;)*) => {$(
+        impl<T: Element, $($generic)*> private::Sealed for $source {}
+
+        impl<T: Element, $($generic)*> ArraySource<T, $dimension> for $source {
+            fn array(self, region: &Region, line: Line) -> Array<T, $dimension> {
+                let $this = self;
+                region.upload(&$view, line)
+            }
+        }
+    )*};
 }
 
-impl<T: Element, S: Data<Elem = T>, D: Dimension> ArraySource<T, D> for ArrayBase<S, D> {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
-        region.upload(&self.view(), location)
-    }
+on_host! {
+    [S: Data<Elem = T>, D: Dimension] &ArrayBase<S, D>, D, |array| array.view();
+    [S: Data<Elem = T>, D: Dimension] ArrayBase<S, D>, D, |array| array.view();
+    [] &[T], Ix1, |elements| ArrayView1::from(elements);
+    [const N: usize] &[T; N], Ix1, |elements| ArrayView1::from(elements);
+    [] &Vec<T>, Ix1, |elements| ArrayView1::from(elements);
+    [] Vec<T>, Ix1, |elements| ArrayView1::from(&elements);
 }
 
 impl<T: Element, D: Dimension> ArraySource<T, D> for &Array<T, D> {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+    fn array(self, region: &Region, line: Line) -> Array<T, D> {
         let session = region.session();
         if *self.device() == session.device {
             return self.in_session(session);
         }
-        let (left, right) = session.device.told_apart(self.device());
-        let problem = UsageErrorKind::OtherDevice { left, right };
-        let usage_error = UsageError::new("region", problem, location);
-        Array::of(
-            session,
-            session.fail(<T as Sealed>::DTYPE, self.shape(), usage_error, location),
-        )
+        let problem = UsageErrorKind::other_device(&session.device, self.device());
+        let usage_error = UsageError::new("region", problem, line);
+        Array::failed_with(session, self.shape(), usage_error, line)
     }
 }
 
 impl<T: Element, D: Dimension> ArraySource<T, D> for Array<T, D> {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
-        ArraySource::array(&self, region, location)
-    }
-}
-
-impl<T: Element> ArraySource<T, Ix1> for &[T] {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        region.upload(&ndarray::ArrayView1::from(self), location)
-    }
-}
-
-impl<T: Element, const N: usize> ArraySource<T, Ix1> for &[T; N] {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        ArraySource::array(&self[..], region, location)
-    }
-}
-
-impl<T: Element> ArraySource<T, Ix1> for &Vec<T> {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        ArraySource::array(&self[..], region, location)
-    }
-}
-
-impl<T: Element> ArraySource<T, Ix1> for Vec<T> {
-    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        ArraySource::array(&self[..], region, location)
+    fn array(self, region: &Region, line: Line) -> Array<T, D> {
+        ArraySource::array(&self, region, line)
     }
 }
 
 macro_rules! arrays {
     ($([$($generic:tt)*] $parameter:ty: $element:ty, $dimension:ty;)*) => {$(
         impl<$($generic)*, X: ArraySource<$element, $dimension>> Input<$parameter> for X {
-            fn capture(
-                self,
-                region: &Region,
-                location: &'static Location<'static>,
-            ) -> Array<$element, $dimension> {
-                self.array(region, location)
+            fn capture(self, region: &Region, line: Line) -> Array<$element, $dimension> {
+                self.array(region, line)
             }
         }
     )*};
@@ -186,27 +158,23 @@ macro_rules! plain {
         }
 
         impl Input<$type> for $type {
-            fn capture(self, _region: &Region, _location: &'static Location<'static>) -> Self {
+            fn capture(self, _region: &Region, _line: Line) -> Self {
                 self
             }
         }
 
         impl Input<$type> for &$type {
-            fn capture(self, _region: &Region, _location: &'static Location<'static>) -> $type {
+            fn capture(self, _region: &Region, _line: Line) -> $type {
                 self.clone()
             }
         }
 
         impl<'m> InputMut<'m, $type> for &'m mut $type {
-            fn capture(&self, _region: &Region, _location: &'static Location<'static>) -> $type {
+            fn capture(&self, _region: &Region, _line: Line) -> $type {
                 (**self).clone()
             }
 
-            fn write_back(
-                self,
-                body: $type,
-                _location: &'static Location<'static>,
-            ) -> Box<dyn WriteBack + 'm> {
+            fn write_back(self, body: $type, _line: Line) -> Box<dyn WriteBack + 'm> {
                 Box::new(PlainWriteBack { body, target: self })
             }
         }

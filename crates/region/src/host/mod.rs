@@ -14,10 +14,9 @@ mod write_back;
 
 pub use buffer::Resident;
 pub use input::{ArraySource, Input, Parameter};
-pub use on_device::{OnDevice, PendingStruct, PlainValue};
+pub use on_device::OnDevice;
 pub use output::{
-    ArrayDownload, DeviceValue, Keep, Output, OutputNode, PendingValue, ResidentArray,
-    ScalarDownload, VecDownload,
+    ArrayDownload, DeviceValue, Keep, Output, OutputNode, PendingStruct, PendingValue, PlainValue,
 };
 pub use pending::Pending;
 pub use prepared::{Arrays, Prepared};

@@ -1,8 +1,6 @@
 //! Structs of arrays, transferred field by field.
 
-use std::task::{Context, Poll};
-
-use ndarray::{Dimension, Ix1};
+use ndarray::Dimension;
 
 use crate::{
     Array, Region,
@@ -10,7 +8,7 @@ use crate::{
     error::Result,
     host::{
         input::Parameter,
-        output::{ArrayDownload, Output, OutputNode, PendingValue, ResidentArray, VecDownload},
+        output::{Output, OutputNode, PendingValue},
     },
 };
 
@@ -74,15 +72,18 @@ pub trait OnDevice: Parameter + Sized {
 }
 
 macro_rules! arrays {
-    ($([$($generic:tt)*] $type:ty, $body:ty, $arriving:ty;)*) => {$(
-        impl<$($generic)*> OnDevice for $type {
-            type Pending = $arriving;
+    ($([$($generic:tt)*] $type:ty;)*) => {$(
+        impl<T: Element, $($generic)*> OnDevice for $type {
+            type Pending = <Self as Output>::Pending;
 
-            fn visit_nodes(body: &$body, visit: &mut dyn FnMut(OutputNode)) {
+            fn visit_nodes(body: &<Self as Output>::Body, visit: &mut dyn FnMut(OutputNode)) {
                 visit(OutputNode::of(body));
             }
 
-            fn begin_transfer(body: $body, region: &Region) -> Result<$arriving> {
+            fn begin_transfer(
+                body: <Self as Output>::Body,
+                region: &Region,
+            ) -> Result<Self::Pending> {
                 <Self as Output>::begin_transfer(body, region)
             }
         }
@@ -90,65 +91,7 @@ macro_rules! arrays {
 }
 
 arrays! {
-    [T: Element, D: Dimension] ndarray::Array<T, D>, Array<T, D>, ArrayDownload<T, D>;
-    [T: Element, D: Dimension] Array<T, D>, Array<T, D>, ResidentArray<T, D>;
-    [T: Element] Vec<T>, Array<T, Ix1>, VecDownload<T>;
-}
-
-/// A plain value as a result, which needs no transfer.
-#[doc(hidden)]
-pub struct PlainValue<T>(pub(super) T);
-
-impl<T: Send + Unpin> PendingValue for PlainValue<T> {
-    type Value = T;
-
-    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn is_download(&self) -> bool {
-        false
-    }
-
-    fn take(self) -> T {
-        self.0
-    }
-}
-
-/// The pending transfer of a struct's fields.
-#[doc(hidden)]
-pub struct PendingStruct<A: PendingValue, S> {
-    fields: A,
-    assemble: fn(A::Value) -> S,
-}
-
-impl<A: PendingValue, S> PendingStruct<A, S> {
-    /// Combines the transfers of the fields with the function that assembles the struct.
-    pub fn new(fields: A, assemble: fn(A::Value) -> S) -> Self {
-        Self { fields, assemble }
-    }
-}
-
-impl<A: PendingValue, S> PendingValue for PendingStruct<A, S> {
-    type Value = S;
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.fields.poll(context)
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        self.fields.wait()
-    }
-
-    fn is_download(&self) -> bool {
-        self.fields.is_download()
-    }
-
-    fn take(self) -> S {
-        (self.assemble)(self.fields.take())
-    }
+    [D: Dimension] ndarray::Array<T, D>;
+    [D: Dimension] Array<T, D>;
+    [] Vec<T>;
 }

@@ -23,12 +23,12 @@ use crate::{
 ///
 /// ```
 /// use millstream_region::{Array, Output};
-/// use std::marker::PhantomData;
+/// use ndarray::{Array2, Ix0, Ix2};
 ///
-/// fn the_same<T>(_: PhantomData<T>, _: PhantomData<T>) {}
-/// type OfMatrix = <ndarray::Array2<f32> as Output>::Body;
-/// the_same(PhantomData::<OfMatrix>, PhantomData::<Array<f32, ndarray::Ix2>>);
-/// the_same(PhantomData::<<f32 as Output>::Body>, PhantomData::<Array<f32, ndarray::Ix0>>);
+/// type Results = (Array2<f32>, f32);
+/// fn of_the_body(results: <Results as Output>::Body) -> (Array<f32, Ix2>, Array<f32, Ix0>) {
+///     results
+/// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region function",
@@ -70,11 +70,11 @@ impl OutputNode {
 ///
 /// ```
 /// use millstream_region::{Array, DeviceValue};
-/// use std::marker::PhantomData;
+/// use ndarray::{Array2, Ix2};
 ///
-/// fn the_same<T>(_: PhantomData<T>, _: PhantomData<T>) {}
-/// type OfMatrix = <Array<f32, ndarray::Ix2> as DeviceValue>::Host;
-/// the_same(PhantomData::<OfMatrix>, PhantomData::<ndarray::Array2<f32>>);
+/// fn on_the_host(matrix: <Array<f32, Ix2> as DeviceValue>::Host) -> Array2<f32> {
+///     matrix
+/// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "the body of a region cannot return `{Self}`",
@@ -128,13 +128,10 @@ impl<T: Element, D> ArrayDownload<T, D> {
     /// Enqueues the download of an array whose work is enqueued.
     pub(crate) fn begin_transfer(array: &Array<T, D>, region: &Region) -> Result<Self> {
         let node = array.node();
-        let stream = region
-            .session()
-            .streams()
-            .stream_of(&region.session().device, node.id)?;
-        let storage = node
-            .storage()
-            .expect("results are evaluated before they are downloaded");
+        let session = region.session();
+        let stream = session.streams().stream_of(&session.device, node.id)?;
+        let storage = node.storage();
+        let storage = storage.expect("results are evaluated before they are downloaded");
         let elements = storage.buffer.view().cast::<T::Stored>()?;
         Ok(Self {
             pending: Some(stream.download(elements)?),
@@ -142,10 +139,6 @@ impl<T: Element, D> ArrayDownload<T, D> {
             shape: node.shape.clone(),
             kind: std::marker::PhantomData,
         })
-    }
-
-    fn elements(self) -> impl Iterator<Item = T> {
-        self.elements.into_iter().map(T::load)
     }
 }
 
@@ -168,116 +161,20 @@ impl<T: Element, D: Dimension> PendingValue for ArrayDownload<T, D> {
     }
 
     fn take(self) -> ndarray::Array<T, D> {
-        let shape = IxDyn(&self.shape);
-        ndarray::Array::from_shape_vec(shape, self.elements().collect())
+        let elements = self.elements.into_iter().map(T::load).collect();
+        ndarray::Array::from_shape_vec(IxDyn(&self.shape), elements)
             .ok()
             .and_then(|array| array.into_dimensionality().ok())
             .expect("the download has the number of elements of the array and the axes of its type")
     }
 }
 
-impl<T: Element, D: Dimension> Output for ndarray::Array<T, D> {
-    type Body = Array<T, D>;
-    type Value = Self;
-    type Pending = ArrayDownload<T, D>;
-
-    fn visit_nodes(body: &Array<T, D>, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-        visit(OutputNode::of(body));
-        Ok(())
-    }
-
-    fn begin_transfer(body: Array<T, D>, region: &Region) -> Result<ArrayDownload<T, D>> {
-        ArrayDownload::begin_transfer(&body, region)
-    }
-}
-
-/// A pending download of a vector.
+/// A result that needs no transfer: a plain value, or an array that stays on the device.
 #[doc(hidden)]
-pub struct VecDownload<T: Element>(ArrayDownload<T, Ix1>);
+pub struct PlainValue<T>(pub(super) T);
 
-impl<T: Element> PendingValue for VecDownload<T> {
-    type Value = Vec<T>;
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.0.poll(context)
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        self.0.wait()
-    }
-
-    fn take(self) -> Vec<T> {
-        self.0.elements().collect()
-    }
-}
-
-impl<T: Element> Output for Vec<T> {
-    type Body = Array<T, Ix1>;
-    type Value = Self;
-    type Pending = VecDownload<T>;
-
-    fn visit_nodes(body: &Array<T, Ix1>, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-        visit(OutputNode::of(body));
-        Ok(())
-    }
-
-    fn begin_transfer(body: Array<T, Ix1>, region: &Region) -> Result<VecDownload<T>> {
-        ArrayDownload::begin_transfer(&body, region).map(VecDownload)
-    }
-}
-
-/// A pending download of a single element.
-#[doc(hidden)]
-pub struct ScalarDownload<T: Element>(ArrayDownload<T, Ix0>);
-
-impl<T: Element> PendingValue for ScalarDownload<T> {
+impl<T: Send + Unpin> PendingValue for PlainValue<T> {
     type Value = T;
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.0.poll(context)
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        self.0.wait()
-    }
-
-    fn take(self) -> T {
-        self.0
-            .elements()
-            .next()
-            .expect("an array without axes has one element")
-    }
-}
-
-macro_rules! scalars {
-    ($($type:ty),*) => {$(
-        impl Output for $type {
-            type Body = Array<$type, Ix0>;
-            type Value = Self;
-            type Pending = ScalarDownload<$type>;
-
-            fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-                visit(OutputNode::of(body));
-                Ok(())
-            }
-
-            fn begin_transfer(body: Self::Body, region: &Region) -> Result<ScalarDownload<$type>> {
-                ArrayDownload::begin_transfer(&body, region).map(ScalarDownload)
-            }
-        }
-    )*};
-}
-
-scalars!(
-    f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool
-);
-
-/// A device array as a result, which needs no transfer.
-#[doc(hidden)]
-pub struct ResidentArray<T, D>(Array<T, D>);
-
-impl<T: Element, D: Dimension> PendingValue for ResidentArray<T, D> {
-    type Value = Array<T, D>;
 
     fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
@@ -291,27 +188,92 @@ impl<T: Element, D: Dimension> PendingValue for ResidentArray<T, D> {
         false
     }
 
-    fn take(self) -> Array<T, D> {
+    fn take(self) -> T {
         self.0
     }
 }
 
-impl<T: Element, D: Dimension> Output for Array<T, D> {
-    type Body = Self;
-    type Value = Self;
-    type Pending = ResidentArray<T, D>;
+/// A pending transfer of a struct's fields, or of elements of which another value is made.
+#[doc(hidden)]
+pub struct PendingStruct<A: PendingValue, S> {
+    fields: A,
+    assemble: fn(A::Value) -> S,
+}
 
-    fn visit_nodes(body: &Self, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-        visit(OutputNode::of(body));
-        Ok(())
-    }
-
-    fn begin_transfer(body: Self, region: &Region) -> Result<ResidentArray<T, D>> {
-        // The array gets a session of its own, so that it does not keep the region's streams alive.
-        let alone = Session::new(region.device().clone());
-        Ok(ResidentArray(body.in_session(&alone)))
+impl<A: PendingValue, S> PendingStruct<A, S> {
+    /// Combines the transfers of the fields with the function that assembles the struct.
+    pub fn new(fields: A, assemble: fn(A::Value) -> S) -> Self {
+        Self { fields, assemble }
     }
 }
+
+impl<A: PendingValue, S> PendingValue for PendingStruct<A, S> {
+    type Value = S;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.fields.poll(context)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.fields.wait()
+    }
+
+    fn is_download(&self) -> bool {
+        self.fields.is_download()
+    }
+
+    fn take(self) -> S {
+        (self.assemble)(self.fields.take())
+    }
+}
+
+macro_rules! arrays {
+    ($(
+        [$($generic:tt)*] $type:ty, $body:ty, $pending:ty, |$array:ident, $region:ident| $begin:expr;
+    )*) => {$(
+        impl<$($generic)*> Output for $type {
+            type Body = $body;
+            type Value = Self;
+            type Pending = $pending;
+
+            fn visit_nodes(body: &$body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+                visit(OutputNode::of(body));
+                Ok(())
+            }
+
+            fn begin_transfer($array: $body, $region: &Region) -> Result<$pending> {
+                $begin
+            }
+        }
+    )*};
+    (scalars: $($type:ty),*) => {
+        arrays! {$(
+            [] $type, Array<$type, Ix0>, PendingStruct<ArrayDownload<$type, Ix0>, $type>,
+            |array, region| {
+                let download = ArrayDownload::begin_transfer(&array, region)?;
+                Ok(PendingStruct::new(download, ndarray::Array0::into_scalar))
+            };
+        )*}
+    };
+}
+
+arrays! {
+    [T: Element, D: Dimension] ndarray::Array<T, D>, Array<T, D>, ArrayDownload<T, D>,
+    |array, region| ArrayDownload::begin_transfer(&array, region);
+    [T: Element] Vec<T>, Array<T, Ix1>, PendingStruct<ArrayDownload<T, Ix1>, Vec<T>>,
+    |array, region| {
+        let download = ArrayDownload::begin_transfer(&array, region)?;
+        Ok(PendingStruct::new(download, |array| array.into_raw_vec_and_offset().0))
+    };
+    [T: Element, D: Dimension] Array<T, D>, Array<T, D>, PlainValue<Array<T, D>>,
+    |array, region| {
+        // The array gets a session of its own, so that it does not keep the region's streams alive.
+        let alone = Session::new(region.device().clone());
+        Ok(PlainValue(array.in_session(&alone)))
+    };
+}
+
+arrays!(scalars: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool);
 
 /// A wrapper that leaves an array on the device, for the closures of
 /// [`RegionExt::region`](crate::RegionExt::region), whose arrays are downloaded otherwise. A region
@@ -341,13 +303,13 @@ impl<T: Element, D: Dimension> DeviceValue for Keep<T, D> {
 impl<T: Element, D: Dimension> Output for Keep<T, D> {
     type Body = Self;
     type Value = Array<T, D>;
-    type Pending = ResidentArray<T, D>;
+    type Pending = PlainValue<Array<T, D>>;
 
     fn visit_nodes(body: &Self, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
         <Array<T, D> as Output>::visit_nodes(&body.0, visit)
     }
 
-    fn begin_transfer(body: Self, region: &Region) -> Result<ResidentArray<T, D>> {
+    fn begin_transfer(body: Self, region: &Region) -> Result<Self::Pending> {
         <Array<T, D> as Output>::begin_transfer(body.0, region)
     }
 }

@@ -1,13 +1,13 @@
 //! Prepared regions, whose body never runs again.
 
-use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use millstream::Device;
 use smallvec::SmallVec;
 
 use crate::{
     Array, Region,
-    error::{Error, Result, UsageError, UsageErrorKind},
+    error::{Error, Line, Result, UsageError, UsageErrorKind},
     expr::{NodeRef, Session, Storage},
     run::{
         evaluate,
@@ -101,7 +101,7 @@ pub struct Prepared<A, R> {
     inputs: Vec<PreparedInput>,
     graph: SharedGraph,
     results: usize,
-    location: &'static Location<'static>,
+    location: Line,
     kind: PhantomData<fn(&A) -> R>,
 }
 
@@ -119,13 +119,11 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
         device: &Device,
         arguments: &A,
         body: impl FnOnce(&Region, &A) -> R,
-        location: &'static Location<'static>,
+        location: Line,
     ) -> Result<Self> {
         let session = Session::new(device.clone());
         let refused = |detail: &str| -> Error {
-            let detail = String::from(detail);
-            let problem = UsageErrorKind::Argument { detail };
-            UsageError::new("prepare", problem, location).into()
+            UsageError::new("prepare", UsageErrorKind::argument(detail), location).into()
         };
         let mut given: Vec<NodeRef> = Vec::new();
         arguments.visit(&mut |node| given.push(NodeRef::clone(node.0)));
@@ -249,34 +247,30 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
 
     #[cold]
     fn refused(&self, detail: &str) -> Error {
-        let detail = String::from(detail);
-        let problem = UsageErrorKind::Argument { detail };
-        UsageError::new("call of a prepared region", problem, self.location).into()
+        self.wrong_call(UsageErrorKind::argument(detail))
     }
 
     #[cold]
     fn differs(&self, node: &NodeRef, shape: &Shape) -> Error {
-        let session = &self.session.0;
-        let problem = if node.device == session.device {
-            UsageErrorKind::Shapes {
-                left: (&**shape).into(),
-                right: (&*node.shape).into(),
-            }
+        let device = &self.session.0.device;
+        self.wrong_call(if node.device == *device {
+            UsageErrorKind::shapes(shape, &node.shape)
         } else {
-            let (left, right) = session.device.told_apart(&node.device);
-            UsageErrorKind::OtherDevice { left, right }
-        };
+            UsageErrorKind::other_device(device, &node.device)
+        })
+    }
+
+    fn wrong_call(&self, problem: UsageErrorKind) -> Error {
         UsageError::new("call of a prepared region", problem, self.location).into()
     }
 }
 
 impl<A, R> fmt::Debug for Prepared<A, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (arguments, results) = (self.arguments.len(), self.results);
+        let (arguments, results, line) = (self.arguments.len(), self.results, self.location);
         write!(
             f,
-            "Prepared({arguments} arguments, {results} results, at {})",
-            self.location
+            "Prepared({arguments} arguments, {results} results, at {line})"
         )
     }
 }

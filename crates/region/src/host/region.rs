@@ -9,7 +9,7 @@ use ndarray::{ArrayView, Dimension};
 use crate::{
     Array, Region,
     element::Element,
-    error::Result,
+    error::{Line, Result},
     host::{Arrays, DeviceValue, Input, Pending, Prepared, RegionTarget},
     run::replay,
     shape::Shape,
@@ -27,12 +27,12 @@ impl Region {
     pub(crate) fn upload<T: Element, D: Dimension>(
         &self,
         source: &ArrayView<'_, T, D>,
-        location: &'static Location<'static>,
+        line: Line,
     ) -> Array<T, D> {
         let shape = Shape::from_slice(source.shape());
         let upload = |elements: &[T]| {
             let bytes = cast_slice(T::stored(elements));
-            self.session().upload(T::DTYPE, shape, bytes, location)
+            self.session().upload(T::DTYPE, shape, bytes, line)
         };
         // Contiguous row-major elements are copied directly.
         let node = match source.as_slice() {

@@ -36,10 +36,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     pub fn from_host(device: &Device, source: impl Input<Self>) -> Result<Self> {
         let region = Region::new(device.clone());
         let array: Self = Input::<Self>::capture(source, &region, Location::caller());
-        match array.node().failure() {
-            Some(error) => Err(error),
-            None => Ok(array),
-        }
+        array.node().failure().map_or(Ok(array), Err)
     }
 
     /// Downloads the elements. Enqueues the work that they depend on, and waits for nothing else.
@@ -56,9 +53,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         download.wait()?;
         Ok(download.take())
     }
-}
 
-impl<T: Element, D: Dimension> Array<T, D> {
     /// Enqueues the work that the elements depend on, and records an event behind it: to wait for
     /// the elements without downloading them, or to measure the time to them.
     ///

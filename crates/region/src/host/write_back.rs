@@ -1,16 +1,15 @@
 //! Write-back of `&mut` parameters: the caller's elements are uploaded, and replaced by the body's.
 
-use std::{
-    panic::Location,
-    task::{Context, Poll, ready},
-};
+use std::task::{Context, Poll, ready};
 
-use ndarray::{ArrayBase, ArrayViewMut, DataMut, Dimension, Ix1, RawData};
+use ndarray::{
+    ArrayBase, ArrayView1, ArrayViewMut, ArrayViewMut1, DataMut, Dimension, Ix1, RawData,
+};
 
 use crate::{
     Array, Region,
     element::Element,
-    error::{Result, UsageError, UsageErrorKind},
+    error::{Line, Result, UsageError, UsageErrorKind},
     host::{
         input::{Input, Parameter},
         output::{ArrayDownload, OutputNode, PendingValue},
@@ -42,23 +41,19 @@ use crate::{
 pub trait InputMut<'m, P: Parameter + ?Sized> {
     /// Captures the argument's elements as the body's value.
     #[doc(hidden)]
-    fn capture(&self, region: &Region, location: &'static Location<'static>) -> P::Body;
+    fn capture(&self, region: &Region, line: Line) -> P::Body;
 
-    /// Returns the write-back that replaces the caller's elements by the body's. `location` is the
-    /// call of the region function.
+    /// Returns the write-back that replaces the caller's elements by the body's. `line` is the call
+    /// of the region function.
     #[doc(hidden)]
-    fn write_back(
-        self,
-        body: P::Body,
-        location: &'static Location<'static>,
-    ) -> Box<dyn WriteBack + 'm>;
+    fn write_back(self, body: P::Body, line: Line) -> Box<dyn WriteBack + 'm>;
 }
 
 /// A pending replacement of a caller's elements.
 #[doc(hidden)]
 pub trait WriteBack: Send {
-    /// Calls `visit` with the node of each array.
-    fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode));
+    /// Calls `visit` with the node of each array; a plain value has none.
+    fn visit_nodes(&self, _visit: &mut dyn FnMut(OutputNode)) {}
 
     /// Begins the downloads of arrays whose work is enqueued.
     fn begin_transfer(&mut self, _region: &Region) -> Result<()> {
@@ -79,7 +74,9 @@ pub trait WriteBack: Send {
     fn commit(self: Box<Self>);
 
     /// Replaces the caller's elements within an enclosing region, which has not evaluated them yet.
-    fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>);
+    fn commit_within(self: Box<Self>, _region: &Region, _line: Line) {
+        self.commit();
+    }
 }
 
 /// A write-back to a host array.
@@ -88,6 +85,8 @@ struct HostWriteBack<'m, T: Element, D> {
     target: ArrayViewMut<'m, T, D>,
     download: Option<ArrayDownload<T, D>>,
 }
+
+const BEGUN: &str = "the download has begun";
 
 impl<T: Element, D: Dimension> WriteBack for HostWriteBack<'_, T, D> {
     fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode)) {
@@ -100,33 +99,22 @@ impl<T: Element, D: Dimension> WriteBack for HostWriteBack<'_, T, D> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.download
-            .as_mut()
-            .expect("the download has begun")
-            .poll(context)
+        self.download.as_mut().expect(BEGUN).poll(context)
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.download
-            .as_mut()
-            .expect("the download has begun")
-            .wait()
+        self.download.as_mut().expect(BEGUN).wait()
     }
 
     fn commit(mut self: Box<Self>) {
-        let elements = self.download.take().expect("the download has begun").take();
-        self.target.assign(&elements);
+        self.target.assign(&self.download.expect(BEGUN).take());
     }
 
-    fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
+    fn commit_within(self: Box<Self>, region: &Region, line: Line) {
         let detail = "a host array cannot be changed by a part of a region, because it is replaced \
                       when the whole region is complete: pass `&mut` of an array of that region";
-        let problem = UsageErrorKind::Argument {
-            detail: detail.to_owned(),
-        };
-        region
-            .session()
-            .record_failure(UsageError::new("region", problem, location).into());
+        let usage_error = UsageError::new("region", UsageErrorKind::argument(detail), line);
+        region.session().record_failure(usage_error.into());
     }
 }
 
@@ -144,10 +132,6 @@ impl<T: Element, D: Dimension> WriteBack for DeviceWriteBack<'_, T, D> {
     fn commit(self: Box<Self>) {
         *self.target = self.body.in_session(self.target.session());
     }
-
-    fn commit_within(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
-        self.commit();
-    }
 }
 
 /// A write-back of a plain value.
@@ -157,14 +141,8 @@ pub(super) struct PlainWriteBack<'m, T> {
 }
 
 impl<T: Send> WriteBack for PlainWriteBack<'_, T> {
-    fn visit_nodes(&self, _visit: &mut dyn FnMut(OutputNode)) {}
-
     fn commit(self: Box<Self>) {
         *self.target = self.body;
-    }
-
-    fn commit_within(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
-        self.commit();
     }
 }
 
@@ -178,9 +156,8 @@ impl WriteBack for WriteBacks<'_> {
     }
 
     fn begin_transfer(&mut self, region: &Region) -> Result<()> {
-        self.0
-            .iter_mut()
-            .try_for_each(|back| back.begin_transfer(region))
+        let mut backs = self.0.iter_mut();
+        backs.try_for_each(|back| back.begin_transfer(region))
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -198,63 +175,56 @@ impl WriteBack for WriteBacks<'_> {
         self.0.into_iter().for_each(|back| back.commit());
     }
 
-    fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
-        self.0
-            .into_iter()
-            .for_each(|back| back.commit_within(region, location));
+    fn commit_within(self: Box<Self>, region: &Region, line: Line) {
+        let backs = self.0.into_iter();
+        backs.for_each(|back| back.commit_within(region, line));
     }
 }
 
-impl<'m, T, S, Q, D> InputMut<'m, ArrayBase<Q, D>> for &'m mut ArrayBase<S, D>
-where
-    T: Element,
-    S: DataMut<Elem = T>,
-    Q: RawData<Elem = T>,
-    D: Dimension + 'm,
-{
-    fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
-        region.upload(&self.view(), location)
-    }
+macro_rules! on_host {
+    ($(
+        [$($generic:tt)*] $parameter:ty, $argument:ty, $dimension:ty,
+        |$this:ident| $view:expr, $target:expr;
+    )*) => {$(
+        impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter> for $argument {
+            fn capture(&self, region: &Region, line: Line) -> Array<T, $dimension> {
+                let $this = self;
+                region.upload(&$view, line)
+            }
 
-    fn write_back(
-        self,
-        body: Array<T, D>,
-        location: &'static Location<'static>,
-    ) -> Box<dyn WriteBack + 'm> {
-        to_host(&body, self.view_mut(), location)
-    }
+            fn write_back(
+                self,
+                body: Array<T, $dimension>,
+                line: Line,
+            ) -> Box<dyn WriteBack + 'm> {
+                let $this = self;
+                let target = $target;
+                let body = body.shaped_as(target.shape(), line);
+                Box::new(HostWriteBack { body, target, download: None })
+            }
+        }
+    )*};
+    (rows: $([$($generic:tt)*] $parameter:ty, $argument:ty;)*) => {
+        on_host! {$(
+            [$($generic)*] $parameter, &'m mut $argument, Ix1,
+            |row| ArrayView1::from(&row[..]), ArrayViewMut1::from(&mut row[..]);
+        )*}
+    };
 }
 
-impl<'m, T, Q, D> InputMut<'m, ArrayBase<Q, D>> for ArrayViewMut<'m, T, D>
-where
-    T: Element,
-    Q: RawData<Elem = T>,
-    D: Dimension + 'm,
-{
-    fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
-        region.upload(&self.view(), location)
-    }
-
-    fn write_back(
-        self,
-        body: Array<T, D>,
-        location: &'static Location<'static>,
-    ) -> Box<dyn WriteBack + 'm> {
-        to_host(&body, self, location)
-    }
+on_host! {
+    [Q: RawData<Elem = T>, S: DataMut<Elem = T>, D: Dimension + 'm]
+        ArrayBase<Q, D>, &'m mut ArrayBase<S, D>, D, |array| array.view(), array.view_mut();
+    [Q: RawData<Elem = T>, D: Dimension + 'm]
+        ArrayBase<Q, D>, ArrayViewMut<'m, T, D>, D, |array| array.view(), array;
 }
 
-fn to_host<'m, T: Element, D: Dimension + 'm>(
-    body: &Array<T, D>,
-    target: ArrayViewMut<'m, T, D>,
-    location: &'static Location<'static>,
-) -> Box<dyn WriteBack + 'm> {
-    let body = body.shaped_as(target.shape(), location);
-    Box::new(HostWriteBack {
-        body,
-        target,
-        download: None,
-    })
+on_host! {
+    rows:
+    [] [T], [T];
+    [] [T], Vec<T>;
+    [const N: usize] [T], [T; N];
+    [] Vec<T>, Vec<T>;
 }
 
 macro_rules! on_device {
@@ -262,18 +232,14 @@ macro_rules! on_device {
         impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter>
             for &'m mut Array<T, $dimension>
         {
-            fn capture(
-                &self,
-                region: &Region,
-                location: &'static Location<'static>,
-            ) -> Array<T, $dimension> {
-                Input::<Array<T, $dimension>>::capture(&**self, region, location)
+            fn capture(&self, region: &Region, line: Line) -> Array<T, $dimension> {
+                Input::<Array<T, $dimension>>::capture(&**self, region, line)
             }
 
             fn write_back(
                 self,
                 body: Array<T, $dimension>,
-                _location: &'static Location<'static>,
+                _line: Line,
             ) -> Box<dyn WriteBack + 'm> {
                 Box::new(DeviceWriteBack { body, target: self })
             }
@@ -286,33 +252,4 @@ on_device! {
     [D: Dimension + 'm] Array<T, D>, D;
     [] [T], Ix1;
     [] Vec<T>, Ix1;
-}
-
-macro_rules! rows {
-    ($([$($generic:tt)*] $parameter:ty, $argument:ty;)*) => {$(
-        impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter> for &'m mut $argument {
-            fn capture(
-                &self,
-                region: &Region,
-                location: &'static Location<'static>,
-            ) -> Array<T, Ix1> {
-                region.upload(&ndarray::ArrayView1::from(&self[..]), location)
-            }
-
-            fn write_back(
-                self,
-                body: Array<T, Ix1>,
-                location: &'static Location<'static>,
-            ) -> Box<dyn WriteBack + 'm> {
-                to_host(&body, ndarray::ArrayViewMut1::from(&mut self[..]), location)
-            }
-        }
-    )*};
-}
-
-rows! {
-    [] [T], [T];
-    [] [T], Vec<T>;
-    [const N: usize] [T], [T; N];
-    [] Vec<T>, Vec<T>;
 }

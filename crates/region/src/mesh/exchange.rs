@@ -28,11 +28,8 @@ pub(super) fn run(mesh: &Mesh, regions: &[Region], collectives: &[Collective]) -
             }
         }
         for (position, &rank) in group.iter().enumerate() {
-            let target = Target {
-                mesh,
-                region: &regions[rank],
-                rank,
-            };
+            let region = &regions[rank];
+            let target = Target { mesh, region, rank };
             let own = &collectives[rank];
             let operands = |at: usize| -> Vec<&NodeRef> {
                 let of = |&rank: &usize| &collectives[rank].operands[at];
@@ -97,11 +94,8 @@ fn add_as<T: CollectiveElement>(
     }
     let mut views = Vec::new();
     for sum in &mut sums {
-        views.push(
-            sum.view_mut()
-                .cast::<T>()
-                .map_err(millstream::Error::from)?,
-        );
+        let view = sum.view_mut().cast::<T>();
+        views.push(view.map_err(millstream::Error::from)?);
     }
     group.collectives.all_reduce(&mut views, Reduce::Sum)?;
     for (buffer, member) in sums.into_iter().zip(members) {
@@ -111,10 +105,10 @@ fn add_as<T: CollectiveElement>(
     Ok(())
 }
 
-/// Returns the memory of an operand.
-fn stored(operand: &NodeRef) -> Arc<Storage> {
-    let storage = operand.storage();
-    storage.expect("operands are enqueued before their collective")
+/// Returns the memory of a node whose work is enqueued: an operand before its collective, a result
+/// behind it.
+fn stored(node: &NodeRef) -> Arc<Storage> {
+    node.storage().expect("the node is evaluated")
 }
 
 /// A device that gets a result.
@@ -143,11 +137,16 @@ impl Target<'_> {
     /// Returns stored nodes of this device with the elements of nodes of the group's devices.
     fn imports(&self, nodes: &[&NodeRef]) -> Result<Vec<NodeRef>> {
         let import = |node: &&NodeRef| -> Result<NodeRef> {
-            Ok(Arc::new(Node::new(
+            let (device, state) = (
                 self.region.device().clone(),
-                node.dtype,
-                node.shape.clone(),
                 State::Stored(self.import(node)?),
+            );
+            let (dtype, shape) = (node.dtype, node.shape.clone());
+            Ok(Arc::new(Node::new(
+                device,
+                dtype,
+                shape,
+                state,
                 node.location,
             )))
         };
@@ -179,20 +178,14 @@ impl Target<'_> {
 
     fn plan(&self, own: &Collective, op: Op) -> NodeRef {
         let result = own.result();
-        self.region.session().plan(
-            result.dtype,
-            result.shape.clone(),
-            op,
-            own.kind.name(),
-            own.location,
-        )
+        let (session, shape) = (self.region.session(), result.shape.clone());
+        session.plan(result.dtype, shape, op, own.kind.name(), own.location)
     }
 
     /// Enqueues the work of a node, and stores its elements as the collective's result.
     fn finish(&self, own: &Collective, node: &NodeRef) -> Result<()> {
         evaluate(self.region.session(), std::slice::from_ref(node))?;
-        own.result()
-            .store(node.storage().expect("the node is evaluated"));
+        own.result().store(stored(node));
         Ok(())
     }
 }

@@ -17,10 +17,9 @@ use crate::{
 /// ```
 /// use millstream_region::MeshArray;
 ///
-/// fn the_same<T>(_: std::marker::PhantomData<T>, _: std::marker::PhantomData<T>) {}
-/// use std::marker::PhantomData;
-/// type OfMatrix = <ndarray::Array2<f32> as MeshArray>::Element;
-/// the_same(PhantomData::<OfMatrix>, PhantomData::<f32>);
+/// fn of_matrix(element: <ndarray::Array2<f32> as MeshArray>::Element) -> f32 {
+///     element
+/// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be spread over a mesh",
@@ -173,10 +172,8 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
     #[must_use]
     pub fn shape(&self) -> Vec<usize> {
         let mut shape = self.parts[0].shape().to_vec();
-        shape[AXIS] = self
-            .ranks()
-            .map(|rank| self.parts[rank].shape()[AXIS])
-            .sum();
+        let lengths = self.ranks().map(|rank| self.parts[rank].shape()[AXIS]);
+        shape[AXIS] = lengths.sum();
         shape
     }
 
@@ -262,8 +259,8 @@ where
     pub fn all_reduce(&self, axis: &str) -> Result<Replicated<A>> {
         let location = Location::caller();
         self.mesh.run::<Replicated<A>>(location, |g| {
-            g.capture(&self.parts, 1 << self.mesh_axis, location)
-                .all_reduce(axis)
+            let summand = g.capture(&self.parts, 1 << self.mesh_axis, location);
+            summand.all_reduce(axis)
         })
     }
 

@@ -25,7 +25,7 @@ mod place;
 mod region;
 mod run;
 
-use std::{fmt, ops::Range, panic::Location, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use millstream::{Collectives, Device, Stream};
 
@@ -37,7 +37,7 @@ pub use place::Split;
 pub use region::MeshRegion;
 
 use crate::{
-    error::{MeshErrorKind, Result, UsageError, UsageErrorKind},
+    error::{MeshErrorKind, Result, Site, UsageError, UsageErrorKind},
     expr::MeshShape,
 };
 
@@ -115,15 +115,14 @@ impl Mesh {
         devices: impl IntoIterator<Item = Device>,
         axes: impl IntoIterator<Item = (&'a str, usize)>,
     ) -> Result<Self> {
-        let location = Location::caller();
+        let site = Site::of("Mesh::new");
         let devices: Vec<Device> = devices.into_iter().collect();
         let axes = axes.into_iter();
-        let axes = axes.map(|(name, length)| (name.to_owned(), length));
-        let shape = MeshShape {
-            axes: axes.collect(),
-        };
-        let at = |problem: MeshErrorKind| UsageError::new("Mesh::new", problem.into(), location);
-        check(&devices, &shape).map_err(at)?;
+        let axes = axes
+            .map(|(name, length)| (name.to_owned(), length))
+            .collect();
+        let shape = MeshShape { axes };
+        check(&devices, &shape).map_err(|problem| site.error(problem))?;
         // This checks that the devices are different ones, of one driver.
         Collectives::direct(&devices)?;
         let group = |ranks: Vec<usize>| -> Result<DeviceGroup> {
@@ -160,7 +159,7 @@ impl Mesh {
     /// If the mesh has no axis of this name.
     #[track_caller]
     pub fn axis(&self, name: &str) -> Result<usize> {
-        let axis = self.axis_index("Mesh::axis", name, Location::caller())?;
+        let axis = self.axis_index(name, Site::of("Mesh::axis"))?;
         Ok(self.shape().axes[axis].1)
     }
 
@@ -168,22 +167,12 @@ impl Mesh {
         &self.inner.shape
     }
 
-    fn axis_index(
-        &self,
-        operation: &'static str,
-        name: &str,
-        location: &'static Location<'static>,
-    ) -> Result<usize, UsageError> {
-        axis_of(self.shape(), name).map_err(|problem| UsageError::new(operation, problem, location))
+    fn axis_index(&self, name: &str, site: Site) -> Result<usize, UsageError> {
+        axis_of(self.shape(), name).map_err(|problem| site.error(problem))
     }
 
     /// Returns an error unless both are handles of one mesh.
-    fn check_same(
-        &self,
-        array: &Self,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Result<(), UsageError> {
+    fn check_same(&self, array: &Self, site: Site) -> Result<(), UsageError> {
         if Arc::ptr_eq(&self.inner, &array.inner) {
             return Ok(());
         }
@@ -191,7 +180,7 @@ impl Mesh {
             array: array.shape().to_string(),
             region: self.shape().to_string(),
         };
-        Err(UsageError::new(operation, problem.into(), location))
+        Err(site.error(problem))
     }
 }
 
@@ -247,9 +236,8 @@ mod tests {
     #[test]
     fn the_last_parts_are_shorter() {
         let lengths = |length, count| -> Vec<usize> {
-            (0..count)
-                .map(|at| share(length, count, at).len())
-                .collect()
+            let parts = (0..count).map(|at| share(length, count, at));
+            parts.map(|part| part.len()).collect()
         };
         assert_eq!(lengths(8, 4), [2, 2, 2, 2]);
         assert_eq!(lengths(10, 4), [3, 3, 3, 1]);

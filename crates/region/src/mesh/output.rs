@@ -19,11 +19,11 @@ use crate::{
 ///
 /// ```
 /// use millstream_region::{Array, MeshOutput, Partial};
+/// use ndarray::{Array2, Ix2};
 ///
-/// fn the_same<T>(_: std::marker::PhantomData<T>, _: std::marker::PhantomData<T>) {}
-/// use std::marker::PhantomData;
-/// type OfMatrix = <Partial<ndarray::Array2<f32>> as MeshOutput>::Body;
-/// the_same(PhantomData::<OfMatrix>, PhantomData::<Array<f32, ndarray::Ix2>>);
+/// fn of_the_body(sum: <Partial<Array2<f32>> as MeshOutput>::Body) -> Array<f32, Ix2> {
+///     sum
+/// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region of a mesh",
@@ -50,90 +50,58 @@ pub trait MeshOutput: Sized {
     fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self::Value;
 }
 
-impl<A: MeshArray> MeshOutput for Replicated<A> {
-    type Body = Array<A::Element, A::Dim>;
-    type Value = Self;
+/// Implements results of one array, which a function checks.
+macro_rules! arrays {
+    ($([$($generic:tt)*] $name:ident $type:ty { $($mesh_axis:ident)? } $check:expr;)*) => {$(
+        impl<A: MeshArray, $($generic)*> MeshOutput for $type {
+            type Body = Array<A::Element, A::Dim>;
+            type Value = Self;
 
-    fn check(bodies: &[&Self::Body], mesh: &Mesh) -> Result<()> {
-        let result = DeclaredResult::of("Replicated", bodies, mesh);
+            fn check(bodies: &[&Self::Body], mesh: &Mesh) -> Result<()> {
+                let check: fn(DeclaredResult<'_, A::Element, A::Dim>) -> Result<()> = $check;
+                check(DeclaredResult::of(stringify!($name), bodies, mesh))
+            }
+
+            fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+                visit(OutputNode::of(body));
+                Ok(())
+            }
+
+            fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
+                Self {
+                    mesh: mesh.clone(),
+                    $($mesh_axis: $mesh_axis(stringify!($name), &bodies, mesh),)?
+                    parts: resident(bodies),
+                }
+            }
+        }
+    )*};
+}
+
+arrays! {
+    [] Replicated Replicated<A> {} |result| {
         if result.varies != 0 {
             let advice = "end it with `.all_reduce(…)` or `.all_gather(…)`, or declare it as \
                           `Sharded` or `Partial`";
             return Err(result.layout_error(advice));
         }
         result.same_shapes(None)
-    }
-
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-        visit(OutputNode::of(body));
-        Ok(())
-    }
-
-    fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
-        Self {
-            mesh: mesh.clone(),
-            parts: resident(bodies),
-        }
-    }
-}
-
-impl<A: MeshArray, const AXIS: usize> MeshOutput for Sharded<A, AXIS> {
-    type Body = Array<A::Element, A::Dim>;
-    type Value = Self;
-
-    fn check(bodies: &[&Self::Body], mesh: &Mesh) -> Result<()> {
-        let result = DeclaredResult::of("Sharded", bodies, mesh);
-        let first = bodies[0];
+    };
+    [const AXIS: usize] Sharded Sharded<A, AXIS> { mesh_axis } |result| {
+        let first = result.bodies[0];
         if AXIS >= first.ndim() {
-            return Err(result.error(UsageErrorKind::Axis {
-                axis: AXIS,
-                shape: first.shape().into(),
-            }));
+            return Err(result.error(UsageErrorKind::axis(AXIS, first.shape())));
         }
         let mesh_axis = result.mesh_axis()?;
         result.same_shapes(Some((AXIS, mesh_axis)))
-    }
-
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-        visit(OutputNode::of(body));
-        Ok(())
-    }
-
-    fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
-        Self {
-            mesh: mesh.clone(),
-            mesh_axis: mesh_axis("Sharded", &bodies, mesh),
-            parts: resident(bodies),
-        }
-    }
-}
-
-impl<A: MeshArray> MeshOutput for Partial<A> {
-    type Body = Array<A::Element, A::Dim>;
-    type Value = Self;
-
-    fn check(bodies: &[&Self::Body], mesh: &Mesh) -> Result<()> {
-        let result = DeclaredResult::of("Partial", bodies, mesh);
+    };
+    [] Partial Partial<A> { mesh_axis } |result| {
         if result.varies == 0 {
-            let declared = result.declared;
-            return Err(result.error(MeshErrorKind::NotVarying { declared }.into()));
+            return Err(result.not_varying());
         }
         result.mesh_axis()?;
         result.same_shapes(None)
-    }
-
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
-        visit(OutputNode::of(body));
-        Ok(())
-    }
-
-    fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
-        Self {
-            mesh: mesh.clone(),
-            mesh_axis: mesh_axis("Partial", &bodies, mesh),
-            parts: resident(bodies),
-        }
-    }
+    };
 }
 
 /// Returns the mesh axis of results that were checked.
@@ -168,10 +136,15 @@ impl<'b, T: Element, D: Dimension> DeclaredResult<'b, T, D> {
     }
 
     /// Returns an error with the line of the result's last operation.
-    fn error(&self, problem: UsageErrorKind) -> Error {
+    fn error(&self, problem: impl Into<UsageErrorKind>) -> Error {
         let of_varying = self.bodies.iter().find(|body| body.node().varies != 0);
         let location = of_varying.unwrap_or(&self.bodies[0]).node().location;
-        UsageError::new("region", problem, location).into()
+        UsageError::new("region", problem.into(), location).into()
+    }
+
+    fn not_varying(&self) -> Error {
+        let declared = self.declared;
+        self.error(MeshErrorKind::NotVarying { declared })
     }
 
     fn layout_error(&self, advice: &'static str) -> Error {
@@ -180,17 +153,14 @@ impl<'b, T: Element, D: Dimension> DeclaredResult<'b, T, D> {
             varies: self.mesh.shape().names(self.varies),
             advice,
         };
-        self.error(problem.into())
+        self.error(problem)
     }
 
     /// Returns the mesh axis along which the elements differ.
     fn mesh_axis(&self) -> Result<usize> {
         match self.varies.count_ones() {
             0 if self.mesh.shape().axes.len() == 1 => Ok(0),
-            0 => {
-                let declared = self.declared;
-                Err(self.error(MeshErrorKind::NotVarying { declared }.into()))
-            }
+            0 => Err(self.not_varying()),
             1 => Ok(self.varies.trailing_zeros() as usize),
             _ => Err(self.layout_error("reduce it along all axes but one")),
         }
@@ -215,18 +185,15 @@ impl<'b, T: Element, D: Dimension> DeclaredResult<'b, T, D> {
                 (false, true) => copy,
                 (false, false) => continue,
             };
-            return Err(self.error(
-                MeshErrorKind::Parts {
-                    first,
-                    second,
-                    shapes: Box::new([self.bodies[first].shape().into(), body.shape().into()]),
-                    allowed: match axis {
-                        Some(axis) if first == 0 => format!("axis {axis} alone"),
-                        _ => "no axis".to_owned(),
-                    },
-                }
-                .into(),
-            ));
+            return Err(self.error(MeshErrorKind::Parts {
+                first,
+                second,
+                shapes: Box::new([self.bodies[first].shape().into(), body.shape().into()]),
+                allowed: match axis {
+                    Some(axis) if first == 0 => format!("axis {axis} alone"),
+                    _ => "no axis".to_owned(),
+                },
+            }));
         }
         Ok(())
     }
@@ -238,11 +205,10 @@ impl<R: MeshOutput> MeshOutput for Result<R, Error> {
     type Value = R::Value;
 
     fn check(bodies: &[&Self::Body], mesh: &Mesh) -> Result<()> {
-        let bodies: Result<Vec<&R::Body>> = bodies
+        let bodies = bodies
             .iter()
-            .map(|body| body.as_ref().map_err(Error::clone))
-            .collect();
-        R::check(&bodies?, mesh)
+            .map(|body| body.as_ref().map_err(Error::clone));
+        R::check(&bodies.collect::<Result<Vec<_>>>()?, mesh)
     }
 
     fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {

@@ -1,15 +1,10 @@
 //! Parameters of the bodies of mesh regions.
 
-use std::panic::Location;
-
-use ndarray::Dimension;
-
 use crate::{
     Array,
-    element::{Element, sealed::Sealed},
-    error::UsageError,
+    error::{Line, Site},
     expr::AxisSet,
-    mesh::{Mesh, MeshArray, MeshRegion, Replicated, Sharded},
+    mesh::{Mesh, MeshArray, MeshRegion, Replicated, Sharded, layout::Parts},
 };
 
 /// A parameter type of the regions of a mesh: replicated and sharded arrays, of which the body gets
@@ -17,11 +12,11 @@ use crate::{
 ///
 /// ```
 /// use millstream_region::{Array, MeshParameter, Sharded};
+/// use ndarray::{Array2, Ix2};
 ///
-/// fn the_same<T>(_: std::marker::PhantomData<T>, _: std::marker::PhantomData<T>) {}
-/// use std::marker::PhantomData;
-/// type OfMatrix = <Sharded<ndarray::Array2<f32>, 0> as MeshParameter>::Body;
-/// the_same(PhantomData::<OfMatrix>, PhantomData::<Array<f32, ndarray::Ix2>>);
+/// fn in_the_body(part: <Sharded<Array2<f32>, 0> as MeshParameter>::Body) -> Array<f32, Ix2> {
+///     part
+/// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region of a mesh",
@@ -35,56 +30,41 @@ pub trait MeshParameter {
 
     /// Returns the body's value on one device.
     #[doc(hidden)]
-    fn capture(&self, region: &MeshRegion, location: &'static Location<'static>) -> Self::Body;
+    fn capture(&self, region: &MeshRegion, line: Line) -> Self::Body;
 }
 
 impl<A: MeshArray> MeshParameter for Replicated<A> {
     type Body = Array<A::Element, A::Dim>;
 
-    fn capture(&self, region: &MeshRegion, location: &'static Location<'static>) -> Self::Body {
-        checked(&self.mesh, region, &self.parts, 0, location)
+    fn capture(&self, region: &MeshRegion, line: Line) -> Self::Body {
+        checked::<A>(&self.mesh, region, &self.parts, 0, line)
     }
 }
 
 impl<A: MeshArray, const AXIS: usize> MeshParameter for Sharded<A, AXIS> {
     type Body = Array<A::Element, A::Dim>;
 
-    fn capture(&self, region: &MeshRegion, location: &'static Location<'static>) -> Self::Body {
-        checked(
-            &self.mesh,
-            region,
-            &self.parts,
-            1 << self.mesh_axis,
-            location,
-        )
+    fn capture(&self, region: &MeshRegion, line: Line) -> Self::Body {
+        checked::<A>(&self.mesh, region, &self.parts, 1 << self.mesh_axis, line)
     }
 }
 
 /// Returns the device's part, or a failed array if it is on another mesh.
-fn checked<T: Element, D: Dimension>(
+fn checked<A: MeshArray>(
     mesh: &Mesh,
     region: &MeshRegion,
-    parts: &[Array<T, D>],
+    parts: &Parts<A>,
     varies: AxisSet,
-    location: &'static Location<'static>,
-) -> Array<T, D> {
-    if let Err(error) = region.mesh.check_same(mesh, "region", location) {
-        return failed(region, parts[0].shape(), error, location);
+    line: Line,
+) -> Array<A::Element, A::Dim> {
+    let site = Site {
+        operation: "region",
+        line,
+    };
+    match region.mesh.check_same(mesh, site) {
+        Ok(()) => region.capture(parts, varies, line),
+        Err(error) => Array::failed_with(region.region.session(), parts[0].shape(), error, line),
     }
-    region.capture(parts, varies, location)
-}
-
-fn failed<T: Element, D>(
-    region: &MeshRegion,
-    shape: &[usize],
-    error: UsageError,
-    location: &'static Location<'static>,
-) -> Array<T, D> {
-    let session = region.region.session();
-    Array::of(
-        session,
-        session.fail(<T as Sealed>::DTYPE, shape, error, location),
-    )
 }
 
 macro_rules! plain {
@@ -92,7 +72,7 @@ macro_rules! plain {
         impl MeshParameter for $type {
             type Body = Self;
 
-            fn capture(&self, _: &MeshRegion, _: &'static Location<'static>) -> Self {
+            fn capture(&self, _: &MeshRegion, _: Line) -> Self {
                 self.clone()
             }
         }

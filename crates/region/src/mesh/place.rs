@@ -7,7 +7,7 @@ use ndarray::{ArrayBase, Axis, Data, Dimension, Slice};
 use crate::{
     Array, Region,
     element::Element,
-    error::{Result, UsageError, UsageErrorKind},
+    error::{Line, Result, Site, UsageErrorKind},
     mesh::{Mesh, Replicated, Sharded, share},
 };
 
@@ -51,17 +51,13 @@ impl Mesh {
         array: &ArrayBase<S, D>,
         split: Split<'_, AXIS>,
     ) -> Result<Sharded<ndarray::Array<T, D>, AXIS>> {
-        let location = Location::caller();
-        let mesh_axis = self.axis_index("Mesh::shard", split.mesh_axis, location)?;
+        let site = Site::of("Mesh::shard");
+        let mesh_axis = self.axis_index(split.mesh_axis, site)?;
         if AXIS >= array.ndim() {
-            let problem = UsageErrorKind::Axis {
-                axis: AXIS,
-                shape: array.shape().into(),
-            };
-            return Err(UsageError::new("Mesh::shard", problem, location).into());
+            return Err(site.error(UsageErrorKind::axis(AXIS, array.shape())).into());
         }
         let (length, count) = (array.shape()[AXIS], self.shape().axes[mesh_axis].1);
-        let parts = self.place(location, |rank| {
+        let parts = self.place(site.line, |rank| {
             let range = share(length, count, self.shape().position(rank, mesh_axis));
             array.slice_axis(Axis(AXIS), Slice::from(range))
         })?;
@@ -91,17 +87,14 @@ impl Mesh {
 
     fn place<'a, T: Element, D: Dimension>(
         &self,
-        location: &'static Location<'static>,
+        line: Line,
         part: impl Fn(usize) -> ndarray::ArrayView<'a, T, D>,
     ) -> Result<Vec<Array<T, D>>> {
-        let mut parts = Vec::new();
-        for (rank, device) in self.devices().iter().enumerate() {
-            let array = Region::new(device.clone()).upload(&part(rank), location);
-            match array.node().failure() {
-                Some(error) => return Err(error),
-                None => parts.push(array),
-            }
-        }
-        Ok(parts)
+        let devices = self.devices().iter().enumerate();
+        let placed = devices.map(|(rank, device)| {
+            let array = Region::new(device.clone()).upload(&part(rank), line);
+            array.node().failure().map_or(Ok(array), Err)
+        });
+        placed.collect()
     }
 }

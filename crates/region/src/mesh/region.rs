@@ -6,8 +6,8 @@ use ndarray::{Dimension, Ix0, arr0};
 
 use crate::{
     Array, Region,
-    element::{Element, sealed::Sealed},
-    error::UsageError,
+    element::Element,
+    error::{Line, Site},
     expr::{AxisSet, MeshMember, State},
     mesh::{Mesh, MeshParameter, axis_of},
 };
@@ -51,18 +51,15 @@ impl MeshRegion {
     #[track_caller]
     #[must_use]
     pub fn index(&self, axis: &str) -> Array<i64, Ix0> {
-        let location = Location::caller();
-        let (session, member) = (self.region.session(), self.member());
+        let (site, member) = (Site::of("index"), self.member());
         match axis_of(&member.shape, axis) {
             Ok(axis) => {
                 let position = member.shape.position(member.rank, axis);
-                let position = self.region.upload(&arr0(position as i64).view(), location);
-                self.varying(&position, 1 << axis, location)
+                let position = self.region.upload(&arr0(position as i64).view(), site.line);
+                self.varying(&position, 1 << axis, site.line)
             }
             Err(problem) => {
-                let usage_error = UsageError::new("index", problem, location);
-                let node = session.fail(<i64 as Sealed>::DTYPE, &[], usage_error, location);
-                Array::of(session, node)
+                Array::failed_with(self.region.session(), &[], site.error(problem), site.line)
             }
         }
     }
@@ -72,9 +69,9 @@ impl MeshRegion {
         &self,
         parts: &[Array<T, D>],
         varies: AxisSet,
-        location: &'static Location<'static>,
+        line: Line,
     ) -> Array<T, D> {
-        self.varying(&parts[self.member().rank], varies, location)
+        self.varying(&parts[self.member().rank], varies, line)
     }
 
     /// Returns an array of the region with the memory of a stored one, whose elements differ along
@@ -83,13 +80,13 @@ impl MeshRegion {
         &self,
         array: &Array<T, D>,
         varies: AxisSet,
-        location: &'static Location<'static>,
+        line: Line,
     ) -> Array<T, D> {
         let (session, node) = (self.region.session(), array.node());
         let Some(storage) = node.storage() else {
             return array.in_session(session);
         };
-        let node = node.alike(State::Stored(storage), location);
+        let node = node.alike(State::Stored(storage), line);
         Array::of(session, Arc::new(node.varying(varies)))
     }
 

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use crate::{
     Region,
-    error::{MeshErrorKind, Result, UsageError},
+    error::{Line, MeshErrorKind, Result, UsageError},
     expr::{Collective, CollectiveKind, MeshMember, NodeRef},
     mesh::{Mesh, MeshOutput, MeshRegion, exchange},
     run::evaluate::evaluate,
@@ -69,7 +69,7 @@ impl Mesh {
     #[doc(hidden)]
     pub fn run<R: MeshOutput>(
         &self,
-        location: &'static Location<'static>,
+        location: Line,
         mut body: impl FnMut(&MeshRegion) -> R::Body,
     ) -> Result<R::Value> {
         let (mut regions, mut bodies, mut recorded) = (Vec::new(), Vec::new(), Vec::new());
@@ -114,11 +114,7 @@ fn next_of_all(queues: &mut [std::vec::IntoIter<Collective>]) -> Option<Vec<Coll
 }
 
 /// Checks that all devices make the same collectives, with operands that fit together.
-fn check_same(
-    mesh: &Mesh,
-    recorded: &[Vec<Collective>],
-    location: &'static Location<'static>,
-) -> Result<(), UsageError> {
+fn check_same(mesh: &Mesh, recorded: &[Vec<Collective>], location: Line) -> Result<(), UsageError> {
     let first = &recorded[0];
     for (rank, other) in recorded.iter().enumerate().skip(1) {
         for number in 0..first.len().max(other.len()) {
@@ -157,22 +153,16 @@ fn signature(collective: &Collective) -> (CollectiveKind, usize, crate::element:
 }
 
 fn described(mesh: &Mesh, collective: Option<&Collective>) -> String {
-    let Some(Collective {
-        kind,
-        mesh_axis,
-        operands,
-        location,
-        ..
-    }) = collective
-    else {
+    let Some(collective) = collective else {
         return "missing".to_owned();
     };
-    let (name, axis) = (kind.name(), &mesh.shape().axes[*mesh_axis].0);
-    let (dtype, shape) = (operands[0].dtype, &operands[0].shape);
-    format!(
-        "`{name}` along `{axis}` of {dtype:?} {:?} ({location})",
-        shape.as_slice()
-    )
+    let (name, axis) = (
+        collective.kind.name(),
+        &mesh.shape().axes[collective.mesh_axis].0,
+    );
+    let (operand, location) = (&collective.operands[0], collective.location);
+    let (dtype, shape) = (operand.dtype, operand.shape.as_slice());
+    format!("`{name}` along `{axis}` of {dtype:?} {shape:?} ({location})")
 }
 
 /// Checks that the operands of one device fit to those of the first device of its group.
