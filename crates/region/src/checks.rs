@@ -1,16 +1,14 @@
 //! Bounds checks of indices, which the device makes while it runs and the host reads later.
 //!
-//! Indices in device memory are known only when a kernel reads them. A kernel replaces an index
-//! that is out of bounds by 0, so that it touches only its operands, and raises a flag word in
-//! device memory to the code of the check. The flag is downloaded with a region's results and
-//! examined before them, together with the flags of all earlier sessions that the results depend
-//! on.
+//! A kernel replaces an index that is out of bounds by 0, so that it touches only its operands, and
+//! raises a flag word in device memory to the code of the check. The flag is downloaded with a
+//! region's results and examined before them, together with the flags of all earlier sessions that
+//! the results depend on.
 //!
-//! Results that stay on the device do not wait for their checks: their memory remembers which
-//! launches they depend on ([`DeferredChecks`]), and so does everything computed from it, until an
-//! element is downloaded. A loop that never downloads one would remember more and more sessions, so
-//! beyond [`UNREAD_MAX`] their flags are downloaded meanwhile, and sessions that have passed are
-//! forgotten.
+//! The memory of results that stay on the device remembers which launches they depend on
+//! ([`DeferredChecks`]), and so does everything computed from them, until an element is downloaded.
+//! A loop that never downloads one would remember more and more sessions, so beyond [`UNREAD_MAX`]
+//! their flags are downloaded meanwhile, and sessions that have passed are forgotten.
 
 use std::{
     future::Future,

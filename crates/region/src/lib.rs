@@ -39,20 +39,19 @@
 //!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.
 //! - [`Array::item`] and [`Array::to_host`] give the body a value: they enqueue the work that the
 //!   value depends on and wait for it.
-//! - Apart from that, only waiting for the [`Pending`] blocks. Two regions overlap
-//!   unless one uses a result of the other.
+//! - Apart from that, only waiting for the [`Pending`] blocks. Two regions overlap unless one uses
+//!   a result of the other.
 //! - After an error, a panic or a dropped [`Pending`], all host data is unchanged.
 //!
 //! # First calls
 //!
 //! The first call of a region plans its kernels, generates their texts and has the driver compile
-//! them, which takes most of the time: at most 100 ms for a kernel, of which planning and
-//! generation take 1 ms at most. A benchmark of the repository (`cargo xtask bench --only T20`)
-//! compares what it measures with these budgets: 41 to 62 ms and 0.3 to 0.5 ms for a softmax of ten
-//! functions, on two H200s. NVIDIA's driver keeps compiled kernels on disk, so that another process
-//! does not wait for them again. A text contains no lengths, so other shapes need few others. How
-//! many texts an expression takes for all shapes of a list of 51, between 1 x 1 and 9,001 x 1 or
-//! 1 x 17,000 elements, is tested:
+//! them: at most 100 ms for a kernel, of which planning and generation take 1 ms at most. For a
+//! softmax of ten functions, `cargo xtask bench --only T20` measured 41 to 62 ms and 0.3 to 0.5 ms
+//! on two H200s. NVIDIA's driver keeps compiled kernels on disk, so that another process does not
+//! wait for them again. A text contains no lengths, so other shapes need few others. How many texts
+//! an expression takes for all shapes of a list of 51, between 1 x 1 and 9,001 x 1 or 1 x 17,000
+//! elements, is tested:
 //!
 //! | expression | texts at most | which differ by |
 //! |---|---|---|
@@ -76,18 +75,15 @@
 //!
 //! # Graphs
 //!
-//! The body of a region runs at each call. From its third call on, a region of three kernels or
-//! more is one launch of a CUDA graph: the addresses of its arrays and its numbers are set, and all
-//! kernels are enqueued at once. A matrix product with functions of its elements counts as two
-//! kernels. This happens by itself if the operations, the shapes and the results are those of
-//! earlier calls. Results have memory of their own at each call, and graphs hold no arrays. A
+//! The body of a region runs at each call. From the third call with the same operations, shapes and
+//! results on, a region of three kernels or more is one launch of a CUDA graph, in which the
+//! addresses of arrays and numbers are set. A matrix product with functions of its elements counts
+//! as two kernels. Results have memory of their own at each call, and graphs hold no arrays. A
 //! device keeps at most 64 kinds of regions, drops their graphs when memory is short, and launches
 //! the kernels one by one where a graph is still running elsewhere, or cannot be made: with updates
 //! in place, and in regions of a mesh. Matrix products by cuBLAS are part of a graph if they are
-//! kernels that take addresses as arguments, which a recording finds out.
-//! [`set_region_graphs`](RegionExt::set_region_graphs) switches graphs off.
-//!
-//! [`prepare`](RegionExt::prepare) goes further: the body of a prepared region never runs again.
+//! kernels that take addresses as arguments. [`set_region_graphs`](RegionExt::set_region_graphs)
+//! switches graphs off. The body of a [prepared](RegionExt::prepare) region never runs again.
 //!
 //! # Several devices
 //!
@@ -118,10 +114,10 @@
 //! - Incompatible shapes, missing axes and the like make the region fail with both shapes and the
 //!   operation's line in the [`Error`], before any host data is changed. Errors propagate to every
 //!   operation that depends on them.
-//! - An index out of bounds is detected on the device. The host does not wait for that: no memory
-//!   outside the operands is accessed, the [`Pending`] reports the error together with the
-//!   downloaded results, and arguments stay unchanged. Arrays that stay on the device carry the
-//!   error, as does everything computed from them, until one of their elements is downloaded.
+//! - An index out of bounds is detected on the device: no memory outside the operands is accessed,
+//!   the [`Pending`] reports the error with the downloaded results, and arguments stay unchanged.
+//!   Arrays that stay on the device, and everything computed from them, carry the error until an
+//!   element is downloaded.
 //!
 //! # Accuracy
 //!
@@ -163,11 +159,10 @@
 //! bits that `min` or `max` gives. Comparisons such as [`less`](Array::less) and
 //! [`equal`](Array::equal) treat both zeros as equal, as Rust's do.
 //!
-//! The order in which elements are combined
-//! follows from shape and type alone, so that every device gives the same bits.
-//! The exceptions are `scatter_add`, and `all_reduce`, whose order follows from the number of
-//! devices, too, and is NCCL's own for GPUs that NCCL connects. [`Array::dot`] states the accuracy
-//! of matrix products, and [`Array::attention`] that of attention.
+//! The order in which elements are combined follows from shape and type alone, so that every device
+//! gives the same bits. The exceptions are `scatter_add`, and `all_reduce`, whose order follows
+//! from the number of devices, too, and is NCCL's own for GPUs that NCCL connects. [`Array::dot`]
+//! states the accuracy of matrix products, and [`Array::attention`] that of attention.
 
 mod array;
 /// Dimension types, for the code that `#[region]` generates.

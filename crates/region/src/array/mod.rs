@@ -136,7 +136,7 @@ impl<T, D> Array<T, D> {
     fn plan<U, E>(&self, dtype: DType, shape: Shape, op: Op, site: Site) -> Array<U, E> {
         let mut is_usable = true;
         op.operands(|operand| {
-            is_usable &= !operand.is_failed() && operand.device == self.session.device;
+            is_usable &= operand.failure().is_none() && operand.device == self.session.device;
         });
         let node = if is_usable {
             self.session

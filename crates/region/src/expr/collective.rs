@@ -68,21 +68,19 @@ impl MeshShape {
     /// Returns the names of a set of axes, for messages.
     pub(crate) fn names(&self, set: AxisSet) -> String {
         let axes = self.axes.iter().enumerate();
-        let names: Vec<String> = axes
-            .filter(|(axis, _)| set & (1 << axis) != 0)
-            .map(|(_, (name, _))| format!("`{name}`"))
-            .collect();
+        let axes = axes.filter(|(axis, _)| set & (1 << axis) != 0);
+        let names: Vec<String> = axes.map(|(_, (name, _))| format!("`{name}`")).collect();
         names.join(" and ")
     }
 }
 
 impl fmt::Display for MeshShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, length)) in self.axes.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            write!(f, "{comma}{name}={length}")?;
-        }
-        Ok(())
+        let axes = self
+            .axes
+            .iter()
+            .map(|(name, length)| format!("{name}={length}"));
+        f.write_str(&axes.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -141,25 +139,18 @@ impl Collective {
     }
 }
 
-/// The kinds of collectives.
+/// The kinds of collectives. The axes are those of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectiveKind {
     /// The elements of all devices combined, on every device.
     AllReduce(Reduction),
     /// The elements of all devices added, and split along an axis.
-    ReduceScatter {
-        /// The axis of the array.
-        axis: usize,
-    },
+    ReduceScatter { axis: usize },
     /// The parts of all devices, concatenated along an axis.
-    AllGather {
-        /// The axis of the array.
-        axis: usize,
-    },
+    AllGather { axis: usize },
     /// The neighbours' elements next to the own ones. The operands are the first and the last
     /// elements along the axis, the results those of the neighbours in front and behind.
     Halo {
-        /// The axis of the array.
         axis: usize,
         /// The number of elements along the axis.
         width: usize,

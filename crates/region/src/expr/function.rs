@@ -40,17 +40,15 @@ macro_rules! functions {
             /// Returns all functions.
             #[cfg(test)]
             pub(crate) fn all() -> Vec<Self> {
-                let mut all = Vec::new();
-                $(functions!(@all all, $function $($type)?);)*
-                all
+                [$(functions!(@all $function $($type)?)),*].concat()
             }
         }
     };
     (@detail) => { 0 };
     (@detail $detail:ident) => { $detail as u64 };
-    (@all $all:ident, $function:ident) => { $all.push(Self::$function) };
-    (@all $all:ident, $function:ident $type:ident) => {
-        $all.extend($type::ALL.iter().copied().map(Self::$function))
+    (@all $function:ident) => { vec![Self::$function] };
+    (@all $function:ident $type:ident) => {
+        $type::ALL.iter().copied().map(Self::$function).collect()
     };
 }
 

@@ -148,11 +148,6 @@ impl Node {
         self.state.lock().clone()
     }
 
-    /// Returns whether the node has failed.
-    pub(crate) fn is_failed(&self) -> bool {
-        matches!(&*self.state.lock(), State::Failed(_))
-    }
-
     /// Returns the error of a failed node.
     pub(crate) fn failure(&self) -> Option<Error> {
         match &*self.state.lock() {
@@ -286,11 +281,6 @@ impl Node {
     /// Returns whether the node is in memory, or will be once the enqueued work is done.
     fn is_stored(&self) -> bool {
         matches!(&*self.state.lock(), State::Stored(_))
-    }
-
-    /// Returns whether the node stands for the result of a collective that has not run.
-    pub(crate) fn is_awaiting(&self) -> bool {
-        matches!(&*self.state.lock(), State::Awaiting)
     }
 
     /// Returns the size of all elements in bytes.

@@ -41,36 +41,34 @@ impl PtxItem {
     /// Returns the lines of a function without branches and calls, which takes its arguments from
     /// registers `argument0` and so on and leaves its result in `result`.
     pub(super) fn straight_line(&self) -> Option<&str> {
-        let lines = self.straight_line.get_or_init(|| self.find_straight_line());
-        lines.as_deref()
-    }
-
-    fn find_straight_line(&self) -> Option<String> {
-        let (_, body) = self.text.split_once("\n{\n")?;
-        let body = body.strip_suffix("}\n")?;
-        let mut lines = String::new();
-        for line in body.lines() {
-            let mut operands = line.split([',', ';']).map(str::trim);
-            let mut next = || operands.next();
-            match line.split_whitespace().next().unwrap_or_default() {
-                "" | "ret;" => {}
-                load if load.starts_with("ld.param") => {
-                    let target = next()?.split_whitespace().nth(1)?;
-                    let name = next()?.trim_matches(['[', ']']);
-                    let number: usize = name.rsplit_once("_param_")?.1.parse().ok()?;
-                    let bits = self.parameters.get(number)?;
-                    lines += &format!("\tmov.b{bits} {target}, argument{number};\n");
+        let lines = self.straight_line.get_or_init(|| {
+            let (_, body) = self.text.split_once("\n{\n")?;
+            let body = body.strip_suffix("}\n")?;
+            let mut lines = String::new();
+            for line in body.lines() {
+                let mut operands = line.split([',', ';']).map(str::trim);
+                let mut next = || operands.next();
+                match line.split_whitespace().next().unwrap_or_default() {
+                    "" | "ret;" => {}
+                    load if load.starts_with("ld.param") => {
+                        let target = next()?.split_whitespace().nth(1)?;
+                        let name = next()?.trim_matches(['[', ']']);
+                        let number: usize = name.rsplit_once("_param_")?.1.parse().ok()?;
+                        let bits = self.parameters.get(number)?;
+                        lines += &format!("\tmov.b{bits} {target}, argument{number};\n");
+                    }
+                    store if store.starts_with("st.param") => {
+                        next();
+                        lines += &format!("\tmov.b{} result, {};\n", self.result, next()?);
+                    }
+                    branch if branch.starts_with(['@', '$', '{', '}']) => return None,
+                    call if call.starts_with("bra") || call.starts_with("call") => return None,
+                    _ => lines.extend([line, "\n"]),
                 }
-                store if store.starts_with("st.param") => {
-                    next();
-                    lines += &format!("\tmov.b{} result, {};\n", self.result, next()?);
-                }
-                branch if branch.starts_with(['@', '$', '{', '}']) => return None,
-                call if call.starts_with("bra") || call.starts_with("call") => return None,
-                _ => lines.extend([line, "\n"]),
             }
-        }
-        Some(lines)
+            Some(lines)
+        });
+        lines.as_deref()
     }
 }
 

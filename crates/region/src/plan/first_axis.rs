@@ -2,7 +2,8 @@
 //!
 //! Programs call a softmax, a normalisation and the like for batches of many sizes. In their graphs
 //! no operation does anything with the first axis: every computed node has it, with the same length
-//! `n`, and only the arrays that the graph reads may lack it. Planning compares numbers of elements:
+//! `n`, and only the arrays that the graph reads may lack it. Planning compares numbers of
+//! elements:
 //!
 //! - of two computed nodes, whose ratio is that of the other axes. Only constants, which are never
 //!   stored, have fewer axes.

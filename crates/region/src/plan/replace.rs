@@ -18,39 +18,22 @@ use crate::{
 };
 
 /// Returns the replacement by a kernel that writes the part of a base with this index map, or
-/// scatters, into memory that holds the base. Returns `None` if the kernel would read elements of
-/// the base that it writes elsewhere.
+/// scatters, into memory that holds the base. Returns `None` if the kernel would read an element of
+/// the base that another of its threads writes; a scatter, which has no map, must not read the
+/// base.
 pub(crate) fn in_place(
     graph: &PlannedGraph,
     base: &NodeRef,
     map: Option<&AxisMap>,
     mut kernel: KernelPlan,
 ) -> Option<Box<Replacement>> {
-    if !reads_in_place(graph, &kernel, base, map) {
-        return None;
-    }
-    let base = graph.number(base);
-    // The kernel reads the elements in the memory that it writes.
-    kernel.inputs.retain(|input| *input != base);
-    kernel.overwrites = Some(base);
-    Some(Box::new(Replacement { base, kernel }))
-}
-
-/// Returns whether a kernel reads no element of the base that another of its threads writes. It
-/// writes the part with this index map; a scatter, which has none, must not read the base.
-fn reads_in_place(
-    graph: &PlannedGraph,
-    kernel: &KernelPlan,
-    base: &NodeRef,
-    map: Option<&AxisMap>,
-) -> bool {
     if graph.node(kernel.root).id == base.id {
-        return false;
+        return None;
     }
     let written = &graph.node(kernel.outputs[0].value).shape;
     // The nodes that depend on elements that are written.
     let mut dependent: FxHashSet<u64> = FxHashSet::default();
-    kernel.nodes.iter().all(|&number| {
+    let reads_in_place = kernel.nodes.iter().all(|&number| {
         let FusedNode { node, op } = &graph.nodes[number as usize];
         let (mut reads, mut depends) = (false, false);
         op.operands(|operand| {
@@ -73,5 +56,10 @@ fn reads_in_place(
         };
         dependent.insert(node.id);
         is_safe
-    })
+    });
+    let base = graph.number(base);
+    // The kernel reads the elements in the memory that it writes.
+    kernel.inputs.retain(|input| *input != base);
+    kernel.overwrites = Some(base);
+    reads_in_place.then(|| Box::new(Replacement { base, kernel }))
 }

@@ -4,8 +4,9 @@
 //! positions. Storing it spares what only it needs: operations that its uses need anyway, through
 //! other operands, would still be computed.
 //!
-//! A stencil reads one value at several positions. It is stored only if the instructions for each of
-//! them take longer than the accesses to memory of a second kernel; `stencil.rs` may fuse it again.
+//! A stencil reads one value at several positions. It is stored only if the instructions for each
+//! of them take longer than the accesses to memory of a second kernel; `stencil.rs` may fuse it
+//! again.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

@@ -2,16 +2,16 @@
 //! shared memory, instead of being stored in an array.
 //!
 //! A stencil reads one value at several positions, each a shift of its own position. If `share.rs`
-//! stores the value, that takes a second kernel, a write and a read of memory. A block of the kernel
-//! that reads the value can instead compute it for the tile of results that it writes and for the
-//! edges of the tile, its *halo*, and read it from shared memory. Halos overlap, so that some
-//! elements are computed by several blocks. [`fuse_stencils`] fuses a stored value in this way if
-//! its only users are shifts, of one kernel, and if computing the halos takes less time than the
+//! stores the value, that takes a second kernel, a write and a read of memory. A block of the
+//! kernel that reads the value can instead compute it for the tile of results that it writes and
+//! for the edges of the tile, its *halo*, and read it from shared memory. Halos overlap, so that
+//! some elements are computed by several blocks. [`fuse_stencils`] fuses a stored value in this way
+//! if its only users are shifts, of one kernel, and if computing the halos takes less time than the
 //! accesses to memory that it spares.
 //!
-//! The kernel reads the arrays of the value in the place of the value, and must not take more memory
-//! than two kernels. So either these arrays are not larger than the value, or no other kernel runs
-//! between the two, and the result is not larger than the value.
+//! The kernel reads the arrays of the value in the place of the value, and must not take more
+//! memory than two kernels. So either these arrays are not larger than the value, or no other
+//! kernel runs between the two, and the result is not larger than the value.
 
 use smallvec::SmallVec;
 

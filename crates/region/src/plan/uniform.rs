@@ -5,11 +5,11 @@
 //! every computed node has one shape `S`, and is a constant, the linear index, a function of nodes
 //! at the same position, or a broadcast view of a node in memory.
 //!
-//! - Planning asks for ratios of numbers of elements, which are 1; whether there is a single element
-//!   or none, which is excluded; whether a view preserves linear indices; and whether an input has
-//!   fewer elements than the result. The last two follow from the index maps, which are part of the
-//!   key, and from the axes of length 1, because a source has length 1 or that of `S` along each
-//!   axis.
+//! - Planning asks for ratios of numbers of elements, which are 1; whether there is a single
+//!   element or none, which is excluded; whether a view preserves linear indices; and whether an
+//!   input has fewer elements than the result. The last two follow from the index maps, which are
+//!   part of the key, and from the axes of length 1, because a source has length 1 or that of `S`
+//!   along each axis.
 //! - Code generation (`emit/map/elements.rs`) asks in addition for the width of indices, which is
 //!   32 bits, because larger shapes are excluded; and, unless all nodes share linear indices,
 //!   whether the length of the last axis is a multiple of 2 or 4, for vectors. No view is

@@ -86,18 +86,13 @@ impl Launcher<'_> {
         arguments: &mut [Argument<'_>; N],
     ) -> Result<()> {
         let functions = kernel::load(&self.stream.device(), source(self.dtype))?;
-        let (function, grid) = (&functions[kernel as usize], grid(blocks));
+        let function = &functions[kernel as usize];
+        // The kernels loop over the work that remains.
+        let blocks = [blocks.min(BLOCKS_MAX) as u32, 1, 1];
+        let grid = LaunchConfig::new(blocks, [THREADS as u32, 1, 1]);
         // SAFETY: this function's contract.
         unsafe { kernel::launch_at(function, self.stream, grid, arguments, self.location) }
     }
-}
-
-/// Returns a grid of this many blocks, up to the maximum; the kernels loop over the remaining work.
-fn grid(blocks: usize) -> LaunchConfig {
-    LaunchConfig::new(
-        [blocks.min(BLOCKS_MAX) as u32, 1, 1],
-        [THREADS as u32, 1, 1],
-    )
 }
 
 /// Enqueues a checked product. `out` has `m × n` elements for each matrix of the batch.
@@ -108,12 +103,10 @@ pub(super) fn enqueue(
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Result<()> {
-    let operands = if operands.layout.m == 1 {
-        operands.transposed()
-    } else {
-        operands
+    let CheckedProduct { layout, a, b } = match operands.layout.m {
+        1 => operands.transposed(),
+        _ => operands,
     };
-    let CheckedProduct { layout, a, b } = operands;
     debug_assert_eq!(out.len(), layout.elements() * dtype.bytes());
     let plan = LaunchPlan::of(&layout);
     let shape = plan.shape(&layout);

@@ -35,16 +35,17 @@ fn check_deferred(nodes: &[NodeRef]) -> Result<()> {
         if !seen.insert(node.id) {
             continue;
         }
-        if node.is_awaiting() {
-            let problem = UsageErrorKind::Mesh(MeshErrorKind::Awaiting);
-            return Err(UsageError::new("evaluate", problem, node.location).into());
-        }
-        if let State::Planned(op) = node.state() {
-            op.operands(|operand| {
+        match node.state() {
+            State::Awaiting => {
+                let problem = UsageErrorKind::Mesh(MeshErrorKind::Awaiting);
+                return Err(UsageError::new("evaluate", problem, node.location).into());
+            }
+            State::Planned(op) => op.operands(|operand| {
                 if operand.is_deferred {
                     stack.push(NodeRef::clone(operand));
                 }
-            });
+            }),
+            _ => {}
         }
     }
     Ok(())
