@@ -196,7 +196,7 @@ elements! {
 }
 
 macro_rules! numbers {
-    ($($type:ty: $zero:expr, $one:expr, $count:ident;)*) => {$(
+    ($count:ident, $zero:expr, $one:expr, $($type:ty),*) => {$(
         impl Number for $type {
             const ZERO: Self = $zero;
             const ONE: Self = $one;
@@ -208,20 +208,10 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! {
-    f16: f16::ZERO, f16::ONE, float_steps;
-    bf16: bf16::ZERO, bf16::ONE, float_steps;
-    f32: 0.0, 1.0, float_steps;
-    f64: 0.0, 1.0, float_steps;
-    i8: 0, 1, whole_steps;
-    i16: 0, 1, whole_steps;
-    i32: 0, 1, whole_steps;
-    i64: 0, 1, whole_steps;
-    u8: 0, 1, whole_steps;
-    u16: 0, 1, whole_steps;
-    u32: 0, 1, whole_steps;
-    u64: 0, 1, whole_steps;
-}
+numbers!(float_steps, f16::ZERO, f16::ONE, f16);
+numbers!(float_steps, bf16::ZERO, bf16::ONE, bf16);
+numbers!(float_steps, 0.0, 1.0, f32, f64);
+numbers!(whole_steps, 0, 1, i8, i16, i32, i64, u8, u16, u32, u64);
 
 fn float_steps(start: f64, end: f64, step: f64) -> Option<usize> {
     let steps = ((end - start) / step).ceil();

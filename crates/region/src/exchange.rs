@@ -75,10 +75,9 @@ impl dlpack::Element for Truth {
 
 impl<T: Element, D: Dimension> Array<T, D> {
     /// Makes a buffer's elements, in row-major order, an array of this shape. Nothing is copied,
-    /// unless an adopted buffer's address is no multiple of 16 bytes: then it is, on the device.
-    ///
-    /// Buffers that were adopted from another library are never written: an update of the array
-    /// copies it.
+    /// unless an adopted buffer's address is no multiple of 16 bytes: then it is, on the device. A
+    /// buffer that was adopted from another library is never written: an update of the array copies
+    /// it.
     ///
     /// ```
     /// use millstream_region::Array;

@@ -221,11 +221,7 @@ impl Node {
     }
 
     /// Makes a node without other references one of other elements, which the caller writes to the
-    /// memory that is returned.
-    ///
-    /// # Panics
-    ///
-    /// If the node is not stored, or something else refers to its memory.
+    /// memory that is returned. Panics unless the memory is idle.
     pub(crate) fn renew(&mut self) -> &mut Buffer<u8> {
         // Interned operations name their operands by identifier.
         self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -234,11 +230,7 @@ impl Node {
         &mut storage.buffer
     }
 
-    /// Sets the checks that the elements in idle memory depend on.
-    ///
-    /// # Panics
-    ///
-    /// If the node is not stored, or something else refers to its memory.
+    /// Sets the checks that the elements in idle memory depend on. Panics unless it is idle.
     pub(crate) fn depend_on(&mut self, checks: &DeferredChecks) {
         let storage = self.own_memory().expect("the memory is idle");
         storage.checks.clone_from(checks);

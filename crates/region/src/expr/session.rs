@@ -171,8 +171,7 @@ impl Session {
         Ok(self.device.stream_behind(arrays)?)
     }
 
-    /// Enqueues downloads of the check flags of this session and of the
-    /// sessions that the nodes depend on.
+    /// Enqueues downloads of the check flags of this session and of those that the nodes depend on.
     pub(crate) fn check_result(&self, nodes: &[NodeRef]) -> Result<CheckResult> {
         let mut checks = DeferredChecks::default();
         checks.add(&self.checks);
@@ -381,10 +380,8 @@ mod tests {
         let made = device.region(|g| g.ones::<f32, _>(IxDyn(&[2; 7])).sum());
         let inserted = device.region(|g| g.ones::<f32, _>([2; 6]).insert_axis(Axis(0)) * 2.0);
         for problem in [problem(uploaded), problem(made), problem(inserted)] {
-            assert!(
-                matches!(problem, UsageErrorKind::TooManyAxes { .. }),
-                "{problem}"
-            );
+            let is_expected = matches!(problem, UsageErrorKind::TooManyAxes { .. });
+            assert!(is_expected, "{problem}");
         }
         let six = device.region(|g| g.ones::<f32, _>([2; 6]).sum()).unwrap();
         assert_eq!(six.wait().unwrap()[()], 64.0);
@@ -396,8 +393,8 @@ mod tests {
         for shape in [(usize::MAX, 2, 0), (0, usize::MAX, 1)] {
             let result = device.region(|g| g.zeros::<f32, _>(shape));
             assert!(matches!(problem(result), UsageErrorKind::TooLarge { .. }));
-            let reduced =
-                device.region(|g| g.zeros::<f32, _>(shape).mean_keepdims(&[Axis(0), Axis(1)]));
+            let axes = [Axis(0), Axis(1)];
+            let reduced = device.region(|g| g.zeros::<f32, _>(shape).mean_keepdims(&axes));
             assert!(matches!(problem(reduced), UsageErrorKind::TooLarge { .. }));
         }
     }

@@ -38,7 +38,7 @@ pub(crate) fn fuse_epilogues(
 /// nothing else needs the node, and it has as many elements.
 fn is_only_for(candidate: &Candidate, root: &NodeRef) -> bool {
     !candidate.is_requested()
-        && matches!(&candidate.consumers[..], [only] if only.kernel == root.id)
+        && candidate.only_consumer() == Some(root.id)
         && candidate.node.elements == root.elements
 }
 

@@ -61,15 +61,9 @@ impl Launcher<'_> {
     /// `parts` has the elements of the plan, of the size of parts, and `out` those of the product.
     unsafe fn sum(self, parts: &Buffer<u8>, out: &mut Buffer<u8>, plan: &SumPlan) -> Result<()> {
         let (parts, mut out) = (parts.slice(..), out.slice_mut(..));
-        let [batches, splits, length, lanes] = &plan.scalars;
-        let mut arguments = [
-            Argument::read(&parts),
-            Argument::write(&mut out),
-            Argument::scalar(batches),
-            Argument::scalar(splits),
-            Argument::scalar(length),
-            Argument::scalar(lanes),
-        ];
+        let (parts, out) = (Argument::read(&parts), Argument::write(&mut out));
+        let [batches, splits, length, lanes] = plan.scalars.each_ref().map(Argument::scalar);
+        let mut arguments = [parts, out, batches, splits, length, lanes];
         // SAFETY: these are the kernel's parameters.
         unsafe { self.launch(BuiltinKernel::Sum, plan.blocks, &mut arguments) }
     }

@@ -54,9 +54,6 @@ struct Cublas {
     description: String,
 }
 
-/// The device's slot for cuBLAS, empty where it is unavailable.
-struct CublasSlot(Option<Arc<Cublas>>);
-
 /// Returns the version and the path of the device's cuBLAS.
 pub(super) fn description(device: &Device) -> Option<String> {
     Cublas::of(device).map(|cublas| cublas.description.clone())
@@ -151,7 +148,7 @@ impl Cublas {
     /// Returns the device's cuBLAS, which the first call looks for, or `None` if there is none or
     /// the device is simulated.
     fn of(device: &Device) -> Option<Arc<Self>> {
-        device.slot(|| CublasSlot(Self::find(device))).0.clone()
+        Option::clone(&device.slot(|| Self::find(device)))
     }
 
     /// Returns the handle of the device's context, creating it if needed. Handles outlive devices,
