@@ -56,8 +56,6 @@ pub(crate) mod sealed {
         #[allow(private_interfaces)]
         const DTYPE: DType;
         #[doc(hidden)]
-        fn store(self) -> Self::Stored;
-        #[doc(hidden)]
         fn stored(elements: &[Self]) -> &[Self::Stored];
         #[doc(hidden)]
         fn load(stored: Self::Stored) -> Self;
@@ -155,10 +153,6 @@ macro_rules! elements {
             type Stored = $stored;
             #[allow(private_interfaces)]
             const DTYPE: DType = DType::$dtype;
-
-            fn store(self) -> $stored {
-                self.into()
-            }
 
             #[allow(private_interfaces)]
             fn scalar(self) -> Scalar {

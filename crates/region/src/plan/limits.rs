@@ -7,20 +7,16 @@
 
 // The size of a kernel (`size.rs`, `cut.rs`).
 
-/// The maximum number of operations of one kernel, which bounds its code, and the time of its
-/// compilation.
+/// The maximum number of operations of one kernel, which bounds its code and compilation time.
 pub(crate) const OPERATIONS_MAX: usize = 256;
-/// The maximum number of costly functions of one kernel, each of which is a call or a subroutine of
-/// some tens of instructions.
+/// The maximum number of costly functions of one kernel, each of some tens of instructions.
 pub(crate) const COSTLY_MAX: usize = 96;
 /// The maximum number of values that are needed at the same time. Each is in four registers, as a
 /// thread computes 16 bytes, and CUDA has 255 for a thread.
 pub(crate) const LIVE_MAX: usize = 32;
-/// The maximum number of arrays that one kernel reads: the address of each is a parameter, and so
-/// are its lengths and strides.
+/// The maximum number of arrays that one kernel reads: their addresses and strides are parameters.
 pub(crate) const INPUTS_MAX: usize = 16;
-/// The maximum number of joined parts that another kernel computes, each under a branch: as many
-/// as it can read arrays.
+/// The maximum number of joined parts that another kernel computes: as many as arrays.
 pub(crate) const PARTS_MAX: usize = INPUTS_MAX;
 /// The number of simple operations for each element of a kernel that take no longer than its
 /// accesses to memory.
@@ -29,8 +25,7 @@ pub(crate) const HIDDEN: usize = 24;
 // Values that several kernels, or one at several positions, compute (`share.rs`). Costs are in
 // simple operations.
 
-/// The cost of an operation that takes some tens of instructions, or of an element at an index that
-/// is read from memory.
+/// The cost of some tens of instructions, or of an element at an index that is read from memory.
 pub(crate) const COSTLY: f32 = 40.0;
 /// The cost of finding the part of an element of joined arrays: branches.
 pub(crate) const JOINED: f32 = 12.0;
@@ -61,8 +56,7 @@ pub(crate) const LONG_ROWS_MIN: usize = 128;
 pub(crate) const ROW_REGISTERS_MAX: usize = 128;
 /// The maximum number of operations for all elements of a thread, whose code is unrolled.
 pub(crate) const ROW_OPERATIONS_MAX: usize = 2048;
-/// The maximum number of operations of rows that do not fit in registers, most of which are
-/// computed again whenever the row is read again.
+/// The same of rows that do not fit in registers, most of which are computed at each read again.
 pub(crate) const LONG_ROW_OPERATIONS_MAX: usize = 48;
 /// The maximum number of reductions, each of which takes shared memory.
 pub(crate) const ROW_REDUCTIONS_MAX: usize = 8;

@@ -15,16 +15,13 @@ use millstream::{
 use crate::{
     element::DType,
     product::{
-        launch_plan::{
-            BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, SumPlan, THREADS, part_bytes,
-        },
+        launch_plan::{BLOCKS_MAX, BuiltinKernel, LaunchPlan, THREADS, part_bytes},
         operand::CheckedProduct,
         source::source,
     },
 };
 
 /// The stream, the element type and the source line of a product's launches.
-#[derive(Clone, Copy)]
 struct Launcher<'a> {
     stream: &'a Stream,
     dtype: DType,
@@ -32,55 +29,19 @@ struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Launches a multiplication kernel.
-    ///
-    /// # Safety
-    ///
-    /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`,
-    /// and `out` has `batches × splits × m × n` elements, of the size of parts if there are several
-    /// splits. The splits of `k` cover it. For the kernels of vectors, `n` is 1.
-    unsafe fn multiply(
-        self,
-        kernel: BuiltinKernel,
-        blocks: usize,
-        (a, b): (Argument<'_>, Argument<'_>),
-        out: &mut Buffer<u8>,
-        shape: &RawShape,
-    ) -> Result<()> {
-        let mut out = out.slice_mut(..);
-        let mut arguments = [a, b, Argument::write(&mut out), Argument::scalar(shape)];
-        // SAFETY: these are the parameters of the multiplication kernels, which touch no elements
-        // outside the matrices.
-        unsafe { self.launch(kernel, blocks, &mut arguments) }
-    }
-
-    /// Launches the kernel that sums partial products.
-    ///
-    /// # Safety
-    ///
-    /// `parts` has the elements of the plan, of the size of parts, and `out` those of the product.
-    unsafe fn sum(self, parts: &Buffer<u8>, out: &mut Buffer<u8>, plan: &SumPlan) -> Result<()> {
-        let (parts, mut out) = (parts.slice(..), out.slice_mut(..));
-        let (parts, out) = (Argument::read(&parts), Argument::write(&mut out));
-        let [batches, splits, length, lanes] = plan.scalars.each_ref().map(Argument::scalar);
-        let mut arguments = [parts, out, batches, splits, length, lanes];
-        // SAFETY: these are the kernel's parameters.
-        unsafe { self.launch(BuiltinKernel::Sum, plan.blocks, &mut arguments) }
-    }
-
     /// Launches a kernel with these arguments.
     ///
     /// # Safety
     ///
     /// The arguments match the kernel's parameters and keep its accesses within the arrays.
     unsafe fn launch<const N: usize>(
-        self,
+        &self,
         kernel: BuiltinKernel,
         blocks: usize,
-        arguments: &mut [Argument<'_>; N],
+        mut arguments: [Argument<'_>; N],
     ) -> Result<()> {
         let functions = kernel::load(&self.stream.device(), source(self.dtype))?;
-        let function = &functions[kernel as usize];
+        let (function, arguments) = (&functions[kernel as usize], &mut arguments);
         // The kernels loop over the work that remains.
         let blocks = [blocks.min(BLOCKS_MAX) as u32, 1, 1];
         let grid = LaunchConfig::new(blocks, [THREADS as u32, 1, 1]);
@@ -109,16 +70,31 @@ pub(super) fn enqueue(
         dtype,
         location,
     };
-    let (kernel, blocks) = (plan.kernel, plan.blocks);
-    let factors = (Argument::read(&a.view), Argument::read(&b.view));
-    let Some(sum) = plan.sum(&layout) else {
-        // SAFETY: `CheckedProduct::new` checked the factors, and the caller `out`.
-        return unsafe { launcher.multiply(kernel, blocks, factors, out, &shape) };
+    let sum = plan.sum(&layout);
+    let mut parts = match &sum {
+        // SAFETY: the kernel writes all of it before it is read.
+        Some(sum) => Some(unsafe { stream.uninit::<u8>(sum.parts * part_bytes(dtype)) }?),
+        None => None,
     };
-    // SAFETY: the kernel writes all of it before it is read.
-    let mut parts = unsafe { stream.uninit::<u8>(sum.parts * part_bytes(dtype)) }?;
-    // SAFETY: `CheckedProduct::new` checked the factors, and there is a matrix for each split.
-    unsafe { launcher.multiply(kernel, blocks, factors, &mut parts, &shape) }?;
-    // SAFETY: the sizes are those of the two arrays.
-    unsafe { launcher.sum(&parts, out, &sum) }
+    let mut product = parts.as_mut().unwrap_or(&mut *out).slice_mut(..);
+    let (a, b) = (Argument::read(&a.view), Argument::read(&b.view));
+    let arguments = [
+        a,
+        b,
+        Argument::write(&mut product),
+        Argument::scalar(&shape),
+    ];
+    // SAFETY: these are the parameters of the multiplication kernels. With the shape's strides, the
+    // factors lie within their views, which `CheckedProduct::new` checked. The splits cover `k`,
+    // and `product` has a matrix for each: the caller's, or one of parts. For vectors, `n` is 1.
+    unsafe { launcher.launch(plan.kernel, plan.blocks, arguments) }?;
+    let (Some(sum), Some(parts)) = (sum, parts) else {
+        return Ok(());
+    };
+    let (parts, mut out) = (parts.slice(..), out.slice_mut(..));
+    let (parts, out) = (Argument::read(&parts), Argument::write(&mut out));
+    let [batches, splits, length, lanes] = sum.scalars.each_ref().map(Argument::scalar);
+    let arguments = [parts, out, batches, splits, length, lanes];
+    // SAFETY: these are the kernel's parameters, and the sizes are those of the two arrays.
+    unsafe { launcher.launch(BuiltinKernel::Sum, sum.blocks, arguments) }
 }
