@@ -38,6 +38,29 @@ pub(super) fn library() -> &'static PtxLibrary {
 }
 
 impl PtxItem {
+    fn new(text: String, result: u32, parameters: Vec<u32>) -> Self {
+        Self {
+            text,
+            needs: Vec::new(),
+            result,
+            parameters,
+            straight_line: OnceLock::new(),
+        }
+    }
+
+    /// Returns the number of instructions of a function: neither moves, which name constants in
+    /// PTX, nor accesses to its parameters.
+    pub(super) fn instructions(&self) -> usize {
+        let is_instruction = |line: &str| {
+            let mut words = words(line).filter(|word| !word.starts_with('%'));
+            let opcode = words.next().unwrap_or("");
+            let other = [".", "mov", "ld.param", "st.param", "ret"];
+            line.starts_with('\t') && !other.iter().any(|start| opcode.starts_with(start))
+        };
+        let (_head, body) = self.text.split_once('{').unwrap_or_default();
+        body.lines().filter(|line| is_instruction(line)).count()
+    }
+
     /// Returns the lines of a function without branches and calls, which takes its arguments from
     /// registers `argument0` and so on and leaves its result in `result`.
     pub(super) fn straight_line(&self) -> Option<&str> {
@@ -138,31 +161,6 @@ fn item(text: &'static str) -> Option<(&'static str, PtxItem)> {
     let result = bits(result).first().copied()?;
     let text = exact::replace_approximate(text);
     Some((name, PtxItem::new(text, result, bits(head))))
-}
-
-impl PtxItem {
-    fn new(text: String, result: u32, parameters: Vec<u32>) -> Self {
-        Self {
-            text,
-            needs: Vec::new(),
-            result,
-            parameters,
-            straight_line: OnceLock::new(),
-        }
-    }
-
-    /// Returns the number of instructions of a function: neither moves, which name constants in
-    /// PTX, nor accesses to its parameters.
-    pub(super) fn instructions(&self) -> usize {
-        let is_instruction = |line: &str| {
-            let mut words = words(line).filter(|word| !word.starts_with('%'));
-            let opcode = words.next().unwrap_or("");
-            let other = [".", "mov", "ld.param", "st.param", "ret"];
-            line.starts_with('\t') && !other.iter().any(|start| opcode.starts_with(start))
-        };
-        let (_head, body) = self.text.split_once('{').unwrap_or_default();
-        body.lines().filter(|line| is_instruction(line)).count()
-    }
 }
 
 /// Splits PTX into words: names, directives, opcodes and numbers.

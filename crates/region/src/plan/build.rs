@@ -71,7 +71,14 @@ impl StepBuilder<'_> {
             return step;
         }
         if candidate.group.is_some() {
-            return self.group(at);
+            // This candidate is the last member.
+            self.group = candidate.group;
+            let is_member = |&at: &usize| self.candidates[at].group == self.group;
+            let members: SmallVec<[usize; 8]> = (0..=at).filter(is_member).collect();
+            step.kernels.push(self.kernel_of(&members));
+            step.nodes = members.iter().map(|&at| at as u32).collect();
+            self.group = None;
+            return step;
         }
         let kernels = &mut step.kernels;
         match &*candidate.op {
@@ -112,21 +119,6 @@ impl StepBuilder<'_> {
             _ => kernels.push(self.kernel_of(&[at])),
         }
         step
-    }
-
-    /// Returns the step of the group of which this candidate is the last member.
-    fn group(&mut self, last: usize) -> Step {
-        self.group = Some(last);
-        let members: SmallVec<[usize; 8]> = (0..=last)
-            .filter(|&at| self.candidates[at].group == Some(last))
-            .collect();
-        let kernel = self.kernel_of(&members);
-        self.group = None;
-        Step {
-            nodes: members.iter().map(|&at| at as u32).collect(),
-            kernels: vec![kernel],
-            ..Step::default()
-        }
     }
 
     /// Returns whether one kernel computes all elements of an update, each from the value or from

@@ -194,27 +194,19 @@ impl Walk {
                 let is_computed =
                     |at: &usize| !candidates[*at].is_stored || self.roots.contains(at);
                 let candidate = operand.candidate.filter(is_computed);
-                let position = self.operand_position(&candidates[at], number, position);
+                let user = &candidates[at];
+                let position = match &*user.op {
+                    Op::View(source, _) if source.elements == 1 => SCALAR,
+                    _ if !user.moves(number) => position,
+                    _ => {
+                        let next = self.positions.len() as Position + SCALAR + 1;
+                        let place = self.positions.entry((user.node.id, position));
+                        *place.or_insert(next)
+                    }
+                };
                 (operand.node.id, candidate, position)
             })
             .collect()
-    }
-
-    /// Returns the position of an operand of a node at a position.
-    fn operand_position(
-        &mut self,
-        user: &Candidate,
-        number: usize,
-        position: Position,
-    ) -> Position {
-        match &*user.op {
-            Op::View(source, _) if source.elements == 1 => return SCALAR,
-            _ if !user.moves(number) => return position,
-            _ => {}
-        }
-        let next = self.positions.len() as Position + SCALAR + 1;
-        let place = self.positions.entry((user.node.id, position));
-        *place.or_insert(next)
     }
 
     /// Returns the size of all values.

@@ -42,10 +42,8 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     let candidate = |FusedNode { node, op }: &FusedNode| {
         let mut operands = SmallVec::new();
         op.operands(|operand| {
-            operands.push(CandidateOperand {
-                node: NodeRef::clone(operand),
-                candidate: graph.planned_number(operand),
-            });
+            let (node, candidate) = (NodeRef::clone(operand), graph.planned_number(operand));
+            operands.push(CandidateOperand { node, candidate });
         });
         Candidate {
             node: NodeRef::clone(node),
@@ -67,11 +65,10 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
             candidate.store(StoreReason::Requested);
         }
     }
-    for candidate in &mut candidates {
-        if has_own_kernel(&candidate.op) {
-            candidate.store(StoreReason::OwnKernel);
-        }
-    }
+    let own = candidates
+        .iter_mut()
+        .filter(|candidate| has_own_kernel(&candidate.op));
+    own.for_each(|candidate| candidate.store(StoreReason::OwnKernel));
     candidates
 }
 

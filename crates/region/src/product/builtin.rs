@@ -21,33 +21,24 @@ use crate::{
     },
 };
 
-/// The stream, the element type and the source line of a product's launches.
-struct Launcher<'a> {
-    stream: &'a Stream,
-    dtype: DType,
-    location: &'static Location<'static>,
-}
-
-impl Launcher<'_> {
-    /// Launches a kernel with these arguments.
-    ///
-    /// # Safety
-    ///
-    /// The arguments match the kernel's parameters and keep its accesses within the arrays.
-    unsafe fn launch<const N: usize>(
-        &self,
-        kernel: BuiltinKernel,
-        blocks: usize,
-        mut arguments: [Argument<'_>; N],
-    ) -> Result<()> {
-        let functions = kernel::load(&self.stream.device(), source(self.dtype))?;
-        let (function, arguments) = (&functions[kernel as usize], &mut arguments);
-        // The kernels loop over the work that remains.
-        let blocks = [blocks.min(BLOCKS_MAX) as u32, 1, 1];
-        let grid = LaunchConfig::new(blocks, [THREADS as u32, 1, 1]);
-        // SAFETY: this function's contract.
-        unsafe { kernel::launch_at(function, self.stream, grid, arguments, self.location) }
-    }
+/// Launches a kernel with these arguments, for elements of a type, from a source line.
+///
+/// # Safety
+///
+/// The arguments match the kernel's parameters and keep its accesses within the arrays.
+unsafe fn launch<const N: usize>(
+    (stream, dtype, location): (&Stream, DType, &'static Location<'static>),
+    kernel: BuiltinKernel,
+    blocks: usize,
+    mut arguments: [Argument<'_>; N],
+) -> Result<()> {
+    let functions = kernel::load(&stream.device(), source(dtype))?;
+    let (function, arguments) = (&functions[kernel as usize], &mut arguments);
+    // The kernels loop over the work that remains.
+    let blocks = [blocks.min(BLOCKS_MAX) as u32, 1, 1];
+    let grid = LaunchConfig::new(blocks, [THREADS as u32, 1, 1]);
+    // SAFETY: this function's contract.
+    unsafe { kernel::launch_at(function, stream, grid, arguments, location) }
 }
 
 /// Enqueues a checked product. `out` has `m × n` elements for each matrix of the batch.
@@ -65,11 +56,7 @@ pub(super) fn enqueue(
     debug_assert_eq!(out.len(), layout.elements() * dtype.bytes());
     let plan = LaunchPlan::of(&layout);
     let shape = plan.shape(&layout);
-    let launcher = Launcher {
-        stream,
-        dtype,
-        location,
-    };
+    let site = (stream, dtype, location);
     let sum = plan.sum(&layout);
     let mut parts = match &sum {
         // SAFETY: the kernel writes all of it before it is read.
@@ -87,7 +74,7 @@ pub(super) fn enqueue(
     // SAFETY: these are the parameters of the multiplication kernels. With the shape's strides, the
     // factors lie within their views, which `CheckedProduct::new` checked. The splits cover `k`,
     // and `product` has a matrix for each: the caller's, or one of parts. For vectors, `n` is 1.
-    unsafe { launcher.launch(plan.kernel, plan.blocks, arguments) }?;
+    unsafe { launch(site, plan.kernel, plan.blocks, arguments) }?;
     let (Some(sum), Some(parts)) = (sum, parts) else {
         return Ok(());
     };
@@ -96,5 +83,5 @@ pub(super) fn enqueue(
     let [batches, splits, length, lanes] = sum.scalars.each_ref().map(Argument::scalar);
     let arguments = [parts, out, batches, splits, length, lanes];
     // SAFETY: these are the kernel's parameters, and the sizes are those of the two arrays.
-    unsafe { launcher.launch(BuiltinKernel::Sum, sum.blocks, arguments) }
+    unsafe { launch(site, BuiltinKernel::Sum, sum.blocks, arguments) }
 }
