@@ -68,7 +68,11 @@ macro_rules! arrays {
 
             #[allow(private_interfaces)]
             #[track_caller]
-            fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim> {
+            fn apply<U: Element>(
+                self,
+                left: &Array<T, D>,
+                function: Function,
+            ) -> Array<U, Self::Dim> {
                 left.binary(function, self.borrow())
             }
         }

@@ -229,7 +229,8 @@ impl<A: PendingValue, S> PendingValue for PendingStruct<A, S> {
 
 macro_rules! arrays {
     ($(
-        [$($generic:tt)*] $type:ty, $body:ty, $pending:ty, |$array:ident, $region:ident| $begin:expr;
+        [$($generic:tt)*] $type:ty, $body:ty, $pending:ty,
+        |$array:ident, $region:ident| $begin:expr;
     )*) => {$(
         impl<$($generic)*> Output for $type {
             type Body = $body;
