@@ -8,7 +8,7 @@ use crate::{
             kernel::{AttentionKernel, Rows},
             tiles::WARP_LINES,
         },
-        body::{KernelBody, Reg, RegClass, line, value},
+        body::{KernelBody, Reg, RegClass, jump, line, list, value, vector},
     },
     plan::order::attention::{CHUNK_BYTES, CHUNKS, LINE_BYTES},
 };
@@ -48,8 +48,7 @@ impl AttentionKernel<'_> {
             }
             if groups > 1 {
                 line!(body; "sub.u32 {count}, {count}, 1;");
-                line!(body; "setp.ne.u32 {goes_on}, {count}, 0;");
-                line!(body; "@{goes_on} bra {label};");
+                jump!(body, goes_on; "{label}" if "ne.u32 {count}, 0");
             }
         }
         for chunk in 0..rest {
@@ -67,12 +66,8 @@ impl AttentionKernel<'_> {
     ) -> Vec<Reg> {
         let class = RegClass::of(self.dtype);
         let chunk: Vec<Reg> = (0..lanes).map(|_| body.reg(class)).collect();
-        let list: Vec<_> = chunk.iter().map(Reg::to_string).collect();
-        match lanes {
-            1 => line!(body; "ld.shared.{} {}, [{address}+{offset}];", self.kind, chunk[0]),
-            _ => line!(body; "ld.shared.v{lanes}.{} {{{}}}, [{address}+{offset}];",
-                self.kind, list.join(", ")),
-        }
+        let (vector, kind, list) = (vector(lanes), self.kind, list(&chunk));
+        line!(body; "ld.shared{vector}.{kind} {list}, [{address}+{offset}];");
         chunk
     }
 

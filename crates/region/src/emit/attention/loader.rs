@@ -6,7 +6,7 @@ use crate::{
     element::DType,
     emit::{
         attention::tiles::Swizzle,
-        body::{KernelBody, Reg, RegClass, line, value, zero_literal},
+        body::{KernelBody, Reg, RegClass, line, list, test, value, vector, zero_literal},
     },
     plan::order::attention::{CHUNK_BYTES, THREADS, TileSizes},
 };
@@ -165,16 +165,14 @@ impl TileLoader {
             if turn > 0 {
                 line!(body; "add.s64 {address}, {address}, {};", self.line_step);
             }
-            let has_row = body.predicate();
-            line!(body; "setp.gt.s32 {has_row}, {}, {};", self.left, turn * self.lines);
+            let has_row = test!(body; "gt.s32 {}, {}", self.left, turn * self.lines);
             for reg in registers {
                 line!(body; "mov.{kind} {reg}, {};", zero_literal(self.dtype));
             }
             if self.has_chunks {
                 let holds = self.within[0].map_or(has_row, |within| body.both(has_row, within));
-                let list: Vec<_> = registers.iter().map(Reg::to_string).collect();
-                line!(body; "@{holds} ld.global.v{}.{kind} {{{}}}, [{address}];",
-                    self.lanes, list.join(", "));
+                let (vector, list) = (vector(self.lanes), list(registers));
+                line!(body; "@{holds} ld.global{vector}.{kind} {list}, [{address}];");
                 continue;
             }
             let element = value!(body, B64; "mov.b64 {address}");
@@ -204,9 +202,12 @@ impl TileLoader {
             } else {
                 value!(body, B32; "xor.b32 {}, {bits}", self.shared)
             };
-            let list: Vec<_> = registers.iter().map(Reg::to_string).collect();
-            line!(body; "{guard}st.shared.v{}.{kind} [{address}+{}], {{{}}};",
-                self.lanes, line * self.target.pitch, list.join(", "));
+            let (vector, list, offset) = (
+                vector(self.lanes),
+                list(registers),
+                line * self.target.pitch,
+            );
+            line!(body; "{guard}st.shared{vector}.{kind} [{address}+{offset}], {list};");
         }
     }
 }

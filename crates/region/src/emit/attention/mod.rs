@@ -11,21 +11,18 @@
 //! several elements of the values, so that most operands of its multiplications are in registers.
 //!
 //! Every sum has a fixed order, which depends on the shapes alone.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `kernel.rs` | the kernel, and the loop over the tiles of keys |
-//! | `tiles.rs` | the order of the elements of tiles in shared memory |
-//! | `setup.rs` | the part of a thread, and the addresses that do not change |
-//! | `loader.rs` | loads of tiles into shared memory |
-//! | `chunks.rs` | loops over chunks in shared memory |
-//! | `scores.rs` | the scores of a tile, and their weights |
-//! | `values.rs` | the weighted sums of the values |
 
+/// Loops over chunks in shared memory.
 mod chunks;
+/// The kernel, and the loop over the tiles of keys.
 pub(crate) mod kernel;
+/// Loads of tiles into shared memory.
 mod loader;
+/// The scores of a tile, and their weights.
 mod scores;
+/// The part of a thread, and the addresses that do not change.
 mod setup;
+/// The order of the elements of tiles in shared memory.
 pub(crate) mod tiles;
+/// The weighted sums of the values.
 mod values;

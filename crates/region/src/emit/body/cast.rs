@@ -112,8 +112,7 @@ fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -
     let mut within = body.reg(RegClass::B32);
     line!(body; "min.{whole} {within}, {result}, {greatest};");
     if let Some(least) = least {
-        let above = body.reg(RegClass::B32);
-        line!(body; "max.{whole} {above}, {within}, {least};");
+        let above = value!(body, B32; "max.{whole} {within}, {least}");
         within = above;
     }
     within

@@ -8,7 +8,8 @@ use crate::{
     emit::body::{
         cast::cast,
         half,
-        kernel::{KernelBody, Reg, RegClass, line, value},
+        kernel::{KernelBody, Reg, RegClass, line, test, value},
+        reducer::literals,
     },
     expr::{Comparison, Function, Rounding},
 };
@@ -42,10 +43,7 @@ pub(crate) fn apply(
 }
 
 fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]) -> Reg {
-    let (kind, one) = match dtype {
-        DType::F32 => ("f32", "0f3F800000"),
-        _ => ("f64", "0d3FF0000000000000"),
-    };
+    let (kind, [_, one, ..]) = (ordered_type(dtype), literals(dtype));
     let result = body.reg(RegClass::of(dtype));
     let a = values[0];
     match (function, values) {
@@ -199,8 +197,7 @@ pub(crate) fn compare(
         Comparison::NotEqual if dtype.is_wide_float() => "neu",
         Comparison::NotEqual => "ne",
     };
-    let result = body.predicate();
-    line!(body; "setp.{name}.{kind} {result}, {a}, {b};");
+    let result = test!(body; "{name}.{kind} {a}, {b}");
     result
 }
 

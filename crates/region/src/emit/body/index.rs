@@ -4,14 +4,13 @@ use std::{fmt::Display, iter};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, index, line, test, value};
+use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, index, jump, line, value};
 
 impl KernelBody {
     /// Returns a register that holds the index 0 throughout the kernel.
     pub(crate) fn zero_index(&mut self) -> Reg {
         let reg = self.index_reg();
-        let bits = self.bits();
-        self.prologue_line(format_args!("mov.u{bits} {reg}, 0;"));
+        self.prologue_line(format_args!("mov.u{} {reg}, 0;", self.bits()));
         reg
     }
 
@@ -50,8 +49,7 @@ impl KernelBody {
 
     /// Continues with the first thread of the block only; the others jump to a label.
     pub(crate) fn first_thread(&mut self, thread: Reg, label: &str) {
-        let idle = test!(self; "ne.u {thread}, 0");
-        line!(self; "@{idle} bra {label};");
+        jump!(self; "{label}" if "ne.u# {thread}, 0");
     }
 
     /// Returns the index of the block in its grid and that of the thread in its block.
@@ -68,14 +66,14 @@ impl KernelBody {
 
     /// Computes the quotient and the rest of an index and a divisor, a register or a number.
     pub(crate) fn quotient_and_rest(&mut self, number: Reg, divisor: impl Display) -> (Reg, Reg) {
-        let quotient = index!(self; "div.u {number}, {divisor}");
-        let product = index!(self; "mul.lo.s {quotient}, {divisor}");
-        (quotient, index!(self; "sub.s {number}, {product}"))
+        let quotient = index!(self; "div.u# {number}, {divisor}");
+        let product = index!(self; "mul.lo.s# {quotient}, {divisor}");
+        (quotient, index!(self; "sub.s# {number}, {product}"))
     }
 
     /// Computes the indices of so many neighbours, given the first.
     pub(crate) fn neighbours(&mut self, first: Reg, count: usize) -> SmallVec<[Reg; 4]> {
-        let others = (1..count).map(|lane| index!(self; "add.s {first}, {lane}"));
+        let others = (1..count).map(|lane| index!(self; "add.s# {first}, {lane}"));
         iter::once(first).chain(others).collect()
     }
 
@@ -83,7 +81,7 @@ impl KernelBody {
     pub(crate) fn steps(&mut self, first: Reg, step: Reg, count: usize) -> SmallVec<[Reg; 8]> {
         let mut all = smallvec![first];
         for turn in 1..count {
-            all.push(index!(self; "add.s {}, {step}", all[turn - 1]));
+            all.push(index!(self; "add.s# {}, {step}", all[turn - 1]));
         }
         all
     }

@@ -162,14 +162,12 @@ impl RegClass {
     /// Returns the type suffix of instructions that move bits: `mov`, `selp`, loads and stores.
     pub(crate) fn move_type(self) -> &'static str {
         match self {
-            RegClass::F32 => "f32",
-            RegClass::F64 => "f64",
-            RegClass::B64 => "b64",
-            RegClass::B16 => "b16",
-            RegClass::B32 | RegClass::Predicate => "b32",
+            RegClass::Predicate => "b32",
+            class => &class.declaration().0[1..],
         }
     }
 
+    /// Returns the type and the prefix of such registers.
     pub(crate) fn declaration(self) -> (&'static str, &'static str) {
         match self {
             RegClass::Predicate => (".pred", "%p"),
@@ -253,7 +251,8 @@ pub(crate) struct KernelBody {
     pub(crate) inlines: bool,
 }
 
-/// Appends an instruction: `line!(body; "add.s32 {}, {}, {};", a, b, c)`.
+/// Appends an instruction: `line!(body; "add.s32 {}, {}, {};", a, b, c)`. In this and all other
+/// instructions, `#` stands for the width of indices: 32 or 64.
 macro_rules! line {
     ($body:expr; $($argument:tt)*) => {
         $body.line(format_args!($($argument)*))
@@ -265,7 +264,7 @@ pub(crate) use line;
 /// `value!(body, B32; "add.s32 {}, {}", a, b)`. The class may be computed: `of class`.
 macro_rules! value {
     ($body:expr, of $class:expr; $($argument:tt)*) => {
-        $body.value_of($class, "", format_args!($($argument)*))
+        $body.value_of($class, format_args!($($argument)*))
     };
     ($body:expr, $class:ident; $($argument:tt)*) => {
         value!($body, of $crate::emit::body::kernel::RegClass::$class; $($argument)*)
@@ -273,8 +272,7 @@ macro_rules! value {
 }
 pub(crate) use value;
 
-/// Appends an instruction whose result is a new index, and whose type ends with the width of
-/// indices: `index!(body; "add.s {a}, {b}")`.
+/// Appends an instruction whose result is a new index: `index!(body; "add.s# {a}, {b}")`.
 macro_rules! index {
     ($body:expr; $($argument:tt)*) => {
         $body.index_of(format_args!($($argument)*))
@@ -282,14 +280,26 @@ macro_rules! index {
 }
 pub(crate) use index;
 
-/// Appends a comparison of indices, whose result is a new predicate:
-/// `test!(body; "lt.u {a}, {b}")`.
+/// Appends a comparison, whose result is a new predicate: `test!(body; "lt.u# {a}, {b}")`.
 macro_rules! test {
     ($body:expr; $($argument:tt)*) => {
         $body.test_of(format_args!($($argument)*))
     };
 }
 pub(crate) use test;
+
+/// Appends a comparison and a jump to a label if it holds:
+/// `jump!(body; "DONE" if "ge.u# {a}, {b}")`. The predicate is new unless it is given.
+macro_rules! jump {
+    ($body:expr, $holds:expr; $label:literal if $($argument:tt)*) => {
+        $body.jump_if($holds, format_args!($label), format_args!($($argument)*))
+    };
+    ($body:expr; $label:literal if $($argument:tt)*) => {{
+        let holds = $body.predicate();
+        jump!($body, holds; $label if $($argument)*);
+    }};
+}
+pub(crate) use jump;
 
 impl KernelBody {
     pub(crate) fn new(wide: bool) -> Self {
@@ -300,36 +310,41 @@ impl KernelBody {
         }
     }
 
-    /// Appends an instruction.
+    /// Appends an instruction, in which `#` stands for the width of indices.
     pub(crate) fn line(&mut self, line: fmt::Arguments<'_>) {
+        let line = line.to_string().replace('#', self.bits());
         writeln!(self.text, "\t{line}").expect(STRING);
     }
 
-    /// Appends an instruction whose result is a new register. Its type ends with `bits`.
-    pub(crate) fn value_of(
-        &mut self,
-        class: RegClass,
-        bits: &str,
-        instruction: fmt::Arguments<'_>,
-    ) -> Reg {
+    /// Appends an instruction whose result is a new register.
+    pub(crate) fn value_of(&mut self, class: RegClass, instruction: fmt::Arguments<'_>) -> Reg {
         let (reg, text) = (self.reg(class), instruction.to_string());
         let (name, operands) = text.split_once(' ').expect("an instruction has operands");
-        line!(self; "{name}{bits} {reg}, {operands};");
+        line!(self; "{name} {reg}, {operands};");
         reg
     }
 
     /// Appends an instruction on indices, whose result is one.
     pub(crate) fn index_of(&mut self, instruction: fmt::Arguments<'_>) -> Reg {
-        self.value_of(self.index_class(), self.bits(), instruction)
+        self.value_of(self.index_class(), instruction)
     }
 
-    /// Appends a comparison of indices.
+    /// Appends a comparison.
     pub(crate) fn test_of(&mut self, comparison: fmt::Arguments<'_>) -> Reg {
-        self.value_of(
-            RegClass::Predicate,
-            self.bits(),
-            format_args!("setp.{comparison}"),
-        )
+        self.value_of(RegClass::Predicate, format_args!("setp.{comparison}"))
+    }
+
+    /// Appends a comparison and a jump to a label if it holds.
+    pub(crate) fn jump_if(
+        &mut self,
+        holds: Reg,
+        label: fmt::Arguments<'_>,
+        comparison: fmt::Arguments<'_>,
+    ) {
+        let text = comparison.to_string();
+        let (name, operands) = text.split_once(' ').expect("a comparison has operands");
+        line!(self; "setp.{name} {holds}, {operands};");
+        line!(self; "@{holds} bra {label};");
     }
 
     /// Appends an instruction to the prologue.

@@ -28,7 +28,7 @@ fn in_memory(dtype: DType) -> &'static str {
 }
 
 /// Returns the vector suffix of a load or store of this many elements.
-fn vector(lanes: usize) -> &'static str {
+pub(crate) fn vector(lanes: usize) -> &'static str {
     match lanes {
         1 => "",
         2 => ".v2",

@@ -1,38 +1,35 @@
 //! Bodies of kernels: registers, instructions and parameters, and the text that they become.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `kernel.rs` | the body of a kernel under construction, and the macros that append to it |
-//! | `assemble.rs` | assembly of finished bodies |
-//! | `name.rs` | the names of kernels |
-//! | `index.rs` | indices of threads, and addresses of elements |
-//! | `memory.rs` | loads and stores of elements |
-//! | `elementwise.rs` | instruction selection for element-wise functions |
-//! | `half.rs` | functions of `f16` and `bf16` |
-//! | `cast.rs` | casts between element types |
-//! | `parameters.rs` | the parameters of a kernel |
-//! | `reducer.rs` | the accumulators of reductions and scans |
-//! | `deviations.rs` | sums of squared deviations from the mean, in one pass |
-//! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 
+/// Assembly of finished bodies.
 pub(crate) mod assemble;
+/// Casts between element types.
 pub(crate) mod cast;
+/// Sums of squared deviations from the mean, in one pass.
 pub(crate) mod deviations;
+/// Instruction selection for element-wise functions.
 pub(crate) mod elementwise;
+/// Functions of `f16` and `bf16`.
 pub(crate) mod half;
+/// Indices of threads, and addresses of elements.
 pub(crate) mod index;
+/// The body of a kernel under construction, and the macros that append to it.
 pub(crate) mod kernel;
+/// Loads and stores of elements.
 pub(crate) mod memory;
+/// The names of kernels.
 pub(crate) mod name;
+/// The parameters of a kernel.
 pub(crate) mod parameters;
+/// The accumulators of reductions and scans.
 pub(crate) mod reducer;
+/// Combinations of accumulators by shuffles, and the threads of a row.
 pub(crate) mod warp;
 
 pub(crate) use assemble::{Block, HEADER};
 pub(crate) use kernel::{
-    BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index, line, test,
-    value,
+    BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, index, jump, line,
+    test, value,
 };
-pub(crate) use memory::{VECTOR_BYTES, list};
+pub(crate) use memory::{VECTOR_BYTES, list, vector};
 pub(crate) use reducer::{Accumulator, Reducer, assign, min_literal, zero_literal};
 pub(crate) use warp::{RowThread, WARP, WARPS, WarpTotals, copy, shuffle};

@@ -49,39 +49,35 @@ impl KernelBody {
 
     /// Returns the register of a parameter of the width of the indices, declaring it at first use.
     fn of_index_width(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
-        let (class, declaration) = if self.wide {
-            (RegClass::B64, ".u64")
-        } else {
-            (RegClass::B32, ".u32")
-        };
-        self.parameter(purpose, class, declaration, || parameter)
+        let kind = if self.wide { ".u64" } else { ".u32" };
+        self.parameter(purpose, self.index_class(), kind, parameter)
     }
 
     /// Returns the register of an address parameter, declaring it at first use.
-    pub(crate) fn address(
-        &mut self,
-        purpose: ParameterKey,
-        parameter: impl FnOnce() -> KernelParameter,
-    ) -> Reg {
+    pub(crate) fn address(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
 
     /// Returns the register of the address of a node's elements.
     pub(crate) fn input(&mut self, node: &NodeRef) -> Reg {
-        let parameter = || KernelParameter::Input(NodeRef::clone(node));
+        let parameter = KernelParameter::Input(NodeRef::clone(node));
         self.address(ParameterKey::Input(node.id), parameter)
     }
 
     /// Returns the register of the address of an output.
     pub(crate) fn output(&mut self, output: usize) -> Reg {
-        let parameter = || KernelParameter::Output(output);
-        self.address(ParameterKey::Output(output), parameter)
+        self.address(
+            ParameterKey::Output(output),
+            KernelParameter::Output(output),
+        )
     }
 
     /// Returns the register of the address of a temporary.
-    pub(crate) fn temporary(&mut self, temporary: usize) -> Reg {
-        let parameter = || KernelParameter::Temporary(temporary);
-        self.address(ParameterKey::Temporary(temporary), parameter)
+    pub(crate) fn temporary(&mut self, number: usize) -> Reg {
+        self.address(
+            ParameterKey::Temporary(number),
+            KernelParameter::Temporary(number),
+        )
     }
 
     /// Declares that a register holds a parameter that the body does not declare.
@@ -91,45 +87,39 @@ impl KernelBody {
 
     /// Returns the register of a check code, declaring the parameter at first use.
     pub(crate) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
+        let parameter = KernelParameter::CheckCode {
+            node: NodeRef::clone(node),
+            axis,
+            length,
+        };
         self.parameter(
             ParameterKey::CheckCode(node.id),
             RegClass::B32,
             ".u32",
-            || KernelParameter::CheckCode {
-                node: NodeRef::clone(node),
-                axis,
-                length,
-            },
+            parameter,
         )
     }
 
     /// Returns the register of a scalar that the kind of kernel determines, declaring the parameter
     /// at first use.
     pub(crate) fn scalar(&mut self, purpose: ParameterKey, value: Scalar) -> Reg {
-        self.value(purpose, value, || KernelParameter::Scalar(value))
+        self.value(purpose, value.dtype(), KernelParameter::Scalar(value))
     }
 
     /// Returns the register of a constant node's value, declaring the parameter at first use.
     pub(crate) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
-        self.value(ParameterKey::Constant(node), value, || {
-            KernelParameter::Constant(node)
-        })
+        let parameter = KernelParameter::Constant(node);
+        self.value(ParameterKey::Constant(node), value.dtype(), parameter)
     }
 
-    fn value(
-        &mut self,
-        purpose: ParameterKey,
-        value: Scalar,
-        parameter: impl FnOnce() -> KernelParameter,
-    ) -> Reg {
-        let declaration = match value.dtype() {
+    fn value(&mut self, purpose: ParameterKey, dtype: DType, parameter: KernelParameter) -> Reg {
+        let kind = match dtype {
             DType::F32 => ".f32",
             DType::F64 => ".f64",
             DType::I64 | DType::U64 => ".u64",
             _ => ".u32",
         };
-        let passed = RegClass::of(value.dtype()).word();
-        self.parameter(purpose, passed, declaration, parameter)
+        self.parameter(purpose, RegClass::of(dtype).word(), kind, parameter)
     }
 
     fn parameter(
@@ -137,14 +127,14 @@ impl KernelBody {
         purpose: ParameterKey,
         class: RegClass,
         kind: &'static str,
-        value: impl FnOnce() -> KernelParameter,
+        parameter: KernelParameter,
     ) -> Reg {
-        if let Some(&registers) = self.registers.get(&purpose) {
-            return registers;
+        if let Some(&reg) = self.registers.get(&purpose) {
+            return reg;
         }
         let reg = self.reg(class);
         self.parameters.push(DeclaredParameter {
-            parameter: value(),
+            parameter,
             kind,
             reg,
         });

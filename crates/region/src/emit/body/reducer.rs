@@ -16,7 +16,7 @@ use crate::{
         cast::cast,
         deviations,
         elementwise::{min_or_max, ordered_type},
-        kernel::{KernelBody, Reg, RegClass, line, value},
+        kernel::{KernelBody, Reg, RegClass, line, test, value},
         warp::{WARP, WarpTotals},
     },
     expr::Reduction,
@@ -76,13 +76,12 @@ impl Reducer {
     /// Returns a new accumulator of no elements.
     pub(crate) fn identity(self, body: &mut KernelBody) -> Accumulator {
         let state_types = self.state_types();
+        let [zero, one, least, greatest] = literals(state_types[0]);
         let first = match self.reduction {
-            Reduction::Sum | Reduction::SquaredDeviations | Reduction::Any => {
-                zero_literal(state_types[0])
-            }
-            Reduction::Product | Reduction::All => one_literal(state_types[0]),
-            Reduction::Minimum | Reduction::ArgMinimum => max_literal(state_types[0]),
-            Reduction::Maximum | Reduction::ArgMaximum => min_literal(state_types[0]),
+            Reduction::Sum | Reduction::SquaredDeviations | Reduction::Any => zero,
+            Reduction::Product | Reduction::All => one,
+            Reduction::Minimum | Reduction::ArgMinimum => greatest,
+            Reduction::Maximum | Reduction::ArgMaximum => least,
         };
         let mut accumulator = Accumulator::new();
         for (slot, &dtype) in state_types.iter().enumerate() {
@@ -131,7 +130,7 @@ impl Reducer {
         number: impl FnOnce(&mut KernelBody) -> Reg,
     ) -> Accumulator {
         let state_types = self.state_types();
-        let element = cast_half(body, self.stored, element);
+        let element = cast(body, self.stored, self.element, element);
         if self.prefers_many() {
             let wide = cast(body, self.element, DType::F64, element);
             return deviations::of_elements(body, &[wide]);
@@ -242,20 +241,9 @@ impl Reducer {
     }
 
     /// Combines the accumulators of a block: those of each warp by shuffles, and those of the warps
-    /// in their order, through shared memory. Every thread has the result.
-    pub(crate) fn combine_block(
-        self,
-        body: &mut KernelBody,
-        accumulator: &Accumulator,
-        thread: Reg,
-        reduction: usize,
-    ) {
-        self.combine_parts(body, std::slice::from_ref(accumulator), thread, reduction);
-    }
-
-    /// Combines the accumulators of a block like [`combine_block`](Self::combine_block), where each
-    /// thread does the work of several: that of the thread with its number in each of several
-    /// parts of a larger block, one behind the other. The first accumulator has the result.
+    /// in their order, through shared memory. Each thread has one or does the work of several: that
+    /// of the thread with its number in each of several parts of a larger block, one behind the
+    /// other. Every thread has the result, in its first accumulator.
     pub(crate) fn combine_parts(
         self,
         body: &mut KernelBody,
@@ -287,20 +275,19 @@ impl Reducer {
         let dtype = self.key_type();
         let (class, float) = (RegClass::of(dtype), element.class.move_type());
         let (bits, moved) = (dtype.bytes() * 8, class.move_type());
-        let all_but_sign = max_literal(dtype);
+        let [_, _, least, all_but_sign] = literals(dtype);
         let first = match self.reduction {
-            Reduction::ArgMinimum => min_literal(dtype),
-            _ => max_literal(dtype),
+            Reduction::ArgMinimum => least,
+            _ => all_but_sign,
         };
         let [pattern, sign, ordered, key] = body.regs(class);
-        let is_nan = body.predicate();
         line!(body; "mov.{moved} {pattern}, {element};");
         // Among negative floats, a larger bit pattern is a smaller number: all bits except the sign
         // are inverted.
         line!(body; "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
         line!(body; "and.{moved} {sign}, {sign}, {all_but_sign};");
         line!(body; "xor.{moved} {ordered}, {pattern}, {sign};");
-        line!(body; "setp.nan.{float} {is_nan}, {element}, {element};");
+        let is_nan = test!(body; "nan.{float} {element}, {element}");
         line!(body; "selp.{moved} {key}, {first}, {ordered}, {is_nan};");
         key
     }
@@ -317,14 +304,6 @@ impl Reducer {
             _ => cast(body, self.state_types()[0], to, accumulator[0]),
         }
     }
-}
-
-/// Converts an element of 16 bits to `f32`; others stay as they are.
-fn cast_half(body: &mut KernelBody, stored: DType, element: Reg) -> Reg {
-    if stored.is_half() {
-        return cast(body, stored, DType::F32, element);
-    }
-    element
 }
 
 /// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.
@@ -362,48 +341,33 @@ pub(crate) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accu
     }
 }
 
+/// Returns the literals of 0 and 1, and of the least and the greatest value.
+pub(crate) fn literals(dtype: DType) -> [&'static str; 4] {
+    match dtype {
+        DType::F32 => ["0f00000000", "0f3F800000", "0fFF800000", "0f7F800000"],
+        DType::F64 => [
+            "0d0000000000000000",
+            "0d3FF0000000000000",
+            "0dFFF0000000000000",
+            "0d7FF0000000000000",
+        ],
+        DType::I64 => ["0", "1", "-9223372036854775808", "9223372036854775807"],
+        DType::U64 => ["0", "1", "0", "18446744073709551615"],
+        DType::U32 => ["0", "1", "0", "4294967295"],
+        _ => ["0", "1", "-2147483648", "2147483647"],
+    }
+}
+
 pub(crate) fn zero_literal(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "0f00000000",
-        DType::F64 => "0d0000000000000000",
-        _ => "0",
-    }
-}
-
-fn one_literal(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "0f3F800000",
-        DType::F64 => "0d3FF0000000000000",
-        _ => "1",
-    }
-}
-
-fn max_literal(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "0f7F800000",
-        DType::F64 => "0d7FF0000000000000",
-        DType::I64 => "9223372036854775807",
-        DType::U64 => "18446744073709551615",
-        DType::U32 => "4294967295",
-        _ => "2147483647",
-    }
+    literals(dtype)[0]
 }
 
 pub(crate) fn min_literal(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "0fFF800000",
-        DType::F64 => "0dFFF0000000000000",
-        DType::I64 => "-9223372036854775808",
-        DType::U32 | DType::U64 => "0",
-        _ => "-2147483648",
-    }
+    literals(dtype)[2]
 }
 
 /// Returns the type suffix of `add` and `mul` for a component.
-fn add_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "rn.f32",
-        DType::F64 => "rn.f64",
-        integer => ordered_type(integer),
-    }
+fn add_type(dtype: DType) -> String {
+    let rounding = if dtype.is_wide_float() { "rn." } else { "" };
+    format!("{rounding}{}", ordered_type(dtype))
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::body::{
-        kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, index, line, test, value},
+        kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, index, jump, line, test, value},
         reducer::{Accumulator, Reducer, assign},
     },
     expr::NodeRef,
@@ -43,28 +43,33 @@ impl RowThread {
     /// element for each row.
     pub(crate) fn new(body: &mut KernelBody, results: &NodeRef, threads: usize) -> Self {
         if threads >= BLOCK {
-            let (row, thread) = body.block_and_thread();
-            return Self {
-                row,
-                thread,
-                beyond: None,
-                threads,
-            };
+            return Self::of_block(body, threads);
         }
         let number = body.thread();
         let rows = body.elements_of(ParameterKey::Named("rows"), results);
-        let (bits, beyond) = (body.bits(), body.predicate());
+        let beyond = body.predicate();
         let [all, last, row, thread] = body.index_regs();
         let shift = threads.trailing_zeros();
-        line!(body; "shr.u{bits} {all}, {number}, {shift};");
-        line!(body; "and.b{bits} {thread}, {number}, {};", threads - 1);
-        line!(body; "setp.ge.u{bits} {beyond}, {all}, {rows};");
-        line!(body; "sub.s{bits} {last}, {rows}, 1;");
-        line!(body; "min.u{bits} {row}, {all}, {last};");
+        line!(body; "shr.u# {all}, {number}, {shift};");
+        line!(body; "and.b# {thread}, {number}, {};", threads - 1);
+        line!(body; "setp.ge.u# {beyond}, {all}, {rows};");
+        line!(body; "sub.s# {last}, {rows}, 1;");
+        line!(body; "min.u# {row}, {all}, {last};");
         Self {
             row,
             thread,
             beyond: Some(beyond),
+            threads,
+        }
+    }
+
+    /// Returns the thread of a block that computes a row with so many threads.
+    pub(crate) fn of_block(body: &mut KernelBody, threads: usize) -> Self {
+        let ((row, thread), beyond) = (body.block_and_thread(), None);
+        Self {
+            row,
+            thread,
+            beyond,
             threads,
         }
     }
@@ -76,8 +81,7 @@ impl RowThread {
 
     /// Continues with the first thread of each row only; the others jump to a label.
     pub(crate) fn first_only(self, body: &mut KernelBody, label: &str) {
-        let idle = test!(body; "ne.u {}, 0", self.thread);
-        line!(body; "@{idle} bra {label};");
+        jump!(body; "{label}" if "ne.u# {}, 0", self.thread);
         self.within_only(body, label);
     }
 
@@ -179,8 +183,8 @@ impl WarpTotals {
         thread: Reg,
         reduction: usize,
     ) -> Self {
-        let lane = index!(body; "and.b {thread}, {}", WARP - 1);
-        let warp = index!(body; "shr.u {thread}, {}", WARP.trailing_zeros());
+        let lane = index!(body; "and.b# {thread}, {}", WARP - 1);
+        let warp = index!(body; "shr.u# {thread}, {}", WARP.trailing_zeros());
         let address = |(slot, &dtype): (usize, &DType)| {
             let first = value!(body, B64; "mov.u64 accumulator{reduction}_{slot}");
             (dtype, first, body.element(first, warp, dtype.bytes()))
@@ -198,7 +202,7 @@ impl WarpTotals {
     /// Returns the accumulators of a column of threads: of each of [`WARP`] columns, every warp has
     /// one.
     pub(crate) fn of_column(&self, body: &mut KernelBody, column: Reg) -> Self {
-        let number = index!(body; "mad.lo.s {}, {WARP}, {column}", self.warp);
+        let number = index!(body; "mad.lo.s# {}, {WARP}, {column}", self.warp);
         let address = |&(dtype, all, _): &(DType, Reg, Reg)| {
             let first = body.element(all, column, dtype.bytes());
             (dtype, first, body.element(all, number, dtype.bytes()))
@@ -212,7 +216,7 @@ impl WarpTotals {
 
     /// Stores the accumulator that one thread of each warp has.
     pub(crate) fn store(&self, body: &mut KernelBody, accumulator: &Accumulator, lane: usize) {
-        let is_lane = test!(body; "eq.u {}, {lane}", self.lane);
+        let is_lane = test!(body; "eq.u# {}, {lane}", self.lane);
         self.store_if(body, accumulator, is_lane);
     }
 
@@ -224,7 +228,7 @@ impl WarpTotals {
         accumulators: &[Accumulator],
         distance: usize,
     ) {
-        let is_first = test!(body; "eq.u {}, 0", self.lane);
+        let is_first = test!(body; "eq.u# {}, 0", self.lane);
         for (part, accumulator) in accumulators.iter().enumerate() {
             for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
                 let kind = RegClass::of(*dtype).move_type();
@@ -333,9 +337,9 @@ impl WarpTotals {
         identity: &Accumulator,
     ) -> (Accumulator, Accumulator) {
         let (before, all) = (copy(body, identity), copy(body, identity));
-        let (bits, is_own) = (body.bits(), body.predicate());
+        let is_own = body.predicate();
         for warp in 0..WARPS {
-            line!(body; "setp.eq.u{bits} {is_own}, {}, {warp};", self.warp);
+            line!(body; "setp.eq.u# {is_own}, {}, {warp};", self.warp);
             for (own, all) in before.iter().zip(&all) {
                 let kind = own.class.move_type();
                 line!(body; "selp.{kind} {own}, {all}, {own}, {is_own};");
@@ -355,7 +359,7 @@ impl WarpTotals {
         identity: &Accumulator,
         distance: usize,
     ) -> Accumulator {
-        let is_there = test!(body; "ge.u {}, {distance}", self.lane);
+        let is_there = test!(body; "ge.u# {}, {distance}", self.lane);
         let moved = |(&reg, none): (&Reg, &Reg)| {
             let front = shuffle(body, reg, ("up", distance), WARP);
             let kind = reg.class.move_type();

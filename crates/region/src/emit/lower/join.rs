@@ -45,7 +45,6 @@ impl Lowering<'_> {
         self.scalar_position();
         let (label, words) = (self.body.label_number(), self.body.name_parts());
         let known = self.known.clone();
-        let bits = self.body.bits();
         let parts: SmallVec<[(&NodeRef, usize); 4]> = parts
             .iter()
             .filter(|part| part.shape[axis] > 0)
@@ -69,11 +68,11 @@ impl Lowering<'_> {
                 let mut index = indices[0][axis].expect("an axis of several parts is long");
                 if let Some(first) = first.filter(|_| turn == 0) {
                     // Unsigned, so that an index in front of the part is beyond its end, too.
-                    let within = index!(self.body; "sub.s {index}, {first}");
-                    let length = index!(self.body; "sub.s {end}, {first}");
+                    let within = index!(self.body; "sub.s# {index}, {first}");
+                    let length = index!(self.body; "sub.s# {end}, {first}");
                     (index, end) = (within, length);
                 }
-                line!(self.body; "setp.ge.u{bits} {beyond}, {index}, {end};");
+                line!(self.body; "setp.ge.u# {beyond}, {index}, {end};");
                 line!(self.body; "@{beyond} bra PART{label}_{};", turn + 1);
             }
             let positions = self.positions_in_part(&indices, part, axis, first);
@@ -153,7 +152,7 @@ impl Lowering<'_> {
             if part.shape[axis] == 1 {
                 of_member[axis] = None;
             } else if let (Some(index), Some(first)) = (of_member[axis], first) {
-                let within = index!(self.body; "sub.s {index}, {first}");
+                let within = index!(self.body; "sub.s# {index}, {first}");
                 of_member[axis] = Some(within);
             }
         }

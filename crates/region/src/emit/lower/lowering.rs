@@ -253,10 +253,8 @@ impl<'a> Lowering<'a> {
         length: usize,
     ) -> Reg {
         let code = self.body.check_code(node, axis, length);
-        let length = self.body.scalar(
-            ParameterKey::CheckedLength(node.id),
-            Scalar::I64(length as i64),
-        );
+        let key = ParameterKey::CheckedLength(node.id);
+        let length = self.body.scalar(key, Scalar::I64(length as i64));
         let index = match index.class {
             RegClass::B64 => index,
             _ => value!(self.body, B64; "cvt.s64.s32 {index}"),
@@ -264,8 +262,7 @@ impl<'a> Lowering<'a> {
         let (wrong, checked) = (self.body.predicate(), self.body.reg(RegClass::B64));
         // As an unsigned number, a negative index is larger than every length.
         line!(self.body; "setp.ge.u64 {wrong}, {index}, {length};");
-        let flag = || KernelParameter::Flag;
-        let flag = self.body.address(ParameterKey::Flag, flag);
+        let flag = (self.body).address(ParameterKey::Flag, KernelParameter::Flag);
         line!(self.body; "@{wrong} red.global.max.u32 [{flag}], {code};");
         line!(self.body; "selp.b64 {checked}, 0, {index}, {wrong};");
         if self.body.wide {

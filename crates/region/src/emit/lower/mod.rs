@@ -1,17 +1,14 @@
 //! The lowering of expressions to the instructions of a body.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `lowering.rs` | the lowering of nodes to registers |
-//! | `position.rs` | positions in arrays and the index maps of views |
-//! | `row_nodes.rs` | the nodes of a row kernel that have one element for each row |
-//! | `update.rs` | the positions of values that replace elements of a part |
-//! | `join.rs` | joined arrays, whose parts are computed under branches |
 
+/// Joined arrays, whose parts are computed under branches.
 pub(crate) mod join;
+/// The lowering of nodes to registers.
 pub(crate) mod lowering;
+/// Positions in arrays and the index maps of views.
 pub(crate) mod position;
+/// The nodes of a row kernel that have one element for each row.
 pub(crate) mod row_nodes;
+/// The positions of values that replace elements of a part.
 pub(crate) mod update;
 
 pub(crate) use lowering::Lowering;

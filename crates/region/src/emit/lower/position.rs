@@ -123,7 +123,7 @@ impl Lowering<'_> {
                 None => index,
                 Some(before) => {
                     let length = self.axis_length(position, axis);
-                    index!(self.body; "mad.lo.s {before}, {length}, {index}")
+                    index!(self.body; "mad.lo.s# {before}, {length}, {index}")
                 }
             });
         }
@@ -302,11 +302,11 @@ impl Lowering<'_> {
         let mut index = self.axis_index(position, of_view);
         if from.step != 1 {
             let step = self.body.step(view, axis, from.step);
-            index = index!(self.body; "mul.lo.s {index}, {step}");
+            index = index!(self.body; "mul.lo.s# {index}, {step}");
         }
         if from.start != 0 {
             let start = self.body.start(view, axis, from.start);
-            index = index!(self.body; "add.s {index}, {start}");
+            index = index!(self.body; "add.s# {index}, {start}");
         }
         index
     }

@@ -43,7 +43,7 @@ impl Lowering<'_> {
         if let Some(is_replaced) = is_replaced {
             for along in bounded {
                 let number = axes[along].expect("a bounded axis has an index");
-                let within = index!(self.body; "selp.b {number}, 0, {is_replaced}");
+                let within = index!(self.body; "selp.b# {number}, 0, {is_replaced}");
                 axes[along] = Some(within);
             }
         }
@@ -137,13 +137,13 @@ impl Lowering<'_> {
         let index = self.axis_index(position, axis);
         let Some(along) = from.axis else {
             let start = self.body.start(node.id, axis, from.start);
-            conditions.push(test!(self.body; "eq.u {index}, {start}"));
+            conditions.push(test!(self.body; "eq.u# {index}, {start}"));
             return None;
         };
         let key = ParameterKey::Length(value.id, along);
         let count = self.body.index_parameter(key, value.shape[along] as i64);
         let number = self.number_in_slice(node, axis, from, index, conditions);
-        conditions.push(test!(self.body; "lt.u {number}, {count}"));
+        conditions.push(test!(self.body; "lt.u# {number}, {count}"));
         Some((along, number))
     }
 
@@ -162,18 +162,18 @@ impl Lowering<'_> {
         if from.step < 0 || from.start != 0 {
             let start = self.body.start(node.id, axis, from.start);
             number = if from.step < 0 {
-                index!(self.body; "sub.s {start}, {index}")
+                index!(self.body; "sub.s# {start}, {index}")
             } else {
-                index!(self.body; "sub.s {index}, {start}")
+                index!(self.body; "sub.s# {index}, {start}")
             };
         }
         if from.step.unsigned_abs() <= 1 {
             return number;
         }
         let step = self.body.step(node.id, axis, from.step.abs());
-        let quotient = index!(self.body; "div.u {number}, {step}");
-        let product = index!(self.body; "mul.lo.s {quotient}, {step}");
-        conditions.push(test!(self.body; "eq.u {product}, {number}"));
+        let quotient = index!(self.body; "div.u# {number}, {step}");
+        let product = index!(self.body; "mul.lo.s# {quotient}, {step}");
+        conditions.push(test!(self.body; "eq.u# {product}, {number}"));
         quotient
     }
 }

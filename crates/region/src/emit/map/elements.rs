@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{KernelBody, ParameterKey, Reg, index, line, test},
+        body::{KernelBody, ParameterKey, Reg, index, jump, line},
         lower::{Lowering, Position},
         passes::{GeneratedPasses, Threads},
     },
@@ -49,8 +49,7 @@ fn one_per_thread(
     count: Reg,
 ) {
     let node = &kernel.root;
-    let beyond = test!(body; "ge.u {thread}, {count}");
-    line!(body; "@{beyond} bra DONE;");
+    jump!(body; "DONE" if "ge.u# {thread}, {count}");
     let mut lowering = Lowering::new(body, kernel, false);
     let position = lowering.at_linear_index(node.id, &node.shape, thread);
     let number = match destination {
@@ -75,9 +74,8 @@ fn one_group_per_thread(
     lanes: usize,
 ) {
     let node = &kernel.root;
-    let first = index!(body; "mul.lo.s {thread}, {lanes}");
-    let beyond = test!(body; "ge.u {first}, {count}");
-    line!(body; "@{beyond} bra DONE;");
+    let first = index!(body; "mul.lo.s# {thread}, {lanes}");
+    jump!(body; "DONE" if "ge.u# {first}, {count}");
     if let Some((map, value)) = wide_update(kernel) {
         let words = body.name_parts();
         let mut lowering = Lowering::new(body, kernel, false);
@@ -128,8 +126,8 @@ fn group_positions(
     }
     let along = axes[last].expect("the last axis is longer than 1");
     let position = |lane| {
-        let number = index!(lowering.body; "add.s {first}, {lane}");
-        axes[last] = Some(index!(lowering.body; "add.s {along}, {lane}"));
+        let number = index!(lowering.body; "add.s# {first}, {lane}");
+        axes[last] = Some(index!(lowering.body; "add.s# {along}, {lane}"));
         lowering.at_indices(node.id, &node.shape, axes.clone(), Some(number))
     };
     (0..lanes).map(position).collect()
@@ -163,11 +161,9 @@ fn one_vector_per_thread(
     lanes: usize,
 ) {
     let node = &kernel.root;
-    let bits = body.bits();
-    let vectors = index!(body; "shr.u {count}, {}", lanes.trailing_zeros());
-    let is_tail = test!(body; "ge.u {thread}, {vectors}");
-    line!(body; "@{is_tail} bra TAIL;");
-    let first = index!(body; "shl.b {thread}, {}", lanes.trailing_zeros());
+    let vectors = index!(body; "shr.u# {count}, {}", lanes.trailing_zeros());
+    jump!(body; "TAIL" if "ge.u# {thread}, {vectors}");
+    let first = index!(body; "shl.b# {thread}, {}", lanes.trailing_zeros());
     let mut lowering = Lowering::new(body, kernel, true);
     let numbers = lowering.body.neighbours(first, lanes).into_iter();
     let position = |number| lowering.at_linear_index(node.id, &node.shape, number);
@@ -177,11 +173,10 @@ fn one_vector_per_thread(
 
     body.label("TAIL");
     let [last, done, after] = body.index_regs();
-    line!(body; "sub.s{bits} {after}, {thread}, {vectors};");
-    line!(body; "shl.b{bits} {done}, {vectors}, {};", lanes.trailing_zeros());
-    line!(body; "add.s{bits} {last}, {done}, {after};");
-    let beyond = test!(body; "ge.u {last}, {count}");
-    line!(body; "@{beyond} bra DONE;");
+    line!(body; "sub.s# {after}, {thread}, {vectors};");
+    line!(body; "shl.b# {done}, {vectors}, {};", lanes.trailing_zeros());
+    line!(body; "add.s# {last}, {done}, {after};");
+    jump!(body; "DONE" if "ge.u# {last}, {count}");
     let mut lowering = Lowering::new(body, kernel, true);
     let position = lowering.at_linear_index(node.id, &node.shape, last);
     let words = lowering.body.name_parts();

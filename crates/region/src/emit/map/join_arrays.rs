@@ -7,7 +7,7 @@
 
 use crate::{
     emit::{
-        body::{BLOCK, KernelBody, Reg, RegClass, index, line, value},
+        body::{BLOCK, KernelBody, Reg, RegClass, index, jump, line, value},
         passes::GeneratedPasses,
     },
     plan::{FusedKernel, IndexAnalysis},
@@ -23,7 +23,6 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     let line_length = root.shape[joined.axis] * behind;
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let index_bytes = if body.wide { 8 } else { 4 };
-    let bits = body.bits();
     let vectors = root.elements / lanes;
 
     let (block, thread) = body.block_and_thread();
@@ -43,32 +42,31 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     for (number, &(_, of_axis)) in joined.parts.iter().enumerate() {
         let first = body.start(root.id, number, begin);
         let offset = index_bytes * number;
-        line!(body; "st.shared.b{bits} [{begins}+{offset}], {first};");
+        line!(body; "st.shared.b# [{begins}+{offset}], {first};");
         begin += of_axis * behind;
     }
     for number in joined.parts.len()..=slots {
-        line!(body; "st.shared.b{bits} [{begins}+{}], {length};", index_bytes * number);
+        line!(body; "st.shared.b# [{begins}+{}], {length};", index_bytes * number);
     }
     body.label("STORED");
     line!(body; "bar.sync 0;");
 
     let (at, beyond) = (body.index_reg(), body.predicate());
-    line!(body; "mad.lo.s{bits} {at}, {block}, {BLOCK}, {thread};");
+    line!(body; "mad.lo.s# {at}, {block}, {BLOCK}, {thread};");
     body.label("LOOP");
-    line!(body; "setp.ge.u{bits} {beyond}, {at}, {count};");
-    line!(body; "@{beyond} bra DONE;");
+    jump!(body, beyond; "DONE" if "ge.u# {at}, {count}");
     let [first, line_number, within, product] = body.index_regs();
-    line!(body; "shl.b{bits} {first}, {at}, {};", lanes.trailing_zeros());
-    line!(body; "div.u{bits} {line_number}, {first}, {length};");
-    line!(body; "mul.lo.s{bits} {product}, {line_number}, {length};");
-    line!(body; "sub.s{bits} {within}, {first}, {product};");
+    line!(body; "shl.b# {first}, {at}, {};", lanes.trailing_zeros());
+    line!(body; "div.u# {line_number}, {first}, {length};");
+    line!(body; "mul.lo.s# {product}, {line_number}, {length};");
+    line!(body; "sub.s# {within}, {first}, {product};");
     let number = find(&mut body, (begins, index_bytes), slots, within);
     let own = body.element(begins, number, index_bytes);
-    let begin = index!(body; "ld.shared.b [{own}]");
-    let end = index!(body; "ld.shared.b [{own}+{index_bytes}]");
-    let own_length = index!(body; "sub.s {end}, {begin}");
-    let offset = index!(body; "sub.s {within}, {begin}");
-    line!(body; "mad.lo.s{bits} {offset}, {line_number}, {own_length}, {offset};");
+    let begin = index!(body; "ld.shared.b# [{own}]");
+    let end = index!(body; "ld.shared.b# [{own}+{index_bytes}]");
+    let own_length = index!(body; "sub.s# {end}, {begin}");
+    let offset = index!(body; "sub.s# {within}, {begin}");
+    line!(body; "mad.lo.s# {offset}, {line_number}, {own_length}, {offset};");
     let (slot, array) = (body.element(addresses, number, 8), body.reg(RegClass::B64));
     line!(body; "ld.shared.b64 {array}, [{slot}];");
     let from = body.element(array, offset, bytes);
@@ -76,7 +74,7 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     let output = body.output(0);
     let to = body.element(output, first, bytes);
     body.store(dtype, to, &elements);
-    line!(body; "add.s{bits} {at}, {at}, {step};");
+    line!(body; "add.s# {at}, {at}, {step};");
     line!(body; "bra LOOP;");
     body.label("DONE");
     body.name_part("concatenate");
@@ -96,17 +94,16 @@ fn find(
     count: usize,
     index: Reg,
 ) -> Reg {
-    let bits = body.bits();
-    let number = index!(body; "mov.b 0");
+    let number = index!(body; "mov.b# 0");
     let mut distance = count / 2;
     while distance > 0 {
         let [next, place] = body.index_regs();
         let is_there = body.predicate();
-        line!(body; "add.s{bits} {next}, {number}, {distance};");
+        line!(body; "add.s# {next}, {number}, {distance};");
         let address = body.element(places, next, index_bytes);
-        line!(body; "ld.shared.b{bits} {place}, [{address}];");
-        line!(body; "setp.ge.u{bits} {is_there}, {index}, {place};");
-        line!(body; "selp.b{bits} {number}, {next}, {number}, {is_there};");
+        line!(body; "ld.shared.b# {place}, [{address}];");
+        line!(body; "setp.ge.u# {is_there}, {index}, {place};");
+        line!(body; "selp.b# {number}, {next}, {number}, {is_there};");
         distance /= 2;
     }
     number

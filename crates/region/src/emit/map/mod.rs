@@ -1,15 +1,12 @@
 //! Element-wise kernels.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `elements.rs` | kernels in which a thread computes its elements |
-//! | `transpose.rs` | kernels that read transposed arrays through shared memory |
-//! | `stencil.rs` | kernels that compute what a stencil reads in shared memory |
-//! | `tile.rs` | the tiles of such kernels, and arrays in shared memory |
-//! | `join_arrays.rs` | joins of arrays in memory |
 
+/// Kernels in which a thread computes its elements.
 pub(crate) mod elements;
+/// Joins of arrays in memory.
 pub(crate) mod join_arrays;
+/// Kernels that compute what a stencil reads in shared memory.
 pub(crate) mod stencil;
+/// The tiles of such kernels, and arrays in shared memory.
 pub(crate) mod tile;
+/// Kernels that read transposed arrays through shared memory.
 pub(crate) mod transpose;

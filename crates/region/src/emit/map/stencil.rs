@@ -178,12 +178,12 @@ fn number_of_turn(
     turn: usize,
     elements: usize,
 ) -> (Reg, Option<Reg>) {
-    let number = index!(body; "add.s {thread}, {}", turn * BLOCK);
+    let number = index!(body; "add.s# {thread}, {}", turn * BLOCK);
     if (turn + 1) * BLOCK <= elements {
         return (number, None);
     }
-    let beyond = test!(body; "ge.u {number}, {elements}");
-    let within = index!(body; "min.u {number}, {}", elements - 1);
+    let beyond = test!(body; "ge.u# {number}, {elements}");
+    let within = index!(body; "min.u# {number}, {}", elements - 1);
     (within, Some(beyond))
 }
 
@@ -208,7 +208,7 @@ impl Origin {
                 Some((across, _)) if axis == across => tile.first_across,
                 _ => tile.batch[axis],
             };
-            Some(first.map_or(start, |first| index!(body; "add.s {first}, {start}")))
+            Some(first.map_or(start, |first| index!(body; "add.s# {first}, {start}")))
         };
         Self((0..source.shape.len()).map(index).collect())
     }
@@ -233,7 +233,7 @@ impl Origin {
         let along = Some((stencil.axes.along.0, column));
         let across = stencil.axes.across.map(|(axis, _)| axis).zip(line);
         for (axis, number) in along.into_iter().chain(across) {
-            let index = axes[axis].map(|first| index!(body; "add.s {first}, {number}"));
+            let index = axes[axis].map(|first| index!(body; "add.s# {first}, {number}"));
             axes[axis] = index.map(|index| clamped(body, source, axis, index));
         }
         lowering.at_indices(source.id, &source.shape, axes, None)
@@ -246,11 +246,11 @@ impl ResultThread {
         let lines = axes.across.map_or(1, |(_, lines)| lines);
         // Results below each other have elements in common, so that a thread computes them.
         let lines_per_thread = lines / (BLOCK / lanes);
-        let (bits, lane, line) = (body.bits(), body.index_reg(), body.index_reg());
+        let (lane, line) = (body.index_reg(), body.index_reg());
         let shift = lanes.trailing_zeros();
-        line!(body; "and.b{bits} {lane}, {thread}, {};", lanes - 1);
-        line!(body; "shr.u{bits} {line}, {thread}, {shift};");
-        line!(body; "mul.lo.s{bits} {line}, {line}, {lines_per_thread};");
+        line!(body; "and.b# {lane}, {thread}, {};", lanes - 1);
+        line!(body; "shr.u# {line}, {thread}, {shift};");
+        line!(body; "mul.lo.s# {line}, {line}, {lines_per_thread};");
         Self {
             lanes,
             parts: axes.along.1 / lanes,
@@ -273,8 +273,8 @@ impl ResultThread {
         (line, column): (usize, usize),
     ) -> (Reg, Option<Reg>) {
         let mut behind = |first: Reg, own: Reg, behind: usize| {
-            let (bits, index) = (body.bits(), index!(body; "add.s {first}, {own}"));
-            line!(body; "add.s{bits} {index}, {index}, {behind};");
+            let index = index!(body; "add.s# {first}, {own}");
+            line!(body; "add.s# {index}, {index}, {behind};");
             index
         };
         let along = behind(tile.first_along, self.lane, column);
@@ -285,10 +285,7 @@ impl ResultThread {
     /// Computes the number in shared memory of the first element of the tile that the first result
     /// may read.
     fn number(&self, body: &mut KernelBody, stencil: &Stencil) -> Reg {
-        let (bits, number, columns) = (body.bits(), body.index_reg(), stencil.computed.0);
-        let (line, lane) = (self.line, self.lane);
-        line!(body; "mad.lo.s{bits} {number}, {line}, {columns}, {lane};");
-        number
+        index!(body; "mad.lo.s# {}, {}, {}", self.line, stencil.computed.0, self.lane)
     }
 }
 

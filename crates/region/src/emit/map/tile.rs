@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::{KernelBody, ParameterKey, Reg, RegClass, line, value},
+        body::{KernelBody, ParameterKey, Reg, RegClass, line, test, value},
         lower::{Lowering, Position},
     },
     expr::NodeRef,
@@ -38,8 +38,8 @@ impl TileAxes {
             let tiles = root.shape[axis].div_ceil(size);
             let tiles = body.named(name, tiles);
             let (rest, first) = body.quotient_and_rest(block, tiles);
-            let (bits, shift) = (body.bits(), size.trailing_zeros());
-            line!(body; "shl.b{bits} {first}, {first}, {shift};");
+            let shift = size.trailing_zeros();
+            line!(body; "shl.b# {first}, {first}, {shift};");
             (rest, first)
         };
         let (rest, first_along) = first("tiles_along", self.along, block);
@@ -108,19 +108,17 @@ pub(crate) fn store_inside(
 
 /// Computes the minimum of an index and the last one along an axis.
 pub(crate) fn clamped(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> Reg {
-    let (bits, last, within) = (body.bits(), body.index_reg(), body.index_reg());
+    let [last, within] = body.index_regs();
     let length = length(body, node, axis);
-    line!(body; "sub.s{bits} {last}, {length}, 1;");
-    line!(body; "min.u{bits} {within}, {index}, {last};");
+    line!(body; "sub.s# {last}, {length}, 1;");
+    line!(body; "min.u# {within}, {index}, {last};");
     within
 }
 
 /// Computes whether an index is beyond the end of an axis.
 fn is_beyond(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> Reg {
-    let (bits, beyond) = (body.bits(), body.predicate());
     let length = length(body, node, axis);
-    line!(body; "setp.ge.u{bits} {beyond}, {index}, {length};");
-    beyond
+    test!(body; "ge.u# {index}, {length}")
 }
 
 /// Returns the length of an axis.

@@ -98,11 +98,11 @@ pub(crate) fn tiles(kernel: &FusedKernel) -> GeneratedPasses {
 impl TileThread {
     fn new(lowering: &mut Lowering<'_>, root: &NodeRef, axes: TileAxes) -> Self {
         let body = &mut *lowering.body;
-        let (bits, (block, thread)) = (body.bits(), body.block_and_thread());
+        let (block, thread) = body.block_and_thread();
         let [lane, line] = body.index_regs();
         let shift = TILE.trailing_zeros();
-        line!(body; "and.b{bits} {lane}, {thread}, {};", TILE - 1);
-        line!(body; "shr.u{bits} {line}, {thread}, {shift};");
+        line!(body; "and.b# {lane}, {thread}, {};", TILE - 1);
+        line!(body; "shr.u# {line}, {thread}, {shift};");
         Self {
             lane,
             line,
@@ -112,17 +112,15 @@ impl TileThread {
 
     /// Returns the number of the thread's line in a turn.
     fn line_of_turn(&self, body: &mut KernelBody, turn: usize) -> Reg {
-        let (bits, line) = (body.bits(), body.index_reg());
-        line!(body; "add.s{bits} {line}, {}, {};", self.line, turn * LINES);
-        line
+        index!(body; "add.s# {}, {}", self.line, turn * LINES)
     }
 
     /// Computes the indices along both axes of an element of the tile.
     fn indices(&self, body: &mut KernelBody, along: Reg, across: Reg) -> (Reg, Option<Reg>) {
         let first_across = self.tile.first_across;
         (
-            index!(body; "add.s {}, {along}", self.tile.first_along),
-            first_across.map(|first| index!(body; "add.s {first}, {across}")),
+            index!(body; "add.s# {}, {along}", self.tile.first_along),
+            first_across.map(|first| index!(body; "add.s# {first}, {across}")),
         )
     }
 }
@@ -134,7 +132,7 @@ fn tile_address(
     dtype: DType,
     (line_number, lane): (Reg, Reg),
 ) -> Reg {
-    let number = index!(body; "mad.lo.s {line_number}, {PITCH}, {lane}");
+    let number = index!(body; "mad.lo.s# {line_number}, {PITCH}, {lane}");
     shared_address(body, tile, dtype, number)
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{KernelBody, Reg, RowThread, index, line, test},
+        body::{KernelBody, Reg, RowThread, index, jump, line, test},
         lower::{Lowering, Position},
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
@@ -38,21 +38,19 @@ impl ReductionGenerator<'_> {
         first: Reg,
         step: Reg,
     ) -> Accumulators {
-        let bits = body.bits();
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, result);
         let lanes = self.rows.lanes;
         let unroll = self.rows.at_once;
         let length = self.groups(body);
-        let at = index!(body; "mov.b {first}");
-        let number = index!(body; "mul.lo.s {first}, {lanes}");
+        let at = index!(body; "mov.b# {first}");
+        let number = index!(body; "mul.lo.s# {first}, {lanes}");
         self.begin_at(body, &accumulators, number);
         let beyond = body.predicate();
 
         body.label("LOOP");
         let numbers = body.steps(at, step, unroll);
-        line!(body; "setp.ge.u{bits} {beyond}, {}, {length};", numbers[unroll - 1]);
-        line!(body; "@{beyond} bra REST;");
+        jump!(body, beyond; "REST" if "ge.u# {}, {length}", numbers[unroll - 1]);
         let words = body.name_parts();
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
@@ -62,18 +60,17 @@ impl ReductionGenerator<'_> {
             elements.extend(self.elements(&mut lowering, neighbours, &mut first_words));
         }
         self.combine_elements(body, &accumulators, &elements);
-        line!(body; "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
+        line!(body; "add.s# {at}, {}, {step};", numbers[unroll - 1]);
         line!(body; "bra LOOP;");
 
         body.label("REST");
-        line!(body; "setp.ge.u{bits} {beyond}, {at}, {length};");
-        line!(body; "@{beyond} bra LEFT;");
+        jump!(body, beyond; "LEFT" if "ge.u# {at}, {length}");
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
             let elements = self.elements(&mut lowering, &neighbours, &mut None);
             self.combine_elements(lowering.body, &accumulators, &elements);
         }
-        line!(body; "add.s{bits} {at}, {at}, {step};");
+        line!(body; "add.s# {at}, {at}, {step};");
         line!(body; "bra REST;");
         body.label("LEFT");
         body.truncate_name(first_words.unwrap_or(words));
@@ -93,18 +90,18 @@ impl ReductionGenerator<'_> {
         for turn in 0..split.turns() {
             let mut number = own.thread;
             if turn > 0 {
-                number = index!(body; "add.s {number}, {}", turn * own.threads);
+                number = index!(body; "add.s# {number}, {}", turn * own.threads);
             }
             beyond.push(split.has_beyond(turn).then(|| {
-                let is_beyond = test!(body; "ge.u {number}, {length}");
-                let last = index!(body; "sub.s {length}, 1");
-                let within = index!(body; "min.u {number}, {last}");
+                let is_beyond = test!(body; "ge.u# {number}, {length}");
+                let last = index!(body; "sub.s# {length}, 1");
+                let within = index!(body; "min.u# {number}, {last}");
                 number = within;
                 is_beyond
             }));
             numbers.push(number);
         }
-        let first = index!(body; "mul.lo.s {}, {lanes}", own.thread);
+        let first = index!(body; "mul.lo.s# {}, {lanes}", own.thread);
         self.begin_at(body, &accumulators, first);
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
@@ -175,7 +172,7 @@ impl ReductionGenerator<'_> {
     ) -> Neighbours {
         let mut first = at;
         if lanes > 1 {
-            first = index!(lowering.body; "shl.b {at}, {}", lanes.trailing_zeros());
+            first = index!(lowering.body; "shl.b# {at}, {}", lanes.trailing_zeros());
         }
         let numbers = lowering.body.neighbours(first, lanes);
         let positions: SmallVec<[Position; UNROLL]> = numbers
@@ -265,7 +262,7 @@ impl ReductionGenerator<'_> {
     ) -> Position {
         if self.rows.is_contiguous {
             let length = lowering.body.named("length", self.rows.length);
-            let of_all = index!(lowering.body; "mad.lo.s {result}, {length}, {number}");
+            let of_all = index!(lowering.body; "mad.lo.s# {result}, {length}, {number}");
             return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
         }
         let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();

@@ -8,7 +8,7 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass,
-            index, line, test, value,
+            index, jump, line, test, value,
         },
         passes::{GeneratedPasses, Temporary},
         reduce::reduction::{Accumulators, ReductionGenerator},
@@ -62,12 +62,12 @@ impl ReductionGenerator<'_> {
     /// block take neighbouring results.
     pub(crate) fn split_threads_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let (bits, partial) = (body.bits(), body.index_reg());
+        let partial = body.index_reg();
         let own = self.split_thread(&mut body, splits);
         let (result, split, splits) = (own.result, own.split, own.splits);
         line!(body; "@{} bra DONE;", own.beyond);
         let accumulators = self.accumulate(&mut body, result, split, splits);
-        line!(body; "mad.lo.s{bits} {partial}, {result}, {splits}, {split};");
+        line!(body; "mad.lo.s# {partial}, {result}, {splits}, {split};");
         self.store_partials(&mut body, &accumulators, partial, 0);
         body.label("DONE");
         self.finish(body, "")
@@ -79,8 +79,8 @@ impl ReductionGenerator<'_> {
         let splits = body.named("splits", splits);
         let results = body.named("results", self.results());
         let (group, split) = body.quotient_and_rest(block, splits);
-        let result = index!(body; "mad.lo.s {group}, {BLOCK}, {thread}");
-        let beyond = test!(body; "ge.u {result}, {results}");
+        let result = index!(body; "mad.lo.s# {group}, {BLOCK}, {thread}");
+        let beyond = test!(body; "ge.u# {result}, {results}");
         SplitThread {
             thread,
             group,
@@ -96,14 +96,14 @@ impl ReductionGenerator<'_> {
     /// combine the partial results.
     fn split_and_combine_threads(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let (bits, partial) = (body.bits(), body.index_reg());
+        let partial = body.index_reg();
         let own = self.split_thread(&mut body, splits);
         let (result, split, splits) = (own.result, own.split, own.splits);
         let results = own.results;
         line!(body; "@{} bra STORED;", own.beyond);
         let accumulators = self.accumulate(&mut body, result, split, splits);
         // Neighbouring threads write and read neighbouring partial results.
-        line!(body; "mad.lo.s{bits} {partial}, {split}, {results}, {result};");
+        line!(body; "mad.lo.s# {partial}, {split}, {results}, {result};");
         let outputs = self.kernel.outputs.len();
         self.store_partials(&mut body, &accumulators, partial, outputs);
         body.label("STORED");
@@ -115,8 +115,8 @@ impl ReductionGenerator<'_> {
         line!(body; "@{} bra DONE;", own.beyond);
 
         let all = self.identities(&mut body);
-        let at = index!(body; "mov.b {result}");
-        let number = index!(body; "mov.b 0");
+        let at = index!(body; "mov.b# {result}");
+        let number = index!(body; "mov.b# 0");
         let beyond = body.predicate();
         let most = COMPONENTS_AT_ONCE / self.slots().len();
         for (label, next, at_once) in [
@@ -124,19 +124,18 @@ impl ReductionGenerator<'_> {
             ("PARTIALS_LEFT", "COMBINED", 1),
         ] {
             body.label(label);
-            let last = index!(body; "add.s {number}, {}", at_once - 1);
-            line!(body; "setp.ge.u{bits} {beyond}, {last}, {splits};");
-            line!(body; "@{beyond} bra {next};");
+            let last = index!(body; "add.s# {number}, {}", at_once - 1);
+            jump!(body, beyond; "{next}" if "ge.u# {last}, {splits}");
             let mut loaded: SmallVec<[Accumulators; PARTIALS_AT_ONCE]> = SmallVec::new();
             for _ in 0..at_once {
                 let array = |body: &mut KernelBody, slot| body.output(outputs + slot);
                 loaded.push(self.load_partials(&mut body, at, array));
-                line!(body; "add.s{bits} {at}, {at}, {results};");
+                line!(body; "add.s# {at}, {at}, {results};");
             }
             for others in &loaded {
                 self.combine_partial(&mut body, &all, others);
             }
-            line!(body; "add.s{bits} {number}, {number}, {at_once};");
+            line!(body; "add.s# {number}, {number}, {at_once};");
             line!(body; "bra {label};");
         }
         body.label("COMBINED");
@@ -199,8 +198,8 @@ impl ReductionGenerator<'_> {
         let (block, thread) = body.block_and_thread();
         let splits = body.named("splits", splits);
         let (result, split) = body.quotient_and_rest(block, splits);
-        let first = index!(body; "mad.lo.s {split}, {BLOCK}, {thread}");
-        let step = index!(body; "mul.lo.s {splits}, {BLOCK}");
+        let first = index!(body; "mad.lo.s# {split}, {BLOCK}, {thread}");
+        let step = index!(body; "mul.lo.s# {splits}, {BLOCK}");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.combine_block(&mut body, &accumulators, thread);
         body.first_thread(thread, "STORED");
@@ -236,18 +235,16 @@ impl ReductionGenerator<'_> {
         splits: Reg,
         array: impl Fn(&mut KernelBody, usize) -> Reg,
     ) {
-        let bits = body.bits();
-        let first = index!(body; "mul.lo.s {result}, {splits}");
-        let end = index!(body; "add.s {first}, {splits}");
-        let at = index!(body; "add.s {first}, {thread}");
+        let first = index!(body; "mul.lo.s# {result}, {splits}");
+        let end = index!(body; "add.s# {first}, {splits}");
+        let at = index!(body; "add.s# {first}, {thread}");
         let accumulators = self.identities(body);
         let beyond = body.predicate();
         body.label("PARTIALS");
-        line!(body; "setp.ge.u{bits} {beyond}, {at}, {end};");
-        line!(body; "@{beyond} bra COMBINED;");
+        jump!(body, beyond; "COMBINED" if "ge.u# {at}, {end}");
         let others = self.load_partials(body, at, array);
         self.combine_partial(body, &accumulators, &others);
-        line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
+        line!(body; "add.s# {at}, {at}, {BLOCK};");
         line!(body; "bra PARTIALS;");
         body.label("COMBINED");
         self.combine_block(body, &accumulators, thread);
@@ -278,11 +275,10 @@ const LAST_BLOCK: &str = "\t.shared .align 4 .b32 last_block;\n";
 /// Counts this block among `blocks` with a common counter, which the last sets back to 0 for the
 /// next kernel. One thread of the block does it, after the block has stored.
 fn count_block(body: &mut KernelBody, counter: Reg, blocks: Reg) {
-    let bits = body.bits();
-    let counters = body.address(ParameterKey::Counters, || KernelParameter::Counters);
+    let counters = body.address(ParameterKey::Counters, KernelParameter::Counters);
     let counter = body.element(counters, counter, size_of::<u32>());
     let [last, before, is_last] = body.regs(RegClass::B32);
-    line!(body; "cvt.u32.u{bits} {last}, {blocks};");
+    line!(body; "cvt.u32.u# {last}, {blocks};");
     line!(body; "sub.u32 {last}, {last}, 1;");
     // What this block has stored is visible to the last block, and what the others have stored to
     // this one, if it is the last.

@@ -19,7 +19,7 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, ParameterKey, Reducer, Reg, RowThread, WARP,
-            WARPS, index, line,
+            WARPS, index, jump,
         },
         lower::Lowering,
         passes::{GeneratedPasses, Threads},
@@ -112,12 +112,11 @@ impl ReductionGenerator<'_> {
     fn thread_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
-        let (bits, beyond) = (body.bits(), body.predicate());
+        let beyond = body.predicate();
         let results = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
-        line!(body; "setp.ge.u{bits} {beyond}, {result}, {results};");
-        line!(body; "@{beyond} bra DONE;");
+        jump!(body, beyond; "DONE" if "ge.u# {result}, {results}");
         let first = body.zero_index();
-        let step = index!(body; "mov.u 1");
+        let step = index!(body; "mov.u# 1");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.store_results(&mut body, &accumulators, result);
         body.label("DONE");
@@ -131,9 +130,7 @@ impl ReductionGenerator<'_> {
         let accumulators = self.accumulate_row(&mut body, own);
         for (number, reduced) in self.reductions.iter().enumerate() {
             let accumulator = std::slice::from_ref(&accumulators[number]);
-            reduced
-                .reducer
-                .combine_row(&mut body, accumulator, own, number);
+            (reduced.reducer).combine_row(&mut body, accumulator, own, number);
         }
         own.first_only(&mut body, "DONE");
         self.store_results(&mut body, &accumulators, own.row);
@@ -145,7 +142,7 @@ impl ReductionGenerator<'_> {
     fn block_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
-        let step = index!(body; "mov.u {BLOCK}");
+        let step = index!(body; "mov.u# {BLOCK}");
         let accumulators = self.accumulate(&mut body, block, thread, step);
         self.combine_block(&mut body, &accumulators, thread);
         body.first_thread(thread, "DONE");
@@ -176,10 +173,8 @@ impl ReductionGenerator<'_> {
         thread: Reg,
     ) {
         for (number, reduced) in self.reductions.iter().enumerate() {
-            let accumulator = &accumulators[number];
-            reduced
-                .reducer
-                .combine_block(body, accumulator, thread, number);
+            let accumulator = std::slice::from_ref(&accumulators[number]);
+            (reduced.reducer).combine_parts(body, accumulator, thread, number);
         }
     }
 

@@ -6,7 +6,7 @@
 //! block.
 
 use crate::emit::{
-    body::{BLOCK, Kernel, KernelBody, Reg, RowThread, WARP, WARPS, index, line},
+    body::{BLOCK, Kernel, KernelBody, Reg, RowThread, WARP, WARPS, index, jump, line},
     lower::Lowering,
     reduce::reduction::{Accumulators, ReductionGenerator},
 };
@@ -34,27 +34,25 @@ impl ReductionGenerator<'_> {
 
     /// Accumulates the elements of each warp of a block.
     fn accumulate_warps(&self, body: &mut KernelBody, own: RowThread) -> Vec<Accumulators> {
-        let bits = body.bits();
         let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
         let kept_axes = self.kept_axes(body, own.row);
         let lanes = self.rows.lanes;
         let length = self.groups(body);
         let (at, beyond) = (body.index_reg(), body.predicate());
-        line!(body; "mov.b{bits} {at}, {};", own.thread);
+        line!(body; "mov.b# {at}, {};", own.thread);
         for (warp, of_warp) in accumulators.iter().enumerate() {
-            let first = index!(body; "add.s {at}, {}", warp * WARP);
-            line!(body; "mul.lo.s{bits} {first}, {first}, {lanes};");
+            let first = index!(body; "add.s# {at}, {}", warp * WARP);
+            line!(body; "mul.lo.s# {first}, {first}, {lanes};");
             self.begin_at(body, of_warp, first);
         }
 
         // All warps have elements.
         body.label("LOOP");
         let numbers: Vec<Reg> = (0..WARPS)
-            .map(|warp| index!(body; "add.s {at}, {}", warp * WARP))
+            .map(|warp| index!(body; "add.s# {at}, {}", warp * WARP))
             .collect();
         let last = numbers[WARPS - 1];
-        line!(body; "setp.ge.u{bits} {beyond}, {last}, {length};");
-        line!(body; "@{beyond} bra REST;");
+        jump!(body, beyond; "REST" if "ge.u# {last}, {length}");
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         let mut elements = Vec::with_capacity(WARPS);
@@ -65,15 +63,14 @@ impl ReductionGenerator<'_> {
         for (elements, of_warp) in elements.iter().zip(&accumulators) {
             self.combine_elements(body, of_warp, elements);
         }
-        line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
+        line!(body; "add.s# {at}, {at}, {BLOCK};");
         line!(body; "bra LOOP;");
 
         // The last elements, which not all warps have.
         body.label("REST");
         let words = body.name_parts();
         for (number, of_warp) in numbers.iter().zip(&accumulators) {
-            line!(body; "setp.ge.u{bits} {beyond}, {number}, {length};");
-            line!(body; "@{beyond} bra LEFT;");
+            jump!(body, beyond; "LEFT" if "ge.u# {number}, {length}");
             let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
             for neighbours in
                 self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)

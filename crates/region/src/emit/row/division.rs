@@ -164,8 +164,7 @@ impl<'a> Lowering<'a> {
             is_regular,
         } = divisor;
         let body = &mut *self.body;
-        let are_regular = body.predicate();
-        line!(body; "mov.pred {are_regular}, {is_regular};");
+        let are_regular = value!(body, Predicate; "mov.pred {is_regular}");
         for &(dividend, quotient) in quotients {
             let [product, negative, remainder, magnitude] = body.regs(RegClass::F32);
             line!(body; "mul.rn.f32 {product}, {dividend}, {reciprocal};");

@@ -54,25 +54,25 @@ impl FirstOfTurn {
         length: Reg,
         turn: usize,
     ) -> Self {
-        let (bits, neighbours) = (body.bits(), split.neighbours);
+        let neighbours = split.neighbours;
         let mut number = thread;
         if neighbours > 1 {
             number = body.index_reg();
-            line!(body; "mul.lo.s{bits} {number}, {thread}, {neighbours};");
+            line!(body; "mul.lo.s# {number}, {thread}, {neighbours};");
         }
         let at_once = split.threads * neighbours;
         // Of the threads of a turn, those of the first parts of a block may all be within the row.
         let end = turn * at_once + threads.end * neighbours;
         let is_full = threads.len() < split.threads && end <= split.length;
         if turn > 0 {
-            let ahead = index!(body; "add.s {number}, {}", turn * at_once);
+            let ahead = index!(body; "add.s# {number}, {}", turn * at_once);
             number = ahead;
         }
         let mut beyond = None;
         if split.has_beyond(turn) && !is_full {
-            let is_beyond = test!(body; "ge.u {number}, {length}");
-            let last = index!(body; "sub.s {length}, {neighbours}");
-            let within = index!(body; "min.u {number}, {last}");
+            let is_beyond = test!(body; "ge.u# {number}, {length}");
+            let last = index!(body; "sub.s# {length}, {neighbours}");
+            let within = index!(body; "min.u# {number}, {last}");
             (number, beyond) = (within, Some(is_beyond));
         }
         Self {
@@ -106,7 +106,7 @@ impl RowElements {
         length: Reg,
         (first, neighbours): (Reg, usize),
     ) -> Self {
-        let linear_index = index!(body; "mad.lo.s {row}, {length}, {first}");
+        let linear_index = index!(body; "mad.lo.s# {row}, {length}, {first}");
         Self {
             numbers: body.neighbours(first, neighbours),
             linear_indices: body.neighbours(linear_index, neighbours),

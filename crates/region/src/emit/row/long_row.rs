@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{KernelBody, Reg, RowThread, line},
+        body::{KernelBody, Reg, RowThread, index, jump, line},
         lower::{Lowering, RowNodes},
         passes::GeneratedPasses,
         row::elements::{RowElements, RowReduction, begin, store_of_row},
@@ -45,8 +45,8 @@ pub(crate) fn long_row(
     let (classes, mut body) = begin(kernel, rows);
     let stages = Stages::of(kernel, &classes);
     body.block = split.threads;
-    let bits = body.bits();
-    let (row, thread) = body.block_and_thread();
+    let own = RowThread::of_block(&mut body, split.threads);
+    let row = own.row;
     let neighbours = split.neighbours;
     let (all, step) = (body.named("rows", rows.rows), body.named("blocks", blocks));
     let length = body.named("length", rows.length);
@@ -55,12 +55,7 @@ pub(crate) fn long_row(
         _ => body.named("groups", rows.length / neighbours),
     };
     let long_row = LongRow {
-        own: RowThread {
-            row,
-            thread,
-            beyond: None,
-            threads: split.threads,
-        },
+        own,
         length,
         neighbours,
         groups,
@@ -79,9 +74,8 @@ pub(crate) fn long_row(
     long_row.store(&mut lowering, classes[&kernel.root.id]);
     // All threads have read the accumulators before any of them writes those of the next row.
     line!(body; "bar.sync 0;");
-    line!(body; "add.s{bits} {row}, {row}, {step};");
-    line!(body; "setp.lt.u{bits} {beyond}, {row}, {all};");
-    line!(body; "@{beyond} bra ROW;");
+    line!(body; "add.s# {row}, {row}, {step};");
+    jump!(body, beyond; "ROW" if "lt.u# {row}, {all}");
     GeneratedPasses::one(body.finish(&shared), blocks * split.threads)
 }
 
@@ -218,8 +212,8 @@ impl LongRow {
     ) {
         let known = lowering.known.clone();
         let body = &mut *lowering.body;
-        let (bits, at, beyond) = (body.bits(), body.index_reg(), body.predicate());
-        line!(body; "mov.b{bits} {at}, {};", self.own.thread);
+        let (at, beyond) = (body.index_reg(), body.predicate());
+        line!(body; "mov.b# {at}, {};", self.own.thread);
         let mut words = None;
         let all = (format!("{label}_ALL"), format!("{label}_REST"), self.unroll);
         let rest = (format!("{label}_REST"), format!("{label}_END"), 1);
@@ -229,11 +223,9 @@ impl LongRow {
             }
             let body = &mut *lowering.body;
             body.label(&label);
-            let last = body.index_reg();
             let ahead = (at_once - 1) * self.own.threads;
-            line!(body; "add.s{bits} {last}, {at}, {ahead};");
-            line!(body; "setp.ge.u{bits} {beyond}, {last}, {};", self.groups);
-            line!(body; "@{beyond} bra {end};");
+            let last = index!(body; "add.s# {at}, {ahead}");
+            jump!(body, beyond; "{end}" if "ge.u# {last}, {}", self.groups);
             let mut groups: SmallVec<[RowElements; GROUPS_MAX]> = (0..at_once)
                 .map(|turn| self.elements(body, at, turn))
                 .collect();
@@ -245,7 +237,7 @@ impl LongRow {
             let body = &mut *lowering.body;
             let words = *words.get_or_insert(body.name_parts());
             body.truncate_name(words);
-            line!(body; "add.s{bits} {at}, {at}, {};", at_once * self.own.threads);
+            line!(body; "add.s# {at}, {at}, {};", at_once * self.own.threads);
             line!(body; "bra {label};");
         }
         lowering.body.label(&format!("{label}_END"));
@@ -253,11 +245,10 @@ impl LongRow {
 
     /// Computes the indices of the group of neighbours that is so many turns behind group `at`.
     fn elements(&self, body: &mut KernelBody, at: Reg, turn: usize) -> RowElements {
-        let (bits, first) = (body.bits(), body.index_reg());
         let neighbours = self.neighbours;
-        line!(body; "add.s{bits} {first}, {at}, {};", turn * self.own.threads);
+        let first = index!(body; "add.s# {at}, {}", turn * self.own.threads);
         if neighbours > 1 {
-            line!(body; "mul.lo.s{bits} {first}, {first}, {neighbours};");
+            line!(body; "mul.lo.s# {first}, {first}, {neighbours};");
         }
         RowElements::at(body, self.own.row, self.length, (first, neighbours))
     }

@@ -30,18 +30,13 @@ pub(crate) fn many_rows(
     let (classes, mut body) = begin(kernel, rows);
     body.blocks_min = Some(blocks);
     body.block = threads;
-    let (row, thread) = body.block_and_thread();
-    let own = RowThread {
-        row,
-        thread,
-        beyond: None,
-        threads: BLOCK,
-    };
+    let own = RowThread::of_block(&mut body, BLOCK);
+    let (row, thread) = (own.row, own.thread);
     let length = body.named("length", rows.length);
     // The numbers of the threads whose work a thread does.
     let of_part = |part: usize| match part {
         0 => thread,
-        _ => index!(body; "add.s {thread}, {}", part * threads),
+        _ => index!(body; "add.s# {thread}, {}", part * threads),
     };
     let of_parts: SmallVec<[Reg; 4]> = (0..parts).map(of_part).collect();
     let turns: SmallVec<[FirstOfTurn; 16]> = (0..split.turns() * parts)

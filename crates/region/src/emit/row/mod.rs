@@ -1,15 +1,12 @@
 //! Row kernels: several reductions of rows, and what follows from them.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `block.rs` | rows in the registers of a block, or of a part of a warp |
-//! | `elements.rs` | the elements of a row in registers, and the reductions of them |
-//! | `many_rows.rs` | many rows of moderate length |
-//! | `division.rs` | divisions of a row's elements by values of the row |
-//! | `long_row.rs` | rows that do not fit in registers |
 
+/// Rows in the registers of a block, or of a part of a warp.
 pub(crate) mod block;
+/// Divisions of a row's elements by values of the row.
 pub(crate) mod division;
+/// The elements of a row in registers, and the reductions of them.
 pub(crate) mod elements;
+/// Rows that do not fit in registers.
 pub(crate) mod long_row;
+/// Many rows of moderate length.
 pub(crate) mod many_rows;

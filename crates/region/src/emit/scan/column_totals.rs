@@ -32,32 +32,32 @@ impl ScanGenerator<'_> {
         (published, [first_totals, second_totals]): (&Published, [&WarpTotals; 2]),
         own_total: &Accumulator,
     ) -> Accumulator {
-        let (bits, width) = (body.bits(), tiling.width);
+        let width = tiling.width;
         let identity = self.reducer.identity(body);
         let tiles = body.named("tiles", tiling.totals.tiles);
         let groups = body.named("groups", tiling.totals.groups);
         let of_line = body.named("totals", tiling.totals.count());
-        let of_tile = index!(body; "mul.lo.s {}, {of_line}", own.line);
-        let of_group = index!(body; "add.s {of_tile}, {tiles}");
-        let of_section = index!(body; "add.s {of_group}, {groups}");
-        line!(body; "add.s{bits} {of_tile}, {of_tile}, {};", own.tile);
-        let publishes = test!(body; "lt.u {}, {width}", own.thread);
+        let of_tile = index!(body; "mul.lo.s# {}, {of_line}", own.line);
+        let of_group = index!(body; "add.s# {of_tile}, {tiles}");
+        let of_section = index!(body; "add.s# {of_group}, {groups}");
+        line!(body; "add.s# {of_tile}, {of_tile}, {};", own.tile);
+        let publishes = test!(body; "lt.u# {}, {width}", own.thread);
         let publish = |body: &mut KernelBody, total: &Accumulator, number: Reg, holds: Reg| {
-            let at = index!(body; "mad.lo.s {number}, {width}, {}", own.column);
+            let at = index!(body; "mad.lo.s# {number}, {width}, {}", own.column);
             published.publish(body, total, at, holds);
         };
         publish(body, own_total, of_tile, publishes);
 
         let (group, in_group, ends_group) = part_of(body, own.tile);
-        line!(body; "sub.s{bits} {of_tile}, {of_tile}, {in_group};");
-        line!(body; "add.s{bits} {of_group}, {of_group}, {group};");
+        line!(body; "sub.s# {of_tile}, {of_tile}, {in_group};");
+        line!(body; "add.s# {of_group}, {of_group}, {group};");
         let (section, in_section, ends_section) = part_of(body, group);
         let [first_group, before] = body.index_regs();
-        line!(body; "sub.s{bits} {first_group}, {of_group}, {in_section};");
-        line!(body; "add.s{bits} {of_section}, {of_section}, {section};");
-        let has_section = test!(body; "ne.u {section}, 0");
-        line!(body; "sub.s{bits} {before}, {of_section}, 1;");
-        let at = index!(body; "mad.lo.s {before}, {width}, {}", own.column);
+        line!(body; "sub.s# {first_group}, {of_group}, {in_section};");
+        line!(body; "add.s# {of_section}, {of_section}, {section};");
+        let has_section = test!(body; "ne.u# {section}, 0");
+        line!(body; "sub.s# {before}, {of_section}, 1;");
+        let at = index!(body; "mad.lo.s# {before}, {width}, {}", own.column);
         let mut request = |(first, count)| {
             let places = places_of_warp(body, own, (first, count), first_totals.warp, width);
             published.request(body, &places, &identity)
@@ -67,7 +67,7 @@ impl ScanGenerator<'_> {
         let before_section = published.request(body, &[(at, has_section)], &identity);
 
         let carry = copy(body, &identity);
-        let has_column = test!(body; "lt.u {}, {width}", own.lane);
+        let has_column = test!(body; "lt.u# {}, {width}", own.lane);
         let combine = |body: &mut KernelBody, requested, totals, into: &Accumulator| {
             self.combine_received(body, (published, totals), requested, has_column, into);
         };
@@ -117,14 +117,13 @@ fn places_of_warp(
     warp: Reg,
     width: usize,
 ) -> SmallVec<[(Reg, Reg); TOTALS_PER_WARP]> {
-    let bits = body.bits();
-    let has_column = test!(body; "lt.u {}, {width}", own.lane);
+    let has_column = test!(body; "lt.u# {}, {width}", own.lane);
     let place = |number: usize| {
-        let slot = index!(body; "mad.lo.s {warp}, {TOTALS_PER_WARP}, {number}");
-        let is_read = test!(body; "lt.u {slot}, {count}");
+        let slot = index!(body; "mad.lo.s# {warp}, {TOTALS_PER_WARP}, {number}");
+        let is_read = test!(body; "lt.u# {slot}, {count}");
         line!(body; "and.pred {is_read}, {is_read}, {has_column};");
-        line!(body; "add.s{bits} {slot}, {slot}, {first};");
-        let at = index!(body; "mad.lo.s {slot}, {width}, {}", own.column);
+        line!(body; "add.s# {slot}, {slot}, {first};");
+        let at = index!(body; "mad.lo.s# {slot}, {width}, {}", own.column);
         (at, is_read)
     };
     (0..TOTALS_PER_WARP).map(place).collect()

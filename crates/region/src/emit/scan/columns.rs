@@ -22,7 +22,7 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, Reg, RegClass, WARP, WARPS, WarpTotals, copy,
-            index, line, shuffle, test,
+            index, jump, line, shuffle, test,
         },
         passes::GeneratedPasses,
         scan::{
@@ -136,23 +136,21 @@ impl ScanGenerator<'_> {
     pub(crate) fn thread_per_column(&self, count: usize, columns: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let thread = body.thread();
-        let (bits, beyond) = (body.bits(), body.predicate());
+        let beyond = body.predicate();
         let all = body.named("threads", self.node.elements / count);
         let (count, columns) = (body.named("count", count), body.named("columns", columns));
-        line!(body; "setp.ge.u{bits} {beyond}, {thread}, {all};");
-        line!(body; "@{beyond} bra DONE;");
+        jump!(body, beyond; "DONE" if "ge.u# {thread}, {all}");
         // The columns before those that lie beside this one have all their elements before it.
-        let before = index!(body; "div.u {thread}, {columns}");
-        line!(body; "mul.lo.s{bits} {before}, {before}, {columns};");
-        let rows = index!(body; "sub.s {count}, 1");
-        let at = index!(body; "mad.lo.s {before}, {rows}, {thread}");
-        let row = index!(body; "mov.b 0");
+        let before = index!(body; "div.u# {thread}, {columns}");
+        line!(body; "mul.lo.s# {before}, {before}, {columns};");
+        let rows = index!(body; "sub.s# {count}, 1");
+        let at = index!(body; "mad.lo.s# {before}, {rows}, {thread}");
+        let row = index!(body; "mov.b# 0");
         let running = self.reducer.identity(&mut body);
         for (label, next, at_once) in [("LOOP", "REST", COLUMN_LOADS), ("REST", "DONE", 1)] {
             body.label(label);
-            let last = index!(body; "add.s {row}, {}", at_once - 1);
-            line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
-            line!(body; "@{beyond} bra {next};");
+            let last = index!(body; "add.s# {row}, {}", at_once - 1);
+            jump!(body, beyond; "{next}" if "ge.u# {last}, {count}");
             let places = body.steps(at, columns, at_once);
             let values = self.values_at(&mut body, &places);
             for (&place, value) in places.iter().zip(values) {
@@ -161,8 +159,8 @@ impl ScanGenerator<'_> {
                 self.store_results(&mut body, std::slice::from_ref(&running), place);
             }
             let behind = places[at_once - 1];
-            line!(body; "add.s{bits} {at}, {behind}, {columns};");
-            line!(body; "add.s{bits} {row}, {row}, {at_once};");
+            line!(body; "add.s# {at}, {behind}, {columns};");
+            line!(body; "add.s# {row}, {row}, {at_once};");
             line!(body; "bra {label};");
         }
         body.label("DONE");
@@ -173,7 +171,6 @@ impl ScanGenerator<'_> {
     fn block_per_tile(&self, tiling: &Tiling, blocks: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         body.blocks_min = Some(blocks);
-        let bits = body.bits();
         let (block, thread) = body.block_and_thread();
         let mut shared = self.reducer.shared_memory(0, WARPS * WARP);
         let published = tiling.is_shared().then(|| {
@@ -211,7 +208,7 @@ impl ScanGenerator<'_> {
         }
         let (reducer, width) = (self.reducer, tiling.width);
         let running = of_tile.scan_lanes(&mut body, reducer, &running, &identity, width);
-        let ends_warp = test!(body; "ge.u {}, {}", own.lane, WARP - width);
+        let ends_warp = test!(body; "ge.u# {}, {}", own.lane, WARP - width);
         of_tile.store_if(&mut body, &running, ends_warp);
         line!(body; "bar.sync 0;");
         let (before, all) = of_tile.combine_warps(&mut body, reducer, &identity);
@@ -221,10 +218,9 @@ impl ScanGenerator<'_> {
             reducer.combine(&mut body, &before, &carry);
         }
 
-        let at = index!(body; "mad.lo.s {}, {}, {}", own.row, own.columns, own.base);
-        let step = body.index_reg();
+        let at = index!(body; "mad.lo.s# {}, {}, {}", own.row, own.columns, own.base);
         let rows_at_once = tiling.lanes_per_column();
-        line!(body; "mul.lo.s{bits} {step}, {}, {rows_at_once};", own.columns);
+        let step = index!(body; "mul.lo.s# {}, {rows_at_once}", own.columns);
         let last_lane = self.last_lane(&mut body, tiling, &own);
         for turn in 0..tiling.items {
             let inside = own.is_inside(&mut body, tiling, turn);
@@ -246,7 +242,7 @@ impl ScanGenerator<'_> {
             if_inside(&mut body, inside, |body| {
                 self.store_results(body, std::slice::from_ref(&result), at);
             });
-            line!(body; "add.s{bits} {at}, {at}, {step};");
+            line!(body; "add.s# {at}, {at}, {step};");
         }
         self.finish(body, &shared)
     }
@@ -260,7 +256,6 @@ impl ScanGenerator<'_> {
         number: Reg,
         totals: &WarpTotals,
     ) -> TileThread {
-        let bits = body.bits();
         let count = body.named("count", tiling.count);
         let columns = body.named("columns", tiling.columns);
         let (across, lines) = (
@@ -269,25 +264,24 @@ impl ScanGenerator<'_> {
         );
         let (width, has_column) = (tiling.width, body.predicate());
         let [tile, line, before, column, row, base] = body.index_regs();
-        let [outer, first, last, rest] = body.index_regs();
-        line!(body; "div.u{bits} {tile}, {number}, {lines};");
-        line!(body; "mul.lo.s{bits} {before}, {tile}, {lines};");
-        line!(body; "sub.s{bits} {line}, {number}, {before};");
-        line!(body; "div.u{bits} {outer}, {line}, {across};");
-        line!(body; "mul.lo.s{bits} {before}, {outer}, {across};");
-        line!(body; "sub.s{bits} {first}, {line}, {before};");
-        line!(body; "and.b{bits} {column}, {}, {};", totals.lane, width - 1);
-        line!(body; "mad.lo.s{bits} {first}, {first}, {width}, {column};");
-        line!(body; "setp.lt.u{bits} {has_column}, {first}, {columns};");
-        line!(body; "sub.s{bits} {last}, {columns}, 1;");
-        line!(body; "min.u{bits} {first}, {first}, {last};");
-        line!(body; "mul.lo.s{bits} {base}, {outer}, {count};");
-        line!(body; "mad.lo.s{bits} {base}, {base}, {columns}, {first};");
+        line!(body; "div.u# {tile}, {number}, {lines};");
+        line!(body; "mul.lo.s# {before}, {tile}, {lines};");
+        line!(body; "sub.s# {line}, {number}, {before};");
+        let outer = index!(body; "div.u# {line}, {across}");
+        line!(body; "mul.lo.s# {before}, {outer}, {across};");
+        let first = index!(body; "sub.s# {line}, {before}");
+        line!(body; "and.b# {column}, {}, {};", totals.lane, width - 1);
+        line!(body; "mad.lo.s# {first}, {first}, {width}, {column};");
+        line!(body; "setp.lt.u# {has_column}, {first}, {columns};");
+        let last = index!(body; "sub.s# {columns}, 1");
+        line!(body; "min.u# {first}, {first}, {last};");
+        line!(body; "mul.lo.s# {base}, {outer}, {count};");
+        line!(body; "mad.lo.s# {base}, {base}, {columns}, {first};");
         let shift = width.trailing_zeros();
-        line!(body; "shr.u{bits} {rest}, {}, {shift};", totals.lane);
+        let rest = index!(body; "shr.u# {}, {shift}", totals.lane);
         let of_warp = tiling.rows_per_warp();
-        line!(body; "mad.lo.s{bits} {row}, {}, {of_warp}, {rest};", totals.warp);
-        line!(body; "mad.lo.s{bits} {row}, {tile}, {}, {row};", WARPS * of_warp);
+        line!(body; "mad.lo.s# {row}, {}, {of_warp}, {rest};", totals.warp);
+        line!(body; "mad.lo.s# {row}, {tile}, {}, {row};", WARPS * of_warp);
         TileThread {
             thread,
             lane: totals.lane,
@@ -311,14 +305,13 @@ impl ScanGenerator<'_> {
         own: &TileThread,
         turns: Range<usize>,
     ) -> Vec<Reg> {
-        let bits = body.bits();
-        let last = index!(body; "sub.s {}, 1", own.count);
+        let last = index!(body; "sub.s# {}, 1", own.count);
         let place = |turn: usize| {
             let [row, place] = body.index_regs();
             let ahead = turn * tiling.lanes_per_column();
-            line!(body; "add.s{bits} {row}, {}, {ahead};", own.row);
-            line!(body; "min.u{bits} {row}, {row}, {last};");
-            line!(body; "mad.lo.s{bits} {place}, {row}, {}, {};", own.columns, own.base);
+            line!(body; "add.s# {row}, {}, {ahead};", own.row);
+            line!(body; "min.u# {row}, {row}, {last};");
+            line!(body; "mad.lo.s# {place}, {row}, {}, {};", own.columns, own.base);
             place
         };
         let places: SmallVec<[Reg; 32]> = turns.map(place).collect();
@@ -327,9 +320,8 @@ impl ScanGenerator<'_> {
 
     /// Returns the number of the last lane that has the same column, for a shuffle.
     fn last_lane(&self, body: &mut KernelBody, tiling: &Tiling, own: &TileThread) -> Reg {
-        let bits = body.bits();
         let [column, lane] = body.regs(RegClass::B32);
-        line!(body; "cvt.u32.u{bits} {column}, {};", own.column);
+        line!(body; "cvt.u32.u# {column}, {};", own.column);
         line!(body; "add.u32 {lane}, {column}, {};", WARP - tiling.width);
         lane
     }
@@ -338,11 +330,10 @@ impl ScanGenerator<'_> {
 impl TileThread {
     /// Returns whether the thread has an element in a turn.
     fn is_inside(&self, body: &mut KernelBody, tiling: &Tiling, turn: usize) -> Reg {
-        let (bits, row) = (body.bits(), body.index_reg());
-        let inside = body.predicate();
+        let row = body.index_reg();
         let ahead = turn * tiling.lanes_per_column();
-        line!(body; "add.s{bits} {row}, {}, {ahead};", self.row);
-        line!(body; "setp.lt.u{bits} {inside}, {row}, {};", self.count);
+        line!(body; "add.s# {row}, {}, {ahead};", self.row);
+        let inside = test!(body; "lt.u# {row}, {}", self.count);
         line!(body; "and.pred {inside}, {inside}, {};", self.has_column);
         inside
     }

@@ -6,7 +6,9 @@
 
 use smallvec::SmallVec;
 
-use crate::emit::body::{BLOCK, KernelBody, Reg, RegClass, VECTOR_BYTES, line, list, value};
+use crate::emit::body::{
+    BLOCK, KernelBody, Reg, RegClass, VECTOR_BYTES, line, list, value, vector,
+};
 
 /// The elements of a thread in shared memory.
 pub(crate) struct Kept {
@@ -49,11 +51,7 @@ impl Kept {
     fn vector(&self, turn: usize) -> (String, usize, usize) {
         let bytes = Self::bytes_of(self.class);
         let elements = self.lanes.min(VECTOR_BYTES / bytes);
-        let kind = self.class.move_type();
-        let kind = match elements {
-            1 => format!(".{kind}"),
-            _ => format!(".v{elements}.{kind}"),
-        };
+        let kind = format!("{}.{}", vector(elements), self.class.move_type());
         (kind, elements, turn * BLOCK * self.lanes * bytes)
     }
 

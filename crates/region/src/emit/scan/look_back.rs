@@ -28,17 +28,16 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, Reg, RegClass, WARP, WARPS, WarpTotals, copy,
-            index, line, shuffle, test, value,
+            index, jump, line, shuffle, test, value,
         },
         passes::GeneratedPasses,
         scan::{
             kept::Kept,
             neighbours::{if_inside, neighbours},
             published::{Published, arrays_of_totals},
-            rows::ScanGenerator,
+            rows::{ScanGenerator, lanes_of},
         },
     },
-    plan::LANES,
     schedule::machine::SCANNED_EARLY_MAX,
 };
 
@@ -89,7 +88,6 @@ impl ScanGenerator<'_> {
     ) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         body.blocks_min = Some(blocks);
-        let bits = body.bits();
         let (_, thread) = body.block_and_thread();
         let published = self.published(&mut body);
         let (number, is_first) = next_tile(&mut body, &published, thread);
@@ -98,24 +96,20 @@ impl ScanGenerator<'_> {
         let groups = body.named("groups", of_row.groups);
         let of_row = body.named("totals", of_row.count());
         let [row, before_row, tile, first, end, base] = body.index_regs();
-        line!(body; "div.u{bits} {row}, {number}, {tiles};");
-        line!(body; "mul.lo.s{bits} {before_row}, {row}, {tiles};");
-        line!(body; "sub.s{bits} {number}, {number}, {before_row};");
-        line!(body; "mul.lo.s{bits} {tile}, {number}, {};", BLOCK * items);
-        line!(body; "add.s{bits} {end}, {tile}, {};", BLOCK * items);
-        line!(body; "min.u{bits} {end}, {end}, {count};");
-        line!(body; "mul.lo.s{bits} {base}, {row}, {count};");
+        line!(body; "div.u# {row}, {number}, {tiles};");
+        line!(body; "mul.lo.s# {before_row}, {row}, {tiles};");
+        line!(body; "sub.s# {number}, {number}, {before_row};");
+        line!(body; "mul.lo.s# {tile}, {number}, {};", BLOCK * items);
+        line!(body; "add.s# {end}, {tile}, {};", BLOCK * items);
+        line!(body; "min.u# {end}, {end}, {count};");
+        line!(body; "mul.lo.s# {base}, {row}, {count};");
         let identity = self.reducer.identity(&mut body);
         let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
-        let lanes = if length.is_multiple_of(LANES) {
-            LANES
-        } else {
-            1
-        };
+        let lanes = lanes_of(length);
         let stride = WARP * lanes;
         let (warp, lane) = (totals.warp, totals.lane);
-        line!(body; "mad.lo.s{bits} {first}, {warp}, {}, {tile};", WARP * items);
-        line!(body; "mad.lo.s{bits} {first}, {lane}, {lanes}, {first};");
+        line!(body; "mad.lo.s# {first}, {warp}, {}, {tile};", WARP * items);
+        line!(body; "mad.lo.s# {first}, {lane}, {lanes}, {first};");
         let place = (first, end, base);
         let read = |body: &mut KernelBody, at, lanes| self.values(body, at, lanes);
         let neighbours = neighbours(&mut body, place, (items / lanes, stride), lanes, read);
@@ -131,21 +125,21 @@ impl ScanGenerator<'_> {
         line!(body; "bar.sync 0;");
         let (before, own) = totals.combine_warps(&mut body, self.reducer, &identity);
 
-        let of_tile = index!(body; "mul.lo.s {row}, {of_row}");
-        let of_group = index!(body; "add.s {of_tile}, {tiles}");
-        let of_section = index!(body; "add.s {of_group}, {groups}");
-        line!(body; "add.s{bits} {of_tile}, {of_tile}, {number};");
+        let of_tile = index!(body; "mul.lo.s# {row}, {of_row}");
+        let of_group = index!(body; "add.s# {of_tile}, {tiles}");
+        let of_section = index!(body; "add.s# {of_group}, {groups}");
+        line!(body; "add.s# {of_tile}, {of_tile}, {number};");
         published.publish(&mut body, &own, of_tile, is_first);
         let (group, within_group, ends_group) = part_of(&mut body, number);
         let (section, within_section, ends_section) = part_of(&mut body, group);
-        line!(body; "sub.s{bits} {of_tile}, {of_tile}, {within_group};");
-        line!(body; "add.s{bits} {of_group}, {of_group}, {group};");
-        line!(body; "add.s{bits} {of_section}, {of_section}, {section};");
+        line!(body; "sub.s# {of_tile}, {of_tile}, {within_group};");
+        line!(body; "add.s# {of_group}, {of_group}, {group};");
+        line!(body; "add.s# {of_section}, {of_section}, {section};");
         let (has_section, one) = (body.predicate(), body.index_reg());
-        let first_group = index!(body; "sub.s {of_group}, {within_section}");
-        line!(body; "setp.ne.u{bits} {has_section}, {section}, 0;");
-        line!(body; "selp.b{bits} {one}, 1, 0, {has_section};");
-        let section_before = index!(body; "sub.s {of_section}, {one}");
+        let first_group = index!(body; "sub.s# {of_group}, {within_section}");
+        line!(body; "setp.ne.u# {has_section}, {section}, 0;");
+        line!(body; "selp.b# {one}, 1, 0, {has_section};");
+        let section_before = index!(body; "sub.s# {of_section}, {one}");
         // Only threads of the first warp have numbers below these counts.
         let mut request = |places: &[(Reg, Reg)]| {
             let places: SmallVec<[(Reg, Reg); 2]> = places
@@ -165,8 +159,7 @@ impl ScanGenerator<'_> {
         }
 
         // The first warp combines what precedes the tile.
-        let others = test!(body; "ge.u {thread}, {WARP}");
-        line!(body; "@{others} bra CARRIED;");
+        jump!(body; "CARRIED" if "ge.u# {thread}, {WARP}");
         let receive = |body: &mut KernelBody, requested| {
             let received = published.receive(body, requested, &identity);
             for total in &received {
@@ -202,12 +195,12 @@ impl ScanGenerator<'_> {
             line!(body; "ld.shared.{kind} {reg}, [carry{slot}];");
         }
         self.reducer.combine(&mut body, &before, &carry);
-        let position = index!(body; "add.s {first}, {base}");
+        let position = index!(body; "add.s# {first}, {base}");
         let first_result = self.result_address(&mut body, position);
         for turn in 0..neighbours.len() {
             // Found again from the first, so that fewer registers are in use over the wait.
-            let at = index!(body; "add.s {first}, {}", turn * stride);
-            let inside = test!(body; "lt.u {at}, {end}");
+            let at = index!(body; "add.s# {first}, {}", turn * stride);
+            let inside = test!(body; "lt.u# {at}, {end}");
             let elements = kept.load(&mut body, turn);
             let with_front = match scanned.get(turn) {
                 Some(scanned) => scanned.clone(),
@@ -220,9 +213,8 @@ impl ScanGenerator<'_> {
                 copy(&mut body, &step)
             };
             let results: Vec<_> = elements.iter().map(after).collect();
-            let address = body.reg(RegClass::B64);
             let bytes = turn * stride * self.node.dtype.bytes();
-            line!(body; "add.s64 {address}, {first_result}, {bytes};");
+            let address = value!(body, B64; "add.s64 {first_result}, {bytes}");
             if_inside(&mut body, inside, |body| {
                 self.store_results_to(body, &results, address);
             });
@@ -260,17 +252,17 @@ impl ScanGenerator<'_> {
 /// Returns the place of a lane's total among the first `count` from `first` on, and whether there
 /// is one.
 fn total_of_lane(body: &mut KernelBody, lane: Reg, (first, count): (Reg, Reg)) -> (Reg, Reg) {
-    let is_read = test!(body; "lt.u {lane}, {count}");
-    let at = index!(body; "add.s {first}, {lane}");
+    let is_read = test!(body; "lt.u# {lane}, {count}");
+    let at = index!(body; "add.s# {first}, {lane}");
     (at, is_read)
 }
 
 /// Takes the next tile. Returns its number, which all threads get, and a predicate that holds in
 /// the first thread.
 pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> (Reg, Reg) {
-    let (bits, counter) = (body.bits(), published.counter);
+    let counter = published.counter;
     let (first, taken) = (body.predicate(), body.reg(RegClass::B32));
-    line!(body; "setp.eq.u{bits} {first}, {thread}, 0;");
+    line!(body; "setp.eq.u# {first}, {thread}, 0;");
     line!(body; "@{first} atom.relaxed.gpu.global.add.u32 {taken}, [{counter}], 1;");
     line!(body; "@{first} st.shared.u32 [tile], {taken};");
     line!(body; "bar.sync 0;");
@@ -285,9 +277,9 @@ pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Re
 /// Divides a number by the lanes of a warp. Returns the quotient, the rest, and whether the number
 /// is the last with this quotient.
 pub(crate) fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
-    let quotient = index!(body; "shr.u {number}, {}", WARP.trailing_zeros());
-    let rest = index!(body; "and.b {number}, {}", WARP - 1);
-    let is_last = test!(body; "eq.u {rest}, {}", WARP - 1);
+    let quotient = index!(body; "shr.u# {number}, {}", WARP.trailing_zeros());
+    let rest = index!(body; "and.b# {number}, {}", WARP - 1);
+    let is_last = test!(body; "eq.u# {rest}, {}", WARP - 1);
     (quotient, rest, is_last)
 }
 

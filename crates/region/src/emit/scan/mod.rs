@@ -1,19 +1,16 @@
 //! Scan kernels.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `rows.rs` | scans of rows |
-//! | `columns.rs` | scans along another axis than the last |
-//! | `column_totals.rs` | the totals of tiles of such scans |
-//! | `look_back.rs` | scans in one pass of rows that several blocks share |
-//! | `kept.rs` | the elements that a thread keeps in shared memory |
-//! | `published.rs` | the totals that blocks publish to each other |
-//! | `neighbours.rs` | the elements that a thread loads together |
 
+/// The totals of tiles of such scans.
 pub(crate) mod column_totals;
+/// Scans along another axis than the last.
 pub(crate) mod columns;
+/// The elements that a thread keeps in shared memory.
 pub(crate) mod kept;
+/// Scans in one pass of rows that several blocks share.
 pub(crate) mod look_back;
+/// The elements that a thread loads together.
 pub(crate) mod neighbours;
+/// The totals that blocks publish to each other.
 pub(crate) mod published;
+/// Scans of rows.
 pub(crate) mod rows;

@@ -29,14 +29,13 @@ pub(crate) fn neighbours<E>(
     lanes: usize,
     read: impl Fn(&mut KernelBody, Reg, usize) -> Vec<E>,
 ) -> Vec<Neighbours<E>> {
-    let bits = body.bits();
-    let last = index!(body; "sub.s {end}, {lanes}");
+    let last = index!(body; "sub.s# {end}, {lanes}");
     let at_turn = |turn: usize| {
-        let at = index!(body; "add.s {first}, {}", turn * stride);
-        let inside = test!(body; "lt.u {at}, {end}");
+        let at = index!(body; "add.s# {first}, {}", turn * stride);
+        let inside = test!(body; "lt.u# {at}, {end}");
         // Beyond the end, the last elements are read and replaced by the identity.
-        let position = index!(body; "min.u {at}, {last}");
-        line!(body; "add.s{bits} {position}, {position}, {base};");
+        let position = index!(body; "min.u# {at}, {last}");
+        line!(body; "add.s# {position}, {position}, {base};");
         Neighbours {
             elements: read(body, position, lanes),
             position,

@@ -12,7 +12,7 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, Reducer, Reg, WARPS, WarpTotals, assign, copy,
-            index, line,
+            index, jump, line,
         },
         lower::{Lowering, Position},
         passes::GeneratedPasses,
@@ -30,6 +30,14 @@ pub(crate) struct ScanGenerator<'a> {
     pub(crate) reducer: Reducer,
     reduction: Reduction,
     pub(crate) analysis: IndexAnalysis,
+}
+
+/// Returns how many neighbours of rows of a length are loaded at once.
+pub(crate) fn lanes_of(length: usize) -> usize {
+    match length.is_multiple_of(LANES) {
+        true => LANES,
+        false => 1,
+    }
 }
 
 /// Generates the kernels that scan an array with at least one element. They compute functions of
@@ -73,21 +81,19 @@ impl ScanGenerator<'_> {
     fn thread_per_row(&self, count: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let row = body.thread();
-        let (bits, beyond) = (body.bits(), body.predicate());
+        let beyond = body.predicate();
         let rows = body.named("rows", self.node.elements / count);
         let count = body.named("count", count);
-        line!(body; "setp.ge.u{bits} {beyond}, {row}, {rows};");
-        line!(body; "@{beyond} bra DONE;");
-        let at = index!(body; "mul.lo.s {row}, {count}");
-        let end = index!(body; "add.s {at}, {count}");
+        jump!(body, beyond; "DONE" if "ge.u# {row}, {rows}");
+        let at = index!(body; "mul.lo.s# {row}, {count}");
+        let end = index!(body; "add.s# {at}, {count}");
         let accumulator = self.reducer.identity(&mut body);
         body.label("LOOP");
         let element = &self.elements(&mut body, at, 1)[0];
         self.reducer.combine(&mut body, &accumulator, element);
         self.store_results(&mut body, std::slice::from_ref(&accumulator), at);
-        line!(body; "add.s{bits} {at}, {at}, 1;");
-        line!(body; "setp.lt.u{bits} {beyond}, {at}, {end};");
-        line!(body; "@{beyond} bra LOOP;");
+        line!(body; "add.s# {at}, {at}, 1;");
+        jump!(body, beyond; "LOOP" if "lt.u# {at}, {end}");
         body.label("DONE");
         self.finish(body, "")
     }
@@ -95,20 +101,19 @@ impl ScanGenerator<'_> {
     /// Generates a kernel with one block per row.
     fn block_per_row(&self, length: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let bits = body.bits();
         let (block, thread) = body.block_and_thread();
         let count = body.named("count", length);
         // The segment of a block is its row.
         let (segment, segments) = (body.named("segment", length), body.named("segments", 1));
-        let row = index!(body; "div.u {block}, {segments}");
-        let number = index!(body; "mul.lo.s {row}, {segments}");
-        line!(body; "sub.s{bits} {number}, {block}, {number};");
-        let tile = index!(body; "mul.lo.s {number}, {segment}");
-        let end = index!(body; "add.s {tile}, {segment}");
-        line!(body; "min.u{bits} {end}, {end}, {count};");
+        let row = index!(body; "div.u# {block}, {segments}");
+        let number = index!(body; "mul.lo.s# {row}, {segments}");
+        line!(body; "sub.s# {number}, {block}, {number};");
+        let tile = index!(body; "mul.lo.s# {number}, {segment}");
+        let end = index!(body; "add.s# {tile}, {segment}");
+        line!(body; "min.u# {end}, {end}, {count};");
         // The linear index of the row's first element in the whole array; the tile and the end are
         // relative to it.
-        let base = index!(body; "mul.lo.s {row}, {count}");
+        let base = index!(body; "mul.lo.s# {row}, {count}");
 
         let identity = self.reducer.identity(&mut body);
         let carry = copy(&mut body, &identity);
@@ -116,15 +121,10 @@ impl ScanGenerator<'_> {
         let running = copy(&mut body, &identity);
         let done = body.predicate();
         body.label("LOOP");
-        line!(body; "setp.ge.u{bits} {done}, {tile}, {end};");
-        line!(body; "@{done} bra LEFT;");
+        jump!(body, done; "LEFT" if "ge.u# {tile}, {end}");
         assign(&mut body, &running, &identity);
-        let first = index!(body; "mad.lo.s {thread}, {LANES}, {tile}");
-        let lanes = if length.is_multiple_of(LANES) {
-            LANES
-        } else {
-            1
-        };
+        let first = index!(body; "mad.lo.s# {thread}, {LANES}, {tile}");
+        let lanes = lanes_of(length);
         let (place, turns) = ((first, end, base), (LANES / lanes, lanes));
         let read = |body: &mut KernelBody, at, lanes| self.elements(body, at, lanes);
         let neighbours = neighbours(&mut body, place, turns, lanes, read);
@@ -147,7 +147,7 @@ impl ScanGenerator<'_> {
             });
         }
         self.reducer.combine(&mut body, &carry, &all);
-        line!(body; "add.s{bits} {tile}, {tile}, {};", BLOCK * LANES);
+        line!(body; "add.s# {tile}, {tile}, {};", BLOCK * LANES);
         line!(body; "bra LOOP;");
         body.label("LEFT");
         self.finish(body, &self.reducer.shared_memory(0, WARPS))
@@ -173,7 +173,7 @@ impl ScanGenerator<'_> {
         let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
         let mut positions: SmallVec<[Position; LANES]> = SmallVec::new();
         for lane in 0..lanes {
-            let at = index!(lowering.body; "add.s {first}, {lane}");
+            let at = index!(lowering.body; "add.s# {first}, {lane}");
             positions.push(lowering.at_linear_index(self.source.id, &self.source.shape, at));
         }
         if lanes > 1 {

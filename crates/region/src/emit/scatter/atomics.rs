@@ -10,7 +10,7 @@ use smallvec::smallvec;
 use crate::{
     element::DType,
     emit::{
-        body::{BLOCK, Kernel, KernelBody, Reg, line},
+        body::{BLOCK, Kernel, KernelBody, Reg, jump, line},
         lower::{Lowering, Position},
         passes::{GeneratedPasses, Temporary},
     },
@@ -37,12 +37,19 @@ pub(crate) fn add_each(kernel: &FusedKernel) -> GeneratedPasses {
     GeneratedPasses::one(add, threads(kernel))
 }
 
+/// Returns the index, the value and the axis of a kernel's scatter.
+pub(crate) fn operands_of(kernel: &FusedKernel) -> (&NodeRef, &NodeRef, usize) {
+    match kernel.op(&kernel.root) {
+        Some(Op::Scatter {
+            index, value, axis, ..
+        }) => (index, value, *axis),
+        _ => unreachable!("the root is a scatter"),
+    }
+}
+
 /// Returns a thread for each index.
 fn threads(kernel: &FusedKernel) -> usize {
-    let Some(Op::Scatter { index, .. }) = kernel.op(&kernel.root) else {
-        unreachable!("the root is a scatter");
-    };
-    index.elements.next_multiple_of(BLOCK)
+    operands_of(kernel).0.elements.next_multiple_of(BLOCK)
 }
 
 /// Generates the kernels of a scatter into a target that holds the base.
@@ -65,19 +72,12 @@ fn mark_bytes(wide: bool) -> usize {
 /// Generates the kernel of one stage, with one thread per index.
 fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel {
     let node = &kernel.root;
-    let Some(Op::Scatter {
-        index, value, axis, ..
-    }) = kernel.op(node)
-    else {
-        unreachable!("the root is a scatter");
-    };
-    let axis = *axis;
+    let (index, value, axis) = operands_of(kernel);
     let mut body = KernelBody::new(wide);
     let thread = body.thread();
-    let (bits, beyond) = (body.bits(), body.predicate());
+    let beyond = body.predicate();
     let count = body.named("count", index.elements);
-    line!(body; "setp.ge.u{bits} {beyond}, {thread}, {count};");
-    line!(body; "@{beyond} bra DONE;");
+    jump!(body, beyond; "DONE" if "ge.u# {thread}, {count}");
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let position = lowering.at_linear_index(index.id, &index.shape, thread);
     let target = lowering.scatter_target(node, (index, axis), position);
@@ -92,19 +92,18 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
             line!(lowering.body; "red.global.add.{kind} [{address}], {value};");
         }
         ScatterStage::Mark => {
-            line!(lowering.body; "add.s{bits} {mark}, {thread}, 1;");
+            line!(lowering.body; "add.s# {mark}, {thread}, 1;");
             let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, mark_bytes);
-            line!(lowering.body; "red.global.max.u{bits} [{address}], {mark};");
+            line!(lowering.body; "red.global.max.u# [{address}], {mark};");
         }
         ScatterStage::Store => {
             let is_other = lowering.body.predicate();
             let base = lowering.body.temporary(0);
             let address = lowering.body.element(base, target, mark_bytes);
-            line!(lowering.body; "ld.global.u{bits} {mark}, [{address}];");
-            line!(lowering.body; "sub.s{bits} {mark}, {mark}, 1;");
-            line!(lowering.body; "setp.ne.u{bits} {is_other}, {mark}, {thread};");
-            line!(lowering.body; "@{is_other} bra DONE;");
+            line!(lowering.body; "ld.global.u# {mark}, [{address}];");
+            line!(lowering.body; "sub.s# {mark}, {mark}, 1;");
+            jump!(lowering.body, is_other; "DONE" if "ne.u# {mark}, {thread}");
             let value = lowering.lower(value, position);
             let output = (0, node.dtype);
             lowering.body.store_output(output, target, &[value]);

@@ -1,9 +1,6 @@
 //! Scatter kernels.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `atomics.rs` | a store or an atomic operation in device memory for each value |
-//! | `shared.rs` | additions of many values to few elements, in shared memory first |
 
+/// A store or an atomic operation in device memory for each value.
 pub(crate) mod atomics;
+/// Additions of many values to few elements, in shared memory first.
 pub(crate) mod shared;

@@ -10,12 +10,11 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::{BLOCK, Kernel, KernelBody, Reg, RegClass, line, value},
+        body::{BLOCK, Kernel, KernelBody, Reg, RegClass, jump, line, value},
         lower::Lowering,
         passes::GeneratedPasses,
-        scatter::atomics::added_type,
+        scatter::atomics::{added_type, operands_of},
     },
-    expr::Op,
     plan::{FusedKernel, IndexAnalysis},
     schedule::machine::SCATTER_LOADS,
 };
@@ -33,11 +32,8 @@ pub(crate) fn add_in_shared(kernel: &FusedKernel, blocks: usize) -> GeneratedPas
 
 fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     let node = &kernel.root;
-    let Some(Op::Scatter { index, .. }) = kernel.op(node) else {
-        unreachable!("the root is a scatter");
-    };
+    let (index, ..) = operands_of(kernel);
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    let bits = body.bits();
     let (block, thread) = body.block_and_thread();
     let count = body.named("count", index.elements);
     let elements = body.named("elements", node.elements);
@@ -52,22 +48,20 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     line!(body; "bar.sync 0;");
 
     let (number, beyond) = (body.index_reg(), body.predicate());
-    line!(body; "mad.lo.s{bits} {number}, {block}, {BLOCK}, {thread};");
+    line!(body; "mad.lo.s# {number}, {block}, {BLOCK}, {thread};");
     body.label("VALUES");
     let numbers = body.steps(number, step, SCATTER_LOADS);
     let last = numbers[SCATTER_LOADS - 1];
-    line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
-    line!(body; "@{beyond} bra REST;");
+    jump!(body, beyond; "REST" if "ge.u# {last}, {count}");
     add(&mut body, kernel, &numbers, sums);
-    line!(body; "add.s{bits} {number}, {last}, {step};");
+    line!(body; "add.s# {number}, {last}, {step};");
     line!(body; "bra VALUES;");
     body.label("REST");
-    line!(body; "setp.ge.u{bits} {beyond}, {number}, {count};");
-    line!(body; "@{beyond} bra ADDED;");
+    jump!(body, beyond; "ADDED" if "ge.u# {number}, {count}");
     let words = body.name_parts();
     add(&mut body, kernel, &[number], sums);
     body.truncate_name(words);
-    line!(body; "add.s{bits} {number}, {number}, {step};");
+    line!(body; "add.s# {number}, {number}, {step};");
     line!(body; "bra REST;");
     body.label("ADDED");
     line!(body; "bar.sync 0;");
@@ -105,13 +99,12 @@ fn for_each_sum(
     label: &str,
     instructions: impl FnOnce(&mut KernelBody, Reg),
 ) {
-    let (bits, at, beyond) = (body.bits(), body.index_reg(), body.predicate());
-    line!(body; "mov.b{bits} {at}, {thread};");
+    let (at, beyond) = (body.index_reg(), body.predicate());
+    line!(body; "mov.b# {at}, {thread};");
     body.label(label);
-    line!(body; "setp.ge.u{bits} {beyond}, {at}, {elements};");
-    line!(body; "@{beyond} bra {label}_END;");
+    jump!(body, beyond; "{label}_END" if "ge.u# {at}, {elements}");
     instructions(body, at);
-    line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
+    line!(body; "add.s# {at}, {at}, {BLOCK};");
     line!(body; "bra {label};");
     body.label(&format!("{label}_END"));
 }
@@ -119,18 +112,13 @@ fn for_each_sum(
 /// Adds the values with these linear indices to the sums of the block, after all are loaded.
 fn add(body: &mut KernelBody, kernel: &FusedKernel, numbers: &[Reg], sums: Reg) {
     let node = &kernel.root;
-    let Some(Op::Scatter {
-        index, value, axis, ..
-    }) = kernel.op(node)
-    else {
-        unreachable!("the root is a scatter");
-    };
+    let (index, value, axis) = operands_of(kernel);
     let mut lowering = Lowering::new(body, kernel, false);
     let mut addends: SmallVec<[Addend; SCATTER_LOADS]> = SmallVec::new();
     let mut words = None;
     for &number in numbers {
         let position = lowering.at_linear_index(index.id, &index.shape, number);
-        let target = lowering.scatter_target(node, (index, *axis), position);
+        let target = lowering.scatter_target(node, (index, axis), position);
         let value = lowering.lower(value, position);
         addends.push(Addend { value, target });
         // The others repeat the operations of the first.
