@@ -3,12 +3,9 @@
 use std::fmt::Write;
 
 use crate::{
-    emit::body::{
-        kernel::{
-            DeclaredParameter, ENTRY_BYTES, Kernel, KernelBody, KernelParameter,
-            PARAMETER_BYTES_MAX, Reg, RegClass, STRING,
-        },
-        name::name_of,
+    emit::body::kernel::{
+        DeclaredParameter, ENTRY_BYTES, Kernel, KernelBody, KernelParameter, PARAMETER_BYTES_MAX,
+        Reg, RegClass, STRING,
     },
     maths,
 };
@@ -147,6 +144,22 @@ impl LoadedParameters {
         write!(self.declarations, "{comma}\t.param {kind} p{number}").expect(STRING);
         writeln!(self.loads, "\tld.param{kind} {reg}, [p{number}];").expect(STRING);
         self.count += 1;
+    }
+}
+
+/// The maximum number of words in a kernel's name.
+const NAME_PARTS_MAX: usize = 6;
+
+/// Joins the words of a name, replacing those beyond the maximum by their number.
+fn name_of(name_parts: &[&str]) -> String {
+    match name_parts {
+        [] => String::from("copy"),
+        _ if name_parts.len() <= NAME_PARTS_MAX => name_parts.join("+"),
+        _ => format!(
+            "{}+{} more",
+            name_parts[..NAME_PARTS_MAX].join("+"),
+            name_parts.len() - NAME_PARTS_MAX
+        ),
     }
 }
 

@@ -1,16 +1,19 @@
 //! Indices of threads, and addresses of elements.
 
-use std::{fmt::Display, iter};
+use std::{
+    fmt::{Display, Write},
+    iter,
+};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, index, jump, line, value};
+use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, STRING, index, line, value};
 
 impl KernelBody {
     /// Returns a register that holds the index 0 throughout the kernel.
     pub(crate) fn zero_index(&mut self) -> Reg {
         let reg = self.index_reg();
-        self.prologue_line(format_args!("mov.u{} {reg}, 0;", self.bits()));
+        writeln!(self.prologue, "\tmov.u{} {reg}, 0;", self.bits()).expect(STRING);
         reg
     }
 
@@ -45,11 +48,6 @@ impl KernelBody {
             line!(self; "mad.wide.u32 {address}, {index}, {bytes}, {base};");
         }
         address
-    }
-
-    /// Continues with the first thread of the block only; the others jump to a label.
-    pub(crate) fn first_thread(&mut self, thread: Reg, label: &str) {
-        jump!(self; "{label}" if "ne.u# {thread}, 0");
     }
 
     /// Returns the index of the block in its grid and that of the thread in its block.

@@ -347,11 +347,6 @@ impl KernelBody {
         line!(self; "@{holds} bra {label};");
     }
 
-    /// Appends an instruction to the prologue.
-    pub(crate) fn prologue_line(&mut self, line: fmt::Arguments<'_>) {
-        writeln!(self.prologue, "\t{line}").expect(STRING);
-    }
-
     /// Appends a label.
     pub(crate) fn label(&mut self, name: &str) {
         writeln!(self.text, "{name}:").expect(STRING);

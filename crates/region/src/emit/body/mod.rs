@@ -16,8 +16,6 @@ pub(crate) mod index;
 pub(crate) mod kernel;
 /// Loads and stores of elements.
 pub(crate) mod memory;
-/// The names of kernels.
-pub(crate) mod name;
 /// The parameters of a kernel.
 pub(crate) mod parameters;
 /// The accumulators of reductions and scans.

@@ -9,36 +9,33 @@ use crate::{
 };
 
 impl KernelBody {
-    /// Returns the register of an index parameter, declaring it at first use.
+    /// Returns the register of an index parameter.
     pub(crate) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
         self.of_index_width(purpose, KernelParameter::Index(value))
     }
 
-    /// Returns the register of a parameter that has a name, declaring it at first use.
+    /// Returns the register of a parameter that has a name.
     pub(crate) fn named(&mut self, name: &'static str, value: usize) -> Reg {
         self.index_parameter(ParameterKey::Named(name), value as i64)
     }
 
-    /// Returns the register of the start of a view along a source axis, declaring the parameter at
-    /// first use.
+    /// Returns the register of the start of a view along a source axis.
     pub(crate) fn start(&mut self, view: u64, axis: usize, start: usize) -> Reg {
         self.index_parameter(ParameterKey::Start(view, axis), start as i64)
     }
 
-    /// Returns the register of the step of a view along a source axis, declaring the parameter at
-    /// first use.
+    /// Returns the register of the step of a view along a source axis.
     pub(crate) fn step(&mut self, view: u64, axis: usize, step: isize) -> Reg {
         self.index_parameter(ParameterKey::Step(view, axis), step as i64)
     }
 
-    /// Returns the register of the length of a node's axis, declaring the parameter at first use.
+    /// Returns the register of the length of a node's axis.
     pub(crate) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
         let parameter = KernelParameter::Length { node, axis, length };
         self.of_index_width(ParameterKey::Length(node, axis), parameter)
     }
 
-    /// Returns the register of the number of elements of a node, declaring the parameter at first
-    /// use.
+    /// Returns the register of the number of elements of a node.
     pub(crate) fn elements_of(&mut self, purpose: ParameterKey, node: &NodeRef) -> Reg {
         let parameter = KernelParameter::ElementsOf {
             node: node.id,
@@ -47,13 +44,13 @@ impl KernelBody {
         self.of_index_width(purpose, parameter)
     }
 
-    /// Returns the register of a parameter of the width of the indices, declaring it at first use.
+    /// Returns the register of a parameter of the width of the indices.
     fn of_index_width(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
         let kind = if self.wide { ".u64" } else { ".u32" };
         self.parameter(purpose, self.index_class(), kind, parameter)
     }
 
-    /// Returns the register of an address parameter, declaring it at first use.
+    /// Returns the register of an address parameter.
     pub(crate) fn address(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
@@ -66,18 +63,14 @@ impl KernelBody {
 
     /// Returns the register of the address of an output.
     pub(crate) fn output(&mut self, output: usize) -> Reg {
-        self.address(
-            ParameterKey::Output(output),
-            KernelParameter::Output(output),
-        )
+        let parameter = KernelParameter::Output(output);
+        self.address(ParameterKey::Output(output), parameter)
     }
 
     /// Returns the register of the address of a temporary.
     pub(crate) fn temporary(&mut self, number: usize) -> Reg {
-        self.address(
-            ParameterKey::Temporary(number),
-            KernelParameter::Temporary(number),
-        )
+        let parameter = KernelParameter::Temporary(number);
+        self.address(ParameterKey::Temporary(number), parameter)
     }
 
     /// Declares that a register holds a parameter that the body does not declare.
@@ -85,7 +78,7 @@ impl KernelBody {
         self.registers.insert(purpose, reg);
     }
 
-    /// Returns the register of a check code, declaring the parameter at first use.
+    /// Returns the register of a check code.
     pub(crate) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
         let parameter = KernelParameter::CheckCode {
             node: NodeRef::clone(node),
@@ -100,13 +93,12 @@ impl KernelBody {
         )
     }
 
-    /// Returns the register of a scalar that the kind of kernel determines, declaring the parameter
-    /// at first use.
+    /// Returns the register of a scalar that the kind of kernel determines.
     pub(crate) fn scalar(&mut self, purpose: ParameterKey, value: Scalar) -> Reg {
         self.value(purpose, value.dtype(), KernelParameter::Scalar(value))
     }
 
-    /// Returns the register of a constant node's value, declaring the parameter at first use.
+    /// Returns the register of a constant node's value.
     pub(crate) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
         let parameter = KernelParameter::Constant(node);
         self.value(ParameterKey::Constant(node), value.dtype(), parameter)

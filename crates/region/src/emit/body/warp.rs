@@ -75,7 +75,7 @@ impl RowThread {
     }
 
     /// Returns whether the threads of a row are those of a block.
-    fn has_block(self) -> bool {
+    pub(crate) fn has_block(self) -> bool {
         self.threads > WARP
     }
 
@@ -104,16 +104,6 @@ impl Reducer {
             )
         };
         self.state_types().iter().enumerate().map(declare).collect()
-    }
-
-    /// Declares the shared memory in which the threads of a row combine the accumulators of the
-    /// reduction with this number, if they need any.
-    pub(crate) fn row_memory(self, rows: RowThread, reduction: usize) -> String {
-        if rows.has_block() {
-            self.shared_memory(reduction, rows.threads / WARP)
-        } else {
-            String::new()
-        }
     }
 
     /// Combines the accumulators of so many neighbouring threads by a tree of shuffles. The first

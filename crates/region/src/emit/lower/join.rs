@@ -76,8 +76,11 @@ impl Lowering<'_> {
                 line!(self.body; "@{beyond} bra PART{label}_{};", turn + 1);
             }
             let positions = self.positions_in_part(&indices, part, axis, first);
-            if positions.len() > 1 {
-                self.group_in_part(members[0], &positions, part);
+            if positions.len() > 1
+                && let Some((_, along, residue)) = self.group_of(members[0])
+                && last_axis(&part.shape) == Some(along)
+            {
+                self.group_along(&positions, along, residue);
             }
             for (&result, &position) in results.iter().zip(&positions) {
                 let element = self.lower(part, position);
@@ -128,15 +131,6 @@ impl Lowering<'_> {
             return alone;
         }
         self.group_members(first).collect()
-    }
-
-    /// Makes a group of the positions in a part of which the others are one.
-    fn group_in_part(&mut self, of_all: Position, positions: &[Position], part: &NodeRef) {
-        if let Some((_, along, residue)) = self.group_of(of_all)
-            && last_axis(&part.shape) == Some(along)
-        {
-            self.group_along(positions, along, residue);
-        }
     }
 
     /// Returns the positions of elements in a part that begins at this index.

@@ -84,6 +84,17 @@ impl<'a> Lowering<'a> {
         reg
     }
 
+    /// As [`lower`](Self::lower), in one of several turns that repeat the operations of the first:
+    /// only that one adds to the kernel's name.
+    pub(crate) fn lower_in_turn(&mut self, node: &NodeRef, position: Position, turn: usize) -> Reg {
+        let words = self.body.name_parts();
+        let element = self.lower(node, position);
+        if turn > 0 {
+            self.body.truncate_name(words);
+        }
+        element
+    }
+
     /// Computes the elements of all outputs at a position, and stores each at a linear index.
     pub(crate) fn store_values(&mut self, position: Position, number: Reg) {
         let kernel = self.kernel;
@@ -108,7 +119,13 @@ impl<'a> Lowering<'a> {
 
     fn lower_op(&mut self, node: &NodeRef, op: &Op, position: Position) -> Reg {
         match op {
-            Op::Constant(value) => self.constant(node.id, *value),
+            Op::Constant(value) => {
+                let passed = self.body.constant(node.id, *value);
+                match value.dtype() {
+                    DType::Bool => self.body.is_not_zero(passed),
+                    _ => passed,
+                }
+            }
             Op::Iota => {
                 let number = self.linear_index(position);
                 self.body.index_as_i64(number)
@@ -178,15 +195,6 @@ impl<'a> Lowering<'a> {
             | Op::Scan { .. } => {
                 unreachable!("planning stores the results of these operations")
             }
-        }
-    }
-
-    /// Returns the register of a constant.
-    fn constant(&mut self, node: u64, value: Scalar) -> Reg {
-        let passed = self.body.constant(node, value);
-        match value.dtype() {
-            DType::Bool => self.body.is_not_zero(passed),
-            _ => passed,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
     expr::{NodeRef, Op},
     plan::{FusedKernel, IndexAnalysis},
     schedule::MapSchedule,
-    shape::{AxisMap, RANK_MAX, Shape},
+    shape::{AxisMap, RANK_MAX},
 };
 
 /// The number of the target in parameter keys, which no node has.
@@ -33,34 +33,23 @@ pub(crate) fn map(kernel: &FusedKernel, of_thread: MapSchedule) -> GeneratedPass
             Threads::ForElements { lanes, more: 0 }
         }
         MapSchedule::Single => {
-            let position = kernel.output().destination();
-            one_per_thread(&mut body, kernel, position, thread, count);
+            let node = &kernel.root;
+            jump!(body; "DONE" if "ge.u# {thread}, {count}");
+            let mut lowering = Lowering::new(&mut body, kernel, false);
+            let position = lowering.at_linear_index(node.id, &node.shape, thread);
+            let number = match kernel.output().destination() {
+                None => thread,
+                Some((shape, map)) => {
+                    let written = lowering.source_position(TARGET, position, map, (TARGET, shape));
+                    lowering.linear_index(written)
+                }
+            };
+            lowering.store_values(position, number);
+            body.label("DONE");
             Threads::ForElements { lanes: 1, more: 0 }
         }
     };
     GeneratedPasses::one(body.finish(""), threads)
-}
-
-fn one_per_thread(
-    body: &mut KernelBody,
-    kernel: &FusedKernel,
-    destination: Option<(&Shape, &AxisMap)>,
-    thread: Reg,
-    count: Reg,
-) {
-    let node = &kernel.root;
-    jump!(body; "DONE" if "ge.u# {thread}, {count}");
-    let mut lowering = Lowering::new(body, kernel, false);
-    let position = lowering.at_linear_index(node.id, &node.shape, thread);
-    let number = match destination {
-        None => thread,
-        Some((shape, map)) => {
-            let written = lowering.source_position(TARGET, position, map, (TARGET, shape));
-            lowering.linear_index(written)
-        }
-    };
-    lowering.store_values(position, number);
-    body.label("DONE");
 }
 
 /// Computes several neighbours along the last axis per thread. The length of that axis is a
@@ -137,17 +126,11 @@ fn group_positions(
 fn store_group(mut lowering: Lowering<'_>, positions: &[Position], first: Reg) {
     lowering.group(positions);
     for (output, value) in lowering.kernel.values().enumerate() {
-        let mut elements: SmallVec<[Reg; 4]> = SmallVec::new();
-        elements.push(lowering.lower(value, positions[0]));
-        // The other elements repeat the operations of the first and add nothing to the kernel's
-        // name.
-        let words = lowering.body.name_parts();
-        let others = positions[1..].iter();
-        elements.extend(others.map(|&position| lowering.lower(value, position)));
-        lowering
-            .body
-            .store_output((output, value.dtype), first, &elements);
-        lowering.body.truncate_name(words);
+        let lanes = positions.iter().enumerate();
+        let element = |(lane, &position)| lowering.lower_in_turn(value, position, lane);
+        let elements: SmallVec<[Reg; 4]> = lanes.map(element).collect();
+        let output = (output, value.dtype);
+        lowering.body.store_output(output, first, &elements);
     }
 }
 
@@ -199,6 +182,7 @@ mod tests {
         },
         plan::only_kernel,
         schedule::{Machine, Schedule, schedule},
+        shape::Shape,
     };
 
     /// Returns the kernel that computes a node, and its number of threads.

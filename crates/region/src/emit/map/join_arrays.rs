@@ -32,7 +32,7 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     let addresses = value!(body, B64; "mov.u64 addresses");
     let begins = value!(body, B64; "mov.u64 begins");
     let slots = joined.parts.len().next_power_of_two();
-    body.first_thread(thread, "STORED");
+    jump!(body; "STORED" if "ne.u# {thread}, 0");
     // The addresses first, so that no shorter parameters between them need padding.
     for (number, &(array, _)) in joined.parts.iter().enumerate() {
         let address = body.input(array);

@@ -155,14 +155,10 @@ fn compute_sources(
         if let Some(beyond) = beyond {
             line!(lowering.body; "@{beyond} bra COMPUTED;");
         }
-        let words = lowering.body.name_parts();
         for (array, source) in sources.iter().enumerate() {
-            let element = lowering.lower(source, position);
+            let element = lowering.lower_in_turn(source, position, turn);
             let behind = turn * BLOCK * shared_bytes(source.dtype);
             store_shared(lowering.body, addresses[array], behind, element);
-        }
-        if turn > 0 {
-            lowering.body.truncate_name(words);
         }
         if beyond.is_some() {
             lowering.body.label("COMPUTED");

@@ -91,14 +91,10 @@ pub(crate) fn store_inside(
     (turn, position, outside): (usize, Position, Reg),
 ) {
     let kernel = lowering.kernel;
-    let words = lowering.body.name_parts();
     let linear_index = lowering.linear_index(position);
-    let element = |value| lowering.lower(value, position);
+    let element = |value| lowering.lower_in_turn(value, position, turn);
     let elements: SmallVec<[Reg; 2]> = kernel.values().map(element).collect();
     let body = &mut *lowering.body;
-    if turn > 0 {
-        body.truncate_name(words);
-    }
     line!(body; "@{outside} bra OUTSIDE{turn};");
     for ((output, value), element) in kernel.values().enumerate().zip(elements) {
         body.store_output((output, value.dtype), linear_index, &[element]);

@@ -59,11 +59,7 @@ pub(crate) fn tiles(kernel: &FusedKernel) -> GeneratedPasses {
         let indices = own.indices(lowering.body, line_number, own.lane);
         let (position, _) = axes.position(&mut lowering, root, &own.tile, indices);
         for (number, view) in transposed.views.iter().enumerate() {
-            let words = lowering.body.name_parts();
-            let element = lowering.lower(view, position);
-            if turn > 0 {
-                lowering.body.truncate_name(words);
-            }
+            let element = lowering.lower_in_turn(view, position, turn);
             let body = &mut *lowering.body;
             let address = tile_address(body, number, view.dtype, (line_number, own.lane));
             store_shared(body, address, 0, element);

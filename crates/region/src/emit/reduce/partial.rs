@@ -10,7 +10,7 @@ use crate::{
             Accumulator, BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass,
             index, jump, line, test, value,
         },
-        passes::{GeneratedPasses, Temporary},
+        passes::Temporary,
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
     schedule::machine::{COMPONENTS_AT_ONCE, PARTIALS_AT_ONCE},
@@ -24,38 +24,10 @@ impl ReductionGenerator<'_> {
     }
 
     /// Returns the arrays of `splits` partial results of each result.
-    fn partials(&self, splits: usize) -> SmallVec<[Temporary; 2]> {
+    pub(crate) fn partials(&self, splits: usize) -> SmallVec<[Temporary; 2]> {
         let slots = self.slots();
         let of_slot = |slot: &DType| Temporary::of(self.results() * splits, *slot);
         slots.iter().map(of_slot).collect()
-    }
-
-    /// Returns two passes: `first` stores `splits` partial results of each result, and a second
-    /// kernel combines them.
-    pub(crate) fn two_passes(
-        &self,
-        first: Kernel,
-        threads: usize,
-        splits: usize,
-    ) -> GeneratedPasses {
-        let last = (self.combine_partials(splits), self.results() * BLOCK);
-        GeneratedPasses::chain(self.partials(splits), [(first, threads), last])
-    }
-
-    /// Returns one pass with several blocks per result, the last of which combines their partial
-    /// results.
-    pub(crate) fn last_block(&self, splits: usize) -> GeneratedPasses {
-        let kernel = self.split_blocks_per_result(splits);
-        let threads = self.results() * splits * BLOCK;
-        GeneratedPasses::one_with(self.partials(splits), kernel, threads)
-    }
-
-    /// Returns one pass with several threads of different blocks per result. The last block of each
-    /// group of results combines their partial results, with one thread per result.
-    pub(crate) fn last_block_of_threads(&self, splits: usize) -> GeneratedPasses {
-        let kernel = self.split_and_combine_threads(splits);
-        let threads = self.results().div_ceil(BLOCK) * splits * BLOCK;
-        GeneratedPasses::one_with(self.partials(splits), kernel, threads)
     }
 
     /// Generates a kernel with several threads of different blocks per result; the threads of a
@@ -94,7 +66,7 @@ impl ReductionGenerator<'_> {
 
     /// Generates a kernel with several threads of different blocks per result, the last of which
     /// combine the partial results.
-    fn split_and_combine_threads(&self, splits: usize) -> Kernel {
+    pub(crate) fn split_and_combine_threads(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let partial = body.index_reg();
         let own = self.split_thread(&mut body, splits);
@@ -108,7 +80,7 @@ impl ReductionGenerator<'_> {
         self.store_partials(&mut body, &accumulators, partial, outputs);
         body.label("STORED");
         line!(body; "bar.sync 0;");
-        body.first_thread(own.thread, "COUNTED");
+        jump!(body; "COUNTED" if "ne.u# {}, 0", own.thread);
         count_block(&mut body, own.group, splits);
         body.label("COUNTED");
         continue_in_last_block(&mut body);
@@ -193,7 +165,7 @@ impl ReductionGenerator<'_> {
 
     /// Generates a kernel with several blocks per result. The last to finish combines the partial
     /// results, and sets the counter back to 0 for the next kernel.
-    fn split_blocks_per_result(&self, splits: usize) -> Kernel {
+    pub(crate) fn split_blocks_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
         let splits = body.named("splits", splits);
@@ -202,7 +174,7 @@ impl ReductionGenerator<'_> {
         let step = index!(body; "mul.lo.s# {splits}, {BLOCK}");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.combine_block(&mut body, &accumulators, thread);
-        body.first_thread(thread, "STORED");
+        jump!(body; "STORED" if "ne.u# {thread}, 0");
         self.store_partials(&mut body, &accumulators, block, self.kernel.outputs.len());
         count_block(&mut body, result, splits);
         body.label("STORED");
@@ -217,7 +189,7 @@ impl ReductionGenerator<'_> {
     }
 
     /// Generates a kernel that combines the partial results, with one block per result.
-    fn combine_partials(&self, splits: usize) -> Kernel {
+    pub(crate) fn combine_partials(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
         let splits = body.named("splits", splits);
@@ -248,7 +220,7 @@ impl ReductionGenerator<'_> {
         line!(body; "bra PARTIALS;");
         body.label("COMBINED");
         self.combine_block(body, &accumulators, thread);
-        body.first_thread(thread, "DONE");
+        jump!(body; "DONE" if "ne.u# {thread}, 0");
         self.store_results(body, &accumulators, result);
     }
 }

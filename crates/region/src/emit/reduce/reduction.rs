@@ -59,6 +59,7 @@ pub(crate) fn reduce(kernel: &FusedKernel, of_result: ReduceSchedule) -> Generat
         let elements = 1;
         GeneratedPasses::one(kernel, Threads::ForRows { elements, threads })
     };
+    let threads_of = |splits| generator.results().div_ceil(BLOCK) * splits * BLOCK;
     let order = match of_result {
         ReduceSchedule::Warp => return of_results(generator.row_per_warp(), WARP),
         ReduceSchedule::Accumulators(order) => order,
@@ -67,12 +68,25 @@ pub(crate) fn reduce(kernel: &FusedKernel, of_result: ReduceSchedule) -> Generat
         ReductionOrder::Row { threads } => of_results(generator.row_per_result(threads), threads),
         ReductionOrder::Thread => of_results(generator.thread_per_result(), 1),
         ReductionOrder::Block => of_results(generator.block_per_result(), BLOCK),
-        ReductionOrder::Blocks { splits } => generator.last_block(splits),
-        ReductionOrder::Threads { splits } => generator.last_block_of_threads(splits),
+        ReductionOrder::Blocks { splits } => {
+            let kernel = generator.split_blocks_per_result(splits);
+            let threads = generator.results() * splits * BLOCK;
+            GeneratedPasses::one_with(generator.partials(splits), kernel, threads)
+        }
+        ReductionOrder::Threads { splits } => {
+            let kernel = generator.split_and_combine_threads(splits);
+            GeneratedPasses::one_with(generator.partials(splits), kernel, threads_of(splits))
+        }
         ReductionOrder::ManyThreads { splits } => {
-            let threads = generator.results().div_ceil(BLOCK) * splits * BLOCK;
-            let first = generator.split_threads_per_result(splits);
-            generator.two_passes(first, threads, splits)
+            let first = (
+                generator.split_threads_per_result(splits),
+                threads_of(splits),
+            );
+            let last = (
+                generator.combine_partials(splits),
+                generator.results() * BLOCK,
+            );
+            GeneratedPasses::chain(generator.partials(splits), [first, last])
         }
     }
 }
@@ -145,7 +159,7 @@ impl ReductionGenerator<'_> {
         let step = index!(body; "mov.u# {BLOCK}");
         let accumulators = self.accumulate(&mut body, block, thread, step);
         self.combine_block(&mut body, &accumulators, thread);
-        body.first_thread(thread, "DONE");
+        jump!(body; "DONE" if "ne.u# {thread}, 0");
         self.store_results(&mut body, &accumulators, block);
         body.label("DONE");
         self.finish(body, &self.shared_memory())

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::{Accumulator, KernelBody, Reducer, Reg, RowThread, index, line, test},
+        body::{Accumulator, KernelBody, Reducer, Reg, RowThread, WARP, index, line, test},
         lower::{Lowering, Position, RowNodes},
         passes::GeneratedPasses,
     },
@@ -174,15 +174,7 @@ impl RowElements {
         turn: usize,
     ) -> SmallVec<[Reg; 4]> {
         let positions = self.positions(lowering, node, row);
-        let lower = |(lane, position)| {
-            let words = lowering.body.name_parts();
-            let value = lowering.lower(node, position);
-            // The other elements repeat the operations of the first.
-            if turn + lane > 0 {
-                lowering.body.truncate_name(words);
-            }
-            value
-        };
+        let lower = |(lane, position)| lowering.lower_in_turn(node, position, turn + lane);
         positions.into_iter().enumerate().map(lower).collect()
     }
 }
@@ -298,7 +290,9 @@ impl<'a> RowReduction<'a> {
         shared: &mut String,
     ) -> Self {
         let reducer = Reducer::new(reduction, source.dtype);
-        shared.push_str(&reducer.row_memory(own, number));
+        if own.has_block() {
+            shared.push_str(&reducer.shared_memory(number, own.threads / WARP));
+        }
         Self {
             node,
             source,

@@ -22,7 +22,7 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, Reg, RegClass, WARP, WARPS, WarpTotals, copy,
-            index, jump, line, shuffle, test,
+            index, jump, line, shuffle, test, value,
         },
         passes::GeneratedPasses,
         scan::{
@@ -221,7 +221,9 @@ impl ScanGenerator<'_> {
         let at = index!(body; "mad.lo.s# {}, {}, {}", own.row, own.columns, own.base);
         let rows_at_once = tiling.lanes_per_column();
         let step = index!(body; "mul.lo.s# {}, {rows_at_once}", own.columns);
-        let last_lane = self.last_lane(&mut body, tiling, &own);
+        // The last lane that has the same column, for a shuffle.
+        let column = value!(body, B32; "cvt.u32.u# {}", own.column);
+        let last_lane = value!(body, B32; "add.u32 {column}, {}", WARP - tiling.width);
         for turn in 0..tiling.items {
             let inside = own.is_inside(&mut body, tiling, turn);
             let value = kept.load(&mut body, turn)[0];
@@ -316,14 +318,6 @@ impl ScanGenerator<'_> {
         };
         let places: SmallVec<[Reg; 32]> = turns.map(place).collect();
         self.values_at(body, &places)
-    }
-
-    /// Returns the number of the last lane that has the same column, for a shuffle.
-    fn last_lane(&self, body: &mut KernelBody, tiling: &Tiling, own: &TileThread) -> Reg {
-        let [column, lane] = body.regs(RegClass::B32);
-        line!(body; "cvt.u32.u# {column}, {};", own.column);
-        line!(body; "add.u32 {lane}, {column}, {};", WARP - tiling.width);
-        lane
     }
 }
 
