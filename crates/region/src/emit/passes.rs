@@ -7,7 +7,6 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     element::DType,
     emit::body::{BLOCK, Kernel, KernelParameter},
-    plan::{RowClass, RowShape},
 };
 
 /// The passes that execute one fused kernel, in order; most have one.
@@ -58,17 +57,6 @@ impl Threads {
                 threads,
             } => elements / of_row * threads,
         }
-    }
-}
-
-impl RowClass {
-    /// Returns so many threads for each row, where the root of the kernel has this class.
-    pub(crate) fn threads_of_rows(self, rows: RowShape, threads: usize) -> Threads {
-        let elements = match self {
-            Self::Row => 1,
-            Self::Element => rows.length,
-        };
-        Threads::ForRows { elements, threads }
     }
 }
 

@@ -51,10 +51,9 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     body.label("STORED");
     line!(body; "bar.sync 0;");
 
-    let (at, beyond) = (body.index_reg(), body.predicate());
-    line!(body; "mad.lo.s# {at}, {block}, {BLOCK}, {thread};");
+    let at = index!(body; "mad.lo.s# {block}, {BLOCK}, {thread}");
     body.label("LOOP");
-    jump!(body, beyond; "DONE" if "ge.u# {at}, {count}");
+    jump!(body; "DONE" if "ge.u# {at}, {count}");
     let [first, line_number, within, product] = body.index_regs();
     line!(body; "shl.b# {first}, {at}, {};", lanes.trailing_zeros());
     line!(body; "div.u# {line_number}, {first}, {length};");

@@ -211,9 +211,8 @@ impl ReductionGenerator<'_> {
         let end = index!(body; "add.s# {first}, {splits}");
         let at = index!(body; "add.s# {first}, {thread}");
         let accumulators = self.identities(body);
-        let beyond = body.predicate();
         body.label("PARTIALS");
-        jump!(body, beyond; "COMBINED" if "ge.u# {at}, {end}");
+        jump!(body; "COMBINED" if "ge.u# {at}, {end}");
         let others = self.load_partials(body, at, array);
         self.combine_partial(body, &accumulators, &others);
         line!(body; "add.s# {at}, {at}, {BLOCK};");

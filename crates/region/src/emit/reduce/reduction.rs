@@ -126,9 +126,8 @@ impl ReductionGenerator<'_> {
     fn thread_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
-        let beyond = body.predicate();
         let results = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
-        jump!(body, beyond; "DONE" if "ge.u# {result}, {results}");
+        jump!(body; "DONE" if "ge.u# {result}, {results}");
         let first = body.zero_index();
         let step = index!(body; "mov.u# 1");
         let accumulators = self.accumulate(&mut body, result, first, step);

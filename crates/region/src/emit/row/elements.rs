@@ -9,7 +9,7 @@ use crate::{
     emit::{
         body::{Accumulator, KernelBody, Reducer, Reg, RowThread, WARP, index, line, test},
         lower::{Lowering, Position, RowNodes},
-        passes::GeneratedPasses,
+        passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Reduction},
     plan::{FusedKernel, IndexAnalysis, RowClass, RowShape, RowSplit},
@@ -222,7 +222,11 @@ pub(crate) fn finish_row(
     let class = classes[&kernel.root.id];
     store(&mut lowering, elements, own, class);
     body.label("DONE");
-    GeneratedPasses::one(body.finish(&shared), class.threads_of_rows(rows, threads))
+    let elements = match class {
+        RowClass::Row => 1,
+        RowClass::Element => rows.length,
+    };
+    GeneratedPasses::one(body.finish(&shared), Threads::ForRows { elements, threads })
 }
 
 /// Computes the reductions of a row. Returns the declarations of shared memory.

@@ -225,7 +225,9 @@ impl ScanGenerator<'_> {
         let column = value!(body, B32; "cvt.u32.u# {}", own.column);
         let last_lane = value!(body, B32; "add.u32 {column}, {}", WARP - tiling.width);
         for turn in 0..tiling.items {
-            let inside = own.is_inside(&mut body, tiling, turn);
+            let row = index!(body; "add.s# {}, {}", own.row, turn * tiling.lanes_per_column());
+            let inside = test!(body; "lt.u# {row}, {}", own.count);
+            line!(body; "and.pred {inside}, {inside}, {};", own.has_column);
             let value = kept.load(&mut body, turn)[0];
             let element = self.lifted(&mut body, value);
             let result = if width == WARP {
@@ -318,18 +320,6 @@ impl ScanGenerator<'_> {
         };
         let places: SmallVec<[Reg; 32]> = turns.map(place).collect();
         self.values_at(body, &places)
-    }
-}
-
-impl TileThread {
-    /// Returns whether the thread has an element in a turn.
-    fn is_inside(&self, body: &mut KernelBody, tiling: &Tiling, turn: usize) -> Reg {
-        let row = body.index_reg();
-        let ahead = turn * tiling.lanes_per_column();
-        line!(body; "add.s# {row}, {}, {ahead};", self.row);
-        let inside = test!(body; "lt.u# {row}, {}", self.count);
-        line!(body; "and.pred {inside}, {inside}, {};", self.has_column);
-        inside
     }
 }
 

@@ -75,9 +75,8 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
     let (index, value, axis) = operands_of(kernel);
     let mut body = KernelBody::new(wide);
     let thread = body.thread();
-    let beyond = body.predicate();
     let count = body.named("count", index.elements);
-    jump!(body, beyond; "DONE" if "ge.u# {thread}, {count}");
+    jump!(body; "DONE" if "ge.u# {thread}, {count}");
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let position = lowering.at_linear_index(index.id, &index.shape, thread);
     let target = lowering.scatter_target(node, (index, axis), position);
@@ -98,12 +97,11 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
             line!(lowering.body; "red.global.max.u# [{address}], {mark};");
         }
         ScatterStage::Store => {
-            let is_other = lowering.body.predicate();
             let base = lowering.body.temporary(0);
             let address = lowering.body.element(base, target, mark_bytes);
             line!(lowering.body; "ld.global.u# {mark}, [{address}];");
             line!(lowering.body; "sub.s# {mark}, {mark}, 1;");
-            jump!(lowering.body, is_other; "DONE" if "ne.u# {mark}, {thread}");
+            jump!(lowering.body; "DONE" if "ne.u# {mark}, {thread}");
             let value = lowering.lower(value, position);
             let output = (0, node.dtype);
             lowering.body.store_output(output, target, &[value]);

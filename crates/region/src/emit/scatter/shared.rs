@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::{BLOCK, Kernel, KernelBody, Reg, RegClass, jump, line, value},
+        body::{BLOCK, Kernel, KernelBody, Reg, RegClass, index, jump, line, value},
         lower::Lowering,
         passes::GeneratedPasses,
         scatter::atomics::{added_type, operands_of},
@@ -99,10 +99,9 @@ fn for_each_sum(
     label: &str,
     instructions: impl FnOnce(&mut KernelBody, Reg),
 ) {
-    let (at, beyond) = (body.index_reg(), body.predicate());
-    line!(body; "mov.b# {at}, {thread};");
+    let at = index!(body; "mov.b# {thread}");
     body.label(label);
-    jump!(body, beyond; "{label}_END" if "ge.u# {at}, {elements}");
+    jump!(body; "{label}_END" if "ge.u# {at}, {elements}");
     instructions(body, at);
     line!(body; "add.s# {at}, {at}, {BLOCK};");
     line!(body; "bra {label};");
