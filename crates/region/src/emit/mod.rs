@@ -6,32 +6,29 @@
 //! scalars) is a parameter. Computations of the same kind therefore share a kernel, whatever their
 //! shapes are.
 //!
-//! | folder | contents |
-//! |---|---|
-//! | `body/` | registers, instructions and parameters, and the text that they become |
-//! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
-//! | `lower/` | the lowering of expressions to the instructions of a body |
-//! | `map/` | element-wise kernels |
-//! | `row/` | row kernels: several reductions of rows, and what follows from them |
-//! | `reduce/` | reductions |
-//! | `scan/` | scans |
-//! | `scatter/` | scatters |
-//! | `product.rs` | built-in kernels for matrix products with an epilogue |
-//! | `attention/` | attention in one kernel |
-//!
-//! Each folder uses only those before it among `body/`, `passes.rs` and `lower/`, and those from
-//! `map/` on are the families of kernels, which do not use each other. [`passes_of`] calls the
-//! kernel of a family that the [`Schedule`] names.
+//! `body` uses no other of these modules, `passes` and `lower` use `body`, and the families of
+//! kernels use these three and not each other. [`passes_of`] calls the kernel of a family that the
+//! [`Schedule`] names.
 
+/// Attention in one kernel.
 pub(crate) mod attention;
+/// Registers, instructions and parameters, and the text that they become.
 pub(crate) mod body;
+/// The lowering of expressions to the instructions of a body.
 pub(crate) mod lower;
+/// Element-wise kernels.
 pub(crate) mod map;
+/// The passes of one fused kernel and the temporaries between them.
 pub(crate) mod passes;
+/// Built-in kernels for matrix products with an epilogue.
 pub(crate) mod product;
+/// Reductions.
 pub(crate) mod reduce;
+/// Row kernels: several reductions of rows, and what follows from them.
 pub(crate) mod row;
+/// Scans.
 pub(crate) mod scan;
+/// Scatters.
 pub(crate) mod scatter;
 
 use attention::kernel::attention;

@@ -1,10 +1,7 @@
-//! Built-in kernels for matrix products with an epilogue.
-//!
-//! The kernels are those of the checked-in modules, which `product.cuh` becomes. A generated module
-//! has the text of one of them, in which the epilogue takes the place of each store of an element:
-//! it gets the element from the register that was stored, and the linear index from the address. If
-//! `k` is split, the kernel that sums the partial products has the epilogue, and the kernel that
-//! writes these stays as it is.
+//! Built-in kernels for matrix products with an epilogue, which takes the place of each store of an
+//! element in the text of a checked-in module: it gets the element from the register that was
+//! stored, and the linear index from the address. If `k` is split, the kernel that sums the partial
+//! products has the epilogue.
 //!
 //! An element of `f16` or `bf16` is rounded before the epilogue, as it is when it is stored. The
 //! results are therefore those of two kernels, bit by bit.

@@ -1,9 +1,8 @@
 //! Functions of `f16` and `bf16`: those of `f32`, with each result rounded to the nearest element,
-//! ties to even.
+//! ties to even, so that fusion does not change results.
 //!
 //! An `f32` has more than twice the digits of both types, so that rounding the rounded result of a
 //! sum, difference, product, quotient or square root gives the same as rounding the exact one.
-//! Because every operation is rounded, fusion does not change results.
 //!
 //! PTX converts `bf16` from compute capability 8.0 on only, and the generated kernels are for 7.5.
 //! Therefore integer instructions convert it.

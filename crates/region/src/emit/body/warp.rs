@@ -1,9 +1,8 @@
 //! Warps: combinations of accumulators by shuffles, and the threads of a row.
 //!
-//! A short row has a thread for every eight elements, or a few more, and at most 32. Several rows
-//! share a block. Their threads combine accumulators without barriers and shared memory, in an
-//! order that follows from the number of threads. All threads of a warp take part: those beyond the
-//! last row compute that row again and store nothing.
+//! Several short rows share a block. Their threads combine accumulators without barriers and shared
+//! memory, in an order that follows from the number of threads. All threads of a warp take part:
+//! those beyond the last row compute that row again and store nothing.
 
 use std::fmt::Display;
 

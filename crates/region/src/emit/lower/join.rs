@@ -1,9 +1,6 @@
 //! Joined arrays within other kernels: each thread computes its element from the part that it lies
-//! in.
-//!
-//! Only one part has the element, and the others may not be read beyond their ends, so that each
-//! part is computed under a branch. A register that is first computed there has no value after it:
-//! what the lowering knows is restored behind each branch.
+//! in, under a branch, since the others may not be read beyond their ends. A register that is first
+//! computed there has no value after it: what the lowering knows is restored behind each branch.
 //!
 //! The parts are tried in their order, except that the middle one of three is tried first: it has
 //! nearly all elements of an array with its halo or padding.

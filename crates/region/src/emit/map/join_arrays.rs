@@ -2,8 +2,7 @@
 //!
 //! A line of the result, along the joined axis and those behind it, consists of one line of each
 //! array. Each block first stores the addresses of the arrays and the places where their lines
-//! begin in shared memory. A thread then finds the array of its elements by binary search, so that
-//! neighbouring threads execute the same instructions wherever one array ends and another begins.
+//! begin in shared memory. A thread then finds the array of its elements by binary search.
 
 use crate::{
     emit::{

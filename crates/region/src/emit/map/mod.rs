@@ -6,7 +6,7 @@ pub(crate) mod elements;
 pub(crate) mod join_arrays;
 /// Kernels that compute what a stencil reads in shared memory.
 pub(crate) mod stencil;
-/// The tiles of such kernels, and arrays in shared memory.
+/// The tiles of a result that blocks compute, and arrays in shared memory.
 pub(crate) mod tile;
 /// Kernels that read transposed arrays through shared memory.
 pub(crate) mod transpose;

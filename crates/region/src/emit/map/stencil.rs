@@ -1,12 +1,9 @@
-//! Stencils of costly functions.
+//! Stencils of costly functions, which read a function of arrays at several shifted positions.
 //!
-//! A stencil reads a function of arrays at several positions, each a shift of its own position. A
-//! block computes a tile of results. It first computes the function once for each element that the
-//! tile reads, which are those of the tile and of its edges, the halo, and stores them in shared
-//! memory. After a barrier, each thread computes four results, which read the function there.
-//!
-//! Positions beyond the end of an array are replaced by the last ones, so that all threads reach
-//! the barrier and no access is out of bounds. Planning chooses these kernels (`plan/stencil.rs`).
+//! A block first computes the function once for each element that its tile of results reads, those
+//! of the tile and of its edges, in shared memory. After a barrier, each thread computes four
+//! results from there. Positions beyond the end of an array are replaced by the last ones, so that
+//! all threads reach the barrier and no access is out of bounds.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

@@ -1,10 +1,8 @@
 //! Transposed reads through shared memory.
 //!
-//! Neighbouring threads compute neighbours along the last axis. If they read an array through a
-//! transposed view, their elements lie a whole row apart, and each of them costs a transaction of
-//! its own. A block therefore computes a square tile of the result: it reads the tile of each
-//! transposed array in the order of that array, stores it in shared memory, and reads it from there
-//! in the order of the result.
+//! Through a transposed view, neighbouring threads would read elements that lie a whole row apart.
+//! A block therefore computes a square tile of the result: it reads the tile of each transposed
+//! array in the order of that array into shared memory, and from there in the order of the result.
 
 use smallvec::SmallVec;
 

@@ -1,15 +1,13 @@
 //! Reduction kernels.
 //!
-//! The parallelism follows from the shapes alone, so that every device adds in the same order. A
-//! part of a warp computes each result of short contiguous rows. With many elements per result, a
-//! block computes each result: a thread accumulates every 256th element or group of four, and the
-//! block combines its accumulators by shuffles and in shared memory, in a fixed order. If there are
-//! many such rows, of moderate length, one warp does the work of the block (`row_per_warp.rs`).
-//! With few such results, several blocks share each, and the block that finishes last combines
-//! their partial results. With many results, or few elements for each, a thread computes each
-//! result, or several threads of different blocks do, if neighbouring threads then read
-//! neighbouring elements. Few partial results are combined by the last block too, and many by a
-//! second kernel: it has a block for each result, and the last block alone would take longer.
+//! The order of the additions follows from the shapes alone. A part of a warp computes each result
+//! of short contiguous rows. With many elements per result, a block computes each: a thread
+//! accumulates every 256th element or group of four, and the block combines its accumulators by
+//! shuffles and in shared memory. If there are many such rows, of moderate length, one warp does
+//! the work of the block (`row_per_warp.rs`). With few such results, several blocks share each, and
+//! with many results, or few elements for each, a thread computes each, or several threads of
+//! different blocks do. The block that finishes last combines few partial results, and a second
+//! kernel many (`partial.rs`).
 //!
 //! A kernel may compute several reductions of arrays of one shape along the same axes.
 

@@ -1,8 +1,5 @@
-//! Reductions of many contiguous rows of moderate length, with one warp for each.
-//!
-//! A block per row would mostly wait: for its few elements, and at its barrier. A warp does the
-//! work of a block instead, of one warp of the block after another: it has an accumulator for each
-//! of them, combines each by shuffles, and then all of them in their order. The bits are those of a
+//! Reductions of many contiguous rows of moderate length, with one warp for each: it does the work
+//! of one warp of a block after another, with an accumulator for each. The bits are those of a
 //! block.
 
 use crate::emit::{

@@ -1,10 +1,9 @@
 //! Row kernels: a block or a part of a warp computes a row, whose elements stay in registers
 //! between its reductions.
 //!
-//! A thread has the same elements of the row as in a reduction of rows of this length, so that both
-//! add in the same order and give the same bits: every 256th group of four neighbours, which are
-//! read and written at once, or every 256th element. Rows that do not fit in registers are read
-//! again for each reduction that depends on another (`long_row.rs`).
+//! A thread has the same elements as in a reduction of rows of this length, which gives the same
+//! bits: every 256th group of four neighbours, which are read and written at once, or every 256th
+//! element.
 
 use crate::{
     emit::{

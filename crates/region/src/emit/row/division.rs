@@ -1,13 +1,11 @@
 //! Divisions of the elements of a row by a value of the row, as `f32`.
 //!
-//! A division that is rounded to nearest takes a reciprocal, four other steps and a branch, behind
-//! which the divisions of the thread's other elements wait. Elements of a row have the same divisor
-//! b. Its reciprocal y, rounded to nearest, is computed once. The product q₀ = a·y is then
-//! corrected by its remainder: q₀ − (b·q₀ − a)·y, of which each parenthesis is rounded once, is the
-//! quotient a / b rounded to nearest (Markstein; Brisebarre, Muller and Raina, "Accelerating
-//! correctly rounded floating-point division when the divisor is known in advance", 2004), unless a
-//! step overflows or underflows. With these signs, the quotient of a zero by a positive number has
-//! the sign of the zero.
+//! Elements of a row have the same divisor b, whose reciprocal y, rounded to nearest, is computed
+//! once. The product q₀ = a·y is corrected by its remainder: q₀ − (b·q₀ − a)·y, of which each
+//! parenthesis is rounded once, is the quotient a / b rounded to nearest (Markstein; Brisebarre,
+//! Muller and Raina, "Accelerating correctly rounded floating-point division when the divisor is
+//! known in advance", 2004), unless a step overflows or underflows. With these signs, the quotient
+//! of a zero by a positive number has the sign of the zero.
 //!
 //! Neither step does if divisor and element lie between 2^−60 and 2^60. Other elements are divided
 //! as elsewhere, behind one branch for several of them.

@@ -1,9 +1,5 @@
 //! Row kernels of rows that do not fit in registers, even of a larger block: a block visits its row
-//! once for all reductions that depend on no other, once for those that depend on these, and so on,
-//! and once to write.
-//!
-//! There are only as many blocks as keep their rows in the L2 cache of a large device, so that each
-//! visit but the first reads from there. A block computes one row after another.
+//! once for the reductions of each stage, and once to write, and computes one row after another.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

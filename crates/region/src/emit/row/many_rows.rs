@@ -1,11 +1,6 @@
-//! Row kernels of many rows of moderate length: a block of fewer threads for each.
-//!
-//! A row of some hundred elements takes a block of 256 threads more instructions for the row than
-//! for its elements: each warp combines accumulators, computes the values for the row and the
-//! addresses of its elements. A smaller block does the work of the larger one in several parts: a
-//! thread has the elements of several threads, and an accumulator for each of them, which are
-//! combined as those of the larger block. The bits are the same. So many of these blocks fit on a
-//! multiprocessor that some of them load while others compute.
+//! Row kernels of many rows of moderate length: a smaller block does the work of a usual one in
+//! several parts, with the same bits, so that some blocks of a multiprocessor load while others
+//! compute.
 
 use smallvec::SmallVec;
 

@@ -1,10 +1,7 @@
-//! Totals of the tiles of columns, which several blocks scan.
+//! Totals of the tiles of columns, combined as those of the tiles of a row (`look_back.rs`).
 //!
-//! They are published and combined as those of the tiles of a row (`look_back.rs`): in groups of 32
-//! tiles and sections of 32 groups, in an order that follows from the tile's number alone. All
-//! warps take part: each reads an eighth of the totals of a group or section. Each lane waits for
-//! the totals of its own column, so that no total is handed from one lane to another without a
-//! barrier. All totals are asked for at once.
+//! Each warp reads an eighth of the totals of a group or section, all at once. Each lane waits for
+//! the totals of its own column, so that no lane hands on a total without a barrier.
 
 use smallvec::SmallVec;
 

@@ -1,18 +1,13 @@
 //! Scans along another axis than the last. A column is what lies along that axis; neighbouring
 //! threads have neighbouring columns, so that they access neighbouring memory.
 //!
-//! A thread scans a column of at most 64 elements, and any column where there are so many of them
-//! that the loads of all threads hide latency. It combines the elements in their order.
+//! A thread scans a short column, or any column where there are very many, in the order of the
+//! elements. Otherwise a block scans a tile of at most 32 columns. A warp has neighbouring rows of
+//! the tile, and each of its lanes every row or, where fewer than 17 columns lie beside each other,
+//! every second, fourth, eighth or sixteenth of them. A lane loads all its elements into shared
+//! memory, and the block combines them to one total for each column (`column_totals.rs`).
 //!
-//! Otherwise a block scans a tile of at most 32 columns, so that tall columns have many blocks. A
-//! warp has neighbouring rows of the tile, and each of its lanes every row or, where fewer than 17
-//! columns lie beside each other, every second, fourth, eighth or sixteenth of them. A lane loads
-//! all its elements into shared memory, and the block combines them to one total for each column.
-//! Where the columns have several tiles, blocks combine the totals of those before their own
-//! (`column_totals.rs`).
-//!
-//! Tiles are numbered across the columns first, so that the tiles above have lower numbers, and the
-//! tiles that blocks have at the same time lie beside each other.
+//! Tiles are numbered across the columns first, so that the tiles above have lower numbers.
 
 use std::ops::Range;
 

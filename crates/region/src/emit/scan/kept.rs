@@ -1,8 +1,7 @@
 //! Elements that a thread keeps in shared memory while its block waits for other blocks.
 //!
-//! In registers they would leave room for fewer blocks of a multiprocessor, so that less is in
-//! flight. Only the thread that has stored an element loads it, so that no barrier is needed.
-//! Neighbouring threads access neighbouring vectors of 16 bytes, or single elements.
+//! Only the thread that has stored an element loads it, so that no barrier is needed. Neighbouring
+//! threads access neighbouring vectors of 16 bytes, or single elements.
 
 use smallvec::SmallVec;
 

@@ -3,24 +3,19 @@
 //! A block loads one tile into shared memory and combines it to one total, without keeping the
 //! steps. Once the total of all tiles before it in the row is known, each warp scans its elements
 //! from there, one vector of each thread at a time. So a block needs few registers for many
-//! elements, other blocks of the multiprocessor hide the time until that total is known, and
-//! neighbouring threads access neighbouring memory.
+//! elements, and other blocks of the multiprocessor hide the time until that total is known.
 //!
-//! The totals are combined in an order that follows from the tile's number alone, so that floats
-//! have the same bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile
-//! come all sections before its own, the groups before its own in the section, and the tiles before
-//! it in the group. The last tile of each section publishes the total up to there, so that only
-//! sections form a chain; a warp reads the totals of the groups and those of the tiles at once.
+//! The totals are combined in an order that follows from the tile's number alone: 32 tiles are a
+//! group, and 32 groups a section. Before a tile come all sections before its own, the groups
+//! before its own in the section, and the tiles before it in the group. The last tile of each
+//! section publishes the total up to there, so that only sections form a chain.
 //!
-//! Threads beyond the end of the row load its last elements. Nothing keeps them apart: all elements
-//! of the row precede them, so no result depends on them, and no tile reads the totals of the last.
-//!
-//! # Progress
+//! Threads beyond the end of the row load its last elements. All elements of the row precede them,
+//! so no result depends on them, and no tile reads the totals of the last.
 //!
 //! A block takes the next tile from a counter. It waits only for tiles with lower numbers, whose
-//! blocks have started, and none of these waits for a higher one. `published.rs` says how totals
-//! are handed on. They are asked for before the groups of neighbours are scanned within each warp,
-//! which needs no total of another tile, so that most have arrived when the block begins to wait.
+//! blocks have started, and none of these waits for a higher one. Totals are asked for before the
+//! groups of neighbours are scanned, so that most have arrived when the block begins to wait.
 
 use smallvec::SmallVec;
 

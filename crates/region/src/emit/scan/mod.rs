@@ -1,6 +1,6 @@
 //! Scan kernels.
 
-/// The totals of tiles of such scans.
+/// The totals of the tiles of columns.
 pub(crate) mod column_totals;
 /// Scans along another axis than the last.
 pub(crate) mod columns;

@@ -1,12 +1,10 @@
 //! Totals that the blocks of a scan publish to each other, in device memory.
 //!
-//! A total of one component is published as one word of 64 bits, which is 0 before. A relaxed store
-//! and relaxed loads of the word are enough: neither side needs a fence, and the load that ends a
-//! wait has the total. A component of 32 bits is the upper half of its word, above a 1. An `f64` is
-//! stored with all its bits inverted, so that only the NaN whose bits are all 1 would give 0;
-//! another NaN takes its place. A total of several components, or of 64 integer bits, has a flag in
-//! a word of its own, which is set by a release store after the components and read by acquire
-//! loads before them.
+//! A total of one component is one word of 64 bits, which is 0 before; relaxed accesses are enough.
+//! A component of 32 bits is the upper half of its word, above a 1. An `f64` is stored with all its
+//! bits inverted, so that only the NaN whose bits are all 1 would give 0; another NaN takes its
+//! place. A total of several components, or of 64 integer bits, has a flag in a word of its own,
+//! which a release store sets after the components and acquire loads read before them.
 //!
 //! The counter from which blocks take their tiles precedes the words or flags. All of them are
 //! zeroed before each launch.

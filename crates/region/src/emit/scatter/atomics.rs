@@ -1,7 +1,6 @@
 //! Scatter kernels, with one thread per index.
 //!
-//! `scatter_add` adds atomically; additions of many values to few elements are in
-//! `shared.rs`. `scatter` must store the last of several values for one element,
+//! `scatter_add` adds atomically. `scatter` must store the last of several values for one element,
 //! independently of the order in which threads run: a first kernel marks each element with the
 //! greatest linear index that writes to it, and a second kernel stores the marked value.
 

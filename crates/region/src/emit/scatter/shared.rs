@@ -1,9 +1,6 @@
-//! Scatter-additions of many values to few elements.
-//!
-//! Atomic additions to one address of device memory follow one another. Each block therefore adds
-//! its values in shared memory first, and then adds its sums to the elements: one addition in
-//! device memory for many values. Additions in shared memory take no fixed order either, so floats
-//! have the same bound of their error as with one addition for each value.
+//! Scatter-additions of many values to few elements: each block adds its values in shared memory
+//! first, and then its sums to the elements. Neither takes a fixed order, so floats have the same
+//! bound of their error as with one atomic addition for each value.
 
 use smallvec::SmallVec;
 
