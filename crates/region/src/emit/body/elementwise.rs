@@ -9,7 +9,6 @@ use crate::{
         cast::cast,
         half,
         kernel::{KernelBody, Reg, RegClass, line, test, value},
-        reducer::literals,
     },
     expr::{Comparison, Function, Rounding},
 };
@@ -94,6 +93,23 @@ pub(crate) fn min_or_max(body: &mut KernelBody, name: &str, dtype: DType, a: Reg
     line!(body; "setp.nan.{kind} {is_nan}, {a}, {b};");
     line!(body; "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
     result
+}
+
+/// Returns the literals of 0 and 1, and of the least and the greatest value.
+pub(crate) fn literals(dtype: DType) -> [&'static str; 4] {
+    match dtype {
+        DType::F32 => ["0f00000000", "0f3F800000", "0fFF800000", "0f7F800000"],
+        DType::F64 => [
+            "0d0000000000000000",
+            "0d3FF0000000000000",
+            "0dFFF0000000000000",
+            "0d7FF0000000000000",
+        ],
+        DType::I64 => ["0", "1", "-9223372036854775808", "9223372036854775807"],
+        DType::U64 => ["0", "1", "0", "18446744073709551615"],
+        DType::U32 => ["0", "1", "0", "4294967295"],
+        _ => ["0", "1", "-2147483648", "2147483647"],
+    }
 }
 
 /// Returns the type suffix of comparisons of numbers in registers.

@@ -15,7 +15,7 @@ use crate::{
     emit::body::{
         cast::cast,
         deviations,
-        elementwise::{min_or_max, ordered_type},
+        elementwise::{literals, min_or_max, ordered_type},
         kernel::{KernelBody, Reg, RegClass, line, test, value},
         warp::{WARP, WarpTotals},
     },
@@ -338,23 +338,6 @@ pub(crate) fn two_sum(body: &mut KernelBody, a: Reg, b: Reg) -> (Reg, Reg) {
 pub(crate) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
     for (reg, to) in accumulator.iter().zip(to) {
         line!(body; "mov.{} {reg}, {to};", reg.class.move_type());
-    }
-}
-
-/// Returns the literals of 0 and 1, and of the least and the greatest value.
-pub(crate) fn literals(dtype: DType) -> [&'static str; 4] {
-    match dtype {
-        DType::F32 => ["0f00000000", "0f3F800000", "0fFF800000", "0f7F800000"],
-        DType::F64 => [
-            "0d0000000000000000",
-            "0d3FF0000000000000",
-            "0dFFF0000000000000",
-            "0d7FF0000000000000",
-        ],
-        DType::I64 => ["0", "1", "-9223372036854775808", "9223372036854775807"],
-        DType::U64 => ["0", "1", "0", "18446744073709551615"],
-        DType::U32 => ["0", "1", "0", "4294967295"],
-        _ => ["0", "1", "-2147483648", "2147483647"],
     }
 }
 
