@@ -26,8 +26,7 @@ use crate::{
     schedule::product_layout,
 };
 
-/// The register that holds an element of the product, and the one that holds the address to which
-/// the built-in kernel stores it.
+/// The registers of an element of the product, and of the address to which it is stored.
 const ELEMENT: &str = "%element";
 const ADDRESS: &str = "%address";
 

@@ -69,8 +69,7 @@ pub(crate) struct AttentionKernel<'a> {
     /// The numbers of keys and queries, of 32 bits.
     pub(crate) keys: Reg,
     pub(crate) queries: Reg,
-    /// The first query of the tile, the thread's first query, and the end of the keys that the
-    /// tile takes.
+    /// The tile's first query, the thread's first query, and the end of the tile's keys.
     pub(crate) first_query: Reg,
     pub(crate) query: Reg,
     pub(crate) end: Reg,

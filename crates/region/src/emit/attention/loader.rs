@@ -156,8 +156,7 @@ impl TileLoader {
         }
     }
 
-    /// Loads the elements of the next tile into registers; those behind the last row and behind the
-    /// end of a row are zeros.
+    /// Loads the elements of the next tile into registers, and zeros behind rows and their ends.
     pub(crate) fn load(&self, body: &mut KernelBody) {
         let kind = RegClass::of(self.dtype).move_type();
         let address = value!(body, B64; "mov.b64 {}", self.next);

@@ -11,9 +11,8 @@ use crate::{
 };
 
 impl KernelBody {
-    /// Returns the declarations and loads of the parameters, in front of which the kernel has this
-    /// many bytes of others. If they exceed the limit, all except the addresses of arrays are
-    /// loaded from a table.
+    /// Returns the declarations and loads of the parameters, behind so many bytes of others. Beyond
+    /// the limit, all except the addresses of arrays are loaded from a table.
     fn load_parameters(&mut self, reserved: usize) -> LoadedParameters {
         let all = std::mem::take(&mut self.parameters);
         let has_table = parameter_bytes(reserved, all.iter().map(|declared| declared.kind))
@@ -87,8 +86,7 @@ impl KernelBody {
         }
     }
 
-    /// Assembles a block for a kernel with other instructions, whose own parameters have this many
-    /// bytes.
+    /// Assembles a block for another kernel, whose own parameters have this many bytes.
     pub(crate) fn finish_block(mut self, reserved: usize) -> Block {
         let loaded = self.load_parameters(reserved);
         let text = [
@@ -163,8 +161,7 @@ fn name_of(name_parts: &[&str]) -> String {
     }
 }
 
-/// Returns the size of parameters in bytes: of `first` bytes, and of these types, each aligned to
-/// its size.
+/// Returns the size of `first` bytes and parameters of these types, each aligned to its size.
 fn parameter_bytes<'a>(first: usize, kinds: impl Iterator<Item = &'a str>) -> usize {
     kinds.fold(first, |bytes: usize, kind| {
         let size = if kind.ends_with("64") { 8 } else { 4 };

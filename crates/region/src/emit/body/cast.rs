@@ -119,8 +119,7 @@ fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -
 }
 
 impl KernelBody {
-    /// Returns an integer's register with the bits beyond a type's replaced: by its sign if it has
-    /// one, else by zeros.
+    /// Replaces the bits of an integer beyond its type by its sign if it has one, else by zeros.
     pub(crate) fn narrowed(&mut self, dtype: DType, word: Reg) -> Reg {
         if !dtype.is_narrow_integer() {
             return word;

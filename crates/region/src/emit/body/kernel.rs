@@ -18,8 +18,7 @@ use crate::{
 /// The number of threads per block of generated kernels, except those of long rows.
 pub(crate) const BLOCK: usize = 256;
 
-/// The maximum size of a kernel's parameters in bytes, which every driver from CUDA 12.0 on
-/// accepts.
+/// The maximum bytes of a kernel's parameters, which every driver from CUDA 12.0 on accepts.
 pub(crate) const PARAMETER_BYTES_MAX: usize = 4096;
 
 /// The size in bytes of a value in the table of a kernel whose parameters would exceed that limit.
@@ -75,8 +74,7 @@ impl KernelParameter {
         }
     }
 
-    /// Returns whether the parameter is the address of an array, which a launch passes as an
-    /// operand.
+    /// Returns whether the parameter is an array's address, which a launch passes as an operand.
     pub(crate) fn is_array(&self) -> bool {
         match self {
             KernelParameter::Input(_)

@@ -315,8 +315,7 @@ fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Acc
     line!(body; "mov.f64 {a}, {sum};");
 }
 
-/// Returns a compensated sum with its errors added. If the sum is not finite, the errors are NaN or
-/// do not matter.
+/// Adds the errors of a compensated sum. Where it is not finite, they are NaN or do not matter.
 fn compensated(body: &mut KernelBody, sum: Reg, errors: Reg) -> Reg {
     let all = value!(body, F64; "add.rn.f64 {sum}, {errors}");
     let is_nan = value!(body, Predicate; "setp.nan.f64 {errors}, {errors}");

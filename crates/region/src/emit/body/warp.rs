@@ -93,8 +93,7 @@ impl RowThread {
 }
 
 impl Reducer {
-    /// Declares the shared memory through which so many warps of a block combine the accumulators
-    /// of the reduction with this number.
+    /// Declares shared memory in which so many warps combine the accumulators of a reduction.
     pub(crate) fn shared_memory(self, reduction: usize, warps: usize) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
@@ -105,8 +104,7 @@ impl Reducer {
         self.state_types().iter().enumerate().map(declare).collect()
     }
 
-    /// Combines the accumulators of so many neighbouring threads by a tree of shuffles. The first
-    /// of them has the result.
+    /// Combines the accumulators of so many neighbours by shuffles. The first has the result.
     pub(crate) fn combine_lanes(
         self,
         body: &mut KernelBody,
@@ -339,8 +337,7 @@ impl WarpTotals {
         (before, all)
     }
 
-    /// Returns the accumulator of the thread at this distance before this one in its warp, or the
-    /// identity if there is none.
+    /// Returns the accumulator so many threads before this one in its warp, else the identity.
     pub(crate) fn before_in_warp(
         &self,
         body: &mut KernelBody,

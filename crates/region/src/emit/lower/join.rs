@@ -110,8 +110,7 @@ impl Lowering<'_> {
         own
     }
 
-    /// Returns the members of a position's group if all of them are always in one part, else the
-    /// position alone.
+    /// Returns the group of a position if it always lies in one part, else the position alone.
     fn in_one_part(
         &self,
         position: Position,

@@ -23,8 +23,7 @@ pub(crate) struct KnownRegisters {
     pub(crate) positions: Vec<PositionInfo>,
     /// The positions that views map to, by view and position.
     pub(crate) views: FxHashMap<(u64, Position), Position>,
-    /// The positions with the same linear index in other shapes, by the node of that shape and the
-    /// position.
+    /// The positions with the same linear index in the shape of a node, by node and position.
     pub(crate) reshaped: FxHashMap<(u64, Position), Position>,
     /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
@@ -66,8 +65,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns the register that holds a node's element at a position, emitting its computation at
-    /// first use.
+    /// Returns the register of a node's element at a position, computed at first use.
     pub(crate) fn lower(&mut self, node: &NodeRef, position: Position) -> Reg {
         if let Some((_, element)) = self.given.filter(|&(id, _)| id == node.id) {
             return element;
@@ -251,8 +249,7 @@ impl<'a> Lowering<'a> {
         self.body.address_behind(first, constant * bytes)
     }
 
-    /// Checks an index that was read from an array. Returns 0 and raises the flag if it is out of
-    /// bounds.
+    /// Checks an index that was read. Out of bounds, returns 0 and raises the flag.
     pub(crate) fn checked_index(
         &mut self,
         node: &NodeRef,

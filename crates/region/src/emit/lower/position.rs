@@ -63,8 +63,7 @@ impl Lowering<'_> {
         Position(self.known.positions.len() - 1)
     }
 
-    /// Makes a group of positions with consecutive linear indices, the first of which is a multiple
-    /// of their number.
+    /// Groups positions with consecutive linear indices, the first a multiple of their number.
     pub(crate) fn group(&mut self, positions: &[Position]) {
         let shape = &self.known.positions[positions[0].0].shape;
         let group_axis =

@@ -123,9 +123,8 @@ impl Lowering<'_> {
         conditions.into_iter().reduce(both)
     }
 
-    /// Adds the conditions under which a slice has a position of its source, as far as they concern
-    /// one axis. Returns the axis of the value and the index along it, unless the slice has one
-    /// index.
+    /// Adds the conditions along an axis under which a slice has a position of its source. Returns
+    /// the value's axis and the index along it, unless the slice has one index.
     fn in_slice(
         &mut self,
         node: &NodeRef,

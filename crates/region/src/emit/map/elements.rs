@@ -17,8 +17,7 @@ use crate::{
 /// The number of the target in parameter keys, which no node has.
 const TARGET: u64 = u64::MAX;
 
-/// Generates a kernel that computes or copies the elements of its outputs, which have one shape and
-/// at least one element.
+/// Generates a kernel that computes its outputs, which have one shape and some elements.
 pub(crate) fn map(kernel: &FusedKernel, of_thread: MapSchedule) -> GeneratedPasses {
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let thread = body.thread();
@@ -52,9 +51,8 @@ pub(crate) fn map(kernel: &FusedKernel, of_thread: MapSchedule) -> GeneratedPass
     GeneratedPasses::one(body.finish(""), threads)
 }
 
-/// Computes several neighbours along the last axis per thread. The length of that axis is a
-/// multiple of their number. Threads all of whose elements an update replaces compute nothing else,
-/// and read the neighbours at once.
+/// Computes several neighbours per thread along the last axis, which has a multiple of them.
+/// Threads all of whose elements an update replaces compute nothing else.
 fn one_group_per_thread(
     body: &mut KernelBody,
     kernel: &FusedKernel,
@@ -85,8 +83,7 @@ fn one_group_per_thread(
     body.label("DONE");
 }
 
-/// Returns the index map and the value of the update that a kernel computes, if it replaces most
-/// elements by computed ones.
+/// Returns the map and the value of an update that replaces most elements by computed ones.
 fn wide_update(kernel: &FusedKernel) -> Option<(&AxisMap, &NodeRef)> {
     match kernel.op(&kernel.root) {
         Some(Op::Update { map, value, .. }) => {
@@ -97,8 +94,7 @@ fn wide_update(kernel: &FusedKernel) -> Option<(&AxisMap, &NodeRef)> {
     }
 }
 
-/// Adds the positions of neighbours along the last axis, the first of which has the linear index
-/// `first`.
+/// Adds the positions of neighbours along the last axis, the first at the linear index `first`.
 fn group_positions(
     lowering: &mut Lowering<'_>,
     node: &NodeRef,
@@ -134,8 +130,7 @@ fn store_group(mut lowering: Lowering<'_>, positions: &[Position], first: Reg) {
     }
 }
 
-/// Computes a vector of neighbours in each of the first threads, and one of the remaining elements
-/// in each thread after them.
+/// Computes a vector in each of the first threads, and in each of the others one element.
 fn one_vector_per_thread(
     body: &mut KernelBody,
     kernel: &FusedKernel,

@@ -84,8 +84,7 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     GeneratedPasses::one(body.finish(&shared), blocks * BLOCK)
 }
 
-/// Returns the number of the last of so many ascending places, a power of two, that is not beyond
-/// an index.
+/// Returns the number of the last of so many ascending places, 2^n, that is not beyond an index.
 fn find(
     body: &mut KernelBody,
     (places, index_bytes): (Reg, usize),

@@ -257,8 +257,7 @@ impl ResultThread {
         (turn / self.parts, turn % self.parts * self.lanes)
     }
 
-    /// Computes the indices along both axes of the result so many lines and columns behind the
-    /// first.
+    /// Computes the indices of the result so many lines and columns behind the first.
     fn indices(
         &self,
         body: &mut KernelBody,
@@ -275,8 +274,7 @@ impl ResultThread {
         (along, across.map(|first| behind(first, self.line, line)))
     }
 
-    /// Computes the number in shared memory of the first element of the tile that the first result
-    /// may read.
+    /// Computes the number of the first element of the tile that the first result may read.
     fn number(&self, body: &mut KernelBody, stencil: &Stencil) -> Reg {
         index!(body; "mad.lo.s# {}, {}, {}", self.line, stencil.computed.0, self.lane)
     }

@@ -21,8 +21,7 @@ use crate::{
     schedule::{TransposedViews, machine::TILE},
 };
 
-/// The distance of the lines of a tile in shared memory in elements, which avoids that the elements
-/// of a column are in one bank.
+/// The distance of a tile's lines in elements, which puts those of a column in several banks.
 const PITCH: usize = TILE + 1;
 /// The number of lines of a tile that a block reads or writes at once.
 const LINES: usize = BLOCK / TILE;

@@ -77,8 +77,7 @@ impl ReductionGenerator<'_> {
         accumulators
     }
 
-    /// Accumulates a thread's elements of a short row. The elements of few arrays are all loaded
-    /// first.
+    /// Accumulates a thread's elements of a short row. Those of few arrays are all loaded first.
     pub(crate) fn accumulate_row(&self, body: &mut KernelBody, own: RowThread) -> Accumulators {
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, own.row);
@@ -205,16 +204,14 @@ impl ReductionGenerator<'_> {
         elements
     }
 
-    /// Prepares new accumulators for [`combine_elements`](Self::combine_elements), the first of
-    /// which have this number.
+    /// Prepares accumulators for elements of which the first have this number.
     pub(crate) fn begin_at(&self, body: &mut KernelBody, accumulators: &Accumulators, number: Reg) {
         for (reduced, accumulator) in self.reductions.iter().zip(accumulators) {
             reduced.reducer.begin_at(body, accumulator, number);
         }
     }
 
-    /// Combines elements of each reduction's array into the accumulators, after all elements with
-    /// lower numbers.
+    /// Combines elements into the accumulators, after all elements with lower numbers.
     pub(crate) fn combine_elements(
         &self,
         body: &mut KernelBody,

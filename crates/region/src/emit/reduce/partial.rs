@@ -30,8 +30,7 @@ impl ReductionGenerator<'_> {
         slots.iter().map(of_slot).collect()
     }
 
-    /// Generates a kernel with several threads of different blocks per result; the threads of a
-    /// block take neighbouring results.
+    /// Generates a kernel with several threads of different blocks per result, for a second kernel.
     pub(crate) fn split_threads_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let partial = body.index_reg();
@@ -64,8 +63,7 @@ impl ReductionGenerator<'_> {
         }
     }
 
-    /// Generates a kernel with several threads of different blocks per result, the last of which
-    /// combine the partial results.
+    /// Generates such a kernel in which the last of these threads combine the partial results.
     pub(crate) fn split_and_combine_threads(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let partial = body.index_reg();

@@ -44,8 +44,7 @@ struct Division<'a> {
 type Quotients = SmallVec<[(Reg, Reg); DIVIDED_TOGETHER]>;
 
 impl<'a> Lowering<'a> {
-    /// Computes the divisors of the elements on which nodes depend, in front of a loop that divides
-    /// them.
+    /// Computes the divisors on which nodes depend, in front of a loop that divides by them.
     pub(crate) fn prepare_divisors(&mut self, nodes: impl Iterator<Item = &'a NodeRef>) {
         for division in self.divisions(nodes) {
             self.divisor(division.divisor);
@@ -92,8 +91,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns the divisions of elements by values of the row on which nodes depend, operands
-    /// first.
+    /// Returns the divisions by values of the row on which nodes depend, operands first.
     fn divisions(&self, nodes: impl Iterator<Item = &'a NodeRef>) -> SmallVec<[Division<'a>; 2]> {
         let kernel = self.kernel;
         let reached = kernel.reached_from(nodes);

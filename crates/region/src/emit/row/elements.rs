@@ -179,8 +179,7 @@ impl RowElements {
     }
 }
 
-/// Makes the addresses of elements constants behind that of the first, except where threads are
-/// beyond the end.
+/// Makes addresses constants behind that of the first, except where threads are beyond the end.
 pub(crate) fn address_behind_first(elements: &mut [RowElements], turns: &[FirstOfTurn]) {
     if turns[0].beyond.is_some() {
         return;
@@ -284,8 +283,7 @@ pub(crate) struct RowReduction<'a> {
 }
 
 impl<'a> RowReduction<'a> {
-    /// Returns the reduction with a number and so many accumulators, and declares its shared
-    /// memory.
+    /// Returns a reduction with so many accumulators, and declares its shared memory.
     pub(crate) fn new(
         body: &mut KernelBody,
         (node, reduction, source): (&'a NodeRef, Reduction, &'a NodeRef),

@@ -30,8 +30,7 @@ struct LongRow {
     unroll: usize,
 }
 
-/// Generates a row kernel of long rows, with so many blocks, whose threads have so many groups of
-/// neighbours in flight.
+/// Generates the kernel with so many blocks, whose threads have so many groups in flight.
 pub(crate) fn long_row(
     kernel: &FusedKernel,
     rows: RowShape,
@@ -101,8 +100,7 @@ impl Stages {
         Self { of_nodes, count }
     }
 
-    /// Computes all reductions and the values for the row. Returns the declarations of shared
-    /// memory.
+    /// Computes all reductions and values for the row. Returns declarations of shared memory.
     fn reduce(&self, lowering: &mut Lowering<'_>, row: &LongRow) -> String {
         let kernel = lowering.kernel;
         let mut shared = String::new();
@@ -135,8 +133,7 @@ impl Stages {
 }
 
 impl LongRow {
-    /// Accumulates the elements of the row for these reductions, which depend on none of each
-    /// other.
+    /// Accumulates the elements for these reductions, which do not depend on each other.
     fn accumulate<'a>(
         &self,
         lowering: &mut Lowering<'a>,
@@ -197,9 +194,8 @@ impl LongRow {
         lowering.body.label("STORED");
     }
 
-    /// Emits a loop over the groups of each thread, with several in flight, and one over the rest.
-    /// Each turn first loads the elements of these arrays, so that no function that is called
-    /// delays the loads behind it.
+    /// Emits a loop over the groups of each thread, several in flight, and one over the rest. Each
+    /// turn loads these arrays first, so that no called function delays loads.
     fn visit<'a>(
         &self,
         lowering: &mut Lowering<'a>,

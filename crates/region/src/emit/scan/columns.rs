@@ -49,8 +49,7 @@ pub(crate) struct Tiling {
 }
 
 impl Tiling {
-    /// Returns the division into tiles of so many columns, of which a thread keeps so many
-    /// elements.
+    /// Returns the tiles of so many columns, of which a thread keeps so many elements.
     fn new(
         elements: usize,
         (count, columns): (usize, usize),
@@ -96,8 +95,7 @@ pub(crate) struct TileThread {
     pub(crate) column: Reg,
     /// The first row in the whole column.
     row: Reg,
-    /// The linear index of the column's first element; for threads beyond the last column, that of
-    /// the last one.
+    /// The linear index of the first element of the column, or of the last column beyond it.
     base: Reg,
     /// The numbers of elements of a column, and of columns beside each other.
     count: Reg,

@@ -19,8 +19,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the declaration of the memory for so many elements of each thread, which are in
-    /// registers of this class.
+    /// Declares the memory for so many elements of each thread in registers of this class.
     pub(crate) fn declaration(class: RegClass, items: usize) -> String {
         let bytes = BLOCK * items * Self::bytes_of(class);
         format!("\t.shared .align {VECTOR_BYTES} .b8 kept[{bytes}];\n")
@@ -45,8 +44,7 @@ impl Kept {
         }
     }
 
-    /// Returns the type of accesses to vectors of these registers, the number of elements of each,
-    /// and the offset of a turn's first.
+    /// Returns the type of accesses to vectors, their elements, and the offset of a turn's first.
     fn vector(&self, turn: usize) -> (String, usize, usize) {
         let bytes = Self::bytes_of(self.class);
         let elements = self.lanes.min(VECTOR_BYTES / bytes);

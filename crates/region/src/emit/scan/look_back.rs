@@ -229,8 +229,7 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Combines a thread's neighbours of one turn, and scans the combinations of the lanes. Returns
-    /// that of all lanes up to this one.
+    /// Combines a thread's neighbours of a turn. Returns the combination of the lanes up to it.
     fn scan_group(
         &self,
         body: &mut KernelBody,
@@ -244,16 +243,14 @@ impl ScanGenerator<'_> {
     }
 }
 
-/// Returns the place of a lane's total among the first `count` from `first` on, and whether there
-/// is one.
+/// Returns the place of a lane's total among `count` from `first` on, and whether it exists.
 fn total_of_lane(body: &mut KernelBody, lane: Reg, (first, count): (Reg, Reg)) -> (Reg, Reg) {
     let is_read = test!(body; "lt.u# {lane}, {count}");
     let at = index!(body; "add.s# {first}, {lane}");
     (at, is_read)
 }
 
-/// Takes the next tile. Returns its number, which all threads get, and a predicate that holds in
-/// the first thread.
+/// Takes the next tile. Returns its number, and a predicate that holds in the first thread.
 pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> (Reg, Reg) {
     let counter = published.counter;
     let (first, taken) = (body.predicate(), body.reg(RegClass::B32));

@@ -181,8 +181,7 @@ impl Published {
         line!(body; "@{is_read} ld.{order}.gpu.global.{kind} {mark}, [{address}+{bytes}];");
     }
 
-    /// Begins to load totals, each of which a thread needs if a predicate holds. The others are the
-    /// identity.
+    /// Begins to load totals where a predicate holds. The others are the identity.
     pub(crate) fn request(
         &self,
         body: &mut KernelBody,

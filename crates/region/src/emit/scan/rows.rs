@@ -40,8 +40,7 @@ pub(crate) fn lanes_of(length: usize) -> usize {
     }
 }
 
-/// Generates the kernels that scan an array with at least one element. They compute functions of
-/// elements that are not in memory.
+/// Generates the kernels that scan an array of some elements, in memory or computed.
 pub(crate) fn scan(kernel: &FusedKernel, order: ScanOrder, blocks: usize) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Scan {

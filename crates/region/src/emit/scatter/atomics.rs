@@ -127,8 +127,7 @@ pub(crate) fn added_type(dtype: DType) -> &'static str {
 }
 
 impl Lowering<'_> {
-    /// Returns the linear index of the element to which a scatter writes the value at a position of
-    /// the indices.
+    /// Returns the linear index of the target for a position of the indices.
     pub(crate) fn scatter_target(
         &mut self,
         node: &NodeRef,
