@@ -16,6 +16,7 @@ use crate::{
     emit::{
         body::{
             Block, HEADER, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
+            value,
         },
         lower::Lowering,
         passes::{GeneratedPasses, Temporary},
@@ -157,11 +158,10 @@ impl BuiltinText {
         line!(body; "sub.s64 {distance}, {ADDRESS}, {output};");
         let shift = self.dtype.bytes().trailing_zeros();
         line!(body; "shr.u64 {distance}, {distance}, {shift};");
-        let mut index = distance;
-        if !wide {
-            index = body.reg(RegClass::B32);
-            line!(body; "cvt.u32.u64 {index}, {distance};");
-        }
+        let index = match wide {
+            true => distance,
+            false => value!(body, B32; "cvt.u32.u64 {distance}"),
+        };
         let value = &kernel.output().value;
         let mut lowering = Lowering::new(&mut body, kernel, are_flat(&kernel.epilogue));
         lowering.given = Some((kernel.root.id, element));

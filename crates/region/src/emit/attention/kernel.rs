@@ -4,7 +4,7 @@ use crate::{
     element::DType,
     emit::{
         attention::{loader::TileLoader, tiles::WARP_LINES},
-        body::{KernelBody, Reg, RegClass, line, min_literal, value, zero_literal},
+        body::{KernelBody, Reg, jump, line, min_literal, value, zero_literal},
         passes::GeneratedPasses,
     },
     expr::{NodeRef, Op},
@@ -132,8 +132,7 @@ impl AttentionKernel<'_> {
         values.load(body);
         self.multiply_values(body);
         line!(body; "add.u32 {0}, {0}, {1};", self.first_key, self.sizes.tile);
-        let goes_on = value!(body, Predicate; "setp.lt.u32 {}, {}", self.first_key, self.end);
-        line!(body; "@{goes_on} bra TILE;");
+        jump!(body; "TILE" if "lt.u32 {}, {}", self.first_key, self.end);
         self.store(body);
     }
 
@@ -146,9 +145,7 @@ impl AttentionKernel<'_> {
 
     /// Computes the number of one of the thread's queries.
     pub(crate) fn row(&self, body: &mut KernelBody, row: usize) -> Reg {
-        let query = body.reg(RegClass::B32);
-        line!(body; "add.u32 {query}, {}, {};", self.query, row * WARP_LINES);
-        query
+        value!(body, B32; "add.u32 {}, {}", self.query, row * WARP_LINES)
     }
 }
 

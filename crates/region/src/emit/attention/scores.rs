@@ -7,7 +7,9 @@ use crate::{
             kernel::{AttentionKernel, MaskSource, Rows, SHARING},
             tiles::WARP_LINES,
         },
-        body::{KernelBody, Reg, RegClass, WARP, line, min_literal, shuffle, value, zero_literal},
+        body::{
+            KernelBody, Reg, RegClass, WARP, line, min_literal, shuffle, test, value, zero_literal,
+        },
     },
     plan::order::attention::{CHUNK_BYTES, COLUMN_THREADS, LINE_BYTES},
 };
@@ -66,15 +68,14 @@ impl AttentionKernel<'_> {
         }
         line!(body; "@{is_whole} bra ADJUSTED;");
         for column in 0..sizes.columns() {
-            let (key, is_beyond) = (self.key(body, column), body.predicate());
-            line!(body; "setp.ge.u32 {is_beyond}, {key}, {};", self.keys);
+            let key = self.key(body, column);
+            let is_beyond = test!(body; "ge.u32 {key}, {}", self.keys);
             for (row, scores) in self.scores.iter().enumerate() {
                 let score = scores[column];
                 let mut excluded = is_beyond;
                 if self.is_causal {
                     let query = self.row(body, row);
-                    excluded = body.predicate();
-                    line!(body; "setp.gt.u32 {excluded}, {key}, {query};");
+                    excluded = test!(body; "gt.u32 {key}, {query}");
                     line!(body; "or.pred {excluded}, {excluded}, {is_beyond};");
                 }
                 line!(body; "@{excluded} mov.{kind} {score}, {};", min_literal(self.dtype));
@@ -88,9 +89,8 @@ impl AttentionKernel<'_> {
         let (sizes, kind) = (self.sizes, self.kind);
         let has_keys: Vec<Reg> = (0..sizes.columns())
             .map(|column| {
-                let (key, holds) = (self.key(body, column), body.predicate());
-                line!(body; "setp.lt.u32 {holds}, {key}, {};", self.keys);
-                holds
+                let key = self.key(body, column);
+                test!(body; "lt.u32 {key}, {}", self.keys)
             })
             .collect();
         let [address, row_step, column_step] = body.regs(RegClass::B64);

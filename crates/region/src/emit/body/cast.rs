@@ -35,9 +35,7 @@ pub(crate) fn cast(body: &mut KernelBody, from: DType, to: DType, value: Reg) ->
 }
 
 fn convert(body: &mut KernelBody, instruction: &str, class: RegClass, value: Reg) -> Reg {
-    let result = body.reg(class);
-    line!(body; "{instruction} {result}, {value};");
-    result
+    value!(body, of class; "{instruction} {value}")
 }
 
 fn to_bool(body: &mut KernelBody, from: DType, value: Reg) -> Reg {

@@ -44,18 +44,16 @@ pub(crate) fn apply(
 fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]) -> Reg {
     let (kind, [_, one, ..]) = (ordered_type(dtype), literals(dtype));
     let result = body.reg(RegClass::of(dtype));
-    let a = values[0];
+    let (name, a) = (function.name(), values[0]);
     match (function, values) {
-        (Function::Add, &[a, b]) => line!(body; "add.rn.{kind} {result}, {a}, {b};"),
-        (Function::Subtract, &[a, b]) => line!(body; "sub.rn.{kind} {result}, {a}, {b};"),
-        (Function::Multiply, &[a, b]) => line!(body; "mul.rn.{kind} {result}, {a}, {b};"),
-        (Function::Divide, &[a, b]) => line!(body; "div.rn.{kind} {result}, {a}, {b};"),
+        (Function::Add | Function::Subtract | Function::Multiply | Function::Divide, &[a, b]) => {
+            line!(body; "{name}.rn.{kind} {result}, {a}, {b};");
+        }
         (Function::Remainder, _) => body.call(&format!("ms_rem_{kind}"), result, values),
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            return min_or_max(body, function.name(), dtype, a, b);
+            return min_or_max(body, name, dtype, a, b);
         }
-        (Function::Negate, _) => line!(body; "neg.{kind} {result}, {a};"),
-        (Function::Absolute, _) => line!(body; "abs.{kind} {result}, {a};"),
+        (Function::Negate | Function::Absolute, _) => line!(body; "{name}.{kind} {result}, {a};"),
         (Function::SquareRoot, _) => line!(body; "sqrt.rn.{kind} {result}, {a};"),
         (Function::Signum, _) => {
             let (is_nan, sign, unit) = (body.predicate(), body.reg(a.class), body.reg(a.class));
@@ -129,27 +127,27 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
     let bits = if class == RegClass::B64 { 64 } else { 32 };
     let ordered = ordered_type(dtype);
     let result = body.reg(class);
-    let a = values[0];
+    let (name, a) = (function.name(), values[0]);
     match (function, values) {
-        (Function::Add, &[a, b]) => line!(body; "add.s{bits} {result}, {a}, {b};"),
-        (Function::Subtract, &[a, b]) => line!(body; "sub.s{bits} {result}, {a}, {b};"),
+        (Function::Add | Function::Subtract, &[a, b]) => {
+            line!(body; "{name}.s{bits} {result}, {a}, {b};")
+        }
         (Function::Multiply, &[a, b]) => line!(body; "mul.lo.s{bits} {result}, {a}, {b};"),
         (Function::Divide | Function::Remainder, &[a, b]) => {
             // PTX does not define a division by 0, so the divisor is replaced by 1, and the result
             // by 0.
             let (by_zero, divisor, quotient) = (body.predicate(), body.reg(class), body.reg(class));
-            let name = function.name();
             line!(body; "setp.eq.s{bits} {by_zero}, {b}, 0;");
             line!(body; "selp.b{bits} {divisor}, 1, {b}, {by_zero};");
             line!(body; "{name}.{ordered} {quotient}, {a}, {divisor};");
             line!(body; "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
         }
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            return min_or_max(body, function.name(), dtype, a, b);
+            return min_or_max(body, name, dtype, a, b);
         }
-        (Function::And, &[a, b]) => line!(body; "and.b{bits} {result}, {a}, {b};"),
-        (Function::Or, &[a, b]) => line!(body; "or.b{bits} {result}, {a}, {b};"),
-        (Function::ExclusiveOr, &[a, b]) => line!(body; "xor.b{bits} {result}, {a}, {b};"),
+        (Function::And | Function::Or | Function::ExclusiveOr, &[a, b]) => {
+            line!(body; "{name}.b{bits} {result}, {a}, {b};")
+        }
         (Function::Not, _) => line!(body; "not.b{bits} {result}, {a};"),
         (Function::ShiftLeft | Function::ShiftRight, &[a, b]) => {
             let instruction = match function {
@@ -185,15 +183,14 @@ fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
 }
 
 fn truth(body: &mut KernelBody, function: Function, values: &[Reg]) -> Reg {
-    let result = body.predicate();
+    let name = function.name();
     match (function, values) {
-        (Function::And, &[a, b]) => line!(body; "and.pred {result}, {a}, {b};"),
-        (Function::Or, &[a, b]) => line!(body; "or.pred {result}, {a}, {b};"),
-        (Function::ExclusiveOr, &[a, b]) => line!(body; "xor.pred {result}, {a}, {b};"),
-        (Function::Not, &[a]) => line!(body; "not.pred {result}, {a};"),
+        (Function::And | Function::Or | Function::ExclusiveOr, &[a, b]) => {
+            value!(body, Predicate; "{name}.pred {a}, {b}")
+        }
+        (Function::Not, &[a]) => value!(body, Predicate; "not.pred {a}"),
         _ => unreachable!("booleans have no {function:?}"),
     }
-    result
 }
 
 pub(crate) fn compare(
@@ -213,8 +210,7 @@ pub(crate) fn compare(
         Comparison::NotEqual if dtype.is_wide_float() => "neu",
         Comparison::NotEqual => "ne",
     };
-    let result = test!(body; "{name}.{kind} {a}, {b}");
-    result
+    test!(body; "{name}.{kind} {a}, {b}")
 }
 
 /// Selects between two values of any register class.
@@ -224,8 +220,6 @@ pub(crate) fn select(body: &mut KernelBody, dtype: DType, which: Reg, a: Reg, b:
         let word = value!(body, B32; "selp.b32 {a}, {b}, {which}");
         return body.is_not_zero(word);
     }
-    let kind = RegClass::of(dtype).move_type();
-    let result = body.reg(RegClass::of(dtype));
-    line!(body; "selp.{kind} {result}, {a}, {b}, {which};");
-    result
+    let class = RegClass::of(dtype);
+    value!(body, of class; "selp.{} {a}, {b}, {which}", class.move_type())
 }

@@ -7,7 +7,7 @@ use std::{
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, RegClass, STRING, index, line, value};
+use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, STRING, index, line, value};
 
 impl KernelBody {
     /// Returns a register that holds the index 0 throughout the kernel.
@@ -41,13 +41,12 @@ impl KernelBody {
 
     /// Computes the address of an element: `base` plus the index times the size of an element.
     pub(crate) fn element(&mut self, base: Reg, index: Reg, bytes: usize) -> Reg {
-        let address = self.reg(RegClass::B64);
-        if self.wide {
-            line!(self; "mad.lo.u64 {address}, {index}, {bytes}, {base};");
+        let name = if self.wide {
+            "mad.lo.u64"
         } else {
-            line!(self; "mad.wide.u32 {address}, {index}, {bytes}, {base};");
-        }
-        address
+            "mad.wide.u32"
+        };
+        value!(self, B64; "{name} {index}, {bytes}, {base}")
     }
 
     /// Returns the index of the block in its grid and that of the thread in its block.

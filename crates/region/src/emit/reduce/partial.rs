@@ -261,6 +261,5 @@ fn count_block(body: &mut KernelBody, counter: Reg, blocks: Reg) {
 fn continue_in_last_block(body: &mut KernelBody) {
     line!(body; "bar.sync 0;");
     let is_last = value!(body, B32; "ld.shared.u32 [last_block]");
-    let truth = value!(body, Predicate; "setp.eq.u32 {is_last}, 0");
-    line!(body; "@{truth} bra DONE;");
+    jump!(body; "DONE" if "eq.u32 {is_last}, 0");
 }
