@@ -21,12 +21,11 @@
 //! # Evaluation
 //!
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
-//!   element-wise operations, broadcasts, slices and joins of up to 16 arrays, with a reduction
-//!   or a scan at their end, are fused into one kernel, which is generated once and cached. So are
-//!   reductions of contiguous rows of 2 to 8,192 elements, or of 128 and more longer rows, with
-//!   what follows from them, for example a softmax. Equal operations on the same operands are
-//!   computed once, and unused results are not computed. Independent parts of the graph run
-//!   concurrently.
+//!   element-wise operations, broadcasts, slices and joins of up to 16 arrays, with a reduction or
+//!   a scan at their end, are one kernel, generated once and cached. So are reductions of
+//!   contiguous rows of 2 to 8,192 elements, or of 128 and more longer rows, with what follows from
+//!   them, for example a softmax. Equal operations on the same operands are computed once, unused
+//!   results not at all, and independent parts of the graph concurrently.
 //! - A join that is a result itself, or has more than 16 parts, is one kernel if its parts are at
 //!   most 250 arrays in memory; otherwise it is one kernel for each part.
 //! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
@@ -67,11 +66,10 @@
 //! | join | 7 | axes of length 1, and whether vectors fit |
 //! | matrix product with functions of its elements | 7 | the kernel, and axes of length 1 |
 //!
-//! Regions whose operations are all element-wise, for arrays that broadcast to one shape, are
-//! planned once for all lengths. Regions that do nothing with the first axis, such as a softmax or
-//! a product of a batch, are planned once for all its lengths from 2 on, and their row kernels and
-//! reductions of rows are generated once. Others are planned for each shape, and their texts
-//! generated again.
+//! Regions of element-wise operations, for arrays that broadcast to one shape, are planned once for
+//! all lengths. Regions that do nothing with the first axis, such as a softmax or a product of a
+//! batch, are planned once for all its lengths from 2 on, and their kernels of rows are generated
+//! once. Others are planned for each shape, and their texts generated again.
 //!
 //! # Graphs
 //!

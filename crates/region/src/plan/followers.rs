@@ -59,11 +59,10 @@ fn can_follow(
     let is_at_position_of =
         |leader: &usize, at: usize| candidates[*leader].node.shape == candidates[at].node.shape;
     let are_possible = others.iter().all(|&at| {
+        let mut computed = computed_with(candidates, at).into_iter();
         let is_possible = leaders.iter().all(|leader| is_at_position_of(leader, at))
             && ancestors.has_any(at, leaders)
-            && computed_with(candidates, at)
-                .iter()
-                .all(|&at| is_at_one_index(candidates, at))
+            && computed.all(|at| is_at_one_index(candidates, at))
             && is_small(candidates, &members, at);
         members.push(at);
         is_possible

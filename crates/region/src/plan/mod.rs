@@ -63,8 +63,11 @@ pub(crate) use held::HeldNodes;
 pub(crate) use indices::{IndexAnalysis, are_flat};
 pub(crate) use kernel::{FusedKernel, FusedNode};
 pub(crate) use order::{
-    LANES, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowSplit, ScanOrder, TileSizes,
-    arrays_of_simple,
+    attention::TileSizes,
+    reduction::{ReducedRows, ReductionOrder},
+    row::{RowOrder, arrays_of_simple},
+    scan::{LANES, ScanOrder},
+    split::{ROW_THREADS, RowSplit},
 };
 pub(crate) use planned::PlannedGraph;
 pub(crate) use rows::{RowClass, RowShape};

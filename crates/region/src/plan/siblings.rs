@@ -77,10 +77,8 @@ pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -
             |group: &Group| Kind::of(candidates, group.members[0]).as_ref() == Some(&kind);
         let same = groups.iter_mut().rev().filter(|group| is_same(group));
         let found = same.take(GROUPS_TRIED_MAX).find(|group| {
-            let is_related = group.inputs.iter().any(|input| inputs.contains(input))
-                || (group.members.iter())
-                    .any(|&member| inputs.contains(&candidates[member].node.id));
-            is_related && {
+            let mut related = group.ids(candidates);
+            related.any(|id| inputs.contains(&id)) && {
                 let last_uses = last_uses.get_or_insert_with(|| last_uses_of(candidates));
                 group.accepts(candidates, ancestors, last_uses, at)
             }
@@ -106,6 +104,12 @@ pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -
 }
 
 impl Group {
+    /// Returns the identifiers of the members and of their large inputs.
+    fn ids(&self, candidates: &[Candidate]) -> impl Iterator<Item = u64> {
+        let members = self.members.iter().map(|&at| &candidates[at].node);
+        (members.map(|node| node.id)).chain(self.inputs.iter().copied())
+    }
+
     /// Returns whether one kernel can compute the members and another candidate after them.
     fn accepts(
         &self,
@@ -114,12 +118,9 @@ impl Group {
         last_uses: &FxHashMap<u64, usize>,
         at: usize,
     ) -> bool {
-        let members = (self.members.iter()).map(|&member| candidates[member].node.id);
-        // Members and inputs that are in memory then, anyway.
-        let mut all = members.chain(self.inputs.iter().copied());
-        let mut are_in_memory = || all.all(|id| last_uses.get(&id).is_some_and(|&last| last >= at));
+        let is_in_memory = |id: u64| last_uses.get(&id).is_some_and(|&last| last >= at);
         let is_possible = match self.is_map {
-            true => are_in_memory(),
+            true => self.ids(candidates).all(is_in_memory),
             false => !ancestors.has_any(at, &self.members),
         };
         is_possible

@@ -10,9 +10,3 @@ pub(crate) mod reduction; // the accumulators and partial results of reductions
 pub(crate) mod row; // those of row kernels
 pub(crate) mod scan; // the tiles and segments of scans
 pub(crate) mod split; // the accumulators of contiguous rows
-
-pub(crate) use attention::TileSizes;
-pub(crate) use reduction::{ReducedRows, ReductionOrder};
-pub(crate) use row::{RowOrder, arrays_of_simple};
-pub(crate) use scan::{LANES, ScanOrder};
-pub(crate) use split::{ROW_THREADS, RowSplit};
