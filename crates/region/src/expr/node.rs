@@ -168,12 +168,8 @@ impl Node {
     /// Drops the memory if another thread has stored the node before.
     pub(crate) fn store(&self, storage: Arc<Storage>) {
         let mut state = self.state.lock();
-        let before = match &*state {
-            State::Planned(_) | State::Awaiting => {
-                Some(std::mem::replace(&mut *state, State::Stored(storage)))
-            }
-            State::Stored(_) | State::Replaced | State::Failed(_) => None,
-        };
+        let is_open = matches!(&*state, State::Planned(_) | State::Awaiting);
+        let before = is_open.then(|| std::mem::replace(&mut *state, State::Stored(storage)));
         drop(state);
         // This may drop operands, and theirs, which must not happen under the lock.
         drop(before);

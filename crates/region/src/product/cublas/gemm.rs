@@ -80,13 +80,6 @@ pub(super) struct Gemm {
     pub(super) batches: c_int,
 }
 
-impl Gemm {
-    /// Returns the distance between the matrices of the product, which are contiguous.
-    fn c_stride(&self) -> c_longlong {
-        c_longlong::from(self.m) * c_longlong::from(self.n)
-    }
-}
-
 /// A factor of a product: its transposition, its leading dimension, and the distance between the
 /// matrices of the batch, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +88,6 @@ pub(super) struct GemmFactor {
     pub(super) address: DevicePtr,
     pub(super) leading: c_int,
     pub(super) stride: c_longlong,
-}
-
-impl GemmFactor {
-    /// Returns the factor at another address.
-    pub(super) fn at(self, address: DevicePtr) -> Self {
-        Self { address, ..self }
-    }
 }
 
 /// The type of a function for batches, and a function that calls one, with the arguments of both
@@ -168,7 +154,8 @@ macro_rules! strided_batched {
                     gemm.c,
                     $($dtype,)?
                     gemm.m,
-                    gemm.c_stride(),
+                    // The matrices of the product are contiguous.
+                    c_longlong::from(gemm.m) * c_longlong::from(gemm.n),
                     gemm.batches,
                     $($end),*
                 )

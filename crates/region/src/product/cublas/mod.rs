@@ -81,12 +81,10 @@ pub(super) fn enqueue(
             let moved = |address: DevicePtr, operand: usize| address.offset(displacements[operand]);
             // The order of the arguments below.
             let [first, second, product, work] = [0, 1, 2, 3];
-            let gemm = Gemm {
-                a: gemm.a.at(moved(gemm.a.address, second)),
-                b: gemm.b.at(moved(gemm.b.address, first)),
-                c: moved(gemm.c, product),
-                ..gemm
-            };
+            let mut gemm = gemm;
+            gemm.a.address = moved(gemm.a.address, second);
+            gemm.b.address = moved(gemm.b.address, first);
+            gemm.c = moved(gemm.c, product);
             let handle = cublas.handle.lock();
             // SAFETY: the device keeps its context alive.
             let _entered =
