@@ -171,7 +171,7 @@ impl Session {
         Ok(self.device.stream_behind(arrays)?)
     }
 
-    /// Enqueues downloads of the check flags of this session and of those that the nodes depend on.
+    /// Enqueues downloads of the flags of this session and of all sessions the nodes depend on.
     pub(crate) fn check_result(&self, nodes: &[NodeRef]) -> Result<CheckResult> {
         let mut checks = DeferredChecks::default();
         checks.add(&self.checks);

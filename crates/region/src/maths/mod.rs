@@ -5,11 +5,12 @@
 //! [`sources`] and its entry. The functions are local to the module, so that two modules with the
 //! same function do not clash, and `ptxas` may inline them.
 //!
-//! Arguments and results of a call in PTX are parameters in a scope of the call ([`call`]), of 32 or
-//! 64 bits each, whatever the type of the register. `.uni` states that all threads of a warp that
-//! execute the call have the same target; it does not require that all threads of the warp execute
-//! it. Registers have the type that the function takes: `.f32` or `.f64`; the second operand of
-//! `ms_powi_*` is `.b32`, and those of `ms_uniform_*` and `ms_normal_*` (seed, index) are `.b64`.
+//! Arguments and results of a call in PTX are parameters in a scope of the call ([`call`]), of 32
+//! or 64 bits each, whatever the type of the register. `.uni` states that all threads of a warp
+//! that execute the call have the same target; it does not require that all threads of the warp
+//! execute it. Registers have the type that the function takes: `.f32` or `.f64`; the second
+//! operand of `ms_powi_*` is `.b32`, and those of `ms_uniform_*` and `ms_normal_*` (seed, index)
+//! are `.b64`.
 
 mod exact;
 mod function;
