@@ -71,8 +71,7 @@ impl From<usize> for Threads {
 pub(crate) enum PassOutput {
     /// The outputs of the fused kernel.
     Outputs,
-    /// The outputs of the fused kernel, and temporaries that only this pass uses. The outputs of
-    /// the pass are numbered in this order.
+    /// The outputs, and behind them, as outputs of the pass, temporaries that only it uses.
     OutputsAndTemporaries(Range<usize>),
     Temporaries(Range<usize>),
 }
@@ -105,8 +104,7 @@ impl GeneratedPasses {
         }
     }
 
-    /// Returns passes with their numbers of threads, each of which reads the temporaries that the
-    /// one before writes. Each but the last writes so many.
+    /// Returns passes, of which each reads the temporaries that the one before writes.
     pub(crate) fn chain<const N: usize>(
         temporaries: SmallVec<[Temporary; 2]>,
         passes: [(Kernel, usize); N],

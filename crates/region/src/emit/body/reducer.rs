@@ -187,8 +187,7 @@ impl Reducer {
         }
     }
 
-    /// Prepares a new accumulator for [`combine_later`](Self::combine_later): the first element
-    /// that a thread combines into it has this number.
+    /// Prepares a new accumulator for elements of which the thread's first has this number.
     pub(crate) fn begin_at(self, body: &mut KernelBody, accumulator: &Accumulator, number: Reg) {
         if let [_, position] = accumulator[..]
             && position.class == RegClass::B64

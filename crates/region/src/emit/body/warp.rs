@@ -186,8 +186,7 @@ impl WarpTotals {
         }
     }
 
-    /// Returns the accumulators of a column of threads: of each of [`WARP`] columns, every warp has
-    /// one.
+    /// Returns the accumulators of a column of threads: a warp has one for each of [`WARP`].
     pub(crate) fn of_column(&self, body: &mut KernelBody, column: Reg) -> Self {
         let number = index!(body; "mad.lo.s# {}, {WARP}, {column}", self.warp);
         let address = |&(dtype, all, _): &(DType, Reg, Reg)| {
@@ -315,8 +314,7 @@ impl WarpTotals {
         with_front
     }
 
-    /// Combines the stored accumulators in the order of the warps. Returns the combination of those
-    /// before this warp, and that of all warps.
+    /// Combines the stored accumulators in order. Returns that of the warps before, and of all.
     pub(crate) fn combine_warps(
         &self,
         body: &mut KernelBody,

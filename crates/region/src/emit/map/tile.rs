@@ -84,8 +84,7 @@ impl TileAxes {
     }
 }
 
-/// Computes the elements of all outputs at a position, and stores them if it is inside the result.
-/// Turns after the first add nothing to the kernel's name.
+/// Computes all outputs at a position, and stores them if it is inside the result.
 pub(crate) fn store_inside(
     lowering: &mut Lowering<'_>,
     (turn, position, outside): (usize, Position, Reg),

@@ -196,8 +196,7 @@ impl ReductionGenerator<'_> {
         self.finish(body, &self.shared_memory())
     }
 
-    /// Combines and stores a result's partial results, which all threads of a block read from the
-    /// array for each component of the accumulators.
+    /// Combines and stores a result's partial results, which are an array for each component.
     fn store_combined(
         &self,
         body: &mut KernelBody,

@@ -266,8 +266,7 @@ pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Re
     (wide, first)
 }
 
-/// Divides a number by the lanes of a warp. Returns the quotient, the rest, and whether the number
-/// is the last with this quotient.
+/// Divides by the lanes of a warp. Returns quotient, rest, and whether the rest is the last.
 pub(crate) fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
     let quotient = index!(body; "shr.u# {number}, {}", WARP.trailing_zeros());
     let rest = index!(body; "and.b# {number}, {}", WARP - 1);

@@ -28,8 +28,7 @@ enum ScatterStage {
     Store,
 }
 
-/// Generates the kernel of a scatter-addition to a target that holds the base. There is at least
-/// one index and one element.
+/// Generates the kernel that adds at least one value to a target, which holds the base.
 pub(crate) fn add_each(kernel: &FusedKernel) -> GeneratedPasses {
     let wide = IndexAnalysis::of(kernel).wide;
     let add = stage_kernel(kernel, wide, ScatterStage::Add);
