@@ -41,6 +41,8 @@
 //! - Apart from that, only waiting for the [`Pending`] blocks. Two regions overlap unless one uses
 //!   a result of the other.
 //! - After an error, a panic or a dropped [`Pending`], all host data is unchanged.
+//! - [`Region::explain`] tells which kernels results would take, and for each stored array why it
+//!   is not computed in the kernel that uses it ([`StoreReason`]).
 //!
 //! # First calls
 //!

@@ -9,6 +9,11 @@
 //!
 //! A [`Session`] holds the state that the nodes of one region share: the device, the first error,
 //! and a table that interns nodes, so that equal operations on the same operands are one node.
+//!
+//! - A new element-wise function is a line of `function.rs`, its instructions in
+//!   `emit/body/elementwise.rs`, and a method in `array/elementwise.rs`.
+//! - A new reduction is a line of `op.rs`, its accumulator in `emit/body/reducer.rs`, and a method
+//!   in `array/reduce.rs`.
 
 mod collective;
 mod function;

@@ -138,7 +138,7 @@ impl Candidate {
 pub enum StoreReason {
     /// It is a result.
     Requested,
-    /// Its operation, for example a matrix product, has a kernel of its own.
+    /// Its operation has a kernel of its own: a reduction, a scan, a matrix product and others.
     OwnKernel,
     /// An operation with a kernel of its own reads it from memory.
     Operand,

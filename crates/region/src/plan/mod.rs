@@ -16,12 +16,16 @@
 //!
 //! | reason | decided by |
 //! |---|---|
+//! | `Requested` | the caller: it is a result |
 //! | `OwnKernel` | `candidate.rs`: `has_own_kernel` |
 //! | `Operand` | `partition.rs`: `store_kernel_operands` |
 //! | `Size` | `cut.rs`: `bound_sizes` |
 //! | `Shared` | `share.rs`: `pays` |
 //!
-//! A node that is stored for one of these reasons, or requested, is computed in the kernel of
+//! Reductions, scans, products, attention, scatters, updates and long joins have kernels of their
+//! own. What leads to a reduction or a scan is in its kernel.
+//!
+//! A node that is stored for one of these reasons is computed in the kernel of
 //! others all the same if `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that
 //! one kernel can compute both. Its functions say under which conditions.
 

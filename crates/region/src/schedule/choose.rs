@@ -375,9 +375,15 @@ mod tests {
         let table = [
             ((6, 64), (8, [RowSchedule::PartOfWarp; 2])),
             ((6, 300), (256, [RowSchedule::Block; 2])),
-            ((96 * 58 - 1, 300), (256, [RowSchedule::Block; 2])),
-            ((96 * 58, 300), (256, [RowSchedule::Block, many])),
-            ((96 * 132, 300), (256, [many; 2])),
+            (
+                (Machine::L4.many_rows_min() - 1, 300),
+                (256, [RowSchedule::Block; 2]),
+            ),
+            (
+                (Machine::L4.many_rows_min(), 300),
+                (256, [RowSchedule::Block, many]),
+            ),
+            ((Machine::H200.many_rows_min(), 300), (256, [many; 2])),
             ((128, 8_196), (512, [RowSchedule::LargerBlock; 2])),
             ((128, 16_388), (1024, [RowSchedule::LargerBlock; 2])),
             ((130, 16_385), (512, [long(130), long(130)])),

@@ -113,7 +113,11 @@ impl fmt::Debug for Slots {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+        time::{Duration, Instant},
+    };
 
     use super::*;
     use crate::Device;
@@ -144,7 +148,12 @@ mod tests {
         drop((first, again));
         assert_eq!(DROPPED.load(Ordering::Relaxed), 0, "the device keeps it");
         drop(device);
-        assert_eq!(DROPPED.load(Ordering::Relaxed), 1);
+        // Another test that visits all devices may hold the last handle for a moment.
+        let closing = Instant::now();
+        while DROPPED.load(Ordering::Relaxed) == 0 {
+            assert!(closing.elapsed() < Duration::from_secs(30), "it is kept");
+            thread::yield_now();
+        }
     }
 
     #[test]

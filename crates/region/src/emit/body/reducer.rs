@@ -7,6 +7,9 @@
 //! Minima and maxima are those of PTX, for which −0 is less than +0, so that the result does not
 //! depend on the order of the tree. The position of a minimum or maximum is found by comparing sort
 //! keys: integers in the order of the floats.
+//!
+//! A new reduction states its components in [`Reducer::state_types`], the accumulator of an
+//! element in [`Reducer::lift`] and its end in [`Reducer::finish`], which have cases for others.
 
 use smallvec::{SmallVec, smallvec};
 
