@@ -225,8 +225,9 @@ pub(super) fn read_regular(path: &Path, follow: bool) -> io::Result<(File, Vec<u
         let link = if follow { 0 } else { libc::O_NOFOLLOW };
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, link | libc::O_NONBLOCK);
     }
+    let is_link = cfg!(not(unix)) && fs::symlink_metadata(path)?.is_symlink();
     let mut file = options.open(path)?;
-    if !file.metadata()?.is_file() {
+    if !file.metadata()?.is_file() || (is_link && !follow) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
