@@ -26,6 +26,7 @@
 //! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a
 //! simulated device that needs no CUDA at all: see [`Select`].
 
+mod array;
 #[cfg(feature = "sim")]
 mod check;
 mod collective;
@@ -33,6 +34,7 @@ mod context;
 mod copy;
 mod device;
 mod disposal;
+mod element_layout;
 mod error;
 mod event;
 mod future;
@@ -42,6 +44,7 @@ pub mod interop;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
+mod page_locked;
 mod rejected;
 mod scope;
 mod spans;
@@ -55,6 +58,10 @@ pub mod world;
 #[cfg(all(test, shuttle))]
 extern crate self as millstream;
 
+pub use array::{
+    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed, PeerView,
+    PeerViewMut, ReadOperand, View, View2d, View2dMut, ViewMut, WriteOperand,
+};
 #[cfg(feature = "sim")]
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use collective::{CollectiveElement, Collectives, Group, Reduce};
@@ -77,13 +84,7 @@ pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, 
 pub use kernel::{
     Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Occupancy, Ptx,
 };
-#[doc(hidden)]
-pub use memory::StagingOptions;
-pub use memory::{
-    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed,
-    MemoryStats, PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d,
-    View2dMut, ViewMut, WriteGuard, WriteOperand,
-};
+pub use memory::{MemoryStats, Release};
 pub use millstream_driver as driver;
 /// Declares typed kernels from PTX.
 ///
@@ -151,6 +152,9 @@ pub use millstream_driver as driver;
 pub use millstream_macros::kernels;
 #[cfg(feature = "sim")]
 pub use millstream_sim as sim;
+#[doc(hidden)]
+pub use page_locked::StagingOptions;
+pub use page_locked::{Pinned, ReadGuard, WriteGuard};
 pub use rejected::Rejected;
 pub use scope::Scope;
 pub use timeline::{Overlap, Recording, TimedOperation, Timeline};

@@ -9,7 +9,7 @@ use std::{
 
 use millstream_sim::{Gpu, LiveKind, LiveObject, LiveObjectCounts};
 
-use crate::{Device, context::DeviceState, disposal::log, memory::KEPT};
+use crate::{Device, context::DeviceState, disposal::log, page_locked::POOLED};
 
 /// The real time within which a closed device must free everything.
 const CLOSED_WITHIN: Duration = Duration::from_secs(3);
@@ -85,7 +85,7 @@ fn is_held(object: &LiveObject, device: &DeviceState) -> bool {
         LiveKind::Event => site.is_some(),
         LiveKind::Module => false,
         LiveKind::PageLockedMemory => {
-            site.is_some_and(|site| !site.starts_with(&format!("`{KEPT}` ")))
+            site.is_some_and(|site| !site.starts_with(&format!("`{POOLED}` ")))
         }
         _ => true,
     }

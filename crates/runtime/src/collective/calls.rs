@@ -6,7 +6,7 @@ use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Group, Part, Reduce,
     element::ElementType, operands::Checks,
 };
-use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, memory::Span};
+use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, array::Span};
 
 type Checked<T = ()> = Result<T, UsageError>;
 

@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     Buffer, ReadOperand, Result,
+    array::Span,
     context::{of_operands, peer_status},
     error::OperationKind,
-    memory::Span,
     tracker::{AccessKind, Imports},
 };
 

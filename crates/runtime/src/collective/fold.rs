@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::{Reduce, element::ElementType};
 use crate::{
     Device, LaunchConfig, Result, Stream,
+    array::Span,
     kernel::{Argument, Function, ModuleSource, Param, ParamKind, Signature, launch_at, load},
-    memory::Span,
     tracker::AccessKind,
 };
 

@@ -6,7 +6,7 @@ use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Part, element::ElementType,
     operands::Checks,
 };
-use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, memory::Span};
+use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, array::Span};
 
 /// The sends and receives of a [`Collectives::group`].
 ///

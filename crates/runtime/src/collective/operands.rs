@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{Collectives, element::ElementType};
-use crate::{UsageError, UsageErrorKind, context::DeviceState, memory::Span};
+use crate::{UsageError, UsageErrorKind, array::Span, context::DeviceState};
 
 /// A check of one call.
 pub(super) struct Checks<'c> {

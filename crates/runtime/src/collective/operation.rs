@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range, panic::Location, time::Duration};
 
 use super::{Reduce, element::ElementType};
-use crate::{Result, memory::Span};
+use crate::{Result, array::Span};
 
 /// The kind of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ impl Backend for Recording {
     fn submit(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
         let operations = group.iter().map(|operation| {
             let part = |part: &Part<'_>| {
-                let bytes = |span: &crate::memory::Span<'_>| span.bytes.len();
+                let bytes = |span: &crate::array::Span<'_>| span.bytes.len();
                 let (source, target) = (part.source.as_ref(), part.target.as_ref());
                 (part.local, source.map(bytes), target.map(bytes))
             };

@@ -46,7 +46,9 @@ pub(crate) use polling::{
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
 pub(crate) use recording::{HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream};
-pub(crate) use slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, StreamSlot};
+pub(crate) use slots::{
+    CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, PageLockedLayer, StreamSlot,
+};
 pub(crate) use state::{DeviceHooks, DeviceState, DeviceStream};
 pub use stream::Stream;
 pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};

@@ -35,6 +35,9 @@ pub(crate) trait StreamSlot {
 /// The marker of the layer `memory`.
 pub(crate) enum MemoryLayer {}
 
+/// The marker of the layer `page_locked`.
+pub(crate) enum PageLockedLayer {}
+
 /// The marker of the layer `copy`.
 pub(crate) enum CopyLayer {}
 

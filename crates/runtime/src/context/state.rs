@@ -36,7 +36,7 @@ use super::{
     realm,
     recorder::RecorderSlot,
     retired::RetiredStreams,
-    slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, Slots},
+    slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, PageLockedLayer, Slots},
     stream_state::StreamState,
     streams::Streams,
 };
@@ -98,6 +98,8 @@ pub(crate) struct DeviceState {
     pub(crate) recorder: RecorderSlot,
     /// The state that the `memory` layer keeps for the device.
     pub(crate) memory_slot: <MemoryLayer as DeviceSlot>::Value,
+    /// The state that the `page_locked` layer keeps for the device.
+    pub(crate) page_locked_slot: <PageLockedLayer as DeviceSlot>::Value,
     /// The state that the `copy` layer keeps for the device.
     pub(crate) copy_slot: <CopyLayer as DeviceSlot>::Value,
     /// The state that the `kernel` layer keeps for the device.
@@ -158,6 +160,7 @@ impl DeviceState {
             is_simulated: driver.is_simulated(),
             waits_exactly: AtomicBool::new(false),
             memory_slot: MemoryLayer::open(&driver, context),
+            page_locked_slot: PageLockedLayer::open(&driver, context),
             copy_slot: CopyLayer::open(&driver, context),
             kernel_slot: KernelLayer::open(&driver, context),
             driver,

@@ -11,7 +11,7 @@ use super::{
     events::PooledEvent,
     loss::RecentOperations,
     recording::RecorderOfStream,
-    slots::{MemoryLayer, StreamSlot},
+    slots::{MemoryLayer, PageLockedLayer, StreamSlot},
 };
 use crate::{
     sync::{AtomicU64, Condvar, Ordering},
@@ -119,6 +119,8 @@ pub(crate) struct StreamState {
     pub(super) recorder: RecorderOfStream,
     /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
+    /// The state of the layer `page_locked`.
+    pub(crate) page_locked_slot: <PageLockedLayer as StreamSlot>::Value,
     done: AtomicU64,
 }
 
@@ -145,6 +147,7 @@ impl StreamState {
             owner: OwnerOfStream::default(),
             recorder: RecorderOfStream::default(),
             memory_slot: Default::default(),
+            page_locked_slot: Default::default(),
             done: AtomicU64::new(Sequence::START.get()),
         }
     }

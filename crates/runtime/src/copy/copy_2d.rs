@@ -10,11 +10,11 @@ use millstream_driver::{Copy2d, Side2d};
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
+    array::{Span2d, check_rows},
     context::{
         CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows, note_overwritten, submit,
     },
     error::OperationKind,
-    memory::{Span2d, check_rows},
     tracker::AccessKind,
 };
 

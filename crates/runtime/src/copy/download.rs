@@ -9,10 +9,10 @@ use bytemuck::Pod;
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     Pending, ReadOperand, Rejected, Result, Stream,
+    array::Span,
     context::{CopyToHost, HostWaiter, Operation, submit, sync_point_after},
     error::OperationKind,
     future::PendingValue,
-    memory::Span,
     tracker::{AccessKind, Sequence},
 };
 

@@ -9,9 +9,10 @@ use millstream_driver::{DevicePtr, FillPattern};
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
+    array::Span,
     context::{Command, Fill, Operation, repeat, submit},
     error::OperationKind,
-    memory::{Contents, Span},
+    memory::Contents,
     tracker::AccessKind,
 };
 

@@ -26,11 +26,12 @@ pub(crate) use pending_download::PendingDownload;
 
 use crate::{
     CopySource, CopyTarget, Result, Stream, UsageError, UsageErrorKind,
+    array::{CopyOperand, Span},
     context::{
         Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
     },
     error::OperationKind,
-    memory::{CopyOperand, PinnedSpan, Span},
+    page_locked::PinnedSpan,
     tracker::{AccessKind, Accesses},
 };
 

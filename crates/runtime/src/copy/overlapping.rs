@@ -6,9 +6,9 @@ use bytemuck::Pod;
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
+    array::{part_from, resolve},
     context::{CopyOnDevice, OverlappingCopy},
     error::OperationKind,
-    memory::{part_from, resolve},
     tracker::AccessKind,
 };
 

@@ -37,13 +37,13 @@ use super::{
 };
 use crate::{
     Buffer, Device, Pending, Rejected, Result, Stream, WriteOperand,
+    array::Span,
     context::{
         CopyLayer, DeviceSlot, DeviceState, HostWaiter, Operation, StagedUpload,
         retain_until_complete, submit,
     },
     error::OperationKind,
     future::wait_for_ticket,
-    memory::Span,
     tracker::{AccessKind, Ticket},
 };
 

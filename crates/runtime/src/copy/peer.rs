@@ -8,11 +8,11 @@ use millstream_driver::{PeerCopy, PeerCopy2d};
 
 use crate::{
     Result, Stream,
+    array::{Span, Span2d},
     context::{
         Command, CopyPeer, CopyPeerRows, DeviceState, Operation, copies_directly, submit_crossing,
     },
     error::OperationKind,
-    memory::{Span, Span2d},
     tracker::{Access, AccessKind},
 };
 

@@ -15,7 +15,7 @@ use crate::{
     Result,
     context::{DeviceState, StreamState, poll_ticket},
     future::wait_ticket,
-    memory::HostAccessGuard,
+    page_locked::HostAccessGuard,
     tracker::{Imports, Sequence, read_imports},
 };
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::{OwnedSource, copy_threads::Transfer};
 use crate::{
     disposal::dispose,
-    memory::{HostAccessGuard, StagingOptions},
+    page_locked::{HostAccessGuard, StagingOptions},
 };
 
 /// The location of a source's elements.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     Result,
     context::{DeviceState, StreamState},
-    memory::{HostAccessGuard, PinnedBlock},
+    page_locked::{HostAccessGuard, PinnedBlock},
     tracker::Ticket,
 };
 
@@ -36,7 +36,7 @@ impl StagedBlock {
         Ok(Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
-            block: Some(device.memory().staging.take(device, bytes)?),
+            block: Some(device.page_locked().staging.take(device, bytes)?),
             used_by: None,
         })
     }
@@ -48,7 +48,7 @@ impl StagedBlock {
         stream: &Arc<StreamState>,
         bytes: usize,
     ) -> Result<Option<Self>> {
-        let block = device.memory().staging.try_take(device, bytes)?;
+        let block = device.page_locked().staging.try_take(device, bytes)?;
         Ok(block.map(|block| Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
@@ -122,7 +122,7 @@ impl Drop for StagedBlock {
                 .ticket(self.stream.shared.lock().points.submitted())
         });
         self.device
-            .memory()
+            .page_locked()
             .staging
             .give(block, SmallVec::from_slice(&[used_by]));
     }

@@ -13,12 +13,12 @@ use millstream_driver::Side2d;
 use super::{copy_2d::copy_of_rows, staged_block::StagedBlock};
 use crate::{
     Result, Stream,
+    array::Span2d,
     context::{
         Arrival, DeviceState, Operation, StreamState, follow, of_operands, reach,
         retain_until_complete, submit, sync_point_after, wait_with_clock,
     },
     error::OperationKind,
-    memory::Span2d,
     tracker::{AccessKind, Imports, Sequence},
 };
 

@@ -9,9 +9,10 @@ use bytemuck::Pod;
 use super::{copy_threads::Transfer, same_length, staged_block::StagedBlock};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
+    array::Span,
     context::{CopyToDevice, HostWaiter, Operation, note_overwritten, submit, sync_point_after},
     error::OperationKind,
-    memory::{HostAccessGuard, Span, Suballocation},
+    page_locked::{HostAccessGuard, Suballocation},
     tracker::{AccessKind, Sequence},
 };
 

@@ -281,7 +281,7 @@ fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, reason: &str) -> R
         Location::caller(),
         &Hooks,
     )?);
-    state.memory().shared.join(&state);
+    state.page_locked().shared.join(&state);
     enter_realm(&state);
     open.push(OpenDevice {
         driver: identity,

@@ -21,10 +21,8 @@ use crate::{
     context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState},
     disposal::log,
     kernel::ModuleCache,
-    memory::{
-        FreeingBlock, IdleFrees, LeavingDevice, SharedContext, StagingPool, drain_frees,
-        empty_cache, free_unused,
-    },
+    memory::{FreeingBlock, drain_frees, empty_cache, free_unused},
+    page_locked::{IdleFrees, LeavingDevice, SharedContext, StagingPool},
     tracker::Sequence,
 };
 
@@ -48,11 +46,11 @@ impl DeviceHooks for Hooks {
             driver: Arc::clone(&device.driver),
             context: device.context,
             deferred_frees: device.memory().deferred.take_deferred(device),
-            shared: Arc::clone(&device.memory().shared),
+            shared: Arc::clone(&device.page_locked().shared),
             streams: device.all_streams(),
             events: [&mut device.events, &mut device.owners_events].map(EventPool::take_all),
-            staging: std::mem::take(&mut device.memory_slot.staging),
-            idle_frees: Arc::clone(&device.memory().idle_frees),
+            staging: std::mem::take(&mut device.page_locked_slot.staging),
+            idle_frees: Arc::clone(&device.page_locked().idle_frees),
             probe_module: device.peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
             failures: 0,
@@ -131,7 +129,7 @@ impl Teardown {
     /// nothing here waits.
     fn give_back(self, mut leaving: LeavingDevice<'_>) {
         for stream in &self.streams {
-            stream.memory().arena.retire(stream, &self.staging);
+            stream.arena().retire(stream, &self.staging);
         }
         let modules = self.modules.take_all().chain(self.probe_module);
         self.idle_frees

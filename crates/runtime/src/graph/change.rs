@@ -22,10 +22,8 @@ use super::{
     replay,
 };
 use crate::{
-    Error, ReadOperand, Result, Stream, UsageError, UsageErrorKind,
-    context::DeviceState,
-    memory::{Allocation, Span},
-    tracker::AccessKind,
+    Error, ReadOperand, Result, Stream, UsageError, UsageErrorKind, array::Span,
+    context::DeviceState, memory::Allocation, tracker::AccessKind,
 };
 
 /// A kernel of a graph that is about to be changed: see [`Graph::node`].

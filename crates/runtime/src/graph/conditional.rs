@@ -27,9 +27,10 @@ use super::{
 };
 use crate::{
     Buffer, Device, ReadOperand, Result, Stream, UsageError, UsageErrorKind,
+    array::Span,
     context::DeviceState,
     kernel::load_generated,
-    memory::{Allocation, Span},
+    memory::Allocation,
     tracker::{AccessKind, AccessUnion},
 };
 

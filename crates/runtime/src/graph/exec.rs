@@ -63,7 +63,7 @@ impl OwnedGraph {
     /// Makes an executable graph.
     pub(super) fn instantiate(&self) -> Result<OwnedExec, DriverError> {
         let Self { device, handle } = self;
-        device.memory().idle_frees.make_room_for_graph(device);
+        device.page_locked().idle_frees.make_room_for_graph(device);
         // SAFETY: the graph is alive. Kernels stay loaded while the device is open.
         let exec = unsafe { device.driver.graph_instantiate(device.context, *handle) }?;
         Ok(OwnedExec {
@@ -101,7 +101,10 @@ impl OwnedExec {
 
 impl Drop for OwnedExec {
     fn drop(&mut self) {
-        self.device.memory().idle_frees.defer_graph(self.handle);
+        self.device
+            .page_locked()
+            .idle_frees
+            .defer_graph(self.handle);
     }
 }
 

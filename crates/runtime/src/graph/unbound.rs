@@ -23,12 +23,13 @@ pub use build::RecordedKernels;
 
 use crate::{
     Buffer, Device, Result, Stream,
+    array::Span,
     context::{
         Command, DeviceState, DriverStream, Operation, StreamState, poll_ticket, submit_in_place,
     },
     disposal::log,
     error::OperationKind,
-    memory::{IdleFrees, Span},
+    page_locked::IdleFrees,
     tracker::{AccessKind, Sequence},
 };
 

@@ -6,9 +6,9 @@ use millstream_driver::DevicePtr;
 
 use crate::{
     Buffer, Rejected, Result, Stream, View, ViewMut,
+    array::Span,
     context::GrantedLease,
     disposal::{dispose, log},
-    memory::Span,
     tracker::AccessKind,
 };
 

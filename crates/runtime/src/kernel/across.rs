@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     Result, Stream, UsageError,
+    array::{Span, check_access},
     context::{self, Crossing, Operation},
     error::OperationKind,
-    memory::{Span, check_access},
     tracker::Accesses,
 };
 

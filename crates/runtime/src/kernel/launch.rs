@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     Error, Result, Stream, UsageError, UsageErrorKind,
+    array::Span,
     context::{self, DeviceState, Operation, submit_in_place},
     error::OperationKind,
-    memory::Span,
     tracker::{Access, AccessKind},
 };
 

@@ -46,6 +46,7 @@ pub use typed::{
 };
 
 pub use crate::{
+    array::{ReadOperand, WriteOperand},
     context::DriverStream,
-    memory::{ReadOperand, WriteOperand, assert_device_alignment},
+    element_layout::assert_device_alignment,
 };

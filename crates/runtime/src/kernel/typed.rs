@@ -13,7 +13,7 @@ use super::{
     Argument, Array, Element, Function, LaunchConfig, Occupancy, ParamKind, ReadOperand,
     WriteOperand, element, launch::launch_at, occupancy,
 };
-use crate::{Result, Stream, memory::assert_device_alignment};
+use crate::{Result, Stream, element_layout::assert_device_alignment};
 
 /// A kernel of a [`Module`](crate::Module), loaded on one device. `S` is its signature, which
 /// [`signature!`](crate::signature) writes.

@@ -11,8 +11,9 @@ use millstream_ptx::{DeviceVariable, VariableUse};
 use super::{Function, names::nearest};
 use crate::{
     Error, Global, Result, UsageError, UsageErrorKind,
+    array::Span,
     context::DeviceState,
-    memory::{Allocation, Span},
+    memory::Allocation,
     tracker::{Access, AccessKind, Accesses},
 };
 

@@ -222,11 +222,11 @@ fn managed_size(bytes: usize) -> usize {
 
 fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     let size = managed_size(bytes);
-    if let Some(pointer) = device.memory().idle_frees.take_managed(device, size) {
+    if let Some(pointer) = device.page_locked().idle_frees.take_managed(device, size) {
         return Ok(pointer);
     }
     out_of_memory::retry_until_freed(device, bytes as u64, || {
-        device.memory().idle_frees.release_if_idle(device);
+        device.page_locked().idle_frees.release_if_idle(device);
         // SAFETY: the device's context is alive.
         let made = unsafe { device.driver.mem_alloc_managed(device.context, size) };
         none_if_out_of_memory(device.checked(made))
@@ -357,7 +357,7 @@ impl Drop for Allocation {
             Origin::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
                 device
-                    .memory()
+                    .page_locked()
                     .idle_frees
                     .defer_managed(pointer, size, uses);
             }

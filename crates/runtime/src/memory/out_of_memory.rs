@@ -217,8 +217,8 @@ pub(super) fn trim(device: &DeviceState) -> Result<()> {
         Ok(reclaim.poll()? == 0 || u128::from(waited_ns) > TRIM_WAIT_MAX.as_nanos())
     })?;
     trim_pool(device)?;
-    device.memory().idle_frees.release_if_idle(device);
-    device.memory().staging.trim(device)
+    device.page_locked().idle_frees.release_if_idle(device);
+    device.page_locked().staging.trim(device)
 }
 
 /// Returns the device's memory statistics, after a retry of the deferred frees: nothing else may
@@ -237,7 +237,7 @@ pub(super) fn stats(device: &DeviceState) -> Result<super::MemoryStats> {
     // SAFETY: the device's context is alive as long as the device.
     let (free_bytes, total_bytes) =
         device.checked(unsafe { device.driver.mem_info(device.context) })?;
-    let staging = device.memory().staging.stats();
+    let staging = device.page_locked().staging.stats();
     let CacheStats {
         cached_bytes,
         limit_bytes: cache_limit_bytes,

@@ -1,7 +1,7 @@
 //! `MemoryStats`: memory statistics of a device, and the settings that limit its memory.
 
-use super::{StagingOptions, cache::evict, out_of_memory};
-use crate::{Device, Result};
+use super::{cache::evict, out_of_memory};
+use crate::{Device, Result, StagingOptions};
 
 /// The memory statistics of a device, in bytes, returned by [`Device::memory_stats`].
 ///
@@ -138,7 +138,7 @@ impl Device {
     /// number in the environment variable `MILLSTREAM_COPY_THREADS` at the first such copy. They
     /// sleep while idle.
     pub fn set_staging_limit(&self, limit_bytes: u64) {
-        self.state().memory().staging.set_limit(limit_bytes);
+        self.state().page_locked().staging.set_limit(limit_bytes);
     }
 
     /// Sets the chunk sizes and threads of copies from and to pageable memory, for measurements and

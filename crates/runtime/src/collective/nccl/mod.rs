@@ -45,9 +45,9 @@ use super::{
 };
 use crate::{
     Error, Result,
+    array::Span,
     context::{DriverStream, Failure, GroupOperation, Operation, submit_group},
     error::OperationKind,
-    memory::Span,
     tracker::{AccessKind, Accesses, GroupNumber},
 };
 

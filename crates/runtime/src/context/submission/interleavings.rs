@@ -37,7 +37,7 @@ use self::calls::Calls;
 use super::*;
 use crate::{
     Buffer, Device, Stream,
-    memory::Span,
+    array::Span,
     tracker::{AccessKind, Sequence},
 };
 

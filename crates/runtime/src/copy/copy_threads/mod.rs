@@ -28,7 +28,7 @@ use millstream_driver::PerProcess;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::host_copy::copy_bytes;
-use crate::{disposal::log, memory::StagingOptions, sync::IdleCondvar};
+use crate::{disposal::log, page_locked::StagingOptions, sync::IdleCondvar};
 
 /// The upper bound of the number of copy threads.
 const COPY_THREADS_MAX: usize = 64;

@@ -86,7 +86,7 @@ impl RecordedKernels {
             objects: GraphObjects {
                 driver: Arc::clone(&device.driver),
                 context: device.context,
-                idle_frees: Arc::clone(&device.memory().idle_frees),
+                idle_frees: Arc::clone(&device.page_locked().idle_frees),
                 template: device.checked(made)?,
                 exec: None,
             },

@@ -2,10 +2,8 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{
-    Buffer, Global, Managed, PeerView, PeerViewMut, Pinned, View, ViewMut, pinned::PinnedSpan,
-    view::Span,
-};
+use super::{Buffer, Global, Managed, PeerView, PeerViewMut, View, ViewMut, view::Span};
+use crate::{Pinned, page_locked::PinnedSpan};
 
 pub(super) mod sealed {
     pub trait Sealed {}

@@ -9,9 +9,9 @@ use std::{
 
 use millstream_driver::DevicePtr;
 
-use super::Allocation;
 use crate::{
     Result, UsageError, UsageErrorKind,
+    memory::Allocation,
     tracker::{Access, AccessKind},
 };
 

@@ -11,13 +11,14 @@ use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 use bytemuck::Pod;
 
 use super::{
-    HostAccessGuard, KEPT, PinnedBlock, ReadGuard, WriteGuard, bytes_of, check_alignment,
+    HostAccessGuard, POOLED, PinnedBlock, ReadGuard, WriteGuard,
     guard::{access, wait_for_access},
     idle_frees::{RegisteredVec, unregister},
 };
 use crate::{
     Device, Rejected, Result, UsageError,
     context::DeviceState,
+    element_layout::{bytes_of, check_alignment},
     tracker::{Access, AccessHistory, AccessKind, Ticket},
 };
 
@@ -118,7 +119,7 @@ impl<T: Pod> Pinned<T> {
         let block = if bytes == 0 {
             None
         } else {
-            Some(device.memory().staging.take(device, bytes)?)
+            Some(device.page_locked().staging.take(device, bytes)?)
         };
         if let Some(block) = &block {
             device.name_memory(block.address(), "pinned", location);
@@ -161,7 +162,7 @@ impl<T: Pod> Pinned<T> {
     pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
         let device = device.state();
         let _name = device.named("register", Location::caller());
-        device.memory().idle_frees.release_if_idle(device);
+        device.page_locked().idle_frees.release_if_idle(device);
         if let Err(error) = device.check_alive() {
             return Err(Rejected::new(error, source));
         }
@@ -372,16 +373,16 @@ impl<T> Drop for Pinned<T> {
             None => {}
             Some(Memory::Pool(block)) => {
                 self.device
-                    .name_memory(block.address(), KEPT, Location::caller());
+                    .name_memory(block.address(), POOLED, Location::caller());
                 self.device
-                    .memory()
+                    .page_locked()
                     .staging
                     .give(block, self.history.all_tickets());
             }
             Some(Memory::RegisteredVec(registered)) => {
                 let uses = self.history.all_tickets();
                 self.device
-                    .memory()
+                    .page_locked()
                     .idle_frees
                     .defer_registered(registered, uses);
             }
@@ -406,7 +407,7 @@ impl<T> fmt::Debug for Pinned<T> {
 #[derive(Clone)]
 pub struct PinnedSpan<'a> {
     pub(crate) device: &'a Arc<DeviceState>,
-    pub(super) history: &'a AccessHistory,
+    pub(crate) history: &'a AccessHistory,
     pub(crate) pointer: *mut u8,
     /// Alive as long as the array, whose owner may wait for its copies.
     pub(crate) alive: &'a Arc<()>,

@@ -358,7 +358,7 @@ pub(crate) unsafe fn unregister<T: Pod>(
         // leaked.
         Some(Err(error)) => log!(warn, %error, "cannot unlock registered memory; it is leaked"),
         _ => device
-            .memory()
+            .page_locked()
             .idle_frees
             .defer_registered(registered, SmallVec::new()),
     }

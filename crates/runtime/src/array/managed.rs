@@ -16,14 +16,14 @@ use std::{
 use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 
-use super::{
-    Allocation, HostAccessGuard, ReadGuard, View, ViewMut, WriteGuard,
-    array::array,
-    bytes_of, check_alignment,
-    guard::{access, wait_for_access},
-    view::Span,
+use super::{View, ViewMut, accessors::array, view::Span};
+use crate::{
+    Device, Result, UsageError,
+    element_layout::{bytes_of, check_alignment},
+    memory::Allocation,
+    page_locked::{HostAccessGuard, ReadGuard, WriteGuard, access, wait_for_access},
+    tracker::AccessKind,
 };
-use crate::{Device, Result, UsageError, tracker::AccessKind};
 
 /// An array of `T` in unified memory, which host and device access at the same address; its pages
 /// migrate to the processor that accesses them ([rule 49]).

@@ -5,10 +5,12 @@ use std::{any::Any, fmt, marker::PhantomData, ops::RangeBounds, panic::Location,
 use millstream_driver::DevicePtr;
 use smallvec::SmallVec;
 
-use super::{Allocation, Contents, Release, View, ViewMut, array::array, bytes_of, view::Span};
+use super::{View, ViewMut, accessors::array, view::Span};
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
     context::{DeviceState, Memory, StreamState},
+    element_layout::bytes_of,
+    memory::{Allocation, Contents, Release},
     tracker::{AccessKind, Ticket},
 };
 

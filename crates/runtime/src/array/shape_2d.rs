@@ -2,8 +2,8 @@
 
 use std::panic::Location;
 
-use super::{Buffer, Pinned, View, View2d, View2dMut, ViewMut, span_2d::Base};
-use crate::{Result, UsageError, UsageErrorKind};
+use super::{Buffer, View, View2d, View2dMut, ViewMut, span_2d::Base};
+use crate::{Pinned, Result, UsageError, UsageErrorKind};
 
 /// Rows, columns and pitch, in elements, checked to fit an array.
 #[derive(Clone, Copy)]

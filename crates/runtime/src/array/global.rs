@@ -4,8 +4,8 @@ use std::{fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc
 
 use bytemuck::Pod;
 
-use super::{Allocation, View, ViewMut, array::array, view::Span};
-use crate::Result;
+use super::{View, ViewMut, accessors::array, view::Span};
+use crate::{Result, memory::Allocation};
 
 /// A variable in a module's global or constant memory (`__device__` or `__constant__` in CUDA C++),
 /// as an array of `T`.

@@ -1,4 +1,4 @@
-//! Alignment of elements in memory that drivers allocate.
+//! Sizes and alignments of elements in memory that drivers allocate.
 //!
 //! CUDA promises that every allocation is aligned to [`ALLOCATION_ALIGNMENT`] bytes (rule 56: the
 //! least alignment of an allocation), and no more: on an H200 some page-locked allocations were
@@ -10,7 +10,7 @@ use millstream_driver::ALLOCATION_ALIGNMENT;
 use crate::{UsageError, UsageErrorKind};
 
 /// Returns a usage error for elements that need more alignment than drivers guarantee.
-pub(super) fn check_alignment<T>(operation: &'static str) -> Result<(), UsageError> {
+pub(crate) fn check_alignment<T>(operation: &'static str) -> Result<(), UsageError> {
     if align_of::<T>() <= ALLOCATION_ALIGNMENT {
         return Ok(());
     }
@@ -34,4 +34,25 @@ pub const fn assert_device_alignment<T>() {
         align_of::<T>() <= ALLOCATION_ALIGNMENT,
         "a kernel's elements must not be aligned to more than 256 bytes, as device memory is"
     );
+}
+
+/// Returns the size of `len` elements in bytes, or a usage error if it exceeds the address space.
+pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<usize, UsageError> {
+    const {
+        assert!(
+            size_of::<T>() > 0,
+            "elements without a size cannot be on a device"
+        )
+    };
+    let element_bytes = size_of::<T>();
+    match len.checked_mul(element_bytes) {
+        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(bytes),
+        _ => Err(UsageError::new(
+            operation,
+            UsageErrorKind::TooLarge {
+                elements: len,
+                element_bytes,
+            },
+        )),
+    }
 }

@@ -21,6 +21,9 @@ use crate::{
     tracker::{StreamId, Ticket},
 };
 
+/// The name of pooled memory in the simulated device's reports.
+pub(crate) const POOLED: &str = "kept for reuse";
+
 /// The default amount of memory above which copies wait for a block instead of allocating one.
 const LIMIT_BYTES_DEFAULT: u64 = 256 << 20;
 
@@ -99,13 +102,13 @@ impl Default for SizeClasses {
 
 /// The statistics of the pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StagingStats {
+pub(crate) struct StagingStats {
     /// Bytes of all blocks.
-    pub(super) allocated_bytes: u64,
+    pub(crate) allocated_bytes: u64,
     /// Bytes of the returned blocks.
-    pub(super) cached_bytes: u64,
+    pub(crate) cached_bytes: u64,
     /// The amount of memory above which copies wait for a block.
-    pub(super) limit_bytes: u64,
+    pub(crate) limit_bytes: u64,
 }
 
 impl SizeClasses {
@@ -226,9 +229,9 @@ impl StagingPool {
     }
 
     /// Frees every returned block if the devices are idle.
-    pub(super) fn trim(&self, device: &DeviceState) -> Result<()> {
+    pub(crate) fn trim(&self, device: &DeviceState) -> Result<()> {
         for stream in device.all_streams() {
-            stream.memory().arena.retire(&stream, self);
+            stream.arena().retire(&stream, self);
         }
         let free = |is_done: &dyn Fn(Ticket) -> bool| {
             self.free_until(&*device.driver, device.context, is_done, |_| false);
@@ -237,12 +240,12 @@ impl StagingPool {
     }
 
     /// Sets the amount of memory above which copies wait for a block.
-    pub(super) fn set_limit(&self, limit_bytes: u64) {
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.sizes.lock().stats.limit_bytes = limit_bytes;
     }
 
     /// Returns the statistics.
-    pub(super) fn stats(&self) -> StagingStats {
+    pub(crate) fn stats(&self) -> StagingStats {
         self.sizes.lock().stats
     }
 
@@ -405,7 +408,7 @@ mod tests {
         let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
         let device = Device::open_simulated(&gpu, 0).unwrap();
         let state = device.state();
-        let pool = &state.memory().staging;
+        let pool = &state.page_locked().staging;
         // Too large to share a block with others.
         const LEN: usize = 100_000;
         pool.give(pool.take(state, LEN).unwrap(), Uses::new());

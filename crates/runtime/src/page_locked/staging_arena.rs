@@ -117,8 +117,7 @@ impl<'a> Suballocation<'a> {
             used_by: None,
         };
         if let Some(suballocation) = stream
-            .memory()
-            .arena
+            .arena()
             .0
             .lock()
             .as_mut()
@@ -136,7 +135,7 @@ impl<'a> Suballocation<'a> {
         stream: &StreamState,
         bytes: usize,
     ) -> Result<(Arc<StagingArena>, *mut u8)> {
-        let full = stream.memory().arena.0.lock().take();
+        let full = stream.arena().0.lock().take();
         if let Some(OpenArena { arena, .. }) = full {
             let last = Sequence::of(arena.last.load(Ordering::Acquire));
             if !stream.is_done(last) {
@@ -144,22 +143,22 @@ impl<'a> Suballocation<'a> {
                 // recording fails, a later one does.
                 sync_point_after(device, stream, last).ok();
             }
-            give_up(arena, stream, &device.memory().staging);
+            give_up(arena, stream, &device.page_locked().staging);
         }
-        let limit_bytes = device.memory().staging.stats().limit_bytes / ARENAS_PER_LIMIT;
+        let limit_bytes = device.page_locked().staging.stats().limit_bytes / ARENAS_PER_LIMIT;
         let arena_bytes = device
             .staging_options()
             .arena_bytes
             .min(usize::try_from(limit_bytes).unwrap_or(usize::MAX))
             .max(bytes);
-        let mut open_arena = OpenArena::of(device.memory().staging.lend(device, arena_bytes)?);
+        let mut open_arena = OpenArena::of(device.page_locked().staging.lend(device, arena_bytes)?);
         let suballocation = open_arena
             .suballocate(bytes)
             .expect("it is large enough, and unused");
         // Another thread may have begun an arena meanwhile.
-        let other = stream.memory().arena.0.lock().replace(open_arena);
+        let other = stream.arena().0.lock().replace(open_arena);
         if let Some(other) = other {
-            give_up(other.arena, stream, &device.memory().staging);
+            give_up(other.arena, stream, &device.page_locked().staging);
         }
         Ok(suballocation)
     }
@@ -186,6 +185,6 @@ impl Drop for Suballocation<'_> {
             .used_by
             .unwrap_or_else(|| self.stream.shared.lock().points.submitted());
         arena.last.fetch_max(sequence.get(), Ordering::AcqRel);
-        give_up(arena, self.stream, &self.device.memory().staging);
+        give_up(arena, self.stream, &self.device.page_locked().staging);
     }
 }

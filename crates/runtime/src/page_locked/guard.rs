@@ -11,12 +11,12 @@ use crate::{
     Result,
     context::DeviceState,
     future::{completions, wait_ticket},
-    memory::HostAccessGuard,
+    page_locked::HostAccessGuard,
     tracker::{AccessHistory, AccessKind},
 };
 
 /// Blocks until the host may access these bytes.
-pub(super) fn wait_for_access(
+pub(crate) fn wait_for_access(
     device: &DeviceState,
     history: &AccessHistory,
     bytes: &Range<u64>,
@@ -35,7 +35,7 @@ pub(super) fn wait_for_access(
 }
 
 /// Completes when the host may access these bytes.
-pub(super) async fn access(
+pub(crate) async fn access(
     device: &Arc<DeviceState>,
     history: &AccessHistory,
     bytes: Range<u64>,
@@ -57,8 +57,8 @@ pub(super) async fn access(
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct ReadGuard<'a, T> {
-    pub(super) elements: &'a [T],
-    pub(super) _access: HostAccessGuard<'a>,
+    pub(crate) elements: &'a [T],
+    pub(crate) _access: HostAccessGuard<'a>,
 }
 
 impl<T: fmt::Debug> fmt::Debug for ReadGuard<'_, T> {
@@ -85,8 +85,8 @@ impl<T> Deref for ReadGuard<'_, T> {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct WriteGuard<'a, T> {
-    pub(super) elements: &'a mut [T],
-    pub(super) _access: HostAccessGuard<'a>,
+    pub(crate) elements: &'a mut [T],
+    pub(crate) _access: HostAccessGuard<'a>,
 }
 
 impl<T: fmt::Debug> fmt::Debug for WriteGuard<'_, T> {

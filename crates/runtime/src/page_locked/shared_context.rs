@@ -175,7 +175,7 @@ impl DeviceState {
         &self,
         body: impl FnOnce(&dyn Fn(Ticket) -> bool),
     ) -> Result<(), DriverError> {
-        let own = &self.memory().shared;
+        let own = &self.page_locked().shared;
         let others = own.others();
         // Dropped after the locks: dropping the last reference to a state makes it leave, which
         // locks.
@@ -242,7 +242,7 @@ impl<'a> LeavingDevice<'a> {
             return;
         }
         if let Some(heir) = self.states.first() {
-            return heir.memory().idle_frees.inherit(all);
+            return heir.page_locked().idle_frees.inherit(all);
         }
         if self.members.count > 0 {
             self.members.left = all;
@@ -262,7 +262,7 @@ impl<'a> LeavingDevice<'a> {
         }
         let mut heirs = self.states_of_others.iter();
         if let Some(heir) = heirs.find(|state| state.lost().is_none()) {
-            heir.memory().idle_frees.inherit(all);
+            heir.page_locked().idle_frees.inherit(all);
         } else if let Some(closing) = self.others.iter_mut().find(|other| working(other) > 0) {
             closing.left.extend(all);
         }

@@ -4,9 +4,11 @@ use std::{ops::Range, sync::Arc};
 
 use millstream_driver::{DevicePtr, Side2d};
 
-use super::{Allocation, PinnedSpan, Span};
+use super::Span;
 use crate::{
     context::DeviceState,
+    memory::Allocation,
+    page_locked::PinnedSpan,
     tracker::{Access, AccessKind, Extent},
 };
 

@@ -1,0 +1,29 @@
+//! Arrays in device memory, their views, and the operands of copies and kernels.
+
+mod accessors;
+mod buffer;
+mod cast;
+mod global;
+mod managed;
+mod operand;
+mod operand_2d;
+mod peer_view;
+mod shape_2d;
+mod span_2d;
+mod unordered;
+mod view;
+mod view_2d;
+
+pub use buffer::Buffer;
+pub use global::Global;
+pub use managed::{Advice, Managed};
+pub(crate) use operand::CopyOperand;
+pub use operand::{CopySource, CopyTarget, ReadOperand, WriteOperand};
+pub use operand_2d::{CopySource2d, CopyTarget2d};
+pub(crate) use peer_view::check_access;
+pub use peer_view::{PeerView, PeerViewMut};
+pub(crate) use shape_2d::check_rows;
+pub(crate) use span_2d::Span2d;
+pub(crate) use view::{Span, part_from, resolve};
+pub use view::{View, ViewMut};
+pub use view_2d::{View2d, View2dMut};
