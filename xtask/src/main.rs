@@ -47,6 +47,8 @@ enum Task {
     Breakages(breakages::Options),
     /// Check rules of this repository that the compiler does not check.
     Tidy,
+    /// Draw the crates and their layers from `xtask/layers.txt`, as docs/layers.svg.
+    Layers,
     /// Compile the kernels whose first line starts with `// nvrtc:` to the PTX beside them.
     Kernels(kernels::Options),
     /// Generate the tables of CUDA's driver functions and device attributes from its headers.
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Breakages(options) => breakages::run(&options),
         Task::Tidy => tidy::run(),
+        Task::Layers => tidy::draw_layers(),
         Task::Kernels(options) => kernels::run(&options),
         Task::CudaTable(options) => cuda_table::run(&options),
         Task::DriverPage => driver_page::run(),

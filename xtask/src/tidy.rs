@@ -5,16 +5,19 @@ mod allow_list;
 mod cycles;
 mod layers;
 mod modules;
+mod picture;
 mod prose;
 mod rules;
 mod scenarios;
+mod sizes;
 mod sources;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{package, process};
 use allow_list::AllowList;
 use layers::Layers;
+use sizes::RustLines;
 
 /// The file that lists the layers of each crate.
 const LAYERS: &str = "xtask/layers.txt";
@@ -31,14 +34,20 @@ pub(crate) fn run() -> Result<()> {
         &list("xtask/unsafe-files.txt")?,
         &list("xtask/long-files.txt")?,
     );
-    problems.extend(prose::check(
-        &sources,
-        &list("xtask/ruled-out-phrases.txt")?,
-        &list("xtask/wide-lines.txt")?,
-    ));
-    for layers in Layers::parse(LAYERS, &process::read(LAYERS)?)? {
+    problems.extend(prose::check(&sources, &list("xtask/wide-lines.txt")?));
+    let layers = Layers::parse(LAYERS, &process::read(LAYERS)?)?;
+    for layers in &layers {
         problems.extend(layers.violations(&sources));
     }
+    if picture::draw(&layers)? != process::read(picture::PATH)? {
+        problems.push(format!(
+            "{}: differs from {LAYERS}: run `cargo xtask layers`",
+            picture::PATH
+        ));
+    }
+    problems.extend(sizes::violations(&sources));
+    let lines = RustLines::of(&sources);
+    problems.extend(lines.above(&process::read(sizes::CEILING)?)?);
     let crates = process::read(CYCLES)?;
     for folder in crates.lines().filter(|line| !line.starts_with('#')) {
         problems.extend(cycles::violations(folder, &sources));
@@ -61,8 +70,15 @@ pub(crate) fn run() -> Result<()> {
             }
         );
     }
-    println!("{} files are tidy", sources.len());
+    println!("{} files are tidy, {lines}", sources.len());
     Ok(())
+}
+
+/// Draws the picture of the layers.
+pub(crate) fn draw_layers() -> Result<()> {
+    let layers = Layers::parse(LAYERS, &process::read(LAYERS)?)?;
+    let path = process::root().join(picture::PATH);
+    std::fs::write(path, picture::draw(&layers)?).context("cannot write the picture")
 }
 
 /// Reads the list of exceptions at `path`.

@@ -11,9 +11,9 @@ use super::{modules::Modules, sources::Source};
 #[derive(Debug, PartialEq)]
 pub(super) struct Layers {
     /// The folder of the crate's sources, ending with `/`.
-    folder: String,
+    pub(super) folder: String,
     /// The modules, lowest first.
-    modules: Vec<String>,
+    pub(super) modules: Vec<String>,
 }
 
 impl Layers {
