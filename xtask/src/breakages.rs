@@ -2,10 +2,11 @@
 //! must detect.
 //!
 //! A test that cannot fail proves nothing. Each patch in `xtask/breakages` therefore breaks the
-//! code on purpose. Its header states the fault, the test command to run, and the tests that must
-//! fail:
+//! code on purpose. Its header states the rule that the tests defend, the fault, the test command
+//! to run, and the tests that must fail:
 //!
 //! ```text
+//! Rule: sound: a write waits for every earlier reader of its bytes
 //! Breaks: the tracker forgets all readers of an array but the last
 //! Test: -p millstream --lib tracker
 //! Fails: every_conflict_is_ordered
@@ -14,165 +15,70 @@
 //! `Test` holds the arguments of `cargo test`; with `shuttle` in front of them the runtime is built
 //! as for `cargo xtask shuttle`. `Fails` lists tests, separated by commas, each by the end of its
 //! path. The word `hang` instead means that the command must not end: it is killed after `Limit`, a
-//! number of seconds. The task applies one patch after another to a copy of the repository in
-//! cargo's target folder.
+//! number of seconds. `Rule` begins with one of [`patch::KINDS`] or with the number of a rule of
+//! CUDA in the guide, as in `rule 17`. The task applies one patch after another to a copy of the
+//! repository in cargo's target folder.
 
 use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::patch::{Breakage, Outcome};
 use crate::{process, shuttle};
+
+mod patch;
 
 /// The folder of the patches.
 const FOLDER: &str = "xtask/breakages";
 
-/// The default time limit of a test command, without compilation. A patch may set another.
-const LIMIT: Duration = Duration::from_secs(300);
-
 /// The arguments of `cargo xtask breakages`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only the patches whose names contain one of these words.
+    /// Run only the patches whose names contain one of these words, or whose rules begin with one.
     names: Vec<String>,
     /// Only check that every patch applies.
     #[arg(long)]
     check: bool,
-    /// List the patches and the fault of each.
+    /// List the patches, and the rule and the fault of each.
     #[arg(long)]
     list: bool,
-}
-
-/// A patch with a deliberate fault.
-#[derive(Debug, PartialEq)]
-struct Breakage {
-    name: String,
-    /// A description of the fault.
-    breaks: String,
-    /// The arguments of `cargo test`.
-    test: Vec<String>,
-    /// Set if the runtime is built with shuttle's locks.
-    with_shuttle: bool,
-    /// The tests that must fail, by the ends of their paths. Empty if the command must hang.
-    fails: Vec<String>,
-    limit: Duration,
-}
-
-impl Breakage {
-    /// Parses the header of a patch.
-    fn parse(name: &str, text: &str) -> Result<Self> {
-        let header = text.split("\ndiff ").next().unwrap_or_default();
-        let field = |key: &str| {
-            let line = header.lines().find_map(|line| line.strip_prefix(key));
-            line.map(|value| value.trim().to_owned())
-        };
-        let wanted = |key: &str| {
-            field(key).with_context(|| format!("{name}: the header has no line `{key} …`"))
-        };
-        let words = |text: String, separator: char| {
-            let words = text.split(separator).map(str::trim).map(str::to_owned);
-            words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
-        };
-        let fails = wanted("Fails:")?;
-        let limit = match field("Limit:") {
-            Some(seconds) => Duration::from_secs(
-                seconds
-                    .parse()
-                    .with_context(|| format!("{name}: `Limit:`"))?,
-            ),
-            None => LIMIT,
-        };
-        let mut test = words(wanted("Test:")?, ' ');
-        let with_shuttle = test.first().is_some_and(|word| word == "shuttle");
-        if with_shuttle {
-            test.remove(0);
-        }
-        let breakage = Self {
-            name: name.to_owned(),
-            breaks: wanted("Breaks:")?,
-            test,
-            with_shuttle,
-            fails: if fails == "hang" {
-                Vec::new()
-            } else {
-                words(fails, ',')
-            },
-            limit,
-        };
-        ensure!(
-            text.contains("\n--- a/"),
-            "{name}: the header is followed by no patch"
-        );
-        Ok(breakage)
-    }
-
-    /// Compares the outcome with the one in the header. The error is the difference.
-    fn judge(&self, outcome: &Outcome) -> Result<(), String> {
-        match outcome {
-            Outcome::Hung if self.fails.is_empty() => Ok(()),
-            Outcome::Hung => Err(String::from("the tests did not end within the limit")),
-            Outcome::Passed => Err(String::from("no test failed")),
-            Outcome::NotBuilt => Err(String::from("the patched code does not compile")),
-            Outcome::Failed(_) if self.fails.is_empty() => Err(String::from("the tests ended")),
-            Outcome::Failed(failed) => {
-                let has_failed = |wanted: &&String| {
-                    !failed
-                        .iter()
-                        .any(|test| test == *wanted || test.ends_with(&format!("::{wanted}")))
-                };
-                let passed: Vec<&str> = self
-                    .fails
-                    .iter()
-                    .filter(has_failed)
-                    .map(String::as_str)
-                    .collect();
-                if passed.is_empty() {
-                    return Ok(());
-                }
-                Err(format!(
-                    "did not fail: {}; failed: {failed:?}",
-                    passed.join(", ")
-                ))
-            }
-        }
-    }
-}
-
-/// The outcome of a test command.
-#[derive(Debug, PartialEq)]
-enum Outcome {
-    NotBuilt,
-    Passed,
-    Failed(BTreeSet<String>),
-    Hung,
+    /// Run so many of the patches, whose turn it is today: all come round.
+    #[arg(long, value_name = "N")]
+    some: Option<usize>,
 }
 
 /// Applies every patch in turn and runs its tests.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let breakages = read(&process::root().join(FOLDER))?;
-    let wanted: Vec<&Breakage> = breakages
+    let names = &options.names;
+    let mut wanted: Vec<&Breakage> = breakages
         .iter()
         .filter(|breakage| {
-            options.names.is_empty()
-                || options
-                    .names
-                    .iter()
-                    .any(|name| breakage.name.contains(name))
+            let is_named =
+                |name: &String| breakage.name.contains(name) || breakage.rule.starts_with(name);
+            names.is_empty() || names.iter().any(is_named)
         })
         .collect();
     ensure!(
         !wanted.is_empty(),
-        "no patch in {FOLDER} has a name with {}",
-        options.names.join(" or ")
+        "no patch in {FOLDER} has a name with, or a rule that begins with, {}",
+        names.join(" or ")
     );
+    if let Some(number) = options.some {
+        wanted = turn(wanted, number, days_since_1970()?);
+    }
     if options.list {
         for breakage in &wanted {
-            println!("{:<40} {}", breakage.name, breakage.breaks);
+            println!(
+                "{}\n    {}\n    {}",
+                breakage.name, breakage.rule, breakage.breaks
+            );
         }
         return Ok(());
     }
@@ -205,6 +111,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         wrong.join(", ")
     );
     Ok(())
+}
+
+/// Returns the `number` patches whose turn it is on this day.
+///
+/// Neighbours in the order of their test commands share a turn, because they share a build.
+fn turn(mut breakages: Vec<&Breakage>, number: usize, day: usize) -> Vec<&Breakage> {
+    breakages.sort_by(|a, b| (&a.test, &a.name).cmp(&(&b.test, &b.name)));
+    let turns = breakages.chunks(number.max(1));
+    turns
+        .clone()
+        .nth(day % turns.len())
+        .unwrap_or_default()
+        .to_vec()
+}
+
+/// Returns today's number, which chooses the turn.
+fn days_since_1970() -> Result<usize> {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    Ok(usize::try_from(time.as_secs() / (24 * 60 * 60))?)
 }
 
 /// Checks that every patch applies to the working tree.
@@ -362,7 +287,9 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
     if success {
         return Ok(Outcome::Passed);
     }
-    Ok(Outcome::Failed(failed_tests(&fs::read_to_string(&log)?)))
+    Ok(Outcome::Failed(patch::failed_tests(&fs::read_to_string(
+        &log,
+    )?)))
 }
 
 /// Returns whether the command succeeds, or `None` if it exceeds the limit and is killed with all
@@ -387,80 +314,21 @@ fn status_within(command: &mut Command, limit: Duration) -> Result<Option<bool>>
     }
 }
 
-/// Parses the names of the failed tests from the output of test programs.
-fn failed_tests(output: &str) -> BTreeSet<String> {
-    output
-        .lines()
-        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
-        // libtest-mimic, the test harness of some programs, aligns the outcomes in a column.
-        .map(str::trim_end)
-        .map(|name| {
-            name.strip_suffix(" - should panic")
-                .unwrap_or(name)
-                .to_owned()
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATCH: &str = "Breaks: a reader is forgotten\nTest: -p millstream --lib tracker\nFails: \
-                         ordered, others\nLimit: 5\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n";
-
     #[test]
-    fn a_header_is_parsed_and_an_incomplete_one_is_rejected() {
-        let breakage = Breakage::parse("reader", PATCH).unwrap();
-        assert_eq!(breakage.breaks, "a reader is forgotten");
-        assert_eq!(breakage.test, ["-p", "millstream", "--lib", "tracker"]);
-        assert!(!breakage.with_shuttle);
-        assert_eq!(breakage.fails, ["ordered", "others"]);
-        assert_eq!(breakage.limit, Duration::from_secs(5));
-        for line in ["Breaks:", "Test:", "Fails:"] {
-            let error = Breakage::parse("x", &PATCH.replace(line, "Says:")).unwrap_err();
-            assert!(error.to_string().contains(line), "{error}");
-        }
-        assert!(Breakage::parse("x", &PATCH[..PATCH.find("diff").unwrap()]).is_err());
-    }
-
-    #[test]
-    fn shuttle_before_the_arguments_is_not_an_argument() {
-        let patch = PATCH.replace("Test: -p", "Test: shuttle -p");
-        let breakage = Breakage::parse("reader", &patch).unwrap();
-        assert!(breakage.with_shuttle);
-        assert_eq!(breakage.test, ["-p", "millstream", "--lib", "tracker"]);
-    }
-
-    #[test]
-    fn a_fault_is_detected_only_by_the_named_tests() {
-        let breakage = Breakage::parse("reader", PATCH).unwrap();
-        let failed =
-            |names: &[&str]| Outcome::Failed(names.iter().map(|&name| name.to_owned()).collect());
-        assert_eq!(
-            breakage.judge(&failed(&["a::ordered", "others", "more"])),
-            Ok(())
-        );
-        for outcome in [
-            failed(&["a::ordered"]),
-            failed(&["disordered", "others"]),
-            Outcome::Passed,
-            Outcome::Hung,
-            Outcome::NotBuilt,
-        ] {
-            assert!(breakage.judge(&outcome).is_err(), "{outcome:?}");
-        }
-        let hangs = Breakage::parse("x", &PATCH.replace("ordered, others", "hang")).unwrap();
-        assert_eq!(hangs.judge(&Outcome::Hung), Ok(()));
-        assert!(hangs.judge(&failed(&["a::ordered"])).is_err());
-    }
-
-    #[test]
-    fn failed_tests_are_parsed_from_the_output() {
-        let output = "test a::b ... ok\ntest a::c ... FAILED\ntest d    ... FAILED\n\
-                      test e - should panic ... FAILED\ntest result: FAILED. 1 passed\n";
-        let failed = ["a::c", "d", "e"].map(String::from);
-        assert_eq!(failed_tests(output), BTreeSet::from(failed));
+    fn every_patch_has_its_turn() {
+        let names = ["a", "b", "c", "d", "e"];
+        let breakages = names.map(|name| Breakage::parse(name, patch::tests::PATCH).unwrap());
+        let on_day = |day| {
+            let turn = turn(breakages.iter().collect(), 2, day);
+            turn.iter().map(|breakage| breakage.name.as_str()).collect()
+        };
+        let days: Vec<Vec<&str>> = (0..4).map(on_day).collect();
+        let expected: [&[&str]; 4] = [&["a", "b"], &["c", "d"], &["e"], &["a", "b"]];
+        assert_eq!(days, expected);
     }
 
     #[cfg(unix)]
