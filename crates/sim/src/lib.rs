@@ -52,7 +52,9 @@ pub use config::{
     ConfigParseError, CostModel, Fault, Link, Links, PeerPool, Reading, ReplayToken,
     ReplayTokenError, Rules, Schedule, SimConfig,
 };
-pub use core::{gpu::Gpu, host_functions::RepeatedFunction, op::Span, schedule::ReplayStatus};
+pub use core::{
+    gpu::Gpu, objects::host_functions::RepeatedFunction, op::Span, schedule::ReplayStatus,
+};
 pub use memory::{POISON, shared_bytes};
 pub use report::{Report, ReportKind, Severity};
 pub use testing::{Hold, LiveKind, LiveObject, LiveObjectCounts, Search};

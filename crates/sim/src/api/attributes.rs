@@ -4,7 +4,7 @@ use millstream_driver::{DeviceAttribute, ResultCode};
 
 use super::{launch::BLOCK_MAX, module::BLOCK_THREADS_MAX};
 use crate::{
-    core::state::{CallError, CallResult},
+    core::call_error::{CallError, CallResult},
     exec::{
         MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, SHARED_BYTES_MAX,
     },

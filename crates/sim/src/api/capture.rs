@@ -7,9 +7,9 @@ use millstream_driver::{
 
 use crate::{
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         graph::GraphOwner,
-        state::{CallError, CallResult},
     },
     ids::name,
 };

@@ -7,7 +7,11 @@ use millstream_driver::{
 
 use crate::{
     ReportKind,
-    core::{context::Context, gpu::StateGuard, state::CallResult, wait_set::WaitSet},
+    core::{
+        call_error::CallResult,
+        gpu::StateGuard,
+        objects::{device::Context, stream::WaitSet},
+    },
     ids::StreamKind,
     memory::MemoryKind,
 };

@@ -10,11 +10,11 @@ use super::{
 use crate::{
     CostModel, ReportKind,
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         graph::NodeOperation,
+        objects::stream::WaitSet,
         op::{CopyOp, CopySource, CopyTarget, FillOp, OpKind},
-        state::{CallError, CallResult},
-        wait_set::WaitSet,
     },
     memory::{AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows},
     race::ClockSnapshot,

@@ -4,7 +4,7 @@ use millstream_driver::{ContextHandle, DevicePtr, ResultCode};
 
 use crate::{
     ReportKind,
-    core::{gpu::StateGuard, op::OpKind, state::CallResult, wait_set::WaitSet},
+    core::{call_error::CallResult, gpu::StateGuard, objects::stream::WaitSet, op::OpKind},
     memory::MemoryKind,
 };
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     CostModel, Gpu,
-    core::{graph::ConditionalForm, state::CallError},
+    core::{call_error::CallError, graph::ConditionalForm},
     ids,
     memory::host::{HostParams, HostRange},
 };

@@ -9,10 +9,11 @@ use super::stream::completion;
 use crate::{
     ReportKind,
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
+        objects::stream::{Capture, Event, WaitSet},
         op::OpKind,
-        state::{CallError, CallResult, Capture, Event, SimState},
-        wait_set::WaitSet,
+        state::SimState,
     },
     ids::name,
 };

@@ -14,10 +14,10 @@ use super::copy::CopyOperand;
 use crate::{
     ReportKind,
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         graph::{ConditionalForm, GraphOwner, Node, NodeOperation},
         graph_template::Template,
-        state::{CallError, CallResult},
     },
     ids::{Handle, name},
     memory::host::HostParams,

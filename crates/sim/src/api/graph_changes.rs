@@ -11,11 +11,11 @@ use millstream_ptx::Site;
 use super::graph::GivenNode;
 use crate::{
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         graph::NodeOperation,
         graph_template::Template,
-        host_functions::RepeatedFunction,
-        state::{CallError, CallResult},
+        objects::host_functions::RepeatedFunction,
     },
     ids::name,
 };

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     core::{
+        call_error::CallResult,
         gpu::StateGuard,
         graph::NodeOperation,
         op::{CopyOp, CopySource, CopyTarget, FillOp},
-        state::CallResult,
     },
     memory::Rows,
 };

@@ -11,10 +11,10 @@ use millstream_ptx::Site;
 use super::graph::GivenNode;
 use crate::{
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         graph::{Conditions, Executable, NodeOperation},
         graph_template::Template,
-        state::{CallError, CallResult},
     },
     ids::name,
     race::OpClock,

@@ -16,7 +16,7 @@ use crate::{
     Gpu,
     core::{
         graph::{ConditionalForm, NodeOperation},
-        host_functions::RepeatedFunction,
+        objects::host_functions::RepeatedFunction,
     },
 };
 

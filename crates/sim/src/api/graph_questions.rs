@@ -9,7 +9,7 @@ use crate::{
     Gpu,
     core::{
         graph::{Node, NodeOperation},
-        host_functions::RepeatedFunction,
+        objects::host_functions::RepeatedFunction,
         op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch},
         state::SimState,
     },

@@ -6,7 +6,7 @@ use millstream_driver::{ContextHandle, DevicePtr, ResultCode};
 
 use crate::{
     ReportKind,
-    core::{gpu::StateGuard, host_out_of_memory, state::CallResult},
+    core::{call_error::CallResult, gpu::StateGuard, host_out_of_memory},
     memory::{HostMemoryKind, MemoryKind, host::HostRange},
 };
 

@@ -14,11 +14,11 @@ use super::{
 use crate::{
     ReportKind,
     core::{
+        call_error::CallResult,
         gpu::StateGuard,
         graph::NodeOperation,
+        objects::stream::WaitSet,
         op::{KernelLaunch, OpKind},
-        state::CallResult,
-        wait_set::WaitSet,
     },
     exec::{SHARED_BYTES_MAX, resident_blocks},
     memory::host::HostParams,

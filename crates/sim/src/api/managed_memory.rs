@@ -8,11 +8,11 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
+        call_error::CallResult,
         gpu::StateGuard,
         host_out_of_memory,
+        objects::stream::WaitSet,
         op::{OpKind, PrefetchOp},
-        state::CallResult,
-        wait_set::WaitSet,
     },
     memory::{AccessTime, MemoryKind},
 };

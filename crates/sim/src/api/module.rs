@@ -12,10 +12,10 @@ use super::launch::{dynamic_shared_default, dynamic_shared_limit};
 use crate::{
     ReportKind,
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         module::{Function, LoadedModule},
         op::OpKind,
-        state::{CallError, CallResult},
     },
     ids::name,
     memory::MemoryKind,

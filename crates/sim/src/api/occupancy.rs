@@ -8,8 +8,8 @@ use millstream_driver::{
 use super::{attributes, module::BLOCK_THREADS_MAX};
 use crate::{
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
-        state::{CallError, CallResult},
     },
     exec::resident_blocks,
     memory::host::HostParams,

@@ -9,9 +9,9 @@ use super::copy::{CopyForm, CopyOperand};
 use crate::{
     Link, ReportKind,
     core::{
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
-        pools::MemoryPool,
-        state::{CallError, CallResult},
+        objects::pool::MemoryPool,
     },
     ids::name,
 };

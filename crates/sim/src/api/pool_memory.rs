@@ -7,8 +7,8 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        budgeted, gpu::StateGuard, graph::NodeOperation, host_out_of_memory, op::OpKind,
-        state::CallResult, wait_set::WaitSet,
+        budgeted, call_error::CallResult, gpu::StateGuard, graph::NodeOperation,
+        host_out_of_memory, objects::stream::WaitSet, op::OpKind,
     },
     ids::{OpId, name},
     memory::{FromPool, MemoryKind},

@@ -7,10 +7,8 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        gpu::StateGuard,
-        op::OpKind,
-        state::{CallResult, SimState},
-        wait_set::WaitSet,
+        call_error::CallResult, gpu::StateGuard, objects::stream::WaitSet, op::OpKind,
+        state::SimState,
     },
     ids::{StreamKind, name},
 };

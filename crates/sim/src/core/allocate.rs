@@ -2,8 +2,9 @@
 
 use millstream_driver::{ContextHandle, ResultCode};
 
-use super::state::{CallError, CallResult, SimState};
+use super::state::SimState;
 use crate::{
+    core::call_error::{CallError, CallResult},
     ids::OpId,
     memory::{ALIGN, MemoryKind},
 };

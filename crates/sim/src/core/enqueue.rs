@@ -8,9 +8,9 @@ use millstream_ptx::Site;
 
 use super::{
     graph::NodePlace,
+    objects::stream::{WaitSet, Waiter},
     op::{OpKind, StreamOp, Successor},
-    state::{SimState, Waiter},
-    wait_set::WaitSet,
+    state::SimState,
 };
 use crate::{
     ids::OpId,

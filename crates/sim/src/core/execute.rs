@@ -44,24 +44,6 @@ impl OpFailure {
 }
 
 impl SimState {
-    /// Returns the start time of an eligible operation if it ran next.
-    pub(crate) fn start_ns(&self, op: &StreamOp) -> u64 {
-        let not_before_ns = match op.kind {
-            OpKind::Hold(Some(released_ns)) => op.ready_ns.max(released_ns),
-            OpKind::HostFunction(_) => op.ready_ns + self.config.cost.host_function_latency_ns,
-            _ => op.ready_ns,
-        };
-        // Only the first engine may be the multiprocessors; a copy engine that is free at one time
-        // is free at every later one.
-        op.engines(|bytes| self.config.cost.bulk_threads(bytes))
-            .into_iter()
-            .fold(not_before_ns, |start_ns, (device, engine)| {
-                self.devices[device as usize]
-                    .engines
-                    .earliest_ns(engine, start_ns)
-            })
-    }
-
     /// Runs an eligible operation. A host function is only started: it runs and finishes on the
     /// callback thread.
     pub(crate) fn run(&mut self, id: OpId) {
@@ -69,7 +51,7 @@ impl SimState {
         let Some(mut op) = self.ops.remove(&id) else {
             return;
         };
-        let start_ns = self.start_ns(&op);
+        let start_ns = op.start_ns(&self.config.cost, &self.devices);
         if let OpKind::HostFunction(function) = &mut op.kind {
             if let Some(function) = function.take() {
                 self.host_functions.start(id, function);

@@ -11,10 +11,11 @@ use millstream_driver::{DriverError, ResultCode};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    host_functions::{self, Signal},
+    call_error::CallResult,
+    host_functions,
+    objects::{host_functions::Signal, stream::WaitSet},
     schedule::Scheduler,
-    state::{CallResult, SimState},
-    wait_set::WaitSet,
+    state::{RunningKernel, SimState},
 };
 use crate::{ReportKind, SimConfig, ids::OpId};
 
@@ -46,9 +47,6 @@ pub(crate) struct GpuInner {
     pub(crate) callback: Arc<Signal>,
     pub(crate) running_kernel: Arc<RunningKernel>,
 }
-
-/// The kernel that runs and the time of its start, for threads that must not wait for it.
-pub(crate) type RunningKernel = Mutex<Option<(Arc<str>, Instant)>>;
 
 /// The guard of the simulator state, held during a driver call.
 pub(crate) struct StateGuard<'a> {
@@ -202,7 +200,7 @@ impl StateGuard<'_> {
         progress
     }
 
-    fn waiter(&mut self, id: u64) -> &mut crate::core::state::Waiter {
+    fn waiter(&mut self, id: u64) -> &mut super::objects::stream::Waiter {
         self.waiters
             .get_mut(&id)
             .expect("a waiter was removed before its wait ended")

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::{
     graph_template::Template,
-    host_functions::RepeatedFunction,
+    objects::host_functions::RepeatedFunction,
     op::{CopyOp, FillOp, KernelLaunch},
 };
 use crate::{

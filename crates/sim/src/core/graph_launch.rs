@@ -22,9 +22,9 @@ use super::{
         NodePlace,
     },
     graph_template::{Template, TemplateNode},
+    objects::stream::{Capture, WaitSet},
     op::OpKind,
-    state::{Capture, SimState},
-    wait_set::WaitSet,
+    state::SimState,
 };
 use crate::{
     ids::{OpId, StreamKind},

@@ -5,6 +5,7 @@
 //! picked by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
 //! a [`StateGuard`](gpu::StateGuard).
 
+pub(crate) mod call_error;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod fault_injection;
@@ -13,6 +14,7 @@ pub(crate) mod graph;
 pub(crate) mod graph_template;
 pub(crate) mod host_functions;
 pub(crate) mod module;
+pub(crate) mod objects;
 pub(crate) mod op;
 pub(crate) mod peers;
 pub(crate) mod pools;
@@ -29,6 +31,8 @@ mod graph_edit;
 mod graph_launch;
 mod kernel_pool;
 mod kernel_view;
+mod printf_output;
+mod progress;
 mod queue_limit;
 mod race_hooks;
 

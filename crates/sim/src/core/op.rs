@@ -13,8 +13,10 @@ use super::{
     engine::Engine,
     graph::{ConditionalOp, Conditions, NodePlace},
     module::LoadedModule,
+    objects::device::Device,
 };
 use crate::{
+    CostModel,
     ids::OpId,
     memory::{Direction, Rows, host::HostRange},
     race::{ElementMismatch, OperationSummary},
@@ -47,7 +49,7 @@ pub(crate) struct StreamOp {
 pub(crate) enum Successor {
     /// A later operation.
     Op(OpId),
-    /// A waiting host thread, by the id of its [`Waiter`](super::state::Waiter).
+    /// A waiting host thread, by the id of its [`Waiter`](super::objects::stream::Waiter).
     Waiter(u64),
 }
 
@@ -216,6 +218,22 @@ impl StreamOp {
             Some(place) => place.summary(summary),
             None => summary,
         }
+    }
+
+    /// Returns the start time of an eligible operation if it ran next.
+    pub(crate) fn start_ns(&self, cost: &CostModel, devices: &[Device]) -> u64 {
+        let not_before_ns = match self.kind {
+            OpKind::Hold(Some(released_ns)) => self.ready_ns.max(released_ns),
+            OpKind::HostFunction(_) => self.ready_ns + cost.host_function_latency_ns,
+            _ => self.ready_ns,
+        };
+        // Only the first engine may be the multiprocessors; a copy engine that is free at one time
+        // is free at every later one.
+        let engines = self.engines(|bytes| cost.bulk_threads(bytes)).into_iter();
+        engines.fold(not_before_ns, |start_ns, (device, engine)| {
+            let engines = &devices[device as usize].engines;
+            engines.earliest_ns(engine, start_ns)
+        })
     }
 
     /// Returns the engines that the operation occupies, each with its device: one of the stream's

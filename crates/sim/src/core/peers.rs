@@ -4,13 +4,11 @@
 //! `cuCtxEnablePeerAccess` was called, pool memory to the devices for which `cuMemPoolSetAccess`
 //! was. A kernel without access faults; a copy without access is staged in host memory.
 
-use std::collections::BTreeMap;
-
 use millstream_driver::{ContextHandle, PoolHandle};
 
 use super::{
+    objects::pool::MemoryPool,
     op::{CopyOp, CopySource, CopyTarget, StreamOp},
-    pools::MemoryPool,
     state::SimState,
 };
 use crate::{
@@ -18,10 +16,6 @@ use crate::{
     ids::OpId,
     memory::{Allocation, Direction, MemoryKind},
 };
-
-/// The grants of access to one owner's memory, or of one context: for each peer the number of
-/// operations that were enqueued before the grant.
-pub(crate) type Grants<P> = BTreeMap<P, u64>;
 
 /// The effect of an access to an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

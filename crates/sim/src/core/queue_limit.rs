@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use super::{gpu::StateGuard, state::CallResult, wait_set::WaitSet};
+use super::{call_error::CallResult, gpu::StateGuard, objects::stream::WaitSet};
 use crate::{
     ReportKind,
     ids::{OpId, name},

@@ -7,28 +7,32 @@
 //! time. [`SimState::retire`] then makes its successors eligible.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use millstream_driver::{
-    ContextHandle, EventHandle, EventKind, FunctionHandle, GraphExecHandle, GraphHandle,
-    GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle, printable,
+    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, ModuleHandle,
+    PoolHandle, ResultCode, StreamHandle, printable,
 };
-use millstream_ptx::Site;
+use parking_lot::Mutex;
 
 use super::{
-    capture::{CapturedPoint, Captures},
-    context::{Context, Device},
+    call_error::CallError,
     engine::Engines,
-    fault_injection::ActiveFault,
-    gpu::RunningKernel,
     graph::{Executable, Graph},
-    host_functions::HostFunctions,
-    kernel_view::PrintfOutput,
     module::{Function, LoadedModule},
+    objects::{
+        captures::Captures,
+        device::{Context, Device},
+        fault::ActiveFault,
+        host_functions::HostFunctions,
+        pool::MemoryPool,
+        stream::{Event, Stream, Waiter},
+    },
     op::StreamOp,
-    pools::MemoryPool,
+    printf_output::PrintfOutput,
     schedule::Scheduler,
 };
 use crate::{
@@ -39,97 +43,8 @@ use crate::{
     race::RaceChecker,
 };
 
-/// A stream.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) context: ContextHandle,
-    pub(crate) non_blocking: bool,
-    pub(crate) priority: i32,
-    /// The latest finish time of the stream's complete operations.
-    pub(crate) last_finish_ns: u64,
-    /// The label and source line of the creating call, if recorded.
-    pub(crate) site: Option<Site>,
-    /// Set once the stream is destroyed; it stays until its operations are complete (rule 21).
-    pub(crate) destroyed: bool,
-    /// The pending operations without the nodes of graphs, oldest first.
-    pub(crate) pending: VecDeque<OpId>,
-    /// The pending operations that count towards the queue limit, oldest first (rule 54: enqueueing
-    /// into a full queue blocks the host).
-    pub(crate) queued: VecDeque<OpId>,
-    /// The stream's part in a capture.
-    pub(crate) capture: Option<CapturedPoint>,
-}
-
-impl Stream {
-    /// Returns the last enqueued operation, while it is not complete.
-    pub(crate) fn last(&self) -> Option<OpId> {
-        self.pending.back().copied()
-    }
-}
-
-/// An event.
-#[derive(Debug)]
-pub(crate) struct Event {
-    pub(crate) context: ContextHandle,
-    pub(crate) kind: EventKind,
-    /// The label and source line of the creating call, if recorded.
-    pub(crate) site: Option<Site>,
-    /// The last record, if the event was recorded.
-    pub(crate) capture: Option<Capture>,
-    /// The point of a capture that the last record captured, if it was on a capturing stream.
-    pub(crate) captured: Option<CapturedPoint>,
-}
-
-/// A recorded point of a stream (rule 22: a record captures the stream's work at the time of the
-/// call).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Capture {
-    /// The record operation.
-    pub(crate) op: OpId,
-    /// The finish time of the record, once complete.
-    pub(crate) finish_ns: Option<u64>,
-}
-
-/// A host thread's wait for a set of operations.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    /// The operations of the wait set.
-    pub(crate) ops: Vec<OpId>,
-    /// The number of operations that are not complete.
-    pub(crate) unmet: usize,
-    /// The latest finish time of the complete operations.
-    pub(crate) finish_ns: u64,
-}
-
-/// An error returned by a driver call.
-#[derive(Clone, Debug)]
-pub(crate) struct CallError {
-    pub(crate) code: ResultCode,
-    pub(crate) detail: Option<String>,
-    /// The node of a graph that the call failed at.
-    pub(crate) graph_node: Option<GraphNodeHandle>,
-}
-
-impl CallError {
-    pub(crate) fn new(code: ResultCode, detail: impl Into<String>) -> Self {
-        Self {
-            code,
-            detail: Some(detail.into()),
-            graph_node: None,
-        }
-    }
-
-    /// Adds the node of a graph that the call failed at.
-    pub(crate) fn at_node(self, node: GraphNodeHandle) -> Self {
-        Self {
-            graph_node: Some(node),
-            ..self
-        }
-    }
-}
-
-/// The result of a driver call.
-pub(crate) type CallResult<T> = Result<T, CallError>;
+/// The kernel that runs and the time of its start, for threads that must not wait for it.
+pub(crate) type RunningKernel = Mutex<Option<(Arc<str>, Instant)>>;
 
 /// The simulator state.
 pub(crate) struct SimState {

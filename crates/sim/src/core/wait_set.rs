@@ -2,29 +2,12 @@
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use super::state::{Capture, Event, SimState, Stream};
+use super::objects::stream::WaitSet;
+use super::state::SimState;
 use crate::{
-    ids::OpId,
+    core::objects::stream::{Capture, Event, Stream},
     race::{ClockSnapshot, DestroyedStreams},
 };
-
-/// A set of operations to wait for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WaitSet {
-    /// The operations that were not complete when the set was made.
-    pub(crate) ops: Vec<OpId>,
-    /// The latest finish time of the operations that are complete.
-    pub(crate) finish_ns: u64,
-}
-
-impl WaitSet {
-    /// Records the finish time of an operation, if it is in the set.
-    pub(crate) fn note(&mut self, op: OpId, finish_ns: u64) {
-        if self.ops.contains(&op) {
-            self.finish_ns = self.finish_ns.max(finish_ns);
-        }
-    }
-}
 
 impl SimState {
     /// Returns the blocking streams of a context, which its legacy default stream waits for (rule

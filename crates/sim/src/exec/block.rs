@@ -7,77 +7,13 @@ use super::deadlock::{WaitingAt, deadlock, waiting_threads};
 use super::dispatch;
 use super::fault::KernelFaultKind;
 use super::launch::{GlobalMemory, Launch};
-use super::memory::{CachedRegion, Traffic, WarpMemory};
+use super::memory::CachedRegion;
 use super::observer::Observer;
 use super::order::LaunchOrder;
 use super::step::WarpFault;
 use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus};
+use super::warp_context::{Counters, WarpContext};
 use crate::ptx::ir::Code;
-
-/// Counters of the work that a worker has executed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) warp: u64,
-    pub(super) thread: u64,
-    pub(super) traffic: Traffic,
-}
-
-/// The state outside a warp that its instructions use.
-pub(super) struct WarpContext<'r, 'm> {
-    pub(super) code: &'r Code,
-    pub(super) global: &'m dyn GlobalMemory,
-    pub(super) params: &'r [u8],
-    pub(super) step_limit: u64,
-    pub(super) memory: &'r mut [u8],
-    pub(super) barriers: &'r mut Barriers,
-    pub(super) copies: &'r mut BlockCopies,
-    pub(super) counters: &'r mut Counters,
-    pub(super) cached_loads: &'r mut [CachedRegion<'m>],
-    pub(super) cached_stores: &'r mut [CachedRegion<'m>],
-    pub(super) cached_atomics: &'r mut [CachedRegion<'m>],
-}
-
-/// Defines a method that returns the memory that a warp with local memory `local` can reach, and
-/// the region that the memory instruction `index` accessed last.
-macro_rules! reach {
-    ($name:ident, $cached:ident) => {
-        #[inline(always)]
-        pub(super) fn $name<'s>(
-            &'s mut self,
-            local: &'s mut [u8],
-            index: u32,
-        ) -> (WarpMemory<'s, 'm>, &'s mut CachedRegion<'m>) {
-            let memory = WarpMemory {
-                global: self.global,
-                shared: self.memory,
-                local,
-                local_bytes: self.code.local_bytes as usize,
-                params: self.params,
-                traffic: &mut self.counters.traffic,
-            };
-            (memory, &mut self.$cached[index as usize])
-        }
-    };
-}
-
-impl<'m> WarpContext<'_, 'm> {
-    reach!(loads, cached_loads);
-    reach!(stores, cached_stores);
-    reach!(atomics, cached_atomics);
-
-    /// Returns the same memory without a cached region, for instructions that look up regions each
-    /// time.
-    pub(super) fn all<'s>(&'s mut self, local: &'s mut [u8]) -> WarpMemory<'s, 'm> {
-        WarpMemory {
-            global: self.global,
-            shared: self.memory,
-            local,
-            local_bytes: self.code.local_bytes as usize,
-            params: self.params,
-            traffic: &mut self.counters.traffic,
-        }
-    }
-}
 
 /// State that a worker thread keeps from block to block.
 pub(super) struct Worker<'m> {

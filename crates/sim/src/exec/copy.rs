@@ -7,7 +7,6 @@
 
 use smallvec::SmallVec;
 
-use super::block::WarpContext;
 use super::fault::KernelFaultKind;
 use super::mbarrier;
 use super::memory::{WarpMemory, in_window};
@@ -15,6 +14,7 @@ use super::observer::{CopyTarget, IssuePoint, Observer};
 use super::registers::lanes;
 use super::warp::Warp;
 use super::warp_access::{LaneFault, WarpAccess};
+use super::warp_context::WarpContext;
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Window};
 
 /// An issued copy of one thread whose source has been read.

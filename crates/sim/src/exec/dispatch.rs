@@ -4,10 +4,10 @@
     reason = "calls a function compiled for more processor features than the rest of the crate"
 )]
 
-use super::block::WarpContext;
 use super::observer::{NoObserver, Observer};
 use super::step::{self, WarpFault};
 use super::warp::{Warp, WarpStatus};
+use super::warp_context::WarpContext;
 
 /// Runs the warp until it pauses, reporting its events to the observer.
 ///

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::SHARED_BYTES_MAX;
-use super::block::{Block, BlockFault, BlockStatus, Counters, Worker, coordinates};
+use super::block::{Block, BlockFault, BlockStatus, Worker, coordinates};
 use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::cooperative::{WithWorkspace, resident_blocks};
 use super::fault::{KernelFault, KernelFaultKind, WaitingThreads};
@@ -15,6 +15,7 @@ use super::observer::{NoObserver, Observer};
 use super::order::{KernelOrder, KernelOrders, LaunchOrder};
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
+use super::warp_context::Counters;
 use crate::ptx::Kernel;
 
 /// The maximum number of threads of a block.

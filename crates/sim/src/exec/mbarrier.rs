@@ -5,13 +5,13 @@
 //! arrivals that each phase begins with, the bytes that the phase still waits for, and the phase's
 //! parity. An arrival returns the state of the object before it.
 
-use super::block::WarpContext;
 use super::fault::KernelFaultKind;
 use super::memory::in_window;
 use super::observer::{IssuePoint, Observer};
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
 use super::warp_access::{LaneFault, WarpAccess};
+use super::warp_context::WarpContext;
 use crate::ptx::ir::{AccessSpace, Mbarrier, MbarrierOp, PENDING_MASK, Window};
 
 /// The maximum number of arrivals of a phase, and the maximum number of bytes that it waits for.

@@ -49,6 +49,7 @@ mod system;
 mod video;
 mod warp;
 mod warp_access;
+mod warp_context;
 
 pub use crate::memory::{AccessBitmap, AccessFlags};
 pub(crate) use checks::{CheckFindings, CheckOptions};

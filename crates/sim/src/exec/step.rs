@@ -1,12 +1,12 @@
 //! The interpreter loop: executes a warp's operations until the warp pauses.
 
 use super::barrier::{BARRIERS, BarrierArrival};
-use super::block::WarpContext;
 use super::deadlock::deadlock;
 use super::fault::KernelFaultKind;
 use super::observer::{BarrierArrivalEvent, IssuePoint, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
+use super::warp_context::WarpContext;
 use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
 use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 

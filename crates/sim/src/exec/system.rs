@@ -1,12 +1,12 @@
 //! System calls of kernels: `vprintf`, `__assertfail`, `free` and `cudaGraphSetConditional`.
 
-use super::block::WarpContext;
 use super::fault::{Assertion, KernelFaultKind};
 use super::memory::WarpMemory;
 use super::printf;
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
 use super::warp_access::LaneFault;
+use super::warp_context::WarpContext;
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{SystemCall, Window};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ir::Code;
-use super::ir::FUNCTION_ADDRESSES;
+use super::ir::function_address;
 use super::lower::{self, CallGraph};
 use millstream_ptx::Signature;
 use millstream_ptx::ast::{ModuleAst, Space, VariableAst};
@@ -240,9 +240,4 @@ fn device_variable(
         in_function,
         relocations: relocations.collect::<Result<_, PtxError>>()?,
     })
-}
-
-/// Returns the address of a module's function, given its index in the syntax tree.
-pub(crate) fn function_address(index: usize) -> u64 {
-    FUNCTION_ADDRESSES + 16 * (index as u64 + 1)
 }

@@ -7,7 +7,7 @@ use millstream_driver::{Driver, StreamHandle};
 use crate::{
     Fault, Gpu, Hold, LiveObject, LiveObjectCounts, ReplayStatus, ReplayToken, Report, SimConfig,
     Span,
-    core::{fault_injection::ActiveFault, schedule::Scheduler},
+    core::{objects::fault::ActiveFault, schedule::Scheduler},
     exec::KernelStats,
     memory::MemoryKind,
     race::{Finding, UnlistedFindings},

@@ -6,7 +6,7 @@ use millstream_driver::StreamHandle;
 
 use crate::{
     Gpu,
-    core::{gpu::GpuInner, op::OpKind, wait_set::WaitSet},
+    core::{gpu::GpuInner, objects::stream::WaitSet, op::OpKind},
     ids::OpId,
 };
 

@@ -6,10 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Gpu, SimConfig,
-    core::{
-        schedule::{AsLateAsPossible, Policy, SchedulePoint, Scheduler},
-        state::SimState,
-    },
+    core::schedule::{AsLateAsPossible, Policy, SchedulePoint, Scheduler, View},
     ids::OpId,
 };
 
@@ -173,16 +170,16 @@ struct SearchPolicy {
 }
 
 impl Policy for SearchPolicy {
-    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) {
-        self.latest.begin(point, awaited, state);
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], view: &View<'_>) {
+        self.latest.begin(point, awaited, view);
     }
 
-    fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) -> Option<OpId> {
-        let first = u32::from(self.latest.pick(point, awaited, state).is_some());
+    fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], view: &View<'_>) -> Option<OpId> {
+        let first = u32::from(self.latest.pick(point, awaited, view).is_some());
         if point == SchedulePoint::AfterCall {
             return None;
         }
-        let last = state.eligible.len() as u32;
+        let last = view.eligible.len() as u32;
         let mut choice = first;
         let mut path = self.path.lock();
         if first < last && !path.ended {
@@ -195,6 +192,6 @@ impl Policy for SearchPolicy {
             path.taken.push(Choice { choice, last });
         }
         let place = choice.checked_sub(1)?;
-        state.eligible.iter().nth(place as usize).copied()
+        view.eligible.iter().nth(place as usize).copied()
     }
 }

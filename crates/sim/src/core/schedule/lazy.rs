@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{IdleQueries, Policy, SchedulePoint};
-use crate::{core::state::SimState, ids::OpId};
+use super::policy::{IdleQueries, Policy, SchedulePoint, View};
+use crate::ids::OpId;
 
 /// The state of the lazy policy: the last queried operations, and the operations that the host
 /// forces now.
@@ -19,18 +19,18 @@ pub(super) struct Lazy {
 }
 
 impl Policy for Lazy {
-    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) {
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], view: &View<'_>) {
         self.forced = match point {
             SchedulePoint::AfterCall => None,
             SchedulePoint::Query => self.asked(awaited),
-            SchedulePoint::Pause => Some(self.still_wanted(state)),
+            SchedulePoint::Pause => Some(self.still_wanted(view)),
             SchedulePoint::Wait => Some(awaited.to_vec()),
         };
     }
 
-    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
         let wanted = self.forced.take()?;
-        self.walk.next(state, &wanted)
+        self.walk.next(view, &wanted)
     }
 }
 
@@ -48,11 +48,11 @@ impl Lazy {
 
     /// Returns the unfinished operations of the last query, or the oldest eligible operation if
     /// there are none.
-    fn still_wanted(&self, state: &SimState) -> Vec<OpId> {
+    fn still_wanted(&self, view: &View<'_>) -> Vec<OpId> {
         let mut wanted = self.last_asked.clone();
-        wanted.retain(|op| state.ops.contains_key(op));
+        wanted.retain(|op| view.ops.contains_key(op));
         if wanted.is_empty() {
-            wanted.extend(state.eligible.first());
+            wanted.extend(view.eligible.first());
         }
         wanted
     }
@@ -74,11 +74,11 @@ pub(super) struct DependencyWalk {
 impl DependencyWalk {
     /// Returns an eligible operation among `awaited` and those that they depend on, if there is
     /// one.
-    pub(super) fn next(&mut self, state: &SimState, awaited: &[OpId]) -> Option<OpId> {
+    pub(super) fn next(&mut self, view: &View<'_>, awaited: &[OpId]) -> Option<OpId> {
         let mut walk = Self::default();
-        let roots = awaited.iter().map(|op| first_before(state, *op));
+        let roots = awaited.iter().map(|op| first_before(view, *op));
         walk.stack.extend(roots);
-        let found = walk.go_on(state, Some(self));
+        let found = walk.go_on(view, Some(self));
         let is_own = found.is_none() || walk.stack.last().copied() == found;
         if is_own && !walk.seen.is_empty() {
             *self = walk;
@@ -88,18 +88,18 @@ impl DependencyWalk {
 
     /// Goes on to the next eligible operation, or to one of an earlier walk that has been at an
     /// operation of this one.
-    fn go_on(&mut self, state: &SimState, mut earlier: Option<&mut Self>) -> Option<OpId> {
+    fn go_on(&mut self, view: &View<'_>, mut earlier: Option<&mut Self>) -> Option<OpId> {
         while let Some(id) = self.stack.last().copied() {
-            if state.eligible.contains(&id) {
+            if view.eligible.contains(&id) {
                 return Some(id);
             }
-            let op = state.ops.get(&id);
+            let op = view.ops.get(&id);
             if op.is_some()
                 && let Some(earlier) = &mut earlier
                 && !earlier.is_stuck
                 && earlier.seen.contains(&id)
             {
-                let found = earlier.go_on(state, None);
+                let found = earlier.go_on(view, None);
                 if !earlier.is_stuck {
                     return found;
                 }
@@ -107,9 +107,8 @@ impl DependencyWalk {
             match op {
                 Some(op) if self.seen.insert(id) => {
                     let predecessors = op.predecessors.iter().rev();
-                    let pending = predecessors.filter(|op| state.ops.contains_key(op));
-                    self.stack
-                        .extend(pending.map(|op| first_before(state, *op)));
+                    let pending = predecessors.filter(|op| view.ops.contains_key(op));
+                    self.stack.extend(pending.map(|op| first_before(view, *op)));
                 }
                 op => {
                     self.is_stuck |= op.is_some();
@@ -123,9 +122,9 @@ impl DependencyWalk {
 
 /// Returns the first pending operation in the queue of the operation's stream, which must run
 /// before it. A graph's nodes are in no queue.
-fn first_before(state: &SimState, id: OpId) -> OpId {
-    let queued = state.ops.get(&id).filter(|op| op.node.is_none());
-    let stream = queued.and_then(|op| state.streams.get(&op.stream));
+fn first_before(view: &View<'_>, id: OpId) -> OpId {
+    let queued = view.ops.get(&id).filter(|op| op.node.is_none());
+    let stream = queued.and_then(|op| view.streams.get(&op.stream));
     stream
         .and_then(|stream| stream.pending.front().copied())
         .unwrap_or(id)
@@ -139,12 +138,12 @@ pub(crate) struct AsLateAsPossible {
 }
 
 impl Policy for AsLateAsPossible {
-    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &SimState) {
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &View<'_>) {
         self.must_run = self.idle_queries.force_progress(point, awaited);
     }
 
-    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
         let must_run = std::mem::take(&mut self.must_run);
-        state.eligible.first().copied().filter(|_| must_run)
+        view.eligible.first().copied().filter(|_| must_run)
     }
 }

@@ -15,10 +15,10 @@ use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
 use super::{
-    IdleQueries, Policy, SchedulePoint,
+    policy::{IdleQueries, Policy, SchedulePoint, View},
     simple::{draw, generator},
 };
-use crate::{core::state::SimState, ids::OpId};
+use crate::ids::OpId;
 
 /// The base-2 logarithm of the exclusive upper bound of change points.
 const STEPS_LOG2: u64 = 12;
@@ -76,10 +76,10 @@ impl Pct {
 
     /// Returns the eligible operation of the stream with the highest rank, if that exceeds the
     /// host's. A blocked host does not compete.
-    fn highest(&mut self, state: &SimState, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
+    fn highest(&mut self, view: &View<'_>, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
         let mut highest = (if host_blocked { 0 } else { self.host }, None);
-        for id in &state.eligible {
-            if let Some(op) = state.ops.get(id) {
+        for id in view.eligible {
+            if let Some(op) = view.ops.get(id) {
                 let rank = self.rank(op.stream);
                 if rank > highest.0 {
                     highest = (rank, Some((*id, op.stream)));
@@ -91,11 +91,11 @@ impl Pct {
 }
 
 impl Policy for Pct {
-    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &SimState) {
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &View<'_>) {
         self.must_run = self.idle_queries.force_progress(point, awaited);
     }
 
-    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
         let host_blocked = std::mem::take(&mut self.must_run);
         self.steps += 1;
         let step = self.steps;
@@ -104,11 +104,11 @@ impl Policy for Pct {
         for _ in self.changes.len()..changes {
             let fallen = self.below_all;
             self.below_all -= 1;
-            match self.highest(state, host_blocked) {
+            match self.highest(view, host_blocked) {
                 Some((_, stream)) => self.streams.insert(stream, fallen),
                 None => Some(std::mem::replace(&mut self.host, fallen)),
             };
         }
-        self.highest(state, host_blocked).map(|(id, _)| id)
+        self.highest(view, host_blocked).map(|(id, _)| id)
     }
 }

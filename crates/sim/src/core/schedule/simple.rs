@@ -3,8 +3,8 @@
 use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
-use super::{Policy, SchedulePoint};
-use crate::{core::state::SimState, ids::OpId};
+use super::policy::{Policy, SchedulePoint, View};
+use crate::ids::OpId;
 
 /// The exclusive upper bound of the number of operations run at once beyond the required ones.
 const BURST: u64 = 4;
@@ -25,8 +25,8 @@ pub(super) fn draw(generator: &mut Mcg128Xsl64, below: u64) -> u64 {
 pub(super) struct Eager;
 
 impl Policy for Eager {
-    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
-        state.eligible.first().copied()
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
+        view.eligible.first().copied()
     }
 }
 
@@ -36,10 +36,10 @@ impl Policy for Eager {
 pub(super) struct Timed;
 
 impl Policy for Timed {
-    fn pick(&mut self, point: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
-        let (start_ns, id) = next(state)?;
+    fn pick(&mut self, point: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
+        let (start_ns, id) = next(view)?;
         // A waiting host advances the clock to the start.
-        (point == SchedulePoint::Wait || start_ns <= state.now_ns).then_some(id)
+        (point == SchedulePoint::Wait || start_ns <= view.now_ns).then_some(id)
     }
 
     fn goes_by_clock(&self) -> bool {
@@ -49,17 +49,21 @@ impl Policy for Timed {
 
 /// Returns the eligible operation with the earliest start, and that start. Ties go to the higher
 /// priority, then to the older stream.
-fn next(state: &SimState) -> Option<(u64, OpId)> {
-    state
-        .eligible
+fn next(view: &View<'_>) -> Option<(u64, OpId)> {
+    view.eligible
         .iter()
-        .filter_map(|id| state.ops.get(id).map(|op| (*id, op)))
+        .filter_map(|id| view.ops.get(id).map(|op| (*id, op)))
         .map(|(id, op)| {
-            let priority = state
+            let priority = view
                 .streams
                 .get(&op.stream)
                 .map_or(0, |stream| stream.priority);
-            (state.start_ns(op), priority, op.stream, id)
+            (
+                op.start_ns(view.cost, view.devices),
+                priority,
+                op.stream,
+                id,
+            )
         })
         .min()
         .map(|(start_ns, _, _, id)| (start_ns, id))
@@ -84,7 +88,7 @@ impl Random {
 }
 
 impl Policy for Random {
-    fn begin(&mut self, point: SchedulePoint, _: &[OpId], _: &SimState) {
+    fn begin(&mut self, point: SchedulePoint, _: &[OpId], _: &View<'_>) {
         self.left = match point {
             SchedulePoint::AfterCall | SchedulePoint::Query => draw(&mut self.generator, BURST),
             SchedulePoint::Pause => 1 + draw(&mut self.generator, BURST),
@@ -93,9 +97,9 @@ impl Policy for Random {
     }
 
     /// Picks one eligible operation at random; each stream has at most one.
-    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
         self.left = self.left.checked_sub(1)?;
-        let chosen = draw(&mut self.generator, state.eligible.len() as u64);
-        state.eligible.iter().nth(chosen as usize).copied()
+        let chosen = draw(&mut self.generator, view.eligible.len() as u64);
+        view.eligible.iter().nth(chosen as usize).copied()
     }
 }

@@ -10,8 +10,6 @@
 //! kept, unless it wrote the same value or no thread can race with it any more. After the first
 //! error at a byte, values are no longer compared there.
 
-use super::block_threads::BlockThreads;
-
 /// The kind of an access: read or write, plain or strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AccessKind {
@@ -59,7 +57,7 @@ impl AccessKind {
     }
 
     /// Returns whether the same writes race with either access.
-    fn races_like(self, other: Self) -> bool {
+    pub(super) fn races_like(self, other: Self) -> bool {
         (self.weakness(), self.strong && self.block_only)
             == (other.weakness(), other.strong && other.block_only)
     }
@@ -175,56 +173,6 @@ impl AccessRecord {
             self.differing(other) & common
         } else {
             common
-        }
-    }
-
-    /// Returns whether this record may replace `lane` of `hidden`, an access that happens before
-    /// it.
-    ///
-    /// If so, this record inherits the epochs that decide the severity of a later race.
-    pub(super) fn takes_over(
-        &mut self,
-        hidden: &Self,
-        lane: usize,
-        care: u8,
-        (threads, sharing): (&BlockThreads, Sharing),
-    ) -> bool {
-        let care = care & hidden.bytes & self.bytes;
-        // Each race with this access is an error.
-        if !self.kind.only_writes() {
-            return true;
-        }
-        let other = hidden.errors_with(self, care);
-        let worse = (other | hidden.strict_bytes()) & care;
-        if worse == 0 {
-            return true;
-        }
-        // A later access may race with this access and not with the hidden one.
-        if !self.kind.races_like(hidden.kind) {
-            return false;
-        }
-        let same_warp = (hidden.block, hidden.warp) == (self.block, self.warp);
-        if same_warp && self.lanes == 1 << lane {
-            for byte in each(worse) {
-                let epoch = if other >> byte & 1 == 1 {
-                    hidden.epoch
-                } else {
-                    hidden.strict[byte]
-                };
-                self.strict[byte] = self.strict[byte].max(epoch);
-            }
-            self.strict_for_others |= hidden.strict_for_others & care;
-            return true;
-        }
-        let own_block =
-            hidden.block == self.block && threads.known_to_all.includes_lane(hidden, lane);
-        match sharing {
-            Sharing::Block => own_block,
-            Sharing::Unordered if own_block => {
-                self.strict_for_others |= worse;
-                true
-            }
-            Sharing::Unordered | Sharing::Ordered => false,
         }
     }
 }

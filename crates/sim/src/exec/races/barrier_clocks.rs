@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::block_threads::BlockThreads;
 use super::thread_clock::ThreadClock;
 
 /// The clocks released at an object.
@@ -48,32 +47,5 @@ fn join(into: &mut Option<ThreadClock>, from: Option<ThreadClock>) {
         (Some(into), Some(from)) => into.join(&from),
         (into @ None, from) => *into = from,
         (Some(_), None) => {}
-    }
-}
-
-impl BlockThreads {
-    /// Records that a thread changes an object and, if it `releases`, that the thread's accesses
-    /// happen before those of the threads that wait for the phase.
-    pub(super) fn arrive_at_mbarrier(
-        &mut self,
-        thread: usize,
-        at: u64,
-        releases: bool,
-        completes: bool,
-    ) {
-        let released = releases.then(|| self.publish(thread));
-        self.barrier_clocks.arrive(at, released, completes);
-    }
-
-    /// Joins the clock of the object's completed phases into the thread's clock.
-    pub(super) fn wait_for_mbarrier(&mut self, thread: usize, at: u64) {
-        let Self {
-            barrier_clocks,
-            threads,
-            ..
-        } = self;
-        if let Some(clock) = barrier_clocks.wait(at) {
-            threads[thread].clock.join(clock);
-        }
     }
 }

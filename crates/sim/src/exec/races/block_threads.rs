@@ -1,4 +1,4 @@
-//! Happens-before state of the threads of one block: clocks, fences, barriers and shadow memory.
+//! Happens-before state of the threads of one block: clocks, fences and barriers.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use super::access_record::AccessRecord;
 use super::barrier_clocks::BarrierClocks;
 use super::code_summary::CodeSummary;
+use super::known_to_all::KnownToAll;
 use super::race_model::RaceModel;
-use super::release::{ReleasedMemory, ThreadPatterns};
-use super::shadow::ShadowMemory;
-use super::thread_clock::{Epochs, ThreadClock};
+use super::release::ThreadPatterns;
+use super::thread_clock::ThreadClock;
 use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::observer::BarrierArrivalEvent;
 use crate::exec::registers::lanes;
@@ -35,53 +35,7 @@ struct PendingBarrier {
     waiting: Vec<usize>,
 }
 
-/// The accesses of a block that happen before every later access of its live threads.
-#[derive(Debug)]
-pub(super) struct KnownToAll {
-    /// For each thread, the last epoch of such accesses.
-    epochs: Epochs,
-    /// For each warp, the lowest of these epochs of its lanes.
-    of_warps: Vec<u32>,
-    /// A number that increases whenever the epochs do.
-    phase: u32,
-}
-
-impl KnownToAll {
-    fn new(epochs: Epochs) -> Self {
-        Self {
-            of_warps: vec![0; epochs.len().div_ceil(32)],
-            epochs,
-            phase: 0,
-        }
-    }
-
-    /// Sets the epochs, and begins a phase.
-    pub(super) fn advance(&mut self, epochs: &Epochs) {
-        self.epochs = Arc::clone(epochs);
-        let warps = epochs.chunks(32);
-        let lowest = warps.map(|epochs| epochs.iter().copied().min().unwrap_or(0));
-        self.of_warps.clear();
-        self.of_warps.extend(lowest);
-        self.phase += 1;
-    }
-
-    pub(super) fn phase(&self) -> u32 {
-        self.phase
-    }
-
-    /// Returns whether the access of a lane is among these.
-    pub(super) fn includes_lane(&self, record: &AccessRecord, lane: usize) -> bool {
-        self.epochs[record.warp as usize * 32 + lane] >= record.epoch
-    }
-
-    /// Returns whether the accesses of all lanes of a record are among these.
-    pub(super) fn includes(&self, record: &AccessRecord) -> bool {
-        self.of_warps[record.warp as usize] >= record.epoch
-            || lanes(record.lanes).all(|lane| self.includes_lane(record, lane))
-    }
-}
-
-/// The threads of a block, and the state of their shared memory.
+/// The threads of a block.
 #[derive(Debug)]
 pub(super) struct BlockThreads {
     pub(super) block: u64,
@@ -99,9 +53,6 @@ pub(super) struct BlockThreads {
     /// The number of exited threads.
     exited_count: usize,
     pub(super) known_to_all: KnownToAll,
-    pub(super) shared: ShadowMemory,
-    /// The clocks released in shared memory.
-    pub(super) released: ReleasedMemory,
 }
 
 impl BlockThreads {
@@ -127,8 +78,6 @@ impl BlockThreads {
             exited: None,
             exited_count: 0,
             known_to_all,
-            shared: ShadowMemory::default(),
-            released: ReleasedMemory::default(),
         }
     }
 
@@ -307,5 +256,30 @@ impl BlockThreads {
             self.fence(thread, (order.acquire, order.release), order.block_only);
         }
         self.epochs[warp as usize] += 1;
+    }
+
+    /// Records that a thread changes an object and, if it `releases`, that the thread's accesses
+    /// happen before those of the threads that wait for the phase.
+    pub(super) fn arrive_at_mbarrier(
+        &mut self,
+        thread: usize,
+        at: u64,
+        releases: bool,
+        completes: bool,
+    ) {
+        let released = releases.then(|| self.publish(thread));
+        self.barrier_clocks.arrive(at, released, completes);
+    }
+
+    /// Joins the clock of the object's completed phases into the thread's clock.
+    pub(super) fn wait_for_mbarrier(&mut self, thread: usize, at: u64) {
+        let Self {
+            barrier_clocks,
+            threads,
+            ..
+        } = self;
+        if let Some(clock) = barrier_clocks.wait(at) {
+            threads[thread].clock.join(clock);
+        }
     }
 }

@@ -20,6 +20,7 @@ mod block_threads;
 mod code_summary;
 mod collector;
 mod instruction_access;
+mod known_to_all;
 mod lane_groups;
 mod lane_order;
 mod race_class;
@@ -62,16 +63,34 @@ use release::{ReleasedMemory, StrongAccess};
 use shadow::ShadowMemory;
 use word_recorder::WordRecorder;
 
+/// A block that has started and not ended.
+struct BlockState {
+    threads: BlockThreads,
+    shared: ShadowMemory,
+    /// The clocks released in shared memory.
+    released: ReleasedMemory,
+}
+
+impl BlockState {
+    fn new(block: u64, threads: u32, summary: CodeSummary, model: RaceModel) -> Self {
+        Self {
+            threads: BlockThreads::new(block, threads, summary, model),
+            shared: ShadowMemory::default(),
+            released: ReleasedMemory::default(),
+        }
+    }
+}
+
 /// The race detector of one launch.
 pub(super) struct RaceDetector<'a> {
     collector: RaceCollector<'a>,
     threads_per_block: u32,
     summary: CodeSummary,
     model: RaceModel,
-    /// The state of the running block.
-    block: BlockThreads,
-    /// The states of the other blocks that have started and not ended.
-    waiting: BTreeMap<u64, BlockThreads>,
+    /// The running block.
+    block: BlockState,
+    /// The other blocks that have started and not ended.
+    waiting: BTreeMap<u64, BlockState>,
     global: ShadowMemory,
     /// The clocks released in global memory.
     released: ReleasedMemory,
@@ -91,15 +110,15 @@ impl<'a> RaceDetector<'a> {
             threads_per_block,
             summary,
             model,
-            block: BlockThreads::new(0, threads_per_block, summary, model),
+            block: BlockState::new(0, threads_per_block, summary, model),
             waiting: BTreeMap::new(),
             global: ShadowMemory::default(),
             released: ReleasedMemory::default(),
         }
     }
 
-    fn block_threads(&self, block: u64, threads: u32) -> BlockThreads {
-        BlockThreads::new(block, threads, self.summary, self.model)
+    fn block_state(&self, block: u64, threads: u32) -> BlockState {
+        BlockState::new(block, threads, self.summary, self.model)
     }
 
     /// Returns the races found.
@@ -166,11 +185,9 @@ impl<'a> RaceDetector<'a> {
             let range = (warp_access.addresses[first], warp_access.bytes as u64);
             recorder.record(&mut by, range, of_lane(first));
         }
-        let shared = recorder.shared;
-        self.block.shared = shared;
     }
 
-    /// Returns a recorder of accesses in a memory window, which holds the block's shadow memory.
+    /// Returns a recorder of accesses in a memory window.
     fn recorder(&mut self, window: Window) -> WordRecorder<'_, 'a> {
         let is_global = window == Window::Global;
         WordRecorder {
@@ -180,9 +197,12 @@ impl<'a> RaceDetector<'a> {
                 (true, false) => Sharing::Unordered,
                 (false, _) => Sharing::Block,
             },
-            shared: mem::take(&mut self.block.shared),
-            global: &mut self.global,
-            block: &self.block,
+            shadow: if is_global {
+                &mut self.global
+            } else {
+                &mut self.block.shared
+            },
+            block: &self.block.threads,
             collector: &mut self.collector,
         }
     }
@@ -196,10 +216,10 @@ impl<'a> RaceDetector<'a> {
         stored: Option<&[u8]>,
     ) {
         let mut by = AccessRecord {
-            block: self.block.block,
+            block: self.block.threads.block,
             warp: warp.index,
             lanes: 1 << lane,
-            epoch: self.block.epoch(warp.index),
+            epoch: self.block.threads.epoch(warp.index),
             pc,
             kind: AccessKind {
                 write: stored.is_some(),
@@ -215,8 +235,6 @@ impl<'a> RaceDetector<'a> {
         };
         let mut recorder = self.recorder(window);
         recorder.record(&mut by, range, stored.unwrap_or_default());
-        let shared = recorder.shared;
-        self.block.shared = shared;
     }
 
     /// Applies the acquire and release effects of the strong accesses of a warp's lanes; those in
@@ -231,11 +249,11 @@ impl<'a> RaceDetector<'a> {
     ) {
         each_window(space, warp_access, |window, warp_access| {
             let global = window == Window::Global;
-            let mut released = mem::take(if global {
+            let released = if global {
                 &mut self.released
             } else {
                 &mut self.block.released
-            });
+            };
             for lane in lanes(warp_access.mask) {
                 let thread = warp.index as usize * 32 + lane;
                 let write = how.write && written >> lane & 1 == 1;
@@ -243,18 +261,13 @@ impl<'a> RaceDetector<'a> {
                 for element in 0..count {
                     let address = warp_access.addresses[lane] + element * how.bytes;
                     let how = StrongAccess { write, ..how };
-                    self.block
-                        .synchronise(thread, &mut released, (global, address), how);
+                    let threads = &mut self.block.threads;
+                    threads.synchronise(thread, released, (global, address), how);
                 }
             }
             if how.release && written & warp_access.mask != 0 {
-                self.block.begin_epoch(warp.index);
+                self.block.threads.begin_epoch(warp.index);
             }
-            *(if global {
-                &mut self.released
-            } else {
-                &mut self.block.released
-            }) = released;
         });
     }
 }
@@ -263,22 +276,21 @@ impl Observer for RaceDetector<'_> {
     const ON: bool = true;
 
     fn enter(&mut self, block: u64) {
-        if self.block.block == block {
+        if self.block.threads.block == block {
             return;
         }
-        let block_threads = self.waiting.remove(&block);
-        let block_threads =
-            block_threads.unwrap_or_else(|| self.block_threads(block, self.threads_per_block));
-        let before = mem::replace(&mut self.block, block_threads);
-        if before.block != u64::MAX {
-            self.waiting.insert(before.block, before);
+        let state = self.waiting.remove(&block);
+        let state = state.unwrap_or_else(|| self.block_state(block, self.threads_per_block));
+        let before = mem::replace(&mut self.block, state);
+        if before.threads.block != u64::MAX {
+            self.waiting.insert(before.threads.block, before);
         }
     }
 
     fn leave(&mut self, _block: u64) {
         // Dropping the block's clocks leaves the clocks that it shared with other blocks to them
         // alone.
-        self.block = self.block_threads(u64::MAX, 0);
+        self.block = self.block_state(u64::MAX, 0);
     }
 
     fn load(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
@@ -398,9 +410,8 @@ impl Observer for RaceDetector<'_> {
     ) {
         if operation.f == MbarrierOp::Init {
             for lane in lanes(warp_access.mask) {
-                self.block
-                    .barrier_clocks
-                    .forget(warp_access.addresses[lane]);
+                let clocks = &mut self.block.threads.barrier_clocks;
+                clocks.forget(warp_access.addresses[lane]);
             }
         }
         // `mbarrier.init` and `mbarrier.inval` are plain writes, the other operations are atomic.
@@ -425,34 +436,37 @@ impl Observer for RaceDetector<'_> {
     ) {
         let thread = warp as usize * 32 + lane;
         self.block
+            .threads
             .arrive_at_mbarrier(thread, at, releases, completes);
     }
 
     fn mbarrier_waited(&mut self, warp: u32, lane: usize, at: u64) {
-        self.block.wait_for_mbarrier(warp as usize * 32 + lane, at);
+        self.block
+            .threads
+            .wait_for_mbarrier(warp as usize * 32 + lane, at);
     }
 
     fn fence(&mut self, warp: &Warp, mask: u32, order: MemoryOrder) {
-        self.block.fence_lanes(warp.index, mask, order);
+        self.block.threads.fence_lanes(warp.index, mask, order);
     }
 
     fn exchanged(&mut self, warp: &Warp, _exchange: &Exchange, members: &Words, done: u32) {
         let mut converged = Default::default();
         add_converged(&mut converged, members, done);
         for (_, lanes) in converged {
-            self.block.synchronise_lanes(warp.index, lanes);
+            self.block.threads.synchronise_lanes(warp.index, lanes);
         }
     }
 
     fn converged(&mut self, warp: &Warp, lanes: u32) {
-        self.block.synchronise_lanes(warp.index, lanes);
+        self.block.threads.synchronise_lanes(warp.index, lanes);
     }
 
     fn arrived(&mut self, warp: &Warp, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
-        self.block.arrive(warp.index, arrived, barriers);
+        self.block.threads.arrive(warp.index, arrived, barriers);
     }
 
     fn exited(&mut self, warp: &Warp, mask: u32, barriers: &Barriers) {
-        self.block.exit(warp.index, mask, barriers);
+        self.block.threads.exit(warp.index, mask, barriers);
     }
 }

@@ -101,7 +101,9 @@ impl ShadowWord {
                 if only.covers(by, !*errors) {
                     return;
                 }
-                if hides && entered.takes_over(only, lane, !*errors, (threads, sharing)) {
+                if hides
+                    && entered.takes_over(only, lane, !*errors, (&threads.known_to_all, sharing))
+                {
                     entered.forget(*errors);
                     *only = entered;
                     *writes = by.kind.write;
@@ -140,7 +142,8 @@ impl ShadowWord {
             }
             let mut stay = earlier.lanes;
             for lane in lanes(order.before_any()) {
-                let hidden = entered.takes_over(earlier, lane, !*errors, (threads, sharing));
+                let hidden =
+                    entered.takes_over(earlier, lane, !*errors, (&threads.known_to_all, sharing));
                 stay &= !(u32::from(hidden) << lane);
             }
             if stay == 0 {

@@ -9,9 +9,7 @@ use super::shadow::ShadowMemory;
 pub(super) struct WordRecorder<'d, 'a> {
     pub(super) is_global: bool,
     pub(super) sharing: Sharing,
-    /// The shadow of the block's shared memory, taken from the block.
-    pub(super) shared: ShadowMemory,
-    pub(super) global: &'d mut ShadowMemory,
+    pub(super) shadow: &'d mut ShadowMemory,
     pub(super) block: &'d BlockThreads,
     pub(super) collector: &'d mut RaceCollector<'a>,
 }
@@ -27,12 +25,10 @@ impl WordRecorder<'_, '_> {
         let Self {
             is_global,
             sharing,
-            shared,
-            global,
+            shadow,
             block,
             collector,
         } = self;
-        let shadow = if *is_global { &mut **global } else { shared };
         // Most accesses are of one whole word.
         if bytes == 4 && address.is_multiple_of(4) {
             by.bytes = 0b1111;

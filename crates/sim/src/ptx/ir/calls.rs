@@ -5,7 +5,12 @@ use std::ops::Range;
 use super::{AccessSpace, Address, Slot};
 
 /// The first function address, outside the range of memory addresses.
-pub(crate) const FUNCTION_ADDRESSES: u64 = 0x5d00_0000_0000_0000;
+const FUNCTION_ADDRESSES: u64 = 0x5d00_0000_0000_0000;
+
+/// Returns the address of a module's function, given its index in the syntax tree.
+pub(crate) fn function_address(index: usize) -> u64 {
+    FUNCTION_ADDRESSES + 16 * (index as u64 + 1)
+}
 
 /// A function that is called at run time, because it is recursive or called through pointers. All
 /// other functions are inlined.

@@ -1,12 +1,14 @@
 //! Lowering of atomics, and the test whether a kernel's result depends on the order of its blocks.
 
+use super::lowerer::Lowerer;
 use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError, uses};
+use super::uses;
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, MemoryOrder, Op, SystemCall, Window,
 };
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

@@ -1,9 +1,10 @@
 //! Lowering of logic, shifts, bit fields and dot products.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Bin64, Compare, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

@@ -1,14 +1,19 @@
 //! Lowering of calls: most functions are inlined; recursive functions and those called through
 //! pointers are called at run time.
 
+use super::lowerer::{LocalFrame, Lowerer};
 use super::mnemonic::Mnemonic;
 use super::symbols::{Scope, Symbol};
-use super::{CALLS_MAX, GUARD_NEGATED, LocalFrame, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
 use crate::ptx::ir::RegisterClass;
+use crate::ptx::ir::function_address;
 use crate::ptx::ir::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
-use crate::ptx::module::function_address;
+use crate::ptx::ir::{GUARD_NEGATED, NO_GUARD};
 use millstream_ptx::Type;
 use millstream_ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
+use millstream_ptx::{PtxError, PtxErrorKind};
+
+/// The maximum depth of inlined calls.
+const CALLS_MAX: usize = 64;
 
 /// The size of a thread's stack in bytes, if the kernel has one.
 const STACK_BYTES: u32 = 16 << 10;

@@ -1,9 +1,10 @@
 //! Lowering of comparisons of 16-bit floats, which are compared as singles.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

@@ -1,12 +1,13 @@
 //! Lowering of branches and barriers.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
-use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Barrier, BarrierOp, Op, Slot};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 impl<'a> Lowerer<'a> {
     /// Lowers an instruction without operands.

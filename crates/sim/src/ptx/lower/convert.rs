@@ -1,12 +1,13 @@
 //! Lowering of conversions.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen,
     Window,
 };
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
 /// The modifiers `.satfinite` and `.relu` of a conversion from singles to 16-bit floats.

@@ -1,8 +1,9 @@
 //! Lowering of asynchronous copies from global to shared memory.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Op, Window};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

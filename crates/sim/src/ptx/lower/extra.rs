@@ -1,9 +1,10 @@
 //! Lowering of rare operations on 32-bit registers: bit masks, packed integers, and hints.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {

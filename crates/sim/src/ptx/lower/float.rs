@@ -1,11 +1,12 @@
 //! Lowering of single- and double-precision arithmetic.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
 };
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

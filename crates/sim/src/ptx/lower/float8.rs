@@ -1,8 +1,9 @@
 //! Lowering of conversions from and to 8-bit floats, and to TF32.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::{Extra, Float8, TensorRound};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {

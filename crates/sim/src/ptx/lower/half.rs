@@ -1,9 +1,10 @@
 //! Lowering of arithmetic on 16-bit floats, one or two per register.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {

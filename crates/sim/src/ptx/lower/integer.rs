@@ -1,11 +1,12 @@
 //! Lowering of integer arithmetic.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64,
 };
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

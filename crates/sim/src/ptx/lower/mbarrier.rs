@@ -1,11 +1,12 @@
 //! Lowering of operations on barrier objects in shared memory.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window,
 };
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
-use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Access, AccessSpace, Address, AddressBase, MemoryOrder, Narrow, Op, Slot, SpecialRegister,
@@ -12,6 +12,7 @@ use crate::ptx::ir::{
 };
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 /// Cache hints, and scopes wider than a block. They have no effect because all memory is coherent.
 const HINTS: [&str; 27] = [

@@ -16,6 +16,7 @@ mod float;
 mod float8;
 mod half;
 mod integer;
+mod lowerer;
 mod mbarrier;
 mod memory;
 mod mnemonic;
@@ -31,13 +32,11 @@ mod wide;
 
 use std::collections::BTreeMap;
 
-use super::ir::{
-    Code, GUARD_NEGATED, InitialValue, Instr, NO_GUARD, Op, RegisterClass, Slot, SpecialRegister,
-    Window,
-};
+use super::ir::{Code, GUARD_NEGATED, InitialValue, NO_GUARD, Op, Slot, Window};
 use call::CallingConvention;
 pub(super) use call_graph::CallGraph;
-use millstream_ptx::ast::{FormalAst, InstructionAst, ModuleAst, Statement, VariableAst};
+use lowerer::Lowerer;
+use millstream_ptx::ast::{FormalAst, InstructionAst, ModuleAst, Statement};
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use operand::Temporaries;
@@ -45,9 +44,6 @@ use symbols::{Scope, Symbol};
 
 /// The maximum number of operations of a kernel, including called functions.
 const OPERATIONS_MAX: usize = 1 << 20;
-
-/// The maximum depth of inlined calls.
-const CALLS_MAX: usize = 64;
 
 /// Lowers the kernel with this index among the module's functions.
 pub(super) fn kernel<'a>(
@@ -105,75 +101,7 @@ pub(super) fn kernel<'a>(
     lowerer.finish()
 }
 
-/// The stack frame of a function that is called at run time, with its local variables.
-struct LocalFrame {
-    /// The slot that holds the frame's address in local memory.
-    slot: Slot,
-    bytes: u32,
-}
-
-/// The state of lowering one kernel.
-struct Lowerer<'a> {
-    module: &'a ModuleAst<'a>,
-    code: Code,
-    /// The scopes of the current function, innermost last. A called function does not see its
-    /// caller's scopes.
-    scopes: Vec<Scope<'a>>,
-    /// The position of each label, once known. Branches hold label numbers until
-    /// [`Lowerer::finish`].
-    labels: Vec<Option<u32>>,
-    constants: BTreeMap<(RegisterClass, u64), Slot>,
-    specials: BTreeMap<(RegisterClass, SpecialRegister), Slot>,
-    /// The offsets of the shared variables that this kernel uses. A variable declared in a function
-    /// exists once per block, however often the function is called.
-    shared: BTreeMap<*const VariableAst<'a>, u32>,
-    /// The offset of the reserved shared memory, if the kernel uses it.
-    reserved: Option<u32>,
-    /// The alignment of dynamic shared memory, if the kernel uses it.
-    dynamic_shared_align: Option<u32>,
-    temporaries: Temporaries,
-    /// The predicate that holds the carry flag.
-    carry: Option<Slot>,
-    /// The functions being lowered, outermost first.
-    calls: Vec<&'a str>,
-    /// The label that `ret` branches to in a called function.
-    return_label: Option<usize>,
-    /// The frame of the current function, if it is called at run time.
-    frame: Option<LocalFrame>,
-    convention: CallingConvention,
-    line: u32,
-    /// The source file number and line, if the PTX has line information.
-    location: (u32, u32),
-    guard: u32,
-    counted: u32,
-}
-
 impl<'a> Lowerer<'a> {
-    fn error(&self, kind: PtxErrorKind) -> PtxError {
-        kind.at(self.line)
-    }
-
-    /// Appends an operation with the current guard.
-    fn emit(&mut self, op: Op) {
-        self.code.instrs.push(Instr {
-            op,
-            guard: self.guard,
-            counted: self.counted,
-        });
-        self.code.lines.push(self.line);
-        self.code.locations.push(self.location);
-        self.counted = 0;
-    }
-
-    fn new_label(&mut self) -> usize {
-        self.labels.push(None);
-        self.labels.len() - 1
-    }
-
-    fn place_label(&mut self, label: usize) {
-        self.labels[label] = u32::try_from(self.code.instrs.len()).ok();
-    }
-
     /// Lowers the statements of a block in braces.
     fn block(&mut self, statements: &'a [Statement<'a>]) -> Result<(), PtxError> {
         self.scopes.push(Scope::default());

@@ -1,9 +1,10 @@
 //! Lowering of moves, including packing and unpacking.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Join, Narrow, Op, PredOp, Prmt, Slot, Un32, Un64};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

@@ -1,13 +1,14 @@
 //! Resolution of operands to slots.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use super::symbols::{Register, Symbol};
-use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ir::{
     GUARD_NEGATED, InitialValue, NO_GUARD, Narrow, Op, PredOp, RegisterClass, Slot, SpecialRegister,
 };
 use millstream_ptx::Type;
 use millstream_ptx::ast::{Operand, is_number_below};
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 /// Slots for values that live only within one PTX instruction, reused by the next one.
 #[derive(Debug, Default)]
@@ -397,9 +398,7 @@ impl<'a> Lowerer<'a> {
         index: u8,
     ) -> Result<Register, PtxError> {
         match self.resolve(name)? {
-            Symbol::Vector(first, elements) if index < elements => {
-                Ok(super::resolve::element(first, index))
-            }
+            Symbol::Vector(first, elements) if index < elements => Ok(first.element(index)),
             _ => Err(m.mismatch(operand, "expected a vector register")),
         }
     }

@@ -1,12 +1,13 @@
 //! Declarations and name resolution.
 
+use super::lowerer::Lowerer;
 use super::symbols::{self, Register, Scope, Symbol};
-use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ir::RegisterClass;
+use crate::ptx::ir::function_address;
 use crate::ptx::ir::{Slot, Window};
-use crate::ptx::module::function_address;
 use millstream_ptx::Type;
 use millstream_ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 /// The maximum number of registers of one class.
 const REGISTERS_MAX: u32 = 1 << 16;
@@ -200,7 +201,7 @@ impl<'a> Lowerer<'a> {
             && let Some(Symbol::Vector(first, elements)) = self.resolve_in_function(stem)?
             && index < usize::from(elements)
         {
-            return Ok(Symbol::Register(element(first, index as u8)));
+            return Ok(Symbol::Register(first.element(index as u8)));
         }
         self.resolve_in_module(name)
     }
@@ -246,13 +247,5 @@ impl<'a> Lowerer<'a> {
             }
             _ => Err(undefined()),
         }
-    }
-}
-
-/// Returns an element of a vector register, given its first element.
-pub(super) fn element(first: Register, index: u8) -> Register {
-    Register {
-        slot: first.slot + u32::from(index),
-        ..first
     }
 }

@@ -14,6 +14,16 @@ pub(super) struct Register {
     pub(super) slot: Slot,
 }
 
+impl Register {
+    /// Returns an element of a vector register, of which this is the first.
+    pub(super) fn element(self, index: u8) -> Self {
+        Self {
+            slot: self.slot + u32::from(index),
+            ..self
+        }
+    }
+}
+
 /// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Symbol<'a> {

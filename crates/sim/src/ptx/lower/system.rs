@@ -1,11 +1,12 @@
 //! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail`,
 //! `free` and `cudaGraphSetConditional`.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Access, AccessSpace, Address, MemoryOrder, Op, Slot, SystemCall, Window};
 use millstream_ptx::ast::Operand;
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 impl<'a> Lowerer<'a> {
     /// Lowers a call to a function without a body.

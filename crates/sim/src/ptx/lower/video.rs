@@ -1,9 +1,10 @@
 //! Lowering of the video instructions: packed ones on two or four parts of registers, and scalar
 //! ones on one part of each register.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::{Extra, Packed, PackedOp, RegisterPart, SecondaryOp, Shift, Video, VideoOp};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

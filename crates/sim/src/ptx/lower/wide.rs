@@ -1,10 +1,11 @@
 //! Lowering of 128-bit registers: moves, and the operands of loads, stores and atomics.
 
+use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
-use super::{Lowerer, PtxError};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Join, Narrow, Op, Slot};
+use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 

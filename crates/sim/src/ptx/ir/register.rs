@@ -1,0 +1,25 @@
+//! Register files and their slots.
+
+use millstream_ptx::Type;
+
+/// An index into a register file.
+pub(crate) type Slot = u32;
+
+/// A register file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RegisterClass {
+    Word,
+    Double,
+    Predicate,
+}
+
+impl RegisterClass {
+    /// Returns the register file that holds values of `ty`.
+    pub(crate) fn of(ty: Type) -> Self {
+        match ty {
+            Type::Pred => Self::Predicate,
+            _ if ty.bytes() == 8 => Self::Double,
+            _ => Self::Word,
+        }
+    }
+}
