@@ -30,7 +30,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use self::patch::{Breakage, Outcome};
-use crate::{process, shuttle};
+use crate::{process, runs::SHUTTLE};
 
 mod patch;
 
@@ -267,7 +267,7 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
             .stderr(fs::File::create(tree.with_file_name("errors.txt"))?);
         if breakage.with_shuttle {
             cargo
-                .envs(shuttle::ENVIRONMENT)
+                .envs(SHUTTLE)
                 .env("CARGO_TARGET_DIR", tree.with_file_name("shuttle"));
         }
         Ok(cargo)

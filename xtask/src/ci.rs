@@ -1,11 +1,10 @@
 //! `cargo xtask ci`: all checks that a change must pass before it is merged, in a fixed order.
 
-use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{breakages, msrv, nvrtc, process, targets, tidy};
+use crate::{breakages, clients, process, targets, tidy};
 
 /// The test of a build without the simulated device. Most of its time is that of compiling, so that
 /// nothing is optimised.
@@ -23,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
     step("cargo xtask tidy", tidy::run)?;
     step("cargo xtask breakages --check", breakages::check_all)?;
     step("cargo xtask targets", targets::run)?;
-    step("cargo xtask msrv", msrv::run)?;
+    step("cargo xtask msrv", targets::msrv)?;
     step("the test command of README.md", || {
         let readme = std::fs::read_to_string(&readme_path).context("cannot read README.md")?;
         let command = test_command(&readme).context(
@@ -32,7 +31,7 @@ pub(crate) fn run() -> Result<()> {
         )?;
         println!("{command}");
         let mut shell = process::command("sh");
-        if let Some(nvrtc) = nvrtc::folder() {
+        if let Some(nvrtc) = clients::install::nvrtc() {
             shell.env("MILLSTREAM_NVRTC", nvrtc);
         }
         process::run(shell.args(["-c", command]))
@@ -41,23 +40,15 @@ pub(crate) fn run() -> Result<()> {
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
         || {
-            process::run(
-                process::command("cargo")
-                    .args(["doc", "--workspace", "--no-deps"])
-                    .env("RUSTDOCFLAGS", "-D warnings"),
-            )
+            let mut doc = process::cargo("doc --workspace --no-deps");
+            process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
         },
     )?;
     step("cargo deny --workspace check bans licenses sources", || {
-        install_cargo_deny()?;
-        process::run(process::command("cargo").args([
-            "deny",
-            "--workspace",
-            "check",
-            "bans",
-            "licenses",
-            "sources",
-        ]))
+        process::install_command("deny")?;
+        process::run(&mut process::cargo(
+            "deny --workspace check bans licenses sources",
+        ))
     })?;
     println!(
         "\nall steps passed in {:.1} s",
@@ -79,9 +70,8 @@ fn step(heading: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 /// Runs a step that is a single command without quoted words. The command is also the heading.
 fn cargo_step(line: &str) -> Result<()> {
     step(line, || {
-        let mut words = line.split(' ');
-        let program = words.next().expect("split gives at least one word");
-        process::run(process::command(program).args(words))
+        let words = line.strip_prefix("cargo ").expect("a command of cargo");
+        process::run(&mut process::cargo(words))
     })
 }
 
@@ -96,19 +86,6 @@ pub(crate) fn test_command(readme: &str) -> Option<&str> {
         }
     }
     None
-}
-
-/// Installs cargo-deny if it is missing.
-fn install_cargo_deny() -> Result<()> {
-    let probe = process::command("cargo")
-        .args(["deny", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if probe.context("cannot start cargo")?.success() {
-        return Ok(());
-    }
-    process::run(process::command("cargo").args(["install", "cargo-deny", "--locked"]))
 }
 
 #[cfg(test)]

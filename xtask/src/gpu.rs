@@ -205,27 +205,20 @@ fn program(message: &Value) -> Option<Program> {
 
 /// Creates the folder anew, with the stripped and compressed programs and the script.
 fn bundle_programs(programs: &[Program], bundle: &Path) -> Result<()> {
-    if bundle.exists() {
-        std::fs::remove_dir_all(bundle)
-            .with_context(|| format!("cannot remove {}", bundle.display()))?;
-    }
+    process::remove_folder(bundle)?;
     for program in programs {
         let target = target(program, bundle);
-        let folder = target
-            .parent()
-            .expect("a program lies in the folder of its kind");
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        std::fs::copy(&program.executable, &target)
-            .with_context(|| format!("cannot write {}", target.display()))?;
+        let contents = std::fs::read(&program.executable)
+            .with_context(|| format!("cannot read {}", program.executable.display()))?;
+        process::write(&target, contents)?;
+        process::run(process::command("chmod").arg("+x").arg(&target))?;
         process::run(process::command("strip").arg(&target))?;
         // The script decompresses it. Each program contains the library, and uncompressed they are
         // too large to send.
         process::run(process::command("gzip").arg("--force").arg(&target))?;
     }
     let script = bundle.join("run.sh");
-    std::fs::write(&script, SCRIPT)
-        .with_context(|| format!("cannot write {}", script.display()))?;
+    process::write(&script, SCRIPT)?;
     process::run(process::command("chmod").arg("+x").arg(&script))
 }
 

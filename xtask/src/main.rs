@@ -1,26 +1,19 @@
 //! `cargo xtask`: the development tasks of this repository, in one program that needs only Rust,
 //! gcc and Python.
 
-mod bench;
 mod breakages;
-mod candle;
 mod ci;
 mod clients;
 mod cuda_table;
-mod devices;
 mod driver_page;
 mod gpu;
 mod kernels;
-mod miri;
-mod msrv;
 mod nvidia;
-mod nvrtc;
 mod package;
 mod process;
-mod programs;
 mod python;
 mod repeat;
-mod shuttle;
+mod runs;
 mod targets;
 mod tidy;
 
@@ -42,7 +35,7 @@ enum Task {
     Ci,
     /// Measure the library's overhead against raw driver calls; `cargo xtask bench --help` lists
     /// the options.
-    Bench(bench::Options),
+    Bench(runs::PassedOn),
     /// Apply patches with deliberate faults, one after another, and check that the tests fail.
     Breakages(breakages::Options),
     /// Check rules of this repository that the compiler does not check.
@@ -66,6 +59,8 @@ enum Task {
     /// Package the published crates, build them from their packages, and run README's first program
     /// with them.
     Package,
+    /// List changes of the public interface since a revision that versions do not allow.
+    Semver(runs::SemverOptions),
     /// Run the tests in which shuttle schedules every step of every thread.
     Shuttle,
     /// Check that the crates compile for Windows, macOS and Linux on aarch64.
@@ -75,9 +70,9 @@ enum Task {
     /// Test and run the example with layers of candle.
     Candle,
     /// Build and run the benchmarks beside NVIDIA's cuda-core and cuda-async.
-    Nvidia(nvidia::Options),
+    Nvidia(runs::PassedOn),
     /// Run random programs for a given time.
-    Programs(programs::Options),
+    Programs(runs::ProgramsOptions),
     /// Run the tests many times, under load and on one core too, and print how often each failed.
     Repeat(repeat::Options),
     /// Bundle the programs that use a GPU in gpu-bundle/, a folder that needs only a driver.
@@ -87,7 +82,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Ci => ci::run(),
-        Task::Bench(options) => bench::run(&options),
+        Task::Bench(options) => runs::bench(&options),
         Task::Breakages(options) => breakages::run(&options),
         Task::Tidy => tidy::run(),
         Task::Layers => tidy::draw_layers(),
@@ -95,16 +90,17 @@ fn main() -> ExitCode {
         Task::CudaTable(options) => cuda_table::run(&options),
         Task::DriverPage => driver_page::run(),
         Task::Clients(options) => clients::run(&options),
-        Task::Miri => miri::run(),
-        Task::Msrv => msrv::run(),
-        Task::Devices => devices::run(),
+        Task::Miri => runs::miri(),
+        Task::Msrv => targets::msrv(),
+        Task::Devices => runs::devices(),
         Task::Package => package::run(),
-        Task::Shuttle => shuttle::run(),
+        Task::Semver(options) => runs::semver(&options),
+        Task::Shuttle => runs::shuttle(),
         Task::Targets => targets::run(),
         Task::Python => python::run(),
-        Task::Candle => candle::run(),
+        Task::Candle => runs::candle(),
         Task::Nvidia(options) => nvidia::run(&options),
-        Task::Programs(options) => programs::run(&options),
+        Task::Programs(options) => runs::programs(&options),
         Task::Repeat(options) => repeat::run(&options),
         Task::Gpu(options) => gpu::run(&options),
     };

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::{clients::install, process};
+use crate::{clients::install, process, runs::PassedOn};
 
 /// The manifest of the benchmarks.
 const MANIFEST: &str = "crates/bench/nvidia/Cargo.toml";
@@ -25,35 +25,25 @@ const WHEELS: [&str; 5] = [
     "libclang==18.1.1",
 ];
 
-/// The arguments of `cargo xtask nvidia`.
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Options {
-    /// The arguments of the benchmarks: see `cargo xtask nvidia --help`.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<String>,
-}
-
 /// Builds and runs the benchmarks.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &PassedOn) -> Result<()> {
     let wheels = process::target_folder().join("nvidia");
     let toolkit = wheels.join("nvidia/cu13");
     let libclang = wheels.join("clang/native");
     if !toolkit.join("include/curand.h").is_file() || !libclang.is_dir() {
-        let mut pip = process::command("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
-        process::run(pip.arg(&wheels).args(WHEELS))?;
+        process::pip(&wheels, &WHEELS)?;
     }
     // The package has libclang without the compiler's own headers.
     let headers = process::output(process::command("gcc").arg("-print-file-name=include"))?;
-    process::run(
-        process::command("cargo")
-            .args(["build", "--release", "--manifest-path", MANIFEST])
-            .env("CARGO_TARGET_DIR", process::target_folder())
-            .env("CUDA_TOOLKIT_PATH", toolkit)
-            .env("LIBCLANG_PATH", libclang)
-            .env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{}", headers.trim())),
-    )?;
+    let mut build = process::cargo("build --release --manifest-path");
+    build
+        .arg(MANIFEST)
+        .env("CARGO_TARGET_DIR", process::target_folder());
+    build
+        .env("CUDA_TOOLKIT_PATH", toolkit)
+        .env("LIBCLANG_PATH", libclang);
+    build.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{}", headers.trim()));
+    process::run(&mut build)?;
     let mut program = process::command(&executable().to_string_lossy());
     if options.arguments.is_empty() {
         let driver = install::driver(&wheels, None)?;

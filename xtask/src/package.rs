@@ -1,10 +1,7 @@
 //! `cargo xtask package`: packages all crates as a registry would, builds each from its package,
 //! and runs README's first program against the published ones in a crate of its own.
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -47,10 +44,8 @@ pub(crate) fn run() -> Result<()> {
     let crates = published(&metadata()?)?;
     forget_earlier(&crates)?;
     // Uncommitted changes are packaged as they are; CI has none.
-    let mut package = process::command("cargo");
-    package.env("CARGO_TARGET_DIR", output_folder());
-    package.args(["package", "--workspace", "--allow-dirty"]);
-    process::run(&mut package)?;
+    let mut package = process::cargo("package --workspace --allow-dirty");
+    process::run(package.env("CARGO_TARGET_DIR", output_folder()))?;
     let program = process::read("README.md")?;
     let program = first_program(&program).context("README.md has no program with `fn main`")?;
     run_with_packages(&crates, program)
@@ -58,8 +53,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// Returns cargo's `metadata` of the workspace.
 fn metadata() -> Result<String> {
-    let mut cargo = process::command("cargo");
-    process::output(cargo.args(["metadata", "--no-deps", "--format-version=1"]))
+    process::output(&mut process::cargo("metadata --no-deps --format-version=1"))
 }
 
 /// Returns the folder of the packages and of what is built from them.
@@ -71,11 +65,7 @@ fn output_folder() -> PathBuf {
 /// verifies packages it has a registry of them in the output folder, whose files it takes for
 /// unchanged if the version is.
 fn forget_earlier(crates: &[Crate]) -> Result<()> {
-    let output = output_folder();
-    if output.exists() {
-        std::fs::remove_dir_all(&output)
-            .with_context(|| format!("cannot remove {}", output.display()))?;
-    }
+    process::remove_folder(&output_folder())?;
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let home = home.context("there is neither CARGO_HOME nor a home folder")?;
@@ -92,18 +82,9 @@ fn forget_earlier(crates: &[Crate]) -> Result<()> {
             for Crate { name, version } in crates {
                 let unpacked = registry.path().join(format!("{name}-{version}"));
                 let packed = unpacked.with_file_name(format!("{name}-{version}.crate"));
-                let removed = [
-                    std::fs::remove_dir_all(unpacked),
-                    std::fs::remove_file(packed),
-                ];
-                for result in removed {
-                    match result {
-                        Err(error) if error.kind() != ErrorKind::NotFound => {
-                            return Err(error).context("cannot remove an earlier package");
-                        }
-                        _ => {}
-                    }
-                }
+                process::remove_folder(&unpacked)?;
+                // It is missing if the crate was never packaged.
+                let _ = std::fs::remove_file(packed);
             }
         }
     }
@@ -114,30 +95,18 @@ fn forget_earlier(crates: &[Crate]) -> Result<()> {
 fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
     let target = process::target_folder();
     let user = target.join("package-user");
-    if user.exists() {
-        std::fs::remove_dir_all(&user)
-            .with_context(|| format!("cannot remove {}", user.display()))?;
-    }
-    write(&user.join("src/main.rs"), program)?;
-    write(&user.join("Cargo.toml"), &manifest(crates))?;
+    process::remove_folder(&user)?;
+    process::write(&user.join("src/main.rs"), program)?;
+    process::write(&user.join("Cargo.toml"), &manifest(crates))?;
     for Crate { name, version } in crates {
         let file = output_folder().join(format!("package/{name}-{version}.crate"));
-        process::run(
-            process::command("tar")
-                .arg("-xzf")
-                .arg(file)
-                .arg("-C")
-                .arg(&user),
-        )?;
+        let mut tar = process::command("tar");
+        process::run(tar.arg("-xzf").arg(file).arg("-C").arg(&user))?;
     }
     println!("README's first program, in {}:", user.display());
-    process::run(
-        process::command("cargo")
-            .current_dir(&user)
-            .args(["run", "--quiet"])
-            .env("CARGO_TARGET_DIR", output_folder().join("user-target"))
-            .env("MILLSTREAM_DEVICE", "sim"),
-    )
+    let mut run = process::cargo("run --quiet");
+    run.env("CARGO_TARGET_DIR", output_folder().join("user-target"));
+    process::run(run.current_dir(&user).env("MILLSTREAM_DEVICE", "sim"))
 }
 
 /// Returns the manifest of a crate that depends on [`USED`], with every package in place of the
@@ -186,14 +155,6 @@ fn first_program(readme: &str) -> Option<&str> {
     blocks
         .filter_map(|block| block.split("```").next())
         .find(|block| block.contains("fn main()"))
-}
-
-/// Writes a file, with the folder that it lies in.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().expect("a file lies in a folder");
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot create {}", folder.display()))?;
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The repository's folders, and running other programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,6 +47,51 @@ pub(crate) fn command(program: &str) -> Command {
         command.envs(BUILT_ONCE);
     }
     command
+}
+
+/// Creates a command of cargo with these words, to be run in the root.
+pub(crate) fn cargo(words: &str) -> Command {
+    let mut cargo = command("cargo");
+    cargo.args(words.split_whitespace());
+    cargo
+}
+
+/// Installs the command `cargo NAME`, of the package `cargo-NAME`, if it is missing.
+pub(crate) fn install_command(name: &str) -> Result<()> {
+    if succeeds(&mut cargo(&format!("{name} --version"))) {
+        return Ok(());
+    }
+    run(&mut cargo(&format!("install cargo-{name} --locked")))
+}
+
+/// Installs packages of Python into a folder, without those that they depend on.
+pub(crate) fn pip(folder: &Path, packages: &[&str]) -> Result<()> {
+    let mut pip = command("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
+    run(pip.arg(folder).args(packages))
+}
+
+/// Writes a file, with the folder that it lies in.
+pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    let folder = path.parent().expect("a file lies in a folder");
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(path, contents))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Removes a folder, if there is one.
+pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+/// Runs `command` without input and output, and returns whether it succeeds.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let silent = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let status = silent.stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Runs `command` with inherited input and output. If it does not succeed, the error names the

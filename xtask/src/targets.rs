@@ -1,10 +1,9 @@
-//! `cargo xtask targets`: checks that the crates compile for other platforms.
-
-use std::process::Stdio;
+//! `cargo xtask targets` and `cargo xtask msrv`: check that the crates compile for other platforms,
+//! and with the oldest Rust that they support.
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use crate::process::{self, cargo};
 
 /// The platforms besides Linux on x86-64.
 const TARGETS: [&str; 3] = [
@@ -21,7 +20,7 @@ pub(crate) const CRATES: [&str; 4] = ["-p", "millstream", "-p", "millstream-[!b]
 pub(crate) fn run() -> Result<()> {
     let mut checked = Vec::new();
     for target in TARGETS {
-        if is_installed(target)? || install(target) {
+        if is_installed(target)? || rustup(&["target", "add", target]) {
             checked.extend(["--target", target]);
         } else {
             println!("{target}: not checked, because its standard library cannot be installed");
@@ -31,8 +30,32 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     println!("cargo check {} {}", CRATES.join(" "), checked.join(" "));
-    let mut cargo = process::command("cargo");
-    process::run(cargo.args(["check", "--quiet"]).args(CRATES).args(checked))
+    process::run(cargo("check --quiet").args(CRATES).args(checked))
+}
+
+/// Checks the [crates for users](CRATES) with the `rust-version` of the workspace; if that
+/// toolchain is neither installed nor can be, prints that nothing was checked.
+pub(crate) fn msrv() -> Result<()> {
+    let manifest = process::read("Cargo.toml")?;
+    let version = rust_version(&manifest).context("Cargo.toml has no rust-version")?;
+    let mut probe = cargo(&format!("+{version} --version"));
+    if !process::succeeds(probe.env("RUSTUP_AUTO_INSTALL", "0"))
+        && !rustup(&["toolchain", "install", version, "--profile", "minimal"])
+    {
+        println!("Rust {version} is not checked: the toolchain cannot be installed here");
+        return Ok(());
+    }
+    println!("cargo +{version} check {}", CRATES.join(" "));
+    let mut check = cargo(&format!("+{version} check --quiet"));
+    let target = process::target_folder().join("msrv");
+    process::run(check.args(CRATES).env("CARGO_TARGET_DIR", target))
+}
+
+/// Returns the value of the key `rust-version`.
+fn rust_version(manifest: &str) -> Option<&str> {
+    let mut lines = manifest.lines();
+    let version = lines.find_map(|line| line.strip_prefix("rust-version = "))?;
+    Some(version.trim().trim_matches('"'))
 }
 
 /// Returns whether the compiler has the target's standard library.
@@ -50,13 +73,9 @@ fn is_installed(target: &str) -> Result<bool> {
     Ok(entries.flatten().any(|entry| is_core(entry.file_name())))
 }
 
-/// Installs the target's standard library with rustup, if there is one.
-fn install(target: &str) -> bool {
-    let rustup = process::command("rustup")
-        .args(["target", "add", target])
-        .stdin(Stdio::null())
-        .status();
-    rustup.is_ok_and(|status| status.success())
+/// Returns whether rustup, if there is one, can install this.
+fn rustup(arguments: &[&str]) -> bool {
+    process::succeeds(process::command("rustup").args(arguments))
 }
 
 #[cfg(test)]
@@ -87,5 +106,11 @@ mod tests {
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         assert!(is_installed(host.expect("a host")).expect("it is known"));
         assert!(is_installed("x86_64-millstream-none").is_err());
+    }
+    #[test]
+    fn the_version_is_read_from_the_manifest() {
+        let manifest = "[workspace.package]\nrust-version = \"1.88\"\n";
+        assert_eq!(rust_version(manifest), Some("1.88"));
+        assert_eq!(rust_version("rust = 1\n"), None);
     }
 }

@@ -21,17 +21,10 @@ pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
     let nvrtc = nvrtc.context("the interpreter has a folder")?;
     let nvrtc = nvrtc.join("lib/python3.11/site-packages/nvidia/cu13/lib");
     let libraries = std::env::join_paths([setup.driver.clone(), nvrtc])?;
-    let mut cargo = process::command("cargo");
+    let mut cargo = process::cargo("test --lib --no-default-features --features");
     cargo
         .current_dir(&sources)
-        .args([
-            "test",
-            "--lib",
-            "--no-default-features",
-            "--features",
-            FEATURES,
-        ])
-        .args(["--", "--test-threads=1", &setup.filter])
+        .args([FEATURES, "--", "--test-threads=1", &setup.filter])
         .env("CARGO_TARGET_DIR", setup.folder.join("cudarc-target"))
         .env("LD_LIBRARY_PATH", libraries);
     // A failed test is an outcome, and the status says no more than the lines do.

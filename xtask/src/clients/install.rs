@@ -17,12 +17,8 @@ pub(crate) fn driver(folder: &Path, library: Option<&Path>) -> Result<PathBuf> {
     let library = match library {
         Some(given) => given.to_owned(),
         None => {
-            process::run(process::command("cargo").args([
-                "build",
-                "--release",
-                "--package",
-                "millstream-libcuda",
-            ]))?;
+            let build = "build --release --package millstream-libcuda";
+            process::run(&mut process::cargo(build))?;
             process::target_folder().join("release/libmillstream_libcuda.so")
         }
     };
@@ -65,24 +61,27 @@ pub(crate) fn python(folder: &Path, requirements: &str) -> Result<PathBuf> {
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == requirements) {
         return Ok(python);
     }
-    process::run(
-        Command::new("python3")
-            .args(["-m", "venv"])
-            .arg(&environment),
-    )?;
-    let mut pip = Command::new(&python);
-    pip.current_dir(process::root());
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
-    pip.args(["--requirement", file]);
+    let mut venv = Command::new("python3");
+    process::run(venv.args(["-m", "venv"]).arg(&environment))?;
+    let mut pip = process::command(&python.to_string_lossy());
+    pip.args(["-m", "pip", "install", "--quiet"]);
+    pip.args(["--disable-pip-version-check", "--requirement", file]);
     process::run(&mut pip)?;
     std::fs::write(&stamp, requirements).context("cannot write the list of packages")?;
     Ok(python)
+}
+
+/// Returns the folder with the NVRTC whose messages the tests know to the letter, which is installed
+/// if it is missing. `None` if that fails: tests that need NVRTC are then listed as ignored.
+pub(crate) fn nvrtc() -> Option<PathBuf> {
+    let wheels = process::target_folder().join("nvrtc");
+    let folder = wheels.join("nvidia/cuda_nvrtc/lib");
+    if !folder.is_dir()
+        && let Err(error) = process::pip(&wheels, &["nvidia-cuda-nvrtc-cu12==12.0.76"])
+    {
+        println!("NVRTC cannot be installed, so the tests that need it are ignored: {error}");
+    }
+    folder.is_dir().then_some(folder)
 }
 
 /// Copies the sources of a published crate, and returns the folder of the copy.
@@ -93,22 +92,20 @@ pub(super) fn crate_sources(folder: &Path, name: &str, version: &str) -> Result<
     }
     // A crate that depends on the one to copy makes cargo fetch it.
     let user = folder.join("user");
-    std::fs::create_dir_all(user.join("src")).context("cannot create a crate")?;
-    std::fs::write(user.join("src/lib.rs"), "").context("cannot create a crate")?;
+    process::write(&user.join("src/lib.rs"), "")?;
     let manifest = format!(
         "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
          [dependencies]\n{name} = {{ version = \"={version}\", features = [\"cuda-13000\"] }}\n"
     );
-    std::fs::write(user.join("Cargo.toml"), manifest).context("cannot create a crate")?;
-    let mut cargo = process::command("cargo");
-    cargo.args(["metadata", "--format-version=1"]);
+    process::write(&user.join("Cargo.toml"), manifest)?;
+    let mut cargo = process::cargo("metadata --format-version=1");
     let metadata = process::output(cargo.current_dir(&user))?;
     let sources = manifest_folder(&metadata, name)?;
     copy_folder(&sources, &copy)?;
     // The target folder may be inside of this workspace, which the crate does not belong to.
     let manifest = copy.join("Cargo.toml");
     let own = std::fs::read_to_string(&manifest).context("cannot read the crate's manifest")?;
-    std::fs::write(&manifest, own + "\n[workspace]\n").context("cannot write the manifest")?;
+    process::write(&manifest, own + "\n[workspace]\n")?;
     Ok(copy)
 }
 
