@@ -44,6 +44,7 @@ pub mod interop;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
+mod multi_device;
 mod page_locked;
 mod rejected;
 mod scope;
@@ -65,7 +66,7 @@ pub use array::{
 #[cfg(feature = "sim")]
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use collective::{CollectiveElement, Collectives, Group, Reduce};
-pub use context::{Device, PeerStatus, Stream};
+pub use context::{Device, Stream};
 pub use copy::OwnedSource;
 pub use device::{
     DeviceProperties, Health, PciAddress, PeerLink, Select, Topology, TopologyDevice, Uuid,
@@ -152,6 +153,7 @@ pub use millstream_driver as driver;
 pub use millstream_macros::kernels;
 #[cfg(feature = "sim")]
 pub use millstream_sim as sim;
+pub use multi_device::PeerStatus;
 #[doc(hidden)]
 pub use page_locked::StagingOptions;
 pub use page_locked::{Pinned, ReadGuard, WriteGuard};

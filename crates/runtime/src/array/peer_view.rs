@@ -5,7 +5,8 @@ use std::{fmt, marker::PhantomData};
 use super::{Buffer, View, ViewMut, view::Span};
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
-    context::{DeviceState, PeerStatus, peer_status},
+    context::DeviceState,
+    multi_device::{PeerStatus, peer_status},
 };
 
 /// A view of a range of a [`Buffer`] that kernels on another device may read over the link between

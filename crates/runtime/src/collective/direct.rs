@@ -21,8 +21,9 @@ use super::{
 use crate::{
     Buffer, ReadOperand, Result,
     array::Span,
-    context::{of_operands, peer_status},
+    context::imports::of_operands,
     error::OperationKind,
+    multi_device::peer_status,
     tracker::{AccessKind, Imports},
 };
 

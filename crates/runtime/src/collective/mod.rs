@@ -29,7 +29,7 @@ use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
 use crate::{
-    Device, Error, Result, UsageError, UsageErrorKind, context::peer_status, disposal::log,
+    Device, Error, Result, UsageError, UsageErrorKind, disposal::log, multi_device::peer_status,
 };
 
 /// A group of devices that exchange and combine arrays.

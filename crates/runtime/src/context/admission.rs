@@ -11,9 +11,7 @@ use std::cell::Cell;
 
 use parking_lot::Mutex;
 
-use super::DeviceState;
 use crate::{
-    Result, UsageError, UsageErrorKind,
     spans::HostSpan,
     sync::{AtomicU64, Ordering},
 };
@@ -30,7 +28,7 @@ const ADOPTED: u64 = 1 << 28;
 const RECORDS: u64 = 1 << 27;
 /// The bit that is set while a layer above may have deferred work.
 const DEFERRED: u64 = 1 << 26;
-/// The bit that is set while a [recorder](super::recorder) is told of operations.
+/// The bit that is set while a [tracer](super::trace) is told of operations.
 const TRACES: u64 = 1 << 25;
 /// One lease of the device's memory.
 const LEASE: u64 = 1 << 32;
@@ -131,11 +129,11 @@ impl Admission {
     /// Returns whether other libraries may use the device's memory or streams, so that it may have
     /// to refuse an operation that conflicts.
     #[inline]
-    pub(super) fn has_borrowers(&self) -> bool {
+    pub(crate) fn has_borrowers(&self) -> bool {
         self.reasons.load(Ordering::Relaxed) & (LEASES | ADOPTED) != 0
     }
 
-    /// Sets whether a recorder is told of operations. The caller holds the recorder's lock.
+    /// Sets whether a tracer is told of operations. The caller holds the tracer's lock.
     pub(super) fn trace(&self, traces: bool) {
         match traces {
             true => self.reasons.fetch_or(TRACES, Ordering::AcqRel),
@@ -143,7 +141,7 @@ impl Admission {
         };
     }
 
-    /// Returns whether a recorder is told of operations.
+    /// Returns whether a tracer is told of operations.
     #[inline]
     pub(super) fn traces(&self) -> bool {
         self.reasons.load(Ordering::Acquire) & TRACES != 0
@@ -197,9 +195,17 @@ impl Admission {
 
     /// Returns whether examining operands is the only reason, if there is one.
     #[inline]
-    pub(super) fn only_examines(&self) -> bool {
+    pub(crate) fn only_examines(&self) -> bool {
         // Acquire: as in `is_none`.
         self.reasons.load(Ordering::Acquire) & !EXAMINE == 0
+    }
+
+    /// Returns whether the device is not lost and no thread is inside a foreign call on it.
+    #[inline]
+    pub(super) fn is_clear(&self) -> bool {
+        // Acquire: as in `is_none`.
+        const HARMLESS: u64 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED | TRACES | LEASES;
+        self.reasons.load(Ordering::Acquire) & !HARMLESS == 0
     }
 
     /// Returns whether there is no reason to reject, record or trace an operation, to examine its
@@ -216,10 +222,10 @@ impl Admission {
 pub(crate) struct ForeignCallGuard<'a>(&'a Admission);
 
 impl<'a> ForeignCallGuard<'a> {
-    pub(crate) fn enter(device: &'a DeviceState) -> Self {
+    pub(crate) fn enter(admission: &'a Admission) -> Self {
         FOREIGN_CALLS.set(FOREIGN_CALLS.get() + 1);
-        device.admission.reasons.fetch_add(1, Ordering::Relaxed);
-        Self(&device.admission)
+        admission.reasons.fetch_add(1, Ordering::Relaxed);
+        Self(admission)
     }
 }
 
@@ -230,26 +236,7 @@ impl Drop for ForeignCallGuard<'_> {
     }
 }
 
-impl DeviceState {
-    /// Returns an error if the device is lost, or if this thread is inside a foreign call.
-    #[inline]
-    pub(crate) fn check_alive(&self) -> Result<()> {
-        // Acquire: as in `is_none`.
-        const HARMLESS: u64 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED | TRACES | LEASES;
-        if self.admission.reasons.load(Ordering::Acquire) & !HARMLESS == 0 {
-            return Ok(());
-        }
-        self.check_reasons()
-    }
-
-    #[cold]
-    fn check_reasons(&self) -> Result<()> {
-        if let Some(loss) = self.loss() {
-            return Err(loss.error());
-        }
-        if FOREIGN_CALLS.get() > 0 {
-            return Err(UsageError::new("foreign call", UsageErrorKind::InForeignCall).into());
-        }
-        Ok(())
-    }
+/// Returns whether this thread is inside a foreign call.
+pub(super) fn in_foreign_call() -> bool {
+    FOREIGN_CALLS.get() > 0
 }

@@ -15,139 +15,30 @@
 //! companion's later work waits for work of the owner, which may wait for this very operation, or
 //! never end.
 
-use std::{
-    any::Any,
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
-use millstream_driver::StreamHandle;
+use millstream_driver::{ContextHandle, Driver, StreamHandle};
 use parking_lot::Mutex;
 
 use super::{
-    DeviceState, StreamState, polling::retain_until_complete, stream::Handle,
+    AdoptionLayer, DeviceSlot, DeviceState, StreamState,
+    adopted::{Adopted, Keeper},
+    polling::retain_until_complete,
+    stream::Handle,
     submission::record_sync_point,
 };
 use crate::{
     Error, Result,
-    disposal::{dispose, log},
+    disposal::log,
     tracker::{Sequence, VectorClock},
 };
-
-/// A user's value whose drop ends the validity of memory or of a stream of another library. It is
-/// dropped on the disposal thread, because its destructor is user code.
-pub(crate) struct Keeper(Mutex<Option<Box<dyn Any + Send>>>);
-
-impl Keeper {
-    pub(crate) fn new(value: impl Any + Send) -> Self {
-        Self(Mutex::new(Some(Box::new(value))))
-    }
-
-    /// Returns the value if it has this type.
-    pub(crate) fn value_mut<K: Any>(&mut self) -> Option<&mut K> {
-        self.0.get_mut().as_mut()?.downcast_mut()
-    }
-
-    /// Returns the value, which is then the caller's to drop.
-    pub(crate) fn into_value(mut self) -> Option<Box<dyn Any + Send>> {
-        self.0.get_mut().take()
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        if let Some(value) = self.0.get_mut().take() {
-            dispose(value);
-        }
-    }
-}
-
-/// The part of an adopted stream's state that says whether its handle is valid.
-pub(crate) struct Adopted(Mutex<AdoptedState>);
-
-struct AdoptedState {
-    /// `None` once the stream is let go.
-    keeper: Option<Keeper>,
-    /// The number of handles of this library whose drop has not ended.
-    handles: usize,
-    /// The number of these handles, and of [`LetGo`]s.
-    users: usize,
-}
-
-impl fmt::Debug for Adopted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adopted").finish_non_exhaustive()
-    }
-}
-
-impl Adopted {
-    pub(super) fn new(keeper: Keeper) -> Self {
-        Self(Mutex::new(AdoptedState {
-            keeper: Some(keeper),
-            handles: 1,
-            users: 1,
-        }))
-    }
-
-    /// Returns whether a handle of this library to the stream exists.
-    #[cfg(feature = "sim")]
-    pub(super) fn is_in_use(&self) -> bool {
-        self.0.lock().handles > 0
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
-        let state = self.0.lock();
-        state.keeper.is_some().then(body)
-    }
-
-    /// Notes a new handle. Takes its keeper unless the stream still has one.
-    fn use_again(&self, keeper: &mut Option<Keeper>) {
-        let mut state = self.0.lock();
-        state.handles += 1;
-        state.users += 1;
-        if state.keeper.is_none() {
-            state.keeper = keeper.take();
-        }
-    }
-}
-
-impl StreamState {
-    /// Returns whether this library created the stream, so that it may enqueue there and query it
-    /// at any time.
-    #[inline]
-    pub(crate) fn is_own(&self) -> bool {
-        self.adopted.is_none()
-    }
-
-    /// Calls `body` unless the stream's owner may have destroyed it. It has then no operation of
-    /// this library that is not complete.
-    #[inline(always)]
-    pub(crate) fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
-        match &self.adopted {
-            None => Some(body()),
-            Some(adopted) => adopted.while_kept(body),
-        }
-    }
-}
-
-/// The owner's stream of a companion.
-#[derive(Debug, Default)]
-pub(crate) struct OwnerOfStream(Mutex<Option<Arc<StreamState>>>);
-
-impl OwnerOfStream {
-    pub(super) fn set(&self, owner: Option<&Arc<StreamState>>) {
-        *self.0.lock() = owner.map(Arc::clone);
-    }
-}
 
 impl DeviceState {
     /// Returns the owner's stream if the stream is a companion.
     #[inline]
     pub(crate) fn owner_of(&self, stream: &StreamState) -> Option<Arc<StreamState>> {
         match self.admission.has_adopted() {
-            true => stream.owner.0.lock().clone(),
+            true => stream.owner.lock().clone(),
             false => None,
         }
     }
@@ -156,6 +47,14 @@ impl DeviceState {
 /// The adopted streams of a device.
 #[derive(Default)]
 pub(crate) struct AdoptedStreams(Mutex<Vec<Entry>>);
+
+impl DeviceSlot for AdoptionLayer {
+    type Value = AdoptedStreams;
+
+    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> AdoptedStreams {
+        AdoptedStreams::default()
+    }
+}
 
 struct Entry {
     state: Arc<StreamState>,
@@ -237,11 +136,11 @@ pub(super) fn leave(
     owner: &Arc<StreamState>,
     companion: &Arc<StreamState>,
 ) {
-    companion.owner.set(None);
+    *companion.owner.lock() = None;
     let Some(adopted) = &owner.adopted else {
         return;
     };
-    adopted.0.lock().handles -= 1;
+    adopted.drop_handle();
     let let_go = Arc::new(LetGo(Arc::clone(owner)));
     for stream in [owner, companion] {
         let submitted = stream.shared.lock().points.submitted();
@@ -266,11 +165,7 @@ impl Drop for LetGo {
         let Some(adopted) = &self.0.adopted else {
             return;
         };
-        let mut state = adopted.0.lock();
-        state.users -= 1;
-        let keeper = (state.users == 0).then(|| state.keeper.take()).flatten();
-        drop(state);
-        drop(keeper);
+        drop(adopted.drop_user());
     }
 }
 

@@ -14,7 +14,7 @@ use crate::tracker::DeviceNumber;
 static UNSETTLED: Mutex<u64> = Mutex::new(0);
 
 /// Counts a reason, and makes all devices examine their operands.
-pub(super) fn count() {
+pub(crate) fn count() {
     let mut unsettled = UNSETTLED.lock();
     *unsettled += 1;
     if *unsettled == 1 {
@@ -23,7 +23,7 @@ pub(super) fn count() {
 }
 
 /// Reverses [`count`]. The last one ends the examination.
-pub(super) fn uncount() {
+pub(crate) fn uncount() {
     let mut unsettled = UNSETTLED.lock();
     *unsettled -= 1;
     if *unsettled == 0 {

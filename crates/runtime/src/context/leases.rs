@@ -13,18 +13,13 @@
 
 #![allow(unsafe_code, reason = "submits operations without work")]
 
-use std::{
-    panic::Location,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{panic::Location, sync::Arc};
 
 use super::{
     Operation, Stream, SubmitQueue,
     examinations::ExaminedOperands,
     imports,
+    lease_conflicts::{PutOffCount, end_or_refuse},
     submission::{
         AtCaller, EndOfForeignWork, Marker, begin_lease, make_owner_wait, refuse_captured, submit,
         submit_locked_end,
@@ -54,29 +49,21 @@ pub(crate) struct GrantedLease {
     location: &'static Location<'static>,
 }
 
-/// The number of leases whose end was put off.
-static PUT_OFF: AtomicUsize = AtomicUsize::new(0);
-
 /// A lease whose end was put off. All devices look for it.
 #[derive(Debug)]
 struct PutOff {
+    _counted: PutOffCount,
     lease: GrantedLease,
     _examined: ExaminedOperands,
 }
 
 impl PutOff {
     fn new(lease: GrantedLease) -> Self {
-        PUT_OFF.fetch_add(1, Ordering::Release);
         Self {
+            _counted: PutOffCount::new(),
             lease,
             _examined: ExaminedOperands::everywhere(),
         }
-    }
-}
-
-impl Drop for PutOff {
-    fn drop(&mut self) {
-        PUT_OFF.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -92,10 +79,10 @@ pub(crate) fn submit_marker(
     location: &'static Location<'static>,
     access: Access<'_>,
 ) -> Result<Sequence> {
-    let operation = marker(label, location, access);
+    let mut operation = marker(label, location, access);
     let (device, stream) = (stream.device_state(), stream.state());
     // SAFETY: the command enqueues nothing.
-    let (sequence, ()) = unsafe { submit(device, stream, operation, Marker) }?;
+    let (sequence, ()) = unsafe { submit(device, stream, &mut operation, Marker) }?;
     make_owner_wait(device, stream, sequence).at_caller(label, location)?;
     Ok(sequence)
 }
@@ -112,11 +99,11 @@ pub(crate) fn submit_end_of_foreign_work(
     location: &'static Location<'static>,
     access: Access<'_>,
 ) -> Result<()> {
-    let operation = marker(label, location, access);
+    let mut operation = marker(label, location, access);
     let (device, stream) = (stream.device_state(), stream.owner_state());
     refuse_captured(device, stream).at_caller(label, location)?;
     // SAFETY: the command enqueues nothing.
-    unsafe { submit(device, stream, operation, EndOfForeignWork) }.map(drop)
+    unsafe { submit(device, stream, &mut operation, EndOfForeignWork) }.map(drop)
 }
 
 fn marker<'a>(
@@ -258,55 +245,4 @@ impl PutOffEnd for PutOff {
         }
         Ok(true)
     }
-}
-
-/// Ends the leases with which an operation conflicts and whose end was put off. Planning refuses
-/// conflicts with other leases.
-///
-/// # Errors
-///
-/// If the end of a lease cannot be submitted, or the operation conflicts with another lease.
-#[inline]
-pub(super) fn end_returned<'a, 'b: 'a>(
-    (label, location): (&'static str, &'static Location<'static>),
-    accesses: impl IntoIterator<Item = &'a Access<'b>>,
-) -> Result<()> {
-    if PUT_OFF.load(Ordering::Acquire) == 0 {
-        return Ok(());
-    }
-    for access in accesses {
-        while let Some(conflict) = access.history.conflicting_lease(access) {
-            end_or_refuse(conflict, access.history, label, location)?;
-        }
-    }
-    Ok(())
-}
-
-/// Ends a lease with which an operation conflicts if the borrower has returned the memory.
-///
-/// # Errors
-///
-/// If it has not, or if the end cannot be submitted.
-#[cold]
-fn end_or_refuse(
-    conflict: ConflictingLease,
-    history: &AccessHistory,
-    label: &'static str,
-    location: &'static Location<'static>,
-) -> Result<()> {
-    match conflict {
-        ConflictingLease::Returned(end) => end.end(history, true).map(drop),
-        ConflictingLease::Lent(since) => Err(is_lent(label, location, since)),
-    }
-}
-
-/// Creates the error of an operation on memory that was lent at `since`.
-#[cold]
-pub(super) fn is_lent(
-    label: &'static str,
-    location: &'static Location<'static>,
-    since: &'static Location<'static>,
-) -> Error {
-    let lent = UsageError::new(label, UsageErrorKind::Lent { since });
-    lent.at(location).into()
 }

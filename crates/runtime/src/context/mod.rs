@@ -2,23 +2,23 @@
 //!
 //! This layer owns the part of a device's state that submission and completion need. Layers above
 //! keep their own state in the slots of [`DeviceState`] and [`StreamState`]; this layer starts
-//! their work through the traits that it defines ([`DeviceHooks`], [`Recorder`]). [`Device`] and
+//! their work through the traits that it defines ([`DeviceHooks`], [`Tracer`]). [`Device`] and
 //! [`Stream`] are defined here; their methods are in the layers above.
 
 mod admission;
+mod adopted;
 mod adoption;
-mod crossing;
 mod device;
 mod events;
 mod examinations;
-mod imports;
+pub(crate) mod imports;
+mod lease_conflicts;
 mod leases;
 mod limits;
 mod loss;
-mod peers;
+mod operation;
 mod polling;
 mod realm;
-mod recorder;
 mod recording;
 mod retired;
 mod slots;
@@ -27,27 +27,29 @@ mod stream;
 mod stream_state;
 mod streams;
 mod submission;
+mod trace;
 
 pub(crate) use admission::ForeignCallGuard;
-pub(crate) use adoption::Keeper;
-pub(crate) use crossing::{Arrival, Crossing, Failure, submit_crossing};
+pub(crate) use adopted::Keeper;
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
-pub(crate) use examinations::{ExaminedOperands, enter_realm};
-pub(crate) use imports::{note_overwritten, of_operands, reach};
+pub(crate) use examinations::{ExaminedOperands, count, enter_realm, uncount};
+pub(crate) use lease_conflicts::end_returned_leases;
 pub(crate) use leases::{GrantedLease, submit_end_of_foreign_work, submit_marker};
-pub use peers::PeerStatus;
-pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
+pub(crate) use operation::Operation;
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
     Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, poll_until, query_stream, register,
     retain_patiently, retain_until_complete, wait_backoff, wait_until,
 };
-pub(crate) use recorder::{OperationRecord, Recorder};
-pub(crate) use recording::{HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream};
+pub(crate) use realm::contains as realm_contains;
+pub(crate) use recording::{
+    HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream, RelocatableKernel,
+};
 pub(crate) use slots::{
-    CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, PageLockedLayer, StreamSlot,
+    AdoptionLayer, CopyLayer, DeviceSlot, GraphLayer, KernelLayer, MemoryLayer, MultiDeviceLayer,
+    PageLockedLayer, StreamSlot, TraceLayer,
 };
 pub(crate) use state::{DeviceHooks, DeviceState, DeviceStream};
 pub use stream::Stream;
@@ -57,9 +59,9 @@ pub use submission::DriverStream;
 pub(crate) use submission::interleavings;
 pub(crate) use submission::{
     Allocate, AtCaller, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice,
-    CopyToHost, Fill, Foreign, Free, GroupOperation, Launch, Operation, OverlappingCopy, Prefetch,
-    Relocatable, RelocatableKernel, RepeatedRows, StagedUpload, captured, follow, follow_owner,
-    make_owner_follow, order_after, record_at_tail, record_event, record_sync_point,
-    record_with_clock, repeat, submit, submit_group, submit_in_place, sync_point_after,
-    wait_with_clock,
+    CopyToHost, Fill, Foreign, Free, GroupOperation, Launch, OverlappingCopy, Prefetch,
+    Relocatable, RepeatedRows, StagedUpload, captured, enqueue, enqueue_group, follow,
+    follow_owner, make_owner_follow, order_after, record_at_tail, record_event, record_sync_point,
+    record_with_clock, refuse_unordered, repeat, submit, sync_point_after, wait_with_clock,
 };
+pub(crate) use trace::{TracedOperation, Tracer};

@@ -46,7 +46,7 @@ pub(super) fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
 }
 
 /// Returns whether the device with this number is open.
-pub(super) fn contains(number: DeviceNumber) -> bool {
+pub(crate) fn contains(number: DeviceNumber) -> bool {
     REALM.read().contains_key(&number)
 }
 

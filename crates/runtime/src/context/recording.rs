@@ -8,11 +8,11 @@
 
 use std::{any::Any, fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{DriverError, GraphNode};
+use millstream_driver::{DevicePtr, DriverError, GraphKernel, GraphNode};
 use parking_lot::Mutex;
 
-use super::{Command, DeviceState, Operation, RelocatableKernel, Stream, StreamState};
-use crate::{Error, Result, UsageError, UsageErrorKind, tracker::Sequence};
+use super::{DeviceState, GraphLayer, Operation, Stream, StreamSlot, StreamState};
+use crate::{Error, Result, UsageError, UsageErrorKind};
 
 /// The advice for downloads in a recording.
 pub(super) const DOWNLOAD: &str =
@@ -61,6 +61,24 @@ pub(crate) trait NodeSink {
     fn add_kernels(&mut self, kernels: &[RelocatableKernel]) -> bool;
 }
 
+/// A kernel of a call, with its addresses.
+#[derive(Debug)]
+pub(crate) struct RelocatableKernel {
+    pub(crate) kernel: GraphKernel,
+    pub(crate) addresses: Vec<AddressPlace>,
+}
+
+/// An address among the arguments of a kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AddressPlace {
+    pub(crate) param: usize,
+    /// The number of the word of eight bytes in the parameter.
+    pub(crate) word: usize,
+    pub(crate) address: DevicePtr,
+    /// The number of the operand to which it belongs.
+    pub(crate) operand: u16,
+}
+
 /// The reason why a command has no nodes.
 #[derive(Debug)]
 pub(crate) enum NotRecorded {
@@ -88,10 +106,14 @@ impl RecorderOfStream {
     #[cold]
     fn refuse(&self, operation: &'static str, why: &'static str) -> Result<()> {
         match &*self.0.lock() {
-            Some(_) => Err(refusal(operation, why)),
+            Some(_) => Err(recording_error(operation, why)),
             None => Ok(()),
         }
     }
+}
+
+impl StreamSlot for GraphLayer {
+    type Value = RecorderOfStream;
 }
 
 /// Makes a stream a recording one until it is dropped.
@@ -109,7 +131,7 @@ impl RecordingStream {
         recorder: Arc<dyn NodeRecorder>,
     ) -> Self {
         device.admission.begin_recording();
-        *stream.recorder.0.lock() = Some(recorder);
+        *stream.graph_slot.0.lock() = Some(recorder);
         Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
@@ -120,7 +142,7 @@ impl RecordingStream {
 impl Drop for RecordingStream {
     fn drop(&mut self) {
         // Dropped without the lock, because a recorder holds arrays.
-        let recorder = self.stream.recorder.0.lock().take();
+        let recorder = self.stream.graph_slot.0.lock().take();
         self.device.admission.end_recording();
         drop(recorder);
     }
@@ -131,7 +153,7 @@ impl DeviceState {
     #[inline]
     pub(crate) fn recorder_of(&self, stream: &StreamState) -> Option<Arc<dyn NodeRecorder>> {
         if self.admission.has_recordings() {
-            stream.recorder.get()
+            stream.graph_slot.get()
         } else {
             None
         }
@@ -146,7 +168,7 @@ impl DeviceState {
         why: &'static str,
     ) -> Result<()> {
         if self.admission.has_recordings() {
-            stream.recorder.refuse(operation, why)
+            stream.graph_slot.refuse(operation, why)
         } else {
             Ok(())
         }
@@ -155,37 +177,6 @@ impl DeviceState {
 
 /// Creates the error for a call that a graph cannot contain.
 #[cold]
-fn refusal(operation: &'static str, why: &'static str) -> Error {
+pub(super) fn recording_error(operation: &'static str, why: &'static str) -> Error {
     UsageError::new(operation, UsageErrorKind::Recording { why }).into()
-}
-
-/// Passes an operation to the recorder of its stream. Returns a sequence number for no ticket.
-pub(super) fn record<C: Command>(
-    device: &DeviceState,
-    stream: &StreamState,
-    recorder: &dyn NodeRecorder,
-    operation: &Operation<'_>,
-    command: C,
-) -> Result<(Sequence, C::Output)> {
-    let (label, location): (_, &'static Location<'static>) = (operation.label, operation.location);
-    let mut command = Some(command);
-    let mut output = None;
-    recorder.record(stream, operation, &mut |sink| {
-        let Some(command) = command.take() else {
-            return Ok(());
-        };
-        let recorded = command.record(device.driver_stream(stream), sink);
-        output = Some(recorded.map_err(|problem| match problem {
-            NotRecorded::Refused(why) => {
-                let problem = UsageErrorKind::Recording { why };
-                UsageError::new(label, problem).at(location).into()
-            }
-            NotRecorded::Failed(error) => device.record_failure(error),
-        })?);
-        Ok(())
-    })?;
-    match output {
-        Some(output) => Ok((Sequence::START, output)),
-        None => Err(refusal(label, "the recording is over")),
-    }
 }

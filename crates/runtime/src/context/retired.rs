@@ -1,10 +1,10 @@
 //! Reuse of streams: those whose handles were dropped serve again.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{DeviceState, StreamState, query_stream};
+use super::{DeviceState, StreamState, polling::query_stream};
 use crate::{Result, tracker::Ticket};
 
 /// The number of retired streams that are checked for an idle one.
@@ -16,36 +16,6 @@ const LAST_SKIPPED: usize = 8;
 /// A stream takes about four times as many before a call that enqueues blocks (rule 54), possibly
 /// until the calling thread does what the first operation waits for.
 const FOLLOWED_MAX: u64 = 256;
-
-/// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
-/// device is open, because their tickets may still be waited for.
-#[derive(Default)]
-pub(super) struct RetiredStreams {
-    /// Those retired first in front.
-    streams: VecDeque<Arc<StreamState>>,
-    /// How many times the one retired last is not to be looked at.
-    last_skipped: usize,
-}
-
-impl RetiredStreams {
-    /// Takes the stream of this priority that was retired last, or first.
-    fn take(&mut self, priority: i32, last: bool) -> Option<Arc<StreamState>> {
-        let mut streams = self.streams.iter();
-        let has_priority = |stream: &Arc<StreamState>| stream.priority == priority;
-        let at = match last {
-            true => streams.rposition(has_priority),
-            false => streams.position(has_priority),
-        };
-        self.streams.remove(at?)
-    }
-
-    /// Returns whether the one retired last is to be looked at now.
-    fn begins_with_last(&mut self) -> bool {
-        let skips = self.last_skipped > 0;
-        self.last_skipped = self.last_skipped.saturating_sub(1);
-        !skips
-    }
-}
 
 impl DeviceState {
     /// Returns a retired stream of ordinary priority whose last operation has one of these tickets,

@@ -32,6 +32,18 @@ pub(crate) trait StreamSlot {
     type Value: fmt::Debug + Default + Send + Sync;
 }
 
+/// The marker of the module `adoption`.
+pub(crate) enum AdoptionLayer {}
+
+/// The marker of the module `recording`.
+pub(crate) enum GraphLayer {}
+
+/// The marker of the module `trace`.
+pub(crate) enum TraceLayer {}
+
+/// The marker of the layer `multi_device`.
+pub(crate) enum MultiDeviceLayer {}
+
 /// The marker of the layer `memory`.
 pub(crate) enum MemoryLayer {}
 

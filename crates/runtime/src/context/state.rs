@@ -26,22 +26,20 @@ use millstream_ptx::Label;
 use parking_lot::Mutex;
 
 use super::{
-    admission::Admission,
-    adoption::AdoptedStreams,
-    crossing::Crossings,
+    admission::{Admission, in_foreign_call},
     events::EventPool,
     limits::Limits,
     loss::Loss,
-    peers::Peers,
     realm,
-    recorder::RecorderSlot,
-    retired::RetiredStreams,
-    slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, PageLockedLayer, Slots},
+    slots::{
+        AdoptionLayer, CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, MultiDeviceLayer,
+        PageLockedLayer, Slots, TraceLayer,
+    },
     stream_state::StreamState,
-    streams::Streams,
+    streams::{RetiredStreams, Streams},
 };
 use crate::{
-    Error, Result,
+    Error, Result, UsageError, UsageErrorKind,
     disposal::log,
     spans,
     sync::Ordering,
@@ -92,10 +90,9 @@ pub(crate) struct DeviceState {
     pub(crate) events: EventPool,
     /// The events that are recorded on streams of other libraries.
     pub(crate) owners_events: EventPool,
-    /// The operations on this device's streams that use memory of other devices.
-    pub(crate) crossings: Crossings,
-    pub(crate) peers: Peers,
-    pub(crate) recorder: RecorderSlot,
+    pub(super) trace_slot: <TraceLayer as DeviceSlot>::Value,
+    /// The state that the `multi_device` layer keeps for the device.
+    pub(crate) multi_device_slot: <MultiDeviceLayer as DeviceSlot>::Value,
     /// The state that the `memory` layer keeps for the device.
     pub(crate) memory_slot: <MemoryLayer as DeviceSlot>::Value,
     /// The state that the `page_locked` layer keeps for the device.
@@ -112,7 +109,7 @@ pub(crate) struct DeviceState {
     pub(crate) streams: Arc<Streams>,
     pub(super) retired: Mutex<RetiredStreams>,
     /// The streams of other libraries.
-    pub(super) adopted: AdoptedStreams,
+    pub(super) adoption_slot: <AdoptionLayer as DeviceSlot>::Value,
     lost: OnceLock<Loss>,
     pub(crate) admission: Admission,
 }
@@ -159,6 +156,9 @@ impl DeviceState {
         Ok(Self {
             is_simulated: driver.is_simulated(),
             waits_exactly: AtomicBool::new(false),
+            trace_slot: TraceLayer::open(&driver, context),
+            adoption_slot: AdoptionLayer::open(&driver, context),
+            multi_device_slot: MultiDeviceLayer::open(&driver, context),
             memory_slot: MemoryLayer::open(&driver, context),
             page_locked_slot: PageLockedLayer::open(&driver, context),
             copy_slot: CopyLayer::open(&driver, context),
@@ -176,15 +176,11 @@ impl DeviceState {
             pool,
             events: EventPool::new(EventKind::Ordering),
             owners_events: EventPool::new(EventKind::Interprocess),
-            crossings: Crossings::default(),
-            peers: Peers::default(),
-            recorder: RecorderSlot::default(),
             slots: Slots::default(),
             hooks,
             priorities,
             streams: Arc::new(Streams::new(DeviceNumber::next())),
             retired: Mutex::default(),
-            adopted: AdoptedStreams::default(),
             lost: OnceLock::new(),
             admission,
         })
@@ -419,6 +415,26 @@ impl DeviceState {
             }
         };
         (with_line(one, self.opened), with_line(two, other.opened))
+    }
+
+    /// Returns an error if the device is lost, or if this thread is inside a foreign call.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.admission.is_clear() {
+            return Ok(());
+        }
+        self.check_reasons()
+    }
+
+    #[cold]
+    fn check_reasons(&self) -> Result<()> {
+        if let Some(loss) = self.loss() {
+            return Err(loss.error());
+        }
+        if in_foreign_call() {
+            return Err(UsageError::new("foreign call", UsageErrorKind::InForeignCall).into());
+        }
+        Ok(())
     }
 
     /// Returns whether the error means that the device is out of memory.

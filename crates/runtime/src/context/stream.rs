@@ -4,10 +4,7 @@ use std::{fmt, sync::Arc};
 
 use millstream_driver::StreamHandle;
 
-use super::{
-    Device, DeviceState, StreamState,
-    adoption::{Keeper, leave},
-};
+use super::{Device, DeviceState, StreamState, adopted::Keeper, adoption::leave};
 use crate::{Result, UsageError, UsageErrorKind};
 
 /// A queue of device work, as a CUDA stream.
@@ -101,14 +98,16 @@ impl Stream {
             device.retire_stream(own);
         }
         let new_handle = |owner, companion: Arc<StreamState>| {
-            companion.owner.set(Some(&owner));
+            *companion.owner.lock() = Some(Arc::clone(&owner));
             Arc::new(Handle {
                 device: Arc::clone(device),
                 state: companion,
                 end: End::Leave(owner),
             })
         };
-        let inner = device.adopted.adopt(device, raw, keeper, new_handle)?;
+        let inner = device
+            .adoption_slot
+            .adopt(device, raw, keeper, new_handle)?;
         Ok(Self { inner })
     }
 

@@ -1,17 +1,16 @@
 //! The state of one stream: its submit queue, its sync points, and its completed sequence number.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use millstream_driver::{EventHandle, StreamHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    adoption::{Adopted, OwnerOfStream},
+    adopted::Adopted,
     events::PooledEvent,
     loss::RecentOperations,
-    recording::RecorderOfStream,
-    slots::{MemoryLayer, PageLockedLayer, StreamSlot},
+    slots::{GraphLayer, MemoryLayer, PageLockedLayer, StreamSlot},
 };
 use crate::{
     sync::{AtomicU64, Condvar, Ordering},
@@ -113,10 +112,10 @@ pub(crate) struct StreamState {
     pub(crate) submitted: Condvar,
     /// Set for a stream of another library.
     pub(super) adopted: Option<Adopted>,
-    /// Set while the stream is the companion of an adopted one.
-    pub(super) owner: OwnerOfStream,
+    /// The owner's stream, while this one is the companion of an adopted one.
+    pub(super) owner: Mutex<Option<Arc<StreamState>>>,
     /// Set while the stream's operations become nodes of a graph.
-    pub(super) recorder: RecorderOfStream,
+    pub(super) graph_slot: <GraphLayer as StreamSlot>::Value,
     /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
     /// The state of the layer `page_locked`.
@@ -125,6 +124,22 @@ pub(crate) struct StreamState {
 }
 
 impl StreamState {
+    /// Returns whether this library created the stream, so that it may enqueue there and query it
+    /// at any time.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.adopted.is_none()
+    }
+
+    /// Calls `body` unless the stream's owner may have destroyed it. It has then no operation of
+    /// this library that is not complete.
+    #[inline(always)]
+    pub(crate) fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
+        match &self.adopted {
+            None => Some(body()),
+            Some(adopted) => adopted.while_kept(body),
+        }
+    }
     pub(crate) fn new(id: StreamId, handle: StreamHandle, priority: i32) -> Self {
         Self {
             id,
@@ -144,8 +159,8 @@ impl StreamState {
             }),
             submitted: Condvar::new(),
             adopted: None,
-            owner: OwnerOfStream::default(),
-            recorder: RecorderOfStream::default(),
+            owner: Mutex::default(),
+            graph_slot: Default::default(),
             memory_slot: Default::default(),
             page_locked_slot: Default::default(),
             done: AtomicU64::new(Sequence::START.get()),

@@ -1,6 +1,9 @@
 //! The stream table of a device, with lock-free lookup by id.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -85,6 +88,36 @@ fn position(index: u32) -> (usize, usize) {
             doublings as usize + 1,
             (index - (FIRST_BLOCK << doublings)) as usize,
         ),
+    }
+}
+
+/// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
+/// device is open, because their tickets may still be waited for.
+#[derive(Default)]
+pub(super) struct RetiredStreams {
+    /// Those retired first in front.
+    pub(super) streams: VecDeque<Arc<StreamState>>,
+    /// How many times the one retired last is not to be looked at.
+    pub(super) last_skipped: usize,
+}
+
+impl RetiredStreams {
+    /// Takes the stream of this priority that was retired last, or first.
+    pub(super) fn take(&mut self, priority: i32, last: bool) -> Option<Arc<StreamState>> {
+        let mut streams = self.streams.iter();
+        let has_priority = |stream: &Arc<StreamState>| stream.priority == priority;
+        let at = match last {
+            true => streams.rposition(has_priority),
+            false => streams.position(has_priority),
+        };
+        self.streams.remove(at?)
+    }
+
+    /// Returns whether the one retired last is to be looked at now.
+    pub(super) fn begins_with_last(&mut self) -> bool {
+        let skips = self.last_skipped > 0;
+        self.last_skipped = self.last_skipped.saturating_sub(1);
+        !skips
     }
 }
 

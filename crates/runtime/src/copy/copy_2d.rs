@@ -12,7 +12,8 @@ use crate::{
     CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
     array::{Span2d, check_rows},
     context::{
-        CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows, note_overwritten, submit,
+        CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows, imports::note_overwritten,
+        submit,
     },
     error::OperationKind,
     tracker::AccessKind,
@@ -141,7 +142,7 @@ impl Stream {
             StagedBlock::of_rows(device, self.state(), target.bytes(), rows, location)?;
         let source = Side2d::host(staged.pointer(), target.row_bytes);
         let command = copy_of_rows(device, target, source, target.side());
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::HostToDevice,
             label: "upload",
             location,
@@ -151,7 +152,7 @@ impl Stream {
         };
         // SAFETY: the rows lie within their allocation, and `staged` returns the block to the pool
         // with this operation's ticket, so that it is not reused before the copy is complete.
-        let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
+        let (sequence, ()) = unsafe { submit(device, self.state(), &mut operation, command) }?;
         staged.used_by(self.state().ticket(sequence));
         Ok(())
     }
@@ -198,7 +199,7 @@ impl Stream {
         let staged = StagedBlock::new(&device, &stream, from.bytes())?;
         let target = Side2d::host(staged.pointer(), from.row_bytes);
         let command = copy_of_rows(self.device_state(), &from, from.side(), target);
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::DeviceToHost,
             label: "download",
             location,
@@ -212,7 +213,7 @@ impl Stream {
         // SAFETY: the rows lie within their allocation, the block is large enough for them, and
         // `staged` returns it to the pool with this operation's ticket, so that it is not reused
         // before the copy is complete.
-        let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
+        let (sequence, ()) = unsafe { submit(&device, &stream, &mut operation, command) }?;
         let mut download = PendingDownload::new(&device, &stream, from.bytes(), location);
         download.push(sequence, staged, 0, from.bytes());
         download.depend_on(
@@ -255,7 +256,7 @@ impl Stream {
             pitch_bytes_max: self.device_state().limits.pitch_bytes,
         }
         .fill();
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::Fill,
             label: "fill",
             location,
@@ -264,7 +265,7 @@ impl Stream {
             host_waiter: None,
         };
         // SAFETY: the command accesses only the rows, which lie within their allocation.
-        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+        unsafe { submit(self.device_state(), self.state(), &mut operation, command) }.map(drop)
     }
 
     /// Returns a usage error if the rectangle is not in the memory of the stream's device.

@@ -237,7 +237,7 @@ impl Stream {
                 bytes,
             };
             let is_last = at + bytes == span.bytes.len();
-            let operation = Operation {
+            let mut operation = Operation {
                 kind: OperationKind::DeviceToHost,
                 label: "download",
                 location,
@@ -248,7 +248,7 @@ impl Stream {
             // SAFETY: the chunk lies within its allocation, the block has at least as many bytes,
             // and `staged` returns it to the pool with this operation's ticket, so that it is not
             // reused before the copy is complete.
-            let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
+            let (sequence, ()) = unsafe { submit(device, stream, &mut operation, command) }?;
             download.push(sequence, staged, at, bytes);
             if !is_last {
                 // Allows copying it out before the next chunk has arrived. If recording fails, it

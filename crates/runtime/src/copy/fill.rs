@@ -160,7 +160,7 @@ impl Stream {
         location: &'static Location<'static>,
         command: impl Command<Output = ()>,
     ) -> Result<()> {
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::Fill,
             label: "fill",
             location,
@@ -169,7 +169,7 @@ impl Stream {
             host_waiter: None,
         };
         // SAFETY: the fill accesses only the span, which lies within its allocation.
-        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+        unsafe { submit(self.device_state(), self.state(), &mut operation, command) }.map(drop)
     }
 }
 

@@ -166,7 +166,7 @@ impl Stream {
             alive: Arc::downgrade(operand.alive),
             chained: true,
         });
-        let operation = Operation {
+        let mut operation = Operation {
             kind,
             label: "copy",
             location,
@@ -177,7 +177,7 @@ impl Stream {
         // SAFETY: the accesses name all memory that the copy accesses: spans within their
         // allocations, and pinned memory that its pool does not reuse before this operation is
         // done.
-        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+        unsafe { submit(self.device_state(), self.state(), &mut operation, command) }.map(drop)
     }
 }
 

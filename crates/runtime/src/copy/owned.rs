@@ -334,7 +334,7 @@ impl Stream {
             chunk_bytes,
             capture,
         };
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::HostToDevice,
             label: "upload",
             location,
@@ -344,7 +344,7 @@ impl Stream {
         };
         // SAFETY: the span lies within its allocation, and the blocks return to the pool with a
         // ticket that is done after everything enqueued here, so that they are not reused before.
-        let outcome = unsafe { submit(device, stream, operation, command) };
+        let outcome = unsafe { submit(device, stream, &mut operation, command) };
         match outcome {
             Ok((sequence, ())) => {
                 let ticket = stream.ticket(sequence);

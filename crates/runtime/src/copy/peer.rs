@@ -9,10 +9,9 @@ use millstream_driver::{PeerCopy, PeerCopy2d};
 use crate::{
     Result, Stream,
     array::{Span, Span2d},
-    context::{
-        Command, CopyPeer, CopyPeerRows, DeviceState, Operation, copies_directly, submit_crossing,
-    },
+    context::{Command, CopyPeer, CopyPeerRows, DeviceState, Operation},
     error::OperationKind,
+    multi_device::{copies_directly, submit_crossing},
     tracker::{Access, AccessKind},
 };
 

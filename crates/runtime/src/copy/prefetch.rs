@@ -83,7 +83,7 @@ impl Stream {
             bytes,
             location: to,
         };
-        let operation = Operation {
+        let mut operation = Operation {
             kind,
             label: "prefetch",
             location,
@@ -93,6 +93,6 @@ impl Stream {
         };
         // SAFETY: the span lies within its allocation, which is managed, and the prefetch accesses
         // no other memory.
-        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+        unsafe { submit(self.device_state(), self.state(), &mut operation, command) }.map(drop)
     }
 }

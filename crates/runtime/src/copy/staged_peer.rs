@@ -15,10 +15,12 @@ use crate::{
     Result, Stream,
     array::Span2d,
     context::{
-        Arrival, DeviceState, Operation, StreamState, follow, of_operands, reach,
+        DeviceState, Operation, StreamState, follow,
+        imports::{of_operands, reach},
         retain_until_complete, submit, sync_point_after, wait_with_clock,
     },
     error::OperationKind,
+    multi_device::Arrival,
     tracker::{AccessKind, Imports, Sequence},
 };
 
@@ -233,7 +235,7 @@ fn copy_chunk(
     };
     let host = Side2d::host(block.pointer(), from.row_bytes);
     let read = copy_of_rows(&source.device, from, from.side(), host);
-    let reading = leg_operation(
+    let mut reading = leg_operation(
         OperationKind::DeviceToHost,
         from,
         AccessKind::Read,
@@ -241,7 +243,7 @@ fn copy_chunk(
     );
     // SAFETY: the rows lie within their allocation, and the block is as large. It is kept until
     // both operations are done.
-    let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
+    let (sequence, ()) = unsafe { submit(&source.device, &source.stream, &mut reading, read) }?;
     let event = sync_point_after(&source.device, &source.stream, sequence)?;
     // The event is not recorded again while it is held here.
     wait_with_clock(
@@ -252,9 +254,9 @@ fn copy_chunk(
         &event.clock,
     )?;
     let write = copy_of_rows(&target.device, to, host, to.side());
-    let writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
+    let mut writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
     // SAFETY: as above; the wait orders this operation after the first.
-    let (sequence, ()) = unsafe { submit(&target.device, &target.stream, writing, write) }?;
+    let (sequence, ()) = unsafe { submit(&target.device, &target.stream, &mut writing, write) }?;
     block.arrive(target, sequence);
     Ok(())
 }

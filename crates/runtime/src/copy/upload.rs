@@ -10,7 +10,9 @@ use super::{copy_threads::Transfer, same_length, staged_block::StagedBlock};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     array::Span,
-    context::{CopyToDevice, HostWaiter, Operation, note_overwritten, submit, sync_point_after},
+    context::{
+        CopyToDevice, HostWaiter, Operation, imports::note_overwritten, submit, sync_point_after,
+    },
     error::OperationKind,
     page_locked::{HostAccessGuard, Suballocation},
     tracker::{AccessKind, Sequence},
@@ -198,11 +200,11 @@ impl Stream {
                 source: staged.pointer(),
                 bytes: span.bytes.len(),
             };
-            let operation = upload_operation(&span, host_waiter, location);
+            let mut operation = upload_operation(&span, host_waiter, location);
             // SAFETY: the span lies within its allocation, and `staged` returns the block to the
             // pool with this operation's ticket, so that it is not reused before the copy is
             // complete.
-            let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
+            let (sequence, ()) = unsafe { submit(device, stream, &mut operation, command) }?;
             staged.used_by(stream.ticket(sequence));
             // Allows reusing the block while the stream is busy. If recording fails, it is reused
             // later.
@@ -237,10 +239,10 @@ impl Stream {
             source: suballocation.pointer(),
             bytes: source.len(),
         };
-        let operation = upload_operation(target, host_waiter, location);
+        let mut operation = upload_operation(target, host_waiter, location);
         // SAFETY: the span lies within its allocation, and its arena is not returned to the pool
         // before this operation is done.
-        let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
+        let (sequence, ()) = unsafe { submit(device, stream, &mut operation, command) }?;
         suballocation.used_by(sequence);
         Ok(sequence)
     }

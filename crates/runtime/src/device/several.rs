@@ -1,7 +1,7 @@
 //! Several devices: opening all of them, and how data moves between two.
 
 use super::open::open_all;
-use crate::{Device, PeerStatus, Result, context::peer_status};
+use crate::{Device, PeerStatus, Result, multi_device::peer_status};
 
 impl Device {
     /// Opens all devices of the default driver, in the order of their ordinals: every GPU that

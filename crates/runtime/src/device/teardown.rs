@@ -51,7 +51,7 @@ impl DeviceHooks for Hooks {
             events: [&mut device.events, &mut device.owners_events].map(EventPool::take_all),
             staging: std::mem::take(&mut device.page_locked_slot.staging),
             idle_frees: Arc::clone(&device.page_locked().idle_frees),
-            probe_module: device.peers.take_module(),
+            probe_module: device.multi_device().peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
             failures: 0,
         };

@@ -9,9 +9,8 @@ use millstream_driver::{
 
 use super::several::status_between_drivers;
 use crate::{
-    Device, DeviceProperties, PciAddress, PeerStatus, Result, Uuid,
-    context::{DeviceState, known_peer_status},
-    disposal::log,
+    Device, DeviceProperties, PciAddress, PeerStatus, Result, Uuid, context::DeviceState,
+    disposal::log, multi_device::known_peer_status,
 };
 
 /// The links between several devices: which of them can access each other's memory, and how fast.

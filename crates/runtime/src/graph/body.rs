@@ -183,7 +183,7 @@ impl Block {
             source: self.allocation.pointer,
             bytes: to.bytes.len(),
         };
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::DeviceToDevice,
             label: "instance",
             location,
@@ -192,6 +192,14 @@ impl Block {
             host_waiter: None,
         };
         // SAFETY: both blocks are alive and have this length.
-        unsafe { submit(stream.device_state(), stream.state(), operation, command) }.map(drop)
+        unsafe {
+            submit(
+                stream.device_state(),
+                stream.state(),
+                &mut operation,
+                command,
+            )
+        }
+        .map(drop)
     }
 }

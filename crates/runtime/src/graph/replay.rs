@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Result, Stream,
-    context::{Command, DriverStream, Fill, NodeRecorder, Operation, submit_in_place},
+    context::{Command, DriverStream, Fill, NodeRecorder, Operation, submit},
     error::OperationKind,
     memory::Allocation,
     tracker::{AccessKind, AccessUnion, Import, UnionEntry},
@@ -191,7 +191,7 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// As for [`submit_in_place`].
+    /// As for [`submit`].
     unsafe fn submit_launches(
         &self,
         stream: &Stream,
@@ -203,7 +203,7 @@ impl Graph {
             let word = None;
             let command = Replay { graph, times, word };
             // SAFETY: this function's contract.
-            let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
+            let submitted = unsafe { submit(device, stream.state(), operation, command) };
             return submitted.map(drop);
         };
         // SAFETY: this function's contract.
@@ -214,7 +214,7 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// As for [`submit_in_place`].
+    /// As for [`submit`].
     unsafe fn submit_conditional(
         &self,
         conditions: &Conditions,
@@ -228,7 +228,7 @@ impl Graph {
         if conditions.setter.is_some() {
             let command = Replay { graph, times, word };
             // SAFETY: this function's contract.
-            let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
+            let submitted = unsafe { submit(device, stream.state(), operation, command) };
             return submitted.map(drop);
         }
         let command = HostReplay {
@@ -238,7 +238,7 @@ impl Graph {
             times,
         };
         // SAFETY: this function's contract.
-        let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
+        let submitted = unsafe { submit(device, stream.state(), operation, command) };
         conditions.notes.keep_behind(stream.state());
         submitted.map(drop)
     }

@@ -137,7 +137,7 @@ impl Steps for Stepwise<'_> {
 
     fn step(&mut self, node: &Node) -> Result<()> {
         let Self { graph, stream, .. } = *self;
-        let operation = Operation {
+        let mut operation = Operation {
             kind: node.kind,
             label: node.label,
             location: node.location,
@@ -152,7 +152,7 @@ impl Steps for Stepwise<'_> {
         let operands = &graph.operands;
         let command = Step { node, operands };
         // SAFETY: as for a replay.
-        unsafe { submit(&graph.device, stream.state(), operation, command) }.map(drop)
+        unsafe { submit(&graph.device, stream.state(), &mut operation, command) }.map(drop)
     }
 
     /// Copies the flag first, because memory of the body has no access history of its own for a
@@ -171,7 +171,7 @@ impl Steps for Stepwise<'_> {
         };
         let mut accesses = graph.step_accesses(&[conditional.flag_access()]);
         accesses.push(target.access(AccessKind::Write));
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::DeviceToDevice,
             label: node.label,
             location: node.location,
@@ -181,7 +181,8 @@ impl Steps for Stepwise<'_> {
         };
         // SAFETY: the flag is a word of an operand, which the graph keeps, and `seen` a word; the
         // accesses name both.
-        unsafe { submit(&graph.device, stream.state(), operation, command) }?;
+        unsafe { submit(&graph.device, stream.state(), &mut operation, command) }?;
+        drop(operation);
         // A limit that an earlier loop has reached is for the user's next read.
         target.allocation.history.provenance.forget_notes();
         let is_set = stream.download(&seen)?.wait()? != [0];

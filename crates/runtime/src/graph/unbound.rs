@@ -24,9 +24,7 @@ pub use build::RecordedKernels;
 use crate::{
     Buffer, Device, Result, Stream,
     array::Span,
-    context::{
-        Command, DeviceState, DriverStream, Operation, StreamState, poll_ticket, submit_in_place,
-    },
+    context::{Command, DeviceState, DriverStream, Operation, StreamState, poll_ticket, submit},
     disposal::log,
     error::OperationKind,
     page_locked::IdleFrees,
@@ -256,8 +254,7 @@ impl<'a> BoundReplay<'_, 'a> {
         let device = stream.device_state();
         let command = Replay { device, graph };
         // SAFETY: the accesses name all memory of the nodes, by this function's contract.
-        let submitted =
-            unsafe { submit_in_place(device, stream.state(), &mut self.operation, command) };
+        let submitted = unsafe { submit(device, stream.state(), &mut self.operation, command) };
         let (sequence, ()) = submitted?;
         match &mut self.graph.last {
             Some((last, at)) if Arc::ptr_eq(last, stream.state()) => *at = sequence,

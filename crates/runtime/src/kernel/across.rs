@@ -12,8 +12,9 @@ use super::{
 use crate::{
     Result, Stream, UsageError,
     array::{Span, check_access},
-    context::{self, Crossing, Operation},
+    context::{self, Operation},
     error::OperationKind,
+    multi_device::Crossing,
     tracker::Accesses,
 };
 

@@ -47,7 +47,7 @@ pub unsafe fn enqueue(
 ) -> Result<()> {
     let device = stream.device_state();
     let call = |driver_stream: DriverStream<'_>| {
-        let _inside = ForeignCallGuard::enter(device);
+        let _inside = ForeignCallGuard::enter(&device.admission);
         call(driver_stream)
     };
     // SAFETY: the caller guarantees that the enqueued work accesses only its operands.
@@ -79,7 +79,7 @@ pub unsafe fn enqueue_relocatable(
 ) -> Result<()> {
     let device = stream.device_state();
     let call = |driver_stream: DriverStream<'_>, displacements: &[u64]| {
-        let _inside = ForeignCallGuard::enter(device);
+        let _inside = ForeignCallGuard::enter(&device.admission);
         call(driver_stream, displacements)
     };
     let relocatable = Relocatable {
@@ -110,7 +110,7 @@ unsafe fn submit_call(
     }
     let device = stream.device_state();
     // SAFETY: the operation names all operands, by which the work is ordered.
-    let submitted = unsafe { submit(device, stream.state(), operation, command) };
+    let submitted = unsafe { submit(device, stream.state(), &mut operation, command) };
     submitted.map(drop)
 }
 

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Result, Stream, UsageError, UsageErrorKind,
     array::Span,
-    context::{self, DeviceState, Operation, submit_in_place},
+    context::{self, DeviceState, Operation, submit},
     error::OperationKind,
     tracker::{Access, AccessKind},
 };
@@ -435,7 +435,7 @@ unsafe fn submit_launch(
     // against the declaration. The caller guarantees that the arguments match the declaration and
     // that the kernel accesses only its operands. The function's module stays loaded while the
     // device is open.
-    let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
+    let submitted = unsafe { submit(device, stream.state(), operation, command) };
     submitted.map(drop)
 }
 

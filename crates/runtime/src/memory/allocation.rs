@@ -296,7 +296,7 @@ fn allocate(
     location: &'static Location<'static>,
 ) -> Result<DevicePtr> {
     let bytes = history.bytes();
-    let operation = Operation {
+    let mut operation = Operation {
         kind: OperationKind::Allocation,
         label: "allocate",
         location,
@@ -308,7 +308,7 @@ fn allocate(
         bytes: usize::try_from(bytes).expect("a size that came from a usize"),
     };
     // SAFETY: the command touches nothing that exists yet.
-    unsafe { submit(device, stream, operation, command) }.map(|(_, pointer)| pointer)
+    unsafe { submit(device, stream, &mut operation, command) }.map(|(_, pointer)| pointer)
 }
 
 impl Drop for Allocation {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{Recording, TimedOperation};
 use crate::{
     Device, Result,
-    context::{DeviceState, OperationRecord, Recorder, StreamState, record_event},
+    context::{DeviceState, StreamState, TracedOperation, Tracer, record_event},
     disposal::log,
 };
 
@@ -27,12 +27,12 @@ struct OperationLog {
 /// A recorded operation with the events before and after it.
 #[derive(Clone, Debug)]
 struct LoggedOperation {
-    record: OperationRecord,
+    record: TracedOperation,
     start: EventHandle,
     end: EventHandle,
 }
 
-impl Recorder for OperationLog {
+impl Tracer for OperationLog {
     fn start(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle> {
         self.record(device, stream).ok()
     }
@@ -42,7 +42,7 @@ impl Recorder for OperationLog {
         device: &DeviceState,
         stream: &StreamState,
         start: EventHandle,
-        record: OperationRecord,
+        record: TracedOperation,
     ) {
         if let Ok(end) = self.record(device, stream) {
             self.operations
@@ -99,7 +99,7 @@ impl Drop for OperationLog {
 pub struct Timeline {
     device: Arc<DeviceState>,
     log: Arc<OperationLog>,
-    recorder: Arc<dyn Recorder>,
+    recorder: Arc<dyn Tracer>,
     origin: EventHandle,
 }
 
@@ -126,9 +126,9 @@ impl Timeline {
         let origin = log.record(device, &stream);
         device.retire_stream(stream);
         let origin = origin?;
-        let recorder: Arc<dyn Recorder> = Arc::clone(&log) as Arc<dyn Recorder>;
+        let recorder: Arc<dyn Tracer> = Arc::clone(&log) as Arc<dyn Tracer>;
         device
-            .recorder
+            .tracer()
             .set(&device.admission, Arc::clone(&recorder));
         Ok(Self {
             device: Arc::clone(device),
@@ -146,7 +146,7 @@ impl Timeline {
     /// If the device is lost.
     pub fn finish(self) -> Result<Recording> {
         let device = &self.device;
-        device.recorder.remove(&device.admission, &self.recorder);
+        device.tracer().remove(&device.admission, &self.recorder);
         let logged = std::mem::take(&mut *self.log.operations.lock());
         self.wait_for(self.origin)?;
         let mut operations = Vec::with_capacity(logged.len());
@@ -207,6 +207,6 @@ impl Timeline {
 impl Drop for Timeline {
     fn drop(&mut self) {
         let device = &self.device;
-        device.recorder.remove(&device.admission, &self.recorder);
+        device.tracer().remove(&device.admission, &self.recorder);
     }
 }

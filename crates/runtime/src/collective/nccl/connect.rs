@@ -16,8 +16,8 @@ use super::{CommGroup, Comms, NcclBackend, SharedStore};
 use crate::{
     Device, Error, Result,
     collective::local_rank::LocalRank,
-    context::copies_directly,
     disposal::log,
+    multi_device::copies_directly,
     tracker::GroupNumber,
     world::{Rendezvous, World},
 };

@@ -46,8 +46,9 @@ use super::{
 use crate::{
     Error, Result,
     array::Span,
-    context::{DriverStream, Failure, GroupOperation, Operation, submit_group},
+    context::{DriverStream, GroupOperation, Operation},
     error::OperationKind,
+    multi_device::{Failure, submit_group},
     tracker::{AccessKind, Accesses, GroupNumber},
 };
 

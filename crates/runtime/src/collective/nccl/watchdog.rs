@@ -14,9 +14,7 @@ use parking_lot::Mutex;
 
 use super::{CommGroup, Entry, closing::end, exit::EndingGroup, loss::SharedStore};
 use crate::{
-    Error, Result,
-    context::{Failure, poll_ticket},
-    sync::IdleCondvar,
+    Error, Result, context::poll_ticket, multi_device::Failure, sync::IdleCondvar,
     tracker::Sequence,
 };
 

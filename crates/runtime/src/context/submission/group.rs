@@ -17,18 +17,11 @@ use millstream_ptx::Label;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{DriverStream, Operation, OtherDevices, SubmitGuard, refuse_unordered};
+use super::{DriverStream, SubmitGuard};
 use crate::{
     Result,
-    context::{
-        DeviceState, StreamState, SubmitQueue,
-        crossing::{Arrival, Failure, note_group},
-        imports, leases,
-        recorder::Trace,
-    },
-    tracker::{
-        Dependencies, GroupMember, Imports, LaterCollective, Plan, Sequence, plan_and_publish_group,
-    },
+    context::{DeviceState, Operation, StreamState, SubmitQueue, trace::StartedOperation},
+    tracker::{Dependencies, GroupMember, Plan, Sequence, plan_and_publish_group},
 };
 
 /// An operation of a group, with the stream on which it runs.
@@ -43,126 +36,18 @@ pub(crate) struct GroupOperation<'a> {
 /// Serialises the groups of the process.
 static GROUPS: Mutex<()> = Mutex::new(());
 
-/// Submits a group of operations, at most one on each stream, with one call of `enqueue`. Returns
-/// their sequence numbers. If `failure` is set before the operations are known to be complete, the
-/// memory that they write is poisoned.
-///
-/// Never waits for a device. It may wait for other threads that are submitting operations on which
-/// the group depends.
-///
-/// # Errors
-///
-/// As [`submit`](super::submit), for any of the operations. If `enqueue` fails, some of them may
-/// have been enqueued.
+/// Locks the submit queues, publishes the operations together, and enqueues them.
 ///
 /// # Safety
 ///
 /// As for [`submit`](super::submit): `enqueue` makes driver calls on the streams that it is given,
 /// in the order of `members`, and these use only the memory that the operations name.
-pub(crate) unsafe fn submit_group<'a>(
-    members: &mut [GroupOperation<'a>],
-    failure: &Failure,
+pub(crate) unsafe fn enqueue_group(
+    members: &mut [GroupOperation<'_>],
     enqueue: impl FnOnce(&[DriverStream<'_>]) -> Result<()>,
 ) -> Result<Vec<Sequence>> {
-    for GroupOperation {
-        device,
-        stream,
-        operation,
-    } in &mut *members
-    {
-        device.check_alive()?;
-        let label = (operation.label, operation.location);
-        leases::end_returned(label, operation.accesses.iter())?;
-        if device.admission.has_borrowers() {
-            refuse_unordered(device, stream, operation)?;
-        }
-    }
-    let later = LaterCollective {
-        group: failure.group(),
-        streams: members.iter().map(|member| member.stream.id).collect(),
-        devices: members
-            .iter()
-            .map(|member| member.device.number())
-            .collect(),
-    };
-    let accesses = members
-        .iter()
-        .flat_map(|member| member.operation.accesses.iter());
-    let carried = imports::of_operands_before(&later, accesses)?;
-    imports::reach(&carried, later.devices.iter().copied());
-    for GroupOperation {
-        device, operation, ..
-    } in &*members
-    {
-        imports::note(operation.kind, &carried, operation.accesses.iter(), false);
-        device.run_deferred();
-    }
-    let mut settling = Settling {
-        members,
-        carried,
-        failure,
-        sequences: None,
-    };
     // Dropped after everything is unlocked.
     let mut others = None;
-    let sequences = submit_members(settling.members, &mut others, enqueue)?;
-    settling.sequences = Some(sequences.clone());
-    Ok(sequences)
-}
-
-/// A group that is being submitted. Its drop notes the imports and watches the operations, also
-/// after an error or a panic: they may have been enqueued nevertheless.
-struct Settling<'s, 'a> {
-    members: &'s mut [GroupOperation<'a>],
-    carried: Imports,
-    failure: &'s Failure,
-    /// Set if the submission succeeded.
-    sequences: Option<Vec<Sequence>>,
-}
-
-impl Drop for Settling<'_, '_> {
-    fn drop(&mut self) {
-        // The devices of each member, with its own first.
-        let devices: SmallVec<[SmallVec<[&Arc<DeviceState>; 4]>; 4]> = (0..self.members.len())
-            .map(|at| {
-                let mut devices: SmallVec<[_; 4]> =
-                    self.members.iter().map(|member| member.device).collect();
-                devices.swap(0, at);
-                devices
-            })
-            .collect();
-        let members = self.members.iter().enumerate();
-        let arrivals = members.map(|(at, member)| {
-            let GroupOperation {
-                stream, operation, ..
-            } = member;
-            let sequence = match &self.sequences {
-                Some(sequences) => sequences[at],
-                None => stream.shared.lock().points.submitted(),
-            };
-            let arrival = Arrival {
-                kind: operation.kind,
-                label: operation.label,
-                location: operation.location,
-                devices: &devices[at],
-                stream,
-                sequence,
-                failure: Some(self.failure),
-                submitted: self.sequences.is_some(),
-            };
-            (arrival, &operation.accesses)
-        });
-        let arrivals: SmallVec<[_; 4]> = arrivals.collect();
-        note_group(&arrivals, std::mem::take(&mut self.carried));
-    }
-}
-
-/// Locks the submit queues, publishes the operations together, and enqueues them.
-fn submit_members(
-    members: &mut [GroupOperation<'_>],
-    others: &mut OtherDevices,
-    enqueue: impl FnOnce(&[DriverStream<'_>]) -> Result<()>,
-) -> Result<Vec<Sequence>> {
     let _alone = GROUPS.lock();
     let mut queues: Vec<MutexGuard<'_, SubmitQueue>> = members
         .iter()
@@ -188,16 +73,16 @@ fn submit_members(
     publish(&mut guards);
     // For the timeline: the waits of each member, and its trace.
     let traces = guards.iter().any(|guard| guard.device.admission.traces());
-    let mut traced: Vec<(Dependencies, Option<Trace>)> = Vec::new();
+    let mut traced: Vec<(Dependencies, Option<StartedOperation>)> = Vec::new();
     for guard in &mut guards {
         let mut waited_for = traces.then(Dependencies::new);
         if guard.has_to_wait() {
-            guard.wait(waited_for.as_mut(), others)?;
+            guard.wait(waited_for.as_mut(), &mut others)?;
         }
         traced.extend(waited_for.map(|waited_for| (waited_for, None)));
     }
     for (guard, (_, trace)) in guards.iter().zip(&mut traced) {
-        *trace = guard.device.recorder.begin(guard.device, guard.stream);
+        *trace = guard.device.tracer().begin(guard.device, guard.stream);
     }
     let driver_streams: SmallVec<[DriverStream<'_>; 4]> = guards
         .iter()

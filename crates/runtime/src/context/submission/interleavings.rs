@@ -241,10 +241,17 @@ fn operation(accesses: Accesses<'_>) -> Operation<'_> {
 
 /// Submits an operation. Returns whether it was enqueued.
 fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output = ()>) -> bool {
-    let operation = operation(accesses);
+    let mut operation = operation(accesses);
     let submitted = || {
         // SAFETY: the arrays live until all work is complete, and the accesses name them.
-        unsafe { submit(stream.device_state(), stream.state(), operation, command) }
+        unsafe {
+            submit(
+                stream.device_state(),
+                stream.state(),
+                &mut operation,
+                command,
+            )
+        }
     };
     catch_unwind(AssertUnwindSafe(submitted)).is_ok_and(|result| result.is_ok())
 }

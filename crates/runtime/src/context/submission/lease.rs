@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Result,
-    context::{DeviceState, StreamState, SubmitQueue, recorder::OperationRecord},
+    context::{DeviceState, StreamState, SubmitQueue, trace::TracedOperation},
     error::OperationKind,
     tracker::{Access, ConflictingLease, LeaseNumber, plan_lease, plan_lease_end},
 };
@@ -64,7 +64,7 @@ pub(in crate::context) fn submit_locked_end(
     (lease, access): (LeaseNumber, &Access<'_>),
     (label, location): (&'static str, &'static Location<'static>),
 ) {
-    let trace = device.recorder.begin(device, stream);
+    let trace = device.tracer().begin(device, stream);
     let ticket = stream.ticket(submit_queue.next);
     let recorded = record_behind_ticket(device, stream, submit_queue, ticket);
     submit_queue.next = submit_queue.next.next();
@@ -81,7 +81,7 @@ pub(in crate::context) fn submit_locked_end(
     let has_many_points = note_submitted(stream, submit_queue, ticket, point, what);
     after_submission(device, stream, has_many_points, failure);
     if let Some(trace) = trace {
-        let record = OperationRecord {
+        let record = TracedOperation {
             kind,
             label,
             location,

@@ -19,12 +19,11 @@ pub(crate) mod interleavings;
 mod lease;
 mod node;
 mod owner;
+mod record;
 mod refusals;
 mod relocatable;
 mod settle;
 mod sync_points;
-
-use std::panic::Location;
 
 use millstream_driver::DriverError;
 use millstream_ptx::Label;
@@ -36,66 +35,32 @@ pub(crate) use commands::{
 };
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows};
 pub(crate) use foreign::Foreign;
-pub(crate) use group::{GroupOperation, submit_group};
+pub(crate) use group::{GroupOperation, enqueue_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(super) use lease::{begin_lease, submit_locked_end};
 pub(crate) use owner::{AtCaller, captured, follow_owner, make_owner_follow};
 pub(super) use owner::{make_owner_wait, refuse_captured};
-pub(super) use refusals::refuse_unordered;
-pub(crate) use relocatable::{Relocatable, RelocatableKernel};
+pub(crate) use refusals::refuse_unordered;
+pub(crate) use relocatable::Relocatable;
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
 };
 
+use record::record;
 use settle::{after_submission, forget_done, note_submitted, record_behind_ticket};
 use sync_points::{OtherDevices, find_sync_points, record_for_host_waiters, wait_for_point};
 
 use super::{
-    DeviceState, HostWaiter, StreamState, SubmitQueue, imports,
-    recorder::{OperationRecord, Trace},
-    recording,
+    DeviceState, Operation, StreamState, SubmitQueue, imports,
+    trace::{StartedOperation, TracedOperation},
 };
 use crate::{
     Result,
     disposal::log,
-    error::OperationKind,
     spans,
-    tracker::{
-        Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced,
-    },
+    tracker::{Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced},
 };
-
-/// The description of an operation besides its command: its operands, and its label for errors,
-/// timelines and reports.
-pub(crate) struct Operation<'a> {
-    pub(crate) kind: OperationKind,
-    pub(crate) label: &'static str,
-    pub(crate) location: &'static Location<'static>,
-    pub(crate) bytes: u64,
-    pub(crate) accesses: Accesses<'a>,
-    /// The host waiter of this operation, if the host may wait for it.
-    pub(crate) host_waiter: Option<HostWaiter>,
-}
-
-impl Operation<'_> {
-    /// Describes an operation without operands.
-    #[inline(always)]
-    pub(crate) fn new(
-        kind: OperationKind,
-        label: &'static str,
-        location: &'static Location<'static>,
-    ) -> Self {
-        Self {
-            kind,
-            label,
-            location,
-            bytes: 0,
-            accesses: Accesses::default(),
-            host_waiter: None,
-        }
-    }
-}
 
 /// Submits an operation to a stream. Returns its sequence number there and the driver's result.
 ///
@@ -114,23 +79,8 @@ impl Operation<'_> {
 /// The contract of [`Command::enqueue`], except for the order: the operation's accesses name all
 /// memory that the command accesses, and this memory stays allocated until it is freed in an order
 /// after the operation, or after its ticket is complete.
-pub(crate) unsafe fn submit<C: Command>(
-    device: &DeviceState,
-    stream: &StreamState,
-    mut operation: Operation<'_>,
-    command: C,
-) -> Result<(Sequence, C::Output)> {
-    // SAFETY: this function's contract.
-    unsafe { submit_in_place(device, stream, &mut operation, command) }
-}
-
-/// Submits an operation like [`submit`], by reference to avoid moving it.
-///
-/// # Safety
-///
-/// As for [`submit`].
 #[inline(always)]
-pub(crate) unsafe fn submit_in_place<C: Command>(
+pub(crate) unsafe fn submit<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
     operation: &mut Operation<'_>,
@@ -141,11 +91,11 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
         return unsafe { submit_examined(device, stream, operation, command) };
     }
     // SAFETY: this function's contract.
-    unsafe { submit_to_queue::<C, false>(device, stream, operation, command) }
+    unsafe { enqueue::<C, false>(device, stream, operation, command) }
 }
 
-/// Submits an operation like [`submit_in_place`] if the device admits it, after an examination of
-/// its operands.
+/// Submits an operation like [`submit`] if the device admits it, after an examination of its
+/// operands.
 ///
 /// # Safety
 ///
@@ -160,7 +110,7 @@ unsafe fn submit_examined<C: Command>(
 ) -> Result<(Sequence, C::Output)> {
     device.check_alive()?;
     if let Some(recorder) = device.recorder_of(stream) {
-        return recording::record(device, stream, &*recorder, operation, command);
+        return record(device, stream, &*recorder, operation, command);
     }
     // Ended after the submit queue is unlocked.
     let label = operation.label;
@@ -174,108 +124,44 @@ unsafe fn submit_examined<C: Command>(
         refuse_unordered(device, stream, operation)?;
     }
     // SAFETY: this function's contract.
-    let output = unsafe { submit_admitted(device, stream, operation, command) }?;
+    let output = unsafe { enqueue::<C, true>(device, stream, operation, command) }?;
     if let Some(imports) = imports {
         imports::note(operation.kind, &imports, operation.accesses.iter(), true);
     }
     Ok(output)
 }
 
-/// Submits an operation like [`submit_in_place`], between earlier and later work of the owner if
-/// the stream is adopted. The caller has checked that the device admits it.
+/// Enqueues an operation in the order of its stream. If `EXAMINED` is false, the device neither
+/// traces operations nor has adopted streams; otherwise the caller has checked that the device
+/// admits the operation, which runs between earlier and later work of the owner if the stream is
+/// adopted.
 ///
-/// # Safety
+/// # Errors
 ///
-/// As for [`submit`].
-pub(super) unsafe fn submit_admitted<C: Command>(
-    device: &DeviceState,
-    stream: &StreamState,
-    operation: &mut Operation<'_>,
-    command: C,
-) -> Result<(Sequence, C::Output)> {
-    let (label, location) = (operation.label, operation.location);
-    if C::HAS_WORK {
-        follow_owner(device, stream).at_caller(label, location)?;
-    }
-    // SAFETY: this function's contract.
-    let submitted = unsafe { submit_to_queue::<C, true>(device, stream, operation, command) };
-    let output = submitted.at_caller(label, location)?;
-    if C::HAS_WORK
-        && let Err(error) = make_owner_wait(device, stream, output.0)
-    {
-        // The operation is enqueued, with the right result: only the owner's later work is not
-        // behind it.
-        log!(warn, %error, "the owner of a stream does not wait for an operation");
-    }
-    Ok(output)
-}
-
-/// Submits an operation like [`submit_admitted`] to a device that neither traces operations nor has
-/// adopted streams.
+/// As [`submit`].
 ///
 /// # Safety
 ///
 /// As for [`submit`].
 #[inline(always)]
-pub(super) unsafe fn submit_ordinary<C: Command>(
+pub(crate) unsafe fn enqueue<C: Command, const EXAMINED: bool>(
     device: &DeviceState,
     stream: &StreamState,
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
-    // SAFETY: this function's contract.
-    unsafe { submit_to_queue::<C, false>(device, stream, operation, command) }
-}
-
-/// Submits an operation to the stream's queue, and tells a recorder of it if `TRACES`.
-///
-/// # Safety
-///
-/// As for [`submit`].
-#[inline(always)]
-unsafe fn submit_to_queue<C: Command, const TRACES: bool>(
-    device: &DeviceState,
-    stream: &StreamState,
-    operation: &mut Operation<'_>,
-    command: C,
-) -> Result<(Sequence, C::Output)> {
+    if EXAMINED && C::HAS_WORK {
+        follow_owner(device, stream).at_caller(operation.label, operation.location)?;
+    }
     // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
-    // SAFETY: this function's contract.
-    unsafe {
-        submit_locked::<C, TRACES>(
-            device,
-            stream,
-            &mut submit_queue,
-            operation,
-            command,
-            &mut others,
-        )
-    }
-}
-
-/// Submits an operation like [`submit_to_queue`], with the stream's submit queue locked by the
-/// caller, who drops `others` after it is unlocked.
-///
-/// # Safety
-///
-/// As for [`submit`].
-#[inline(always)]
-unsafe fn submit_locked<C: Command, const TRACES: bool>(
-    device: &DeviceState,
-    stream: &StreamState,
-    submit_queue: &mut SubmitQueue,
-    operation: &mut Operation<'_>,
-    command: C,
-    others: &mut OtherDevices,
-) -> Result<(Sequence, C::Output)> {
     let ticket = stream.ticket(submit_queue.next);
     submit_queue.next = submit_queue.next.next();
     let mut guard = SubmitGuard {
         device,
         stream,
-        submit_queue,
+        submit_queue: &mut submit_queue,
         operation,
         ticket,
         plan: Plan {
@@ -289,13 +175,13 @@ unsafe fn submit_locked<C: Command, const TRACES: bool>(
     guard.plan.records_event = guard.plan.records_event & C::HAS_WORK | C::ALWAYS_RECORDS;
     let mut waited_for = None;
     if guard.has_to_wait() {
-        if TRACES && device.admission.traces() {
+        if EXAMINED && device.admission.traces() {
             waited_for = Some(Dependencies::new());
         }
-        guard.wait(waited_for.as_mut(), others)?;
+        guard.wait(waited_for.as_mut(), &mut others)?;
     }
-    let trace = if TRACES {
-        device.recorder.begin(device, stream)
+    let traced = if EXAMINED {
+        device.tracer().begin(device, stream)
     } else {
         None
     };
@@ -311,8 +197,17 @@ unsafe fn submit_locked<C: Command, const TRACES: bool>(
     };
     let output = device.checked(enqueued)?;
     guard.settle();
-    if let Some(trace) = trace {
-        guard.note(trace, waited_for.as_deref().unwrap_or_default());
+    if let Some(traced) = traced {
+        guard.note(traced, waited_for.as_deref().unwrap_or_default());
+    }
+    if EXAMINED && C::HAS_WORK {
+        drop(guard);
+        drop(submit_queue);
+        if let Err(error) = make_owner_wait(device, stream, ticket.sequence) {
+            // The operation is enqueued, with the right result: only the owner's later work is not
+            // behind it.
+            log!(warn, %error, "the owner of a stream does not wait for an operation");
+        }
     }
     Ok((ticket.sequence, output))
 }
@@ -392,6 +287,16 @@ impl SubmitGuard<'_, '_> {
     #[inline(never)]
     fn wait(
         &mut self,
+        waited_for: Option<&mut Dependencies>,
+        others: &mut OtherDevices,
+    ) -> Result<()> {
+        let (label, location) = (self.operation.label, self.operation.location);
+        self.enqueue_waits(waited_for, others)
+            .at_caller(label, location)
+    }
+
+    fn enqueue_waits(
+        &mut self,
         mut waited_for: Option<&mut Dependencies>,
         others: &mut OtherDevices,
     ) -> Result<()> {
@@ -417,7 +322,7 @@ impl SubmitGuard<'_, '_> {
 
     /// Completes the operation's entry in the timeline.
     #[cold]
-    fn note(&self, trace: Trace, waited_for: &[Ticket]) {
+    fn note(&self, traced: StartedOperation, waited_for: &[Ticket]) {
         let Operation {
             kind,
             label,
@@ -425,10 +330,10 @@ impl SubmitGuard<'_, '_> {
             bytes,
             ..
         } = *self.operation;
-        trace.end(
+        traced.end(
             self.device,
             self.stream,
-            OperationRecord {
+            TracedOperation {
                 kind,
                 label,
                 location,

@@ -9,13 +9,12 @@
 //! asked.
 
 use super::{
-    Operation,
     owner::AtCaller,
     sync_points::{OtherDevices, find_sync_points},
 };
 use crate::{
     Result,
-    context::{DeviceState, StreamState, leases},
+    context::{DeviceState, Operation, StreamState, lease_conflicts::lent_error},
     tracker::{Plan, plan_unpublished},
 };
 
@@ -28,7 +27,7 @@ use crate::{
 /// captured stream.
 #[cold]
 #[inline(never)]
-pub(in crate::context) fn refuse_unordered(
+pub(crate) fn refuse_unordered(
     device: &DeviceState,
     stream: &StreamState,
     operation: &mut Operation<'_>,
@@ -49,6 +48,6 @@ pub(in crate::context) fn refuse_unordered(
 pub(super) fn refuse_lent(plan: &Plan, operation: &Operation<'_>) -> Result<()> {
     match plan.lent {
         None => Ok(()),
-        Some(since) => Err(leases::is_lent(operation.label, operation.location, since)),
+        Some(since) => Err(lent_error(operation.label, operation.location, since)),
     }
 }

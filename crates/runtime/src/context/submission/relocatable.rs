@@ -15,7 +15,7 @@ use super::{
     commands::{Command, DriverStream},
     foreign::CapturedGraph,
 };
-use crate::context::recording::{NodeSink, NotRecorded};
+use crate::context::recording::{AddressPlace, NodeSink, NotRecorded, RelocatableKernel};
 
 /// The displacement of the first operand, a multiple of every alignment. Those of the others are
 /// larger.
@@ -26,24 +26,6 @@ pub(crate) struct Relocatable<F> {
     pub(crate) call: F,
     /// The number of operands.
     pub(crate) operands: usize,
-}
-
-/// A kernel of a call, with its addresses.
-#[derive(Debug)]
-pub(crate) struct RelocatableKernel {
-    pub(crate) kernel: GraphKernel,
-    pub(crate) addresses: Vec<AddressPlace>,
-}
-
-/// An address among the arguments of a kernel.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct AddressPlace {
-    pub(crate) param: usize,
-    /// The number of the word of eight bytes in the parameter.
-    pub(crate) word: usize,
-    pub(crate) address: DevicePtr,
-    /// The number of the operand to which it belongs.
-    pub(crate) operand: u16,
 }
 
 impl<F: Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>> Relocatable<F> {

@@ -5,7 +5,7 @@
 use millstream_driver::PeerCopy;
 
 use super::*;
-use crate::context::{Crossing, LocalReactor, Operation};
+use crate::{context::LocalReactor, multi_device::Crossing};
 
 impl Arrays {
     /// Submits a copy of both arrays to those of another device, on a stream of either.

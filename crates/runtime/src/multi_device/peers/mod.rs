@@ -23,8 +23,12 @@ use std::{
 use millstream_driver::{DriverError, ModuleHandle, ResultCode};
 use parking_lot::Mutex;
 
-use super::{DeviceState, realm};
-use crate::{Result, disposal::log, tracker::DeviceNumber};
+use crate::{
+    Result,
+    context::{DeviceState, realm_contains},
+    disposal::log,
+    tracker::DeviceNumber,
+};
 
 /// The way in which data moves between two devices.
 ///
@@ -110,7 +114,13 @@ impl Peers {
 pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<bool> {
     let (first, second) = in_order(one, other);
     // The submission of a direct copy checks that the devices are alive.
-    if first.peers.last_direct.load(Ordering::Acquire) == second.number().get() {
+    if first
+        .multi_device()
+        .peers
+        .last_direct
+        .load(Ordering::Acquire)
+        == second.number().get()
+    {
         return Ok(true);
     }
     is_direct(first, second)
@@ -121,12 +131,16 @@ pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<
 #[inline(never)]
 fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
     let known = {
-        let pairs = first.peers.pairs.lock();
+        let pairs = first.multi_device().peers.pairs.lock();
         let pair = pairs.get(&second.number());
         let known = pair.and_then(|pair| pair.known().map(PeerStatus::is_direct));
         if known == Some(true) {
             let number = second.number().get();
-            first.peers.last_direct.store(number, Ordering::Release);
+            first
+                .multi_device()
+                .peers
+                .last_direct
+                .store(number, Ordering::Release);
         }
         known
     };
@@ -162,8 +176,12 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
             .get_or_init(|| status(first, second, probe::kernels));
         {
             // Copies are staged too if the probe of kernels failed.
-            let _pairs = first.peers.pairs.lock();
-            first.peers.last_direct.store(0, Ordering::Release);
+            let _pairs = first.multi_device().peers.pairs.lock();
+            first
+                .multi_device()
+                .peers
+                .last_direct
+                .store(0, Ordering::Release);
         }
         one.check_alive()?;
         other.check_alive()?;
@@ -175,9 +193,9 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
 /// Returns the pair, with copies probed.
 fn prepared_pair(first: &DeviceState, second: &DeviceState) -> Result<Arc<Pair>> {
     let pair = {
-        let mut pairs = first.peers.pairs.lock();
+        let mut pairs = first.multi_device().peers.pairs.lock();
         if !pairs.contains_key(&second.number()) {
-            pairs.retain(|&number, _| realm::contains(number));
+            pairs.retain(|&number, _| realm_contains(number));
         }
         Arc::clone(pairs.entry(second.number()).or_default())
     };
@@ -201,7 +219,14 @@ pub(crate) fn known_peer_status(one: &DeviceState, other: &DeviceState) -> Optio
         return Some(PeerStatus::Same);
     }
     let (first, second) = in_order(one, other);
-    let pair = Arc::clone(first.peers.pairs.lock().get(&second.number())?);
+    let pair = Arc::clone(
+        first
+            .multi_device()
+            .peers
+            .pairs
+            .lock()
+            .get(&second.number())?,
+    );
     pair.known().cloned()
 }
 

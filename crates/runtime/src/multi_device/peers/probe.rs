@@ -17,8 +17,7 @@ use crate::{
     Result,
     context::{
         Allocate, Command, CopyPeer, CopyToHost, DeviceState, Fill, Free, Launch, StreamState,
-        follow,
-        polling::{query_stream, wait_until},
+        follow, query_stream, wait_until,
     },
 };
 
@@ -220,7 +219,7 @@ impl<'a> Side<'a> {
     /// Returns the kernel, and loads its module on first use.
     fn function(&self) -> Result<FunctionHandle> {
         let device = self.device;
-        let mut loaded = device.peers.module.lock();
+        let mut loaded = device.multi_device().peers.module.lock();
         let module = match *loaded {
             Some(module) => module,
             None => {
