@@ -18,20 +18,15 @@ use std::{
 
 use super::{
     Cuda, api,
-    convert::{advice_number, capture_mode_number, launch_attributes, memcpy_2d, memcpy_3d_peer},
+    convert::{
+        advice_number, capture_mode_number, event_flags, launch_attributes, memcpy_2d,
+        memcpy_3d_peer, stream_flags,
+    },
     fork, host_function,
     library::CudaVersion,
     module,
 };
-use crate::{
-    BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
-    ConditionalNode, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal,
-    DevicePtr, Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute,
-    FunctionHandle, GraphExecHandle, GraphHandle, GraphKernel, GraphNode, GraphNodeHandle,
-    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle,
-    P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange,
-    ResultCode, StreamHandle,
-};
+use crate::*;
 
 type Result<T> = std::result::Result<T, DriverError>;
 
@@ -82,6 +77,105 @@ macro_rules! enter_for {
         } else {
             None
         };
+    };
+}
+
+/// The value of a result before the driver has written it.
+trait Unwritten {
+    const UNWRITTEN: Self;
+}
+
+macro_rules! unwritten {
+    ($($handle:ident)*) => {
+        $(impl Unwritten for $handle {
+            const UNWRITTEN: Self = Self::from_raw(0);
+        })*
+    };
+}
+
+unwritten! {
+    ContextHandle DevicePtr EventHandle GraphExecHandle GraphHandle PoolHandle StreamHandle
+}
+
+impl Unwritten for i32 {
+    const UNWRITTEN: Self = 0;
+}
+
+impl Unwritten for f32 {
+    const UNWRITTEN: Self = 0.0;
+}
+
+/// The call of a row of the table of methods: `enter(context)` and `enter_for(context, stream)` make
+/// the context current, `device(ordinal)` replaces an ordinal by the driver's handle,
+/// `unless_empty(copy)` leaves out a copy of no bytes, `out(result)` declares the result, and `poll`
+/// turns "not ready" into [`Completion::Pending`]. At the end stand the function's arguments, or
+/// `by` and a method of [`Cuda`].
+macro_rules! forward {
+    ($cuda:ident $function:ident $value:ty; enter($context:ident) $($rest:tt)+) => {{
+        enter!($cuda, $context);
+        forward!($cuda $function $value; $($rest)+)
+    }};
+    ($cuda:ident $function:ident $value:ty; enter_for($context:ident, $stream:ident)
+     $($rest:tt)+) => {{
+        enter_for!($cuda, $context, $stream);
+        forward!($cuda $function $value; $($rest)+)
+    }};
+    ($cuda:ident $function:ident $value:ty; device($device:ident) $($rest:tt)+) => {{
+        let $device = $cuda.device($device)?;
+        forward!($cuda $function $value; $($rest)+)
+    }};
+    ($cuda:ident $function:ident $value:ty; unless_empty($copy:ident) $($rest:tt)+) => {{
+        if $copy.is_empty() {
+            return Ok(());
+        }
+        forward!($cuda $function $value; $($rest)+)
+    }};
+    ($cuda:ident $function:ident $value:ty; out($result:ident) $($rest:tt)+) => {{
+        let mut $result = <$value>::UNWRITTEN;
+        forward!($cuda $function (); $($rest)+)?;
+        Ok($result)
+    }};
+    ($cuda:ident $function:ident $value:ty; poll $($rest:tt)+) => {
+        completion(forward!($cuda $function (); $($rest)+))
+    };
+    ($cuda:ident $function:ident $value:ty; by $method:ident($($argument:expr),*)) => {
+        // SAFETY: the method requires of its caller what the trait's method does, and the context
+        // is current.
+        unsafe { $cuda.$method($($argument),*) }
+    };
+    ($cuda:ident $function:ident $value:ty; ($($argument:expr),*)) => {
+        // SAFETY: the function requires of the arguments what the trait's method requires of its
+        // caller, results go to locals, and a flag is a valid one. Lists are only read, although
+        // some declarations in C have no `const`.
+        unsafe { call!($cuda, $function($($argument),*)) }
+    };
+}
+
+/// Implements a method from its row, unless it is implemented by hand.
+macro_rules! method {
+    ([$safety:ident] $function:ident {} $($signature:tt)*) => {};
+    ([safe] $function:ident { $($call:tt)+ }
+     $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
+        #[inline]
+        fn $name(&self, $($arg: $type),*) -> Result<$value> {
+            $(let _ = $arg;)*
+            forward!(self $function $value; $($call)+)
+        }
+    };
+    ([unsafe] $function:ident { $($call:tt)+ }
+     $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
+        unsafe fn $name(&self, $($arg: $type),*) -> Result<$value> {
+            $(let _ = $arg;)*
+            forward!(self $function $value; $($call)+)
+        }
+    };
+}
+
+/// Implements the methods of the table.
+macro_rules! implement {
+    ($($(#[$doc:meta])* [$safety:ident $class:ident $(($stream:ident))? $($optional:ident)?]
+       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $function:ident $call:tt;)*) => {
+        $(method! { [$safety] $function $call $name($($arg: $type),*) -> $value })*
     };
 }
 
@@ -261,28 +355,8 @@ impl Driver for Cuda {
         pause(duration);
     }
 
-    unsafe fn make_current(&self, context: ContextHandle) -> Result<()> {
-        // SAFETY: the caller vouches for the context.
-        unsafe { call!(self, cuCtxSetCurrent(context)) }
-    }
-
-    #[inline]
-    fn current_context(&self) -> Result<ContextHandle> {
-        let mut context = ContextHandle::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuCtxGetCurrent(&mut context)) }?;
-        Ok(context)
-    }
-
     fn driver_version(&self) -> Result<i32> {
         Ok(self.version)
-    }
-
-    fn device_count(&self) -> Result<i32> {
-        let mut count = 0;
-        // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
-        Ok(count)
     }
 
     fn device_name(&self, device: DeviceOrdinal) -> Result<String> {
@@ -311,19 +385,6 @@ impl Driver for Cuda {
         Ok(bytes as u64)
     }
 
-    fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
-        let device = self.device(device)?;
-        let mut value = 0;
-        // SAFETY: the result goes to a local.
-        unsafe {
-            call!(
-                self,
-                cuDeviceGetAttribute(&mut value, attribute.as_raw(), device)
-            )
-        }?;
-        Ok(value)
-    }
-
     fn device_pci_bus_id(&self, device: DeviceOrdinal) -> Result<String> {
         const CAPACITY: usize = 32;
         let device = self.device(device)?;
@@ -342,182 +403,12 @@ impl Driver for Cuda {
         Ok(can_access != 0)
     }
 
-    fn device_p2p_attribute(
-        &self,
-        attribute: P2pAttribute,
-        from: DeviceOrdinal,
-        to: DeviceOrdinal,
-    ) -> Result<i32> {
-        let (from, to) = (self.device(from)?, self.device(to)?);
-        let mut value = 0;
-        // SAFETY: the result goes to a local.
-        unsafe {
-            call!(
-                self,
-                cuDeviceGetP2PAttribute(&mut value, attribute.as_raw(), from, to)
-            )
-        }?;
-        Ok(value)
-    }
-
-    fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
-        let device = self.device(device)?;
-        let mut context = ContextHandle::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuDevicePrimaryCtxRetain(&mut context, device)) }?;
-        Ok(context)
-    }
-
-    unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
-        let device = self.device(device)?;
-        // SAFETY: the caller releases a reference that it holds.
-        unsafe { call!(self, cuDevicePrimaryCtxRelease(device)) }
-    }
-
-    unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: works on the current context.
-        unsafe { call!(self, cuCtxSynchronize()) }
-    }
-
-    unsafe fn context_enable_peer_access(
-        &self,
-        context: ContextHandle,
-        peer: ContextHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the peer; the function's flags must be 0.
-        unsafe { call!(self, cuCtxEnablePeerAccess(peer, 0)) }
-    }
-
     unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange> {
         enter!(self, context);
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: the results go to locals.
         unsafe { call!(self, cuCtxGetStreamPriorityRange(&mut least, &mut greatest)) }?;
         Ok(PriorityRange { least, greatest })
-    }
-
-    unsafe fn stream_create(
-        &self,
-        context: ContextHandle,
-        non_blocking: bool,
-        priority: i32,
-    ) -> Result<StreamHandle> {
-        enter!(self, context);
-        let flags = if non_blocking {
-            api::STREAM_NON_BLOCKING
-        } else {
-            api::STREAM_DEFAULT
-        };
-        let mut stream = StreamHandle::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe {
-            call!(
-                self,
-                cuStreamCreateWithPriority(&mut stream, flags, priority)
-            )
-        }?;
-        Ok(stream)
-    }
-
-    unsafe fn stream_destroy(&self, _: ContextHandle, stream: StreamHandle) -> Result<()> {
-        // SAFETY: the caller destroys a live stream, once.
-        unsafe { call!(self, cuStreamDestroy(stream)) }
-    }
-
-    unsafe fn stream_query(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<Completion> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for the stream.
-        completion(unsafe { call!(self, cuStreamQuery(stream)) })
-    }
-
-    unsafe fn stream_context(&self, stream: StreamHandle) -> Result<ContextHandle> {
-        let mut context = ContextHandle::from_raw(0);
-        // SAFETY: the result goes to a local; the caller vouches for the stream.
-        unsafe { call!(self, cuStreamGetCtx(stream, &mut context)) }?;
-        Ok(context)
-    }
-
-    unsafe fn stream_synchronize(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for the stream.
-        unsafe { call!(self, cuStreamSynchronize(stream)) }
-    }
-
-    unsafe fn stream_wait_event(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-        event: EventHandle,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for stream and event.
-        unsafe {
-            call!(
-                self,
-                cuStreamWaitEvent(stream, event, api::EVENT_WAIT_DEFAULT)
-            )
-        }
-    }
-
-    unsafe fn event_create(&self, context: ContextHandle, kind: EventKind) -> Result<EventHandle> {
-        enter!(self, context);
-        let flags = match kind {
-            EventKind::Ordering => api::EVENT_DISABLE_TIMING,
-            EventKind::Timing => api::EVENT_DEFAULT,
-            EventKind::Interprocess => api::EVENT_INTERPROCESS | api::EVENT_DISABLE_TIMING,
-        };
-        let mut event = EventHandle::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuEventCreate(&mut event, flags)) }?;
-        Ok(event)
-    }
-
-    unsafe fn event_destroy(&self, _: ContextHandle, event: EventHandle) -> Result<()> {
-        // SAFETY: the caller destroys a live event, once.
-        unsafe { call!(self, cuEventDestroy(event)) }
-    }
-
-    unsafe fn event_record(
-        &self,
-        context: ContextHandle,
-        event: EventHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for event and stream.
-        unsafe { call!(self, cuEventRecord(event, stream)) }
-    }
-
-    unsafe fn event_query(&self, _: ContextHandle, event: EventHandle) -> Result<Completion> {
-        // SAFETY: the caller vouches for the event.
-        completion(unsafe { call!(self, cuEventQuery(event)) })
-    }
-
-    unsafe fn event_synchronize(&self, _: ContextHandle, event: EventHandle) -> Result<()> {
-        // SAFETY: the caller vouches for the event.
-        unsafe { call!(self, cuEventSynchronize(event)) }
-    }
-
-    unsafe fn event_elapsed_ms(
-        &self,
-        _: ContextHandle,
-        start: EventHandle,
-        end: EventHandle,
-    ) -> Result<f32> {
-        let mut milliseconds = 0.0;
-        // SAFETY: the caller vouches for both events, and the result goes to a local.
-        unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start, end)) }?;
-        Ok(milliseconds)
     }
 
     fn pointer_info(&self, pointer: DevicePtr) -> Result<Option<PointerInfo>> {
@@ -558,27 +449,6 @@ impl Driver for Cuda {
         // SAFETY: the results go to locals.
         unsafe { call!(self, cuMemGetInfo(&mut free, &mut total)) }?;
         Ok((free as u64, total as u64))
-    }
-
-    unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
-        enter!(self, context);
-        let mut pointer = DevicePtr::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuMemAlloc(&mut pointer, bytes)) }?;
-        Ok(pointer)
-    }
-
-    unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
-        enter!(self, context);
-        let mut pointer = DevicePtr::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe {
-            call!(
-                self,
-                cuMemAllocManaged(&mut pointer, bytes, api::MEM_ATTACH_GLOBAL)
-            )
-        }?;
-        Ok(pointer)
     }
 
     unsafe fn mem_prefetch_async(
@@ -625,45 +495,6 @@ impl Driver for Cuda {
         })
     }
 
-    unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller frees a live allocation that no later operation uses.
-        unsafe { call!(self, cuMemFree(pointer)) }
-    }
-
-    unsafe fn mem_alloc_async(
-        &self,
-        context: ContextHandle,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<DevicePtr> {
-        enter_for!(self, context, stream);
-        let mut pointer = DevicePtr::from_raw(0);
-        // SAFETY: the caller vouches for the stream, and the result goes to a local.
-        unsafe { call!(self, cuMemAllocAsync(&mut pointer, bytes, stream)) }?;
-        Ok(pointer)
-    }
-
-    unsafe fn mem_free_async(
-        &self,
-        context: ContextHandle,
-        pointer: DevicePtr,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller frees a live allocation whose uses are all ordered before this point
-        // of the stream.
-        unsafe { call!(self, cuMemFreeAsync(pointer, stream)) }
-    }
-
-    fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle> {
-        let device = self.device(device)?;
-        let mut pool = PoolHandle::from_raw(0);
-        // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuDeviceGetDefaultMemPool(&mut pool, device)) }?;
-        Ok(pool)
-    }
-
     unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()> {
         let mut value = bytes;
         let (attribute, value) = (api::MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut value).cast());
@@ -690,11 +521,6 @@ impl Driver for Cuda {
         };
         // SAFETY: the caller vouches for the pool; the one descriptor is only read during the call.
         unsafe { call!(self, cuMemPoolSetAccess(pool, &access, 1)) }
-    }
-
-    unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
-        // SAFETY: the caller vouches for the pool.
-        unsafe { call!(self, cuMemPoolTrimTo(pool, keep_bytes)) }
     }
 
     unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage> {
@@ -728,132 +554,6 @@ impl Driver for Cuda {
             DriverError::new("cuMemHostAlloc", ResultCode::UNKNOWN)
                 .with_detail("the driver reports success and a null pointer")
         })
-    }
-
-    unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller frees memory of `host_alloc` that no later operation uses.
-        unsafe { call!(self, cuMemFreeHost(pointer.as_ptr().cast())) }
-    }
-
-    unsafe fn host_register(
-        &self,
-        context: ContextHandle,
-        pointer: NonNull<u8>,
-        bytes: usize,
-    ) -> Result<()> {
-        enter!(self, context);
-        let pointer = pointer.as_ptr().cast();
-        // SAFETY: the caller vouches that the range is valid until it is unregistered.
-        unsafe {
-            call!(
-                self,
-                cuMemHostRegister(pointer, bytes, api::MEMHOSTREGISTER_PORTABLE)
-            )
-        }
-    }
-
-    unsafe fn host_unregister(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches that this is a registered range that no later operation uses.
-        unsafe { call!(self, cuMemHostUnregister(pointer.as_ptr().cast())) }
-    }
-
-    unsafe fn copy_host_to_device(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: *const u8,
-        bytes: usize,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges.
-        unsafe { call!(self, cuMemcpyHtoD(target, source.cast(), bytes)) }
-    }
-
-    unsafe fn copy_device_to_host(
-        &self,
-        context: ContextHandle,
-        target: *mut u8,
-        source: DevicePtr,
-        bytes: usize,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges.
-        unsafe { call!(self, cuMemcpyDtoH(target.cast(), source, bytes)) }
-    }
-
-    unsafe fn copy_device_to_device(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges.
-        unsafe { call!(self, cuMemcpyDtoD(target, source, bytes)) }
-    }
-
-    unsafe fn copy_host_to_device_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: *const u8,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
-        unsafe {
-            call!(
-                self,
-                cuMemcpyHtoDAsync(target, source.cast(), bytes, stream)
-            )
-        }
-    }
-
-    unsafe fn copy_device_to_host_async(
-        &self,
-        context: ContextHandle,
-        target: *mut u8,
-        source: DevicePtr,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
-        unsafe {
-            call!(
-                self,
-                cuMemcpyDtoHAsync(target.cast(), source, bytes, stream)
-            )
-        }
-    }
-
-    unsafe fn copy_device_to_device_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
-        unsafe { call!(self, cuMemcpyDtoDAsync(target, source, bytes, stream)) }
-    }
-
-    unsafe fn copy_unified(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges until the copy is done.
-        unsafe { call!(self, cuMemcpy(target, source, bytes)) }
     }
 
     unsafe fn copy_captured_async(
@@ -891,73 +591,6 @@ impl Driver for Cuda {
             )
         };
         self.check(CALL, code)
-    }
-
-    unsafe fn copy_unified_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
-        unsafe { call!(self, cuMemcpyAsync(target, source, bytes, stream)) }
-    }
-
-    unsafe fn copy_2d_async(
-        &self,
-        context: ContextHandle,
-        copy: &Copy2d,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        if copy.is_empty() {
-            return Ok(());
-        }
-        enter!(self, context);
-        // SAFETY: the caller vouches for both sides' rows until the copy is done, and for the
-        // stream.
-        unsafe { call!(self, cuMemcpy2DAsync(&memcpy_2d(copy), stream)) }
-    }
-
-    unsafe fn copy_peer_async(
-        &self,
-        context: ContextHandle,
-        copy: &PeerCopy,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both ranges until the copy is done, for the contexts and
-        // for the stream.
-        unsafe {
-            call!(
-                self,
-                cuMemcpyPeerAsync(
-                    copy.target,
-                    copy.target_context,
-                    copy.source,
-                    copy.source_context,
-                    copy.bytes,
-                    stream,
-                )
-            )
-        }
-    }
-
-    unsafe fn copy_peer_2d_async(
-        &self,
-        context: ContextHandle,
-        copy: &PeerCopy2d,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        if copy.is_empty() {
-            return Ok(());
-        }
-        enter!(self, context);
-        // SAFETY: the caller vouches for both sides' rows until the copy is done, for the contexts
-        // and for the stream.
-        unsafe { call!(self, cuMemcpy3DPeerAsync(&memcpy_3d_peer(copy), stream)) }
     }
 
     unsafe fn memset_async(
@@ -1051,12 +684,6 @@ impl Driver for Cuda {
         Ok(handle)
     }
 
-    unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller unloads a live module whose kernels are not running.
-        unsafe { call!(self, cuModuleUnload(module)) }
-    }
-
     unsafe fn module_function(
         &self,
         context: ContextHandle,
@@ -1109,77 +736,6 @@ impl Driver for Cuda {
         self.check(CALL, unsafe { load(function) })
     }
 
-    unsafe fn function_attribute(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        attribute: FunctionAttribute,
-    ) -> Result<i32> {
-        enter!(self, context);
-        let mut value = 0;
-        // SAFETY: the caller vouches for the function, and the result goes to a local.
-        unsafe {
-            call!(
-                self,
-                cuFuncGetAttribute(&mut value, attribute.as_raw(), function)
-            )
-        }?;
-        Ok(value)
-    }
-
-    unsafe fn function_set_attribute(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        attribute: FunctionAttribute,
-        value: i32,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the function.
-        unsafe {
-            call!(
-                self,
-                cuFuncSetAttribute(function, attribute.as_raw(), value)
-            )
-        }
-    }
-
-    unsafe fn launch_kernel(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        dims: &LaunchDims,
-        stream: StreamHandle,
-        params: &[*const c_void],
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        let [grid_x, grid_y, grid_z] = dims.grid;
-        let [block_x, block_y, block_z] = dims.block;
-        // The driver only reads the list and the arguments, although the C declaration has no
-        // `const`.
-        let params = params.as_ptr().cast_mut().cast();
-        // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will
-        // touch.
-        unsafe {
-            call!(
-                self,
-                cuLaunchKernel(
-                    function,
-                    grid_x,
-                    grid_y,
-                    grid_z,
-                    block_x,
-                    block_y,
-                    block_z,
-                    dims.shared_bytes,
-                    stream,
-                    params,
-                    ptr::null_mut(),
-                )
-            )
-        }
-    }
-
     unsafe fn launch_kernel_with(
         &self,
         context: ContextHandle,
@@ -1209,30 +765,6 @@ impl Driver for Cuda {
         // touch. The configuration and its attributes live until the call has returned.
         let code = unsafe { launch(&config, function, params, ptr::null_mut()) };
         self.check(name, code)
-    }
-
-    unsafe fn occupancy_blocks(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        block_threads: u32,
-        dynamic_shared_bytes: usize,
-    ) -> Result<i32> {
-        enter!(self, context);
-        let mut blocks = 0;
-        // SAFETY: the caller vouches for the function, and the result goes to a local.
-        unsafe {
-            call!(
-                self,
-                cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                    &mut blocks,
-                    function,
-                    c_int::try_from(block_threads).unwrap_or(c_int::MAX),
-                    dynamic_shared_bytes,
-                )
-            )
-        }?;
-        Ok(blocks)
     }
 
     unsafe fn occupancy_block_size(
@@ -1291,44 +823,6 @@ impl Driver for Cuda {
         result
     }
 
-    unsafe fn graph_create(&self, context: ContextHandle) -> Result<GraphHandle> {
-        enter!(self, context);
-        let mut graph = GraphHandle::from_raw(0);
-        // SAFETY: the result goes to a local, and 0 is the only valid value of the flags.
-        unsafe { call!(self, cuGraphCreate(&mut graph, 0)) }?;
-        Ok(graph)
-    }
-
-    unsafe fn graph_destroy(&self, context: ContextHandle, graph: GraphHandle) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the graph, which is not used again.
-        unsafe { call!(self, cuGraphDestroy(graph)) }
-    }
-
-    unsafe fn graph_clone(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<GraphHandle> {
-        enter!(self, context);
-        let mut copy = GraphHandle::from_raw(0);
-        // SAFETY: the caller vouches for the graph, and the result goes to a local.
-        unsafe { call!(self, cuGraphClone(&mut copy, graph)) }?;
-        Ok(copy)
-    }
-
-    unsafe fn graph_add_node(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-        dependencies: &[GraphNodeHandle],
-        node: &GraphNode<'_>,
-    ) -> Result<GraphNodeHandle> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for graph, dependencies and operation; the context is current.
-        unsafe { self.add_node(context, graph, dependencies, node) }
-    }
-
     unsafe fn graph_add_dependencies(
         &self,
         context: ContextHandle,
@@ -1346,172 +840,5 @@ impl Driver for Cuda {
         }
     }
 
-    unsafe fn graph_condition(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-        initial: u32,
-    ) -> Result<ConditionHandle> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the graph, and the context is current.
-        unsafe { self.create_condition(context, graph, initial) }
-    }
-
-    unsafe fn graph_add_conditional(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-        dependencies: &[GraphNodeHandle],
-        condition: ConditionHandle,
-        kind: ConditionalKind,
-    ) -> Result<ConditionalNode> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for graph, dependencies and condition; the context is current.
-        unsafe { self.add_conditional(context, graph, dependencies, condition, kind) }
-    }
-
-    unsafe fn graph_instantiate(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<GraphExecHandle> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the graph and its kernels; the context is current.
-        unsafe { self.instantiate(graph) }
-    }
-
-    unsafe fn graph_exec_destroy(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the executable graph, which is not used again.
-        unsafe { call!(self, cuGraphExecDestroy(exec)) }
-    }
-
-    unsafe fn graph_upload(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for executable graph and stream.
-        unsafe { call!(self, cuGraphUpload(exec, stream)) }
-    }
-
-    unsafe fn graph_launch(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for executable graph, stream and all that the nodes touch.
-        unsafe { call!(self, cuGraphLaunch(exec, stream)) }
-    }
-
-    unsafe fn graph_exec_set_node(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        node: GraphNodeHandle,
-        operation: &GraphNode<'_>,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for executable graph, node and operation; the context is
-        // current.
-        unsafe { self.set_node(context, exec, node, operation) }
-    }
-
-    unsafe fn graph_set_node(
-        &self,
-        context: ContextHandle,
-        _: GraphHandle,
-        node: GraphNodeHandle,
-        operation: &GraphNode<'_>,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for node and operation; the context is current.
-        unsafe { self.set_template_node(node, operation) }
-    }
-
-    unsafe fn graph_kernels(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<Option<Vec<GraphKernel>>> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for the graph; the context is current.
-        unsafe { self.kernels_of(context, graph) }
-    }
-
-    unsafe fn graph_exec_update(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        graph: GraphHandle,
-    ) -> Result<()> {
-        enter!(self, context);
-        // SAFETY: the caller vouches for both graphs; the context is current.
-        unsafe { self.update_exec(exec, graph) }
-    }
-
-    unsafe fn stream_begin_capture(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-        mode: CaptureMode,
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for the stream, and for what it enqueues from here on.
-        unsafe {
-            call!(
-                self,
-                cuStreamBeginCapture(stream, capture_mode_number(mode))
-            )
-        }
-    }
-
-    unsafe fn stream_end_capture(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<GraphHandle> {
-        enter_for!(self, context, stream);
-        let mut graph = GraphHandle::from_raw(0);
-        // SAFETY: the caller vouches for the stream, and the result goes to a local.
-        unsafe { call!(self, cuStreamEndCapture(stream, &mut graph)) }?;
-        Ok(graph)
-    }
-
-    unsafe fn stream_capture_info(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<CaptureInfo> {
-        enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for the stream.
-        unsafe { self.capture_info(stream) }
-    }
-
-    unsafe fn stream_set_capture_dependencies(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-        dependencies: &[GraphNodeHandle],
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        // The driver only reads the list, although the C declaration has no `const`.
-        let list = dependencies.as_ptr().cast_mut();
-        let flags = api::STREAM_SET_CAPTURE_DEPENDENCIES;
-        // SAFETY: the caller vouches for stream and nodes, and the list has the stated length.
-        unsafe {
-            call!(
-                self,
-                cuStreamUpdateCaptureDependencies(stream, list, dependencies.len(), flags)
-            )
-        }
-    }
+    driver_methods!(implement);
 }

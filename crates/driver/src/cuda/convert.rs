@@ -1,7 +1,7 @@
 //! Conversion of the driver interface's types to libcuda's.
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{c_int, c_uint, c_void},
     ptr,
 };
 
@@ -9,7 +9,7 @@ use super::api::{
     self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, Memcpy3dPeer, MemsetNodeParams,
 };
 use crate::{
-    CaptureMode, ContextHandle, Copy2d, DevicePtr, FillPattern, KernelNode, LaunchAttributes,
+    CaptureMode, ContextHandle, Copy2d, DevicePtr, EventKind, FillPattern, KernelNode, LaunchAttributes,
     ManagedAdvice, Memory2d, PeerCopy2d,
 };
 
@@ -22,6 +22,24 @@ pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
         ManagedAdvice::UnsetPreferredLocation => api::MEM_ADVISE_UNSET_PREFERRED_LOCATION,
         ManagedAdvice::SetAccessedBy => api::MEM_ADVISE_SET_ACCESSED_BY,
         ManagedAdvice::UnsetAccessedBy => api::MEM_ADVISE_UNSET_ACCESSED_BY,
+    }
+}
+
+/// Returns the flags with which a stream is created.
+pub(super) fn stream_flags(non_blocking: bool) -> c_uint {
+    if non_blocking {
+        api::STREAM_NON_BLOCKING
+    } else {
+        api::STREAM_DEFAULT
+    }
+}
+
+/// Returns the flags with which an event is created.
+pub(super) fn event_flags(kind: EventKind) -> c_uint {
+    match kind {
+        EventKind::Ordering => api::EVENT_DISABLE_TIMING,
+        EventKind::Timing => api::EVENT_DEFAULT,
+        EventKind::Interprocess => api::EVENT_INTERPROCESS | api::EVENT_DISABLE_TIMING,
     }
 }
 

@@ -186,6 +186,7 @@ impl Cuda {
     /// As there; the node's context is current.
     pub(super) unsafe fn set_template_node(
         &self,
+        _: GraphHandle,
         node: GraphNodeHandle,
         operation: &GraphNode<'_>,
     ) -> Result<()> {
