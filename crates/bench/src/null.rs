@@ -18,14 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_driver::{
-    CaptureInfo, CaptureMode, CaptureStatus, Completion, ConditionHandle, ConditionalKind,
-    ConditionalNode, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, GraphExecHandle,
-    GraphHandle, GraphKernel, GraphNode, GraphNodeHandle, HostFunction, ModuleHandle, P2pAttribute,
-    PeerCopy, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
-    driver_methods,
-};
+use millstream_driver::*;
 
 type Result<T> = std::result::Result<T, DriverError>;
 
@@ -147,8 +140,8 @@ macro_rules! noop_method {
 }
 
 macro_rules! noop {
-    ($([$kind:ident $class:ident $(($stream:ident))?]
-       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty;)*) => {
+    ($($(#[$doc:meta])* [$kind:ident $class:ident $(($stream:ident))? $($optional:ident)?]
+       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $function:ident $call:tt;)*) => {
         $(noop_method!([$class $(($stream))?] $name($($arg: $type),*));)*
     };
 }

@@ -100,11 +100,13 @@ pub type HostFunction = Box<dyn FnOnce() + Send>;
 
 /// Declares one method of the table. An optional one is not supported unless it is implemented.
 macro_rules! method {
-    ([safe] $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
+    ([safe] $(#[$doc:meta])*
+     $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
         $(#[$doc])*
         fn $name(&self, $($arg: $type),*) -> Result<$value>;
     };
-    ([unsafe] $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
+    ([unsafe] $(#[$doc:meta])*
+     $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
         $(#[$doc])*
         unsafe fn $name(&self, $($arg: $type),*) -> Result<$value>;
     };

@@ -105,11 +105,11 @@ impl Unwritten for f32 {
     const UNWRITTEN: Self = 0.0;
 }
 
-/// The call of a row of the table of methods: `enter(context)` and `enter_for(context, stream)` make
-/// the context current, `device(ordinal)` replaces an ordinal by the driver's handle,
-/// `unless_empty(copy)` leaves out a copy of no bytes, `out(result)` declares the result, and `poll`
-/// turns "not ready" into [`Completion::Pending`]. At the end stand the function's arguments, or
-/// `by` and a method of [`Cuda`].
+/// Makes the call of a row of the table. `enter(context)` and `enter_for(context, stream)` make the
+/// context current, `device(ordinal)` replaces an ordinal by the driver's handle,
+/// `unless_empty(copy)` leaves out a copy of no bytes, `out(result)` declares the result, and
+/// `poll` turns "not ready" into [`Completion::Pending`]. At the end stand the function's
+/// arguments, or `by` and a method of [`Cuda`].
 macro_rules! forward {
     ($cuda:ident $function:ident $value:ty; enter($context:ident) $($rest:tt)+) => {{
         enter!($cuda, $context);

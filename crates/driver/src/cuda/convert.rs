@@ -9,8 +9,8 @@ use super::api::{
     self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, Memcpy3dPeer, MemsetNodeParams,
 };
 use crate::{
-    CaptureMode, ContextHandle, Copy2d, DevicePtr, EventKind, FillPattern, KernelNode, LaunchAttributes,
-    ManagedAdvice, Memory2d, PeerCopy2d,
+    CaptureMode, ContextHandle, Copy2d, DevicePtr, EventKind, FillPattern, KernelNode,
+    LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d,
 };
 
 /// Returns the number of an advice in `CUmem_advise`.

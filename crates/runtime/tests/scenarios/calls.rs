@@ -4,10 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, thread, time::Duration};
 
-use millstream::driver::{
-    Driver, DriverError, FloatOperand, FunctionHandle, HostAccess, MemoryReuse, StreamHandle,
-    driver_methods,
-};
+use millstream::driver::*;
 use parking_lot::Mutex;
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -186,8 +183,8 @@ macro_rules! pass_on {
 
 /// Implements [`Driver`] from the table of its methods.
 macro_rules! implement {
-    ($([$kind:ident $class:ident $(($stream:ident))?]
-       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty;)*) => {
+    ($($(#[$doc:meta])* [$kind:ident $class:ident $(($stream:ident))? $($optional:ident)?]
+       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $function:ident $call:tt;)*) => {
         impl Driver for Calls {
             fn name(&self) -> String {
                 format!("{}, counted", self.inner.name())

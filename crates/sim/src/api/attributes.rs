@@ -1,10 +1,13 @@
 //! Device attributes of the simulated device, with the values of an H200.
 
-use millstream_driver::{DeviceAttribute, ResultCode};
+use millstream_driver::{DeviceAttribute, DeviceOrdinal, PoolHandle, ResultCode};
 
 use super::{launch::BLOCK_MAX, module::BLOCK_THREADS_MAX};
 use crate::{
-    core::call_error::{CallError, CallResult},
+    core::{
+        call_error::{CallError, CallResult},
+        gpu::StateGuard,
+    },
     exec::{
         MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, SHARED_BYTES_MAX,
     },
@@ -40,6 +43,44 @@ pub(crate) fn pci_bus_id(device: usize) -> String {
 /// Returns the PCI bus number of the device with this index.
 fn pci_bus(device: usize) -> i32 {
     device as i32 + 1
+}
+
+impl StateGuard<'_> {
+    pub(super) fn driver_version(&self) -> CallResult<i32> {
+        Ok(DRIVER_VERSION)
+    }
+
+    pub(super) fn device_count(&self) -> CallResult<i32> {
+        Ok(self.devices.len() as i32)
+    }
+
+    pub(super) fn device_name(&self, device: DeviceOrdinal) -> CallResult<String> {
+        self.device_index(device).map(|_| NAME.into())
+    }
+
+    pub(super) fn device_uuid(&self, device: DeviceOrdinal) -> CallResult<[u8; 16]> {
+        self.device_index(device).map(uuid)
+    }
+
+    pub(super) fn device_total_bytes(&self, device: DeviceOrdinal) -> CallResult<u64> {
+        self.device_index(device).map(|_| self.config.memory_bytes)
+    }
+
+    pub(super) fn device_attribute(
+        &self,
+        device: DeviceOrdinal,
+        attribute: DeviceAttribute,
+    ) -> CallResult<i32> {
+        value(self.device_index(device)?, attribute)
+    }
+
+    pub(super) fn device_pci_bus_id(&self, device: DeviceOrdinal) -> CallResult<String> {
+        self.device_index(device).map(pci_bus_id)
+    }
+
+    pub(super) fn default_pool(&self, device: DeviceOrdinal) -> CallResult<PoolHandle> {
+        Ok(self.devices[self.device_index(device)?].default_pool)
+    }
 }
 
 /// Returns the value of an attribute of the device with this index.

@@ -164,14 +164,14 @@ impl StateGuard<'_> {
     }
 
     /// Returns the allocation that contains the address, unless its free was enqueued.
-    pub(crate) fn pointer_info(&self, pointer: DevicePtr) -> Option<PointerInfo> {
-        let found = self.memory.around(pointer.as_raw())?;
-        let on_device = !matches!(found.kind, MemoryKind::Pinned | MemoryKind::Registered);
-        (!found.is_dead_to_new_work()).then(|| PointerInfo {
+    pub(crate) fn pointer_info(&self, pointer: DevicePtr) -> CallResult<Option<PointerInfo>> {
+        let found = self.memory.around(pointer.as_raw());
+        let found = found.filter(|found| !found.is_dead_to_new_work());
+        Ok(found.map(|found| PointerInfo {
             device: DeviceOrdinal::from_raw(found.device.cast_signed()),
-            on_device,
+            on_device: !matches!(found.kind, MemoryKind::Pinned | MemoryKind::Registered),
             start: DevicePtr::from_raw(found.base),
             bytes: found.bytes,
-        })
+        }))
     }
 }

@@ -8,25 +8,15 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
-use millstream_driver::{
-    BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
-    ConditionalNode, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
-    DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
-    FunctionHandle, GraphExecHandle, GraphHandle, GraphKernel, GraphNode, GraphNodeHandle,
-    HostAccess, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
-    Memory2d, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo,
-    PoolHandle, PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
-};
+use millstream_driver::*;
 
 use super::{
-    attributes,
     copy::{CopyForm, CopyOperand},
     graph::GivenNode,
-    stream::PRIORITIES,
 };
 use crate::{
     CostModel, Gpu,
-    core::{call_error::CallError, graph::ConditionalForm},
+    core::graph::ConditionalForm,
     ids,
     memory::host::{HostParams, HostRange},
 };
@@ -47,33 +37,6 @@ pub(super) fn counted_inside(_: &CostModel) -> u64 {
     0
 }
 
-/// Converts a device address to a copy operand.
-fn device(pointer: DevicePtr) -> CopyOperand {
-    CopyOperand::Device(pointer)
-}
-
-/// Converts host memory to a copy operand.
-///
-/// # Safety
-///
-/// The contract of [`HostRange::new`] applies.
-unsafe fn host(pointer: *const u8, bytes: usize) -> CopyOperand {
-    // SAFETY: the caller upholds the contract of `HostRange::new`.
-    CopyOperand::Host(unsafe { HostRange::new(pointer, bytes) })
-}
-
-/// Converts an address of the unified address space to a copy operand.
-///
-/// # Safety
-///
-/// For a host address the contract of [`HostRange::new`] applies.
-unsafe fn unified(pointer: DevicePtr, bytes: usize) -> CopyOperand {
-    let pointer = std::ptr::with_exposed_provenance(pointer.as_raw() as usize);
-    // SAFETY: a range at a device address is never accessed as host memory; for a host address the
-    // caller upholds the contract of `HostRange::new`.
-    CopyOperand::Unified(unsafe { HostRange::new(pointer, bytes) })
-}
-
 /// Converts one side of a 2-D copy to a copy operand.
 ///
 /// # Safety
@@ -81,13 +44,13 @@ unsafe fn unified(pointer: DevicePtr, bytes: usize) -> CopyOperand {
 /// For rows in host memory the contract of [`HostRange::new`] applies.
 pub(super) unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
     match side.memory {
-        Memory2d::Device(first) => device(first),
+        Memory2d::Device(first) => CopyOperand::Device(first),
         Memory2d::Host(first) => {
             // A span that overflows is rejected before the range is used.
             let span = side.span_bytes(copy.width_bytes, copy.height);
             // SAFETY: the caller promises that the rows are valid; the bytes between them are never
             // accessed.
-            unsafe { host(first, span.unwrap_or(0)) }
+            unsafe { first.operand(span.unwrap_or(0), false) }
         }
     }
 }
@@ -114,6 +77,155 @@ pub(super) unsafe fn given<'a>(node: &'a GraphNode<'a>) -> GivenNode<'a> {
         }
         other => GivenNode::Other(other),
     }
+}
+
+/// An address in a call that copies.
+trait Address {
+    /// Converts the address to a copy operand. `unified` says that a device's address type may also
+    /// hold an address of the host.
+    ///
+    /// # Safety
+    ///
+    /// For a host address the contract of [`HostRange::new`] applies.
+    unsafe fn operand(self, bytes: usize, unified: bool) -> CopyOperand;
+}
+
+impl Address for DevicePtr {
+    unsafe fn operand(self, bytes: usize, unified: bool) -> CopyOperand {
+        if !unified {
+            return CopyOperand::Device(self);
+        }
+        let pointer = std::ptr::with_exposed_provenance(self.as_raw() as usize);
+        // SAFETY: a range at a device address is never accessed as host memory; for a host address
+        // the caller upholds the contract of `HostRange::new`.
+        CopyOperand::Unified(unsafe { HostRange::new(pointer, bytes) })
+    }
+}
+
+impl Address for *const u8 {
+    unsafe fn operand(self, bytes: usize, _: bool) -> CopyOperand {
+        // SAFETY: the caller upholds the contract of `HostRange::new`.
+        CopyOperand::Host(unsafe { HostRange::new(self, bytes) })
+    }
+}
+
+impl Address for *mut u8 {
+    unsafe fn operand(self, bytes: usize, unified: bool) -> CopyOperand {
+        // SAFETY: the caller upholds the contract of `HostRange::new`.
+        unsafe { self.cast_const().operand(bytes, unified) }
+    }
+}
+
+/// Returns the cost of a call, by the name of its method; 0 for one that adds its cost once it
+/// knows its operands.
+#[inline(always)]
+fn cost_ns(method: &str, cost: &CostModel) -> u64 {
+    match method {
+        "context_synchronize" | "stream_synchronize" | "event_synchronize" => {
+            cost.synchronize_call_ns
+        }
+        "context_enable_peer_access" => cost.peer_access_call_ns,
+        "stream_create" | "stream_destroy" => cost.stream_lifetime_call_ns,
+        "stream_query" | "event_query" => cost.query_call_ns,
+        "stream_wait_event" => cost.wait_call_ns,
+        "event_create" | "event_destroy" => cost.event_lifetime_call_ns,
+        "event_record" => cost.record_call_ns,
+        "mem_alloc" | "mem_alloc_managed" | "mem_free" => cost.device_memory_call_ns,
+        "mem_prefetch_async" => cost.prefetch_call_ns,
+        "mem_free_async" => cost.pool_call_ns,
+        "pool_set_access" => cost.pool_access_call_ns,
+        "host_alloc" | "host_free" => cost.pinned_memory_call_ns,
+        "host_unregister" => cost.register_call_ns,
+        "module_load" | "module_load_binary" | "module_unload" => cost.module_call_ns,
+        "graph_instantiate" => cost.graph_instantiate_call_ns,
+        "graph_upload" => cost.graph_upload_call_ns,
+        "graph_launch" | "copy_peer_async" | "copy_peer_2d_async" => 0,
+        _ => cost.other_call_ns,
+    }
+}
+
+/// Implements a copy of bytes between two addresses.
+macro_rules! copy {
+    ($unified:literal $form:ident $name:ident [unsafe]
+     ($context:ident: $c:ty, $target:ident: $t:ty, $source:ident: $s:ty, $bytes:ident: $b:ty
+      $(, $stream:ident: $st:ty)?) -> $value:ty = $call:ident) => {
+        unsafe fn $name(
+            &self, $context: $c, $target: $t, $source: $s, $bytes: $b $(, $stream: $st)?
+        ) -> Result<$value> {
+            // SAFETY: the caller promises that a target in host memory is writable, with exclusive
+            // access for the copy, until the copy is complete.
+            let target = unsafe { $target.operand($bytes, $unified) };
+            // SAFETY: the caller promises that a source in host memory is readable until the copy
+            // is complete, or until the call has returned if the call captures it.
+            let source = unsafe { $source.operand($bytes, $unified) };
+            let stream = None$(.or(Some($stream)))?.unwrap_or(StreamHandle::LEGACY);
+            self.call(stringify!($call), counted_inside, |state| {
+                state.copy($context, (target, source), $bytes, stream, CopyForm::$form)
+            })
+        }
+    };
+}
+
+/// Implements a method from its row: the state's method of the same name does the work.
+macro_rules! method {
+    (copy_host_to_device $($row:tt)*) => {
+        copy! { false Synchronous copy_host_to_device $($row)* }
+    };
+    (copy_device_to_host $($row:tt)*) => {
+        copy! { false Synchronous copy_device_to_host $($row)* }
+    };
+    (copy_device_to_device $($row:tt)*) => {
+        copy! { false Synchronous copy_device_to_device $($row)* }
+    };
+    (copy_unified $($row:tt)*) => { copy! { true Synchronous copy_unified $($row)* } };
+    (copy_host_to_device_async $($row:tt)*) => {
+        copy! { false Async copy_host_to_device_async $($row)* }
+    };
+    (copy_device_to_host_async $($row:tt)*) => {
+        copy! { false Async copy_device_to_host_async $($row)* }
+    };
+    (copy_device_to_device_async $($row:tt)*) => {
+        copy! { false Async copy_device_to_device_async $($row)* }
+    };
+    (copy_unified_async $($row:tt)*) => { copy! { true Async copy_unified_async $($row)* } };
+    (copy_captured_async $($row:tt)*) => {
+        copy! { false AsyncCaptured copy_captured_async $($row)* }
+    };
+    // The simulated device has no contexts of other libraries.
+    (make_current $($row:tt)*) => {};
+    (current_context $($row:tt)*) => {};
+    // These are implemented by hand.
+    (memset_async $($row:tt)*) => {};
+    (launch_kernel $($row:tt)*) => {};
+    (launch_kernel_with $($row:tt)*) => {};
+    (launch_host_function $($row:tt)*) => {};
+    (graph_add_node $($row:tt)*) => {};
+    (graph_add_conditional $($row:tt)*) => {};
+    (graph_exec_set_node $($row:tt)*) => {};
+    (graph_set_node $($row:tt)*) => {};
+    (host_register $($row:tt)*) => {};
+    (mem_alloc_async $($row:tt)*) => {};
+    (copy_2d_async $($row:tt)*) => {};
+    ($name:ident [safe] ($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
+        fn $name(&self, $($arg: $type),*) -> Result<$value> {
+            let cost = |cost: &CostModel| cost_ns(stringify!($name), cost);
+            self.call(stringify!($call), cost, |state| state.$name($($arg),*))
+        }
+    };
+    ($name:ident [unsafe] ($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
+        unsafe fn $name(&self, $($arg: $type),*) -> Result<$value> {
+            let cost = |cost: &CostModel| cost_ns(stringify!($name), cost);
+            self.call(stringify!($call), cost, |state| state.$name($($arg),*))
+        }
+    };
+}
+
+/// Implements the methods of the table.
+macro_rules! implement {
+    ($($(#[$doc:meta])* [$safety:ident $class:ident $(($stream:ident))? $($optional:ident)?]
+       fn $name:ident $arguments:tt -> $value:ty = $call:ident $forward:tt;)*) => {
+        $(method! { $name [$safety] $arguments -> $value = $call })*
+    };
 }
 
 impl Driver for Gpu {
@@ -177,287 +289,6 @@ impl Driver for Gpu {
         self.enter().note_float_operands(function, operands);
     }
 
-    fn driver_version(&self) -> Result<i32> {
-        self.call("cuDriverGetVersion", other, |_| {
-            Ok(attributes::DRIVER_VERSION)
-        })
-    }
-
-    fn device_count(&self) -> Result<i32> {
-        self.call("cuDeviceGetCount", other, |state| {
-            Ok(state.devices.len() as i32)
-        })
-    }
-
-    fn device_name(&self, device: DeviceOrdinal) -> Result<String> {
-        self.call("cuDeviceGetName", other, |state| {
-            state.device_index(device).map(|_| attributes::NAME.into())
-        })
-    }
-
-    fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
-        self.call("cuDeviceGetUuid", other, |state| {
-            state.device_index(device).map(attributes::uuid)
-        })
-    }
-
-    fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
-        self.call("cuDeviceTotalMem", other, |state| {
-            state
-                .device_index(device)
-                .map(|_| state.config.memory_bytes)
-        })
-    }
-
-    fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
-        self.call("cuDeviceGetAttribute", other, |state| {
-            attributes::value(state.device_index(device)?, attribute)
-        })
-    }
-
-    fn device_pci_bus_id(&self, device: DeviceOrdinal) -> Result<String> {
-        self.call("cuDeviceGetPCIBusId", other, |state| {
-            state.device_index(device).map(attributes::pci_bus_id)
-        })
-    }
-
-    fn device_can_access_peer(&self, device: DeviceOrdinal, peer: DeviceOrdinal) -> Result<bool> {
-        self.call("cuDeviceCanAccessPeer", other, |state| {
-            state.device_can_access_peer(device, peer)
-        })
-    }
-
-    fn device_p2p_attribute(
-        &self,
-        attribute: P2pAttribute,
-        from: DeviceOrdinal,
-        to: DeviceOrdinal,
-    ) -> Result<i32> {
-        self.call("cuDeviceGetP2PAttribute", other, |state| {
-            state.device_p2p_attribute(attribute, from, to)
-        })
-    }
-
-    fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
-        self.call("cuDevicePrimaryCtxRetain", other, |state| {
-            state.primary_context_retain(device)
-        })
-    }
-
-    unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
-        self.call("cuDevicePrimaryCtxRelease", other, |state| {
-            state.primary_context_release(device)
-        })
-    }
-
-    unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()> {
-        self.call(
-            "cuCtxSynchronize",
-            |cost| cost.synchronize_call_ns,
-            |state| state.context_synchronize(context),
-        )
-    }
-
-    unsafe fn context_enable_peer_access(
-        &self,
-        context: ContextHandle,
-        peer: ContextHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuCtxEnablePeerAccess",
-            |cost| cost.peer_access_call_ns,
-            |state| state.context_enable_peer_access(context, peer),
-        )
-    }
-
-    unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange> {
-        self.call("cuCtxGetStreamPriorityRange", other, |state| {
-            state.context(context).map(|_| PRIORITIES)
-        })
-    }
-
-    unsafe fn stream_create(
-        &self,
-        context: ContextHandle,
-        non_blocking: bool,
-        priority: i32,
-    ) -> Result<StreamHandle> {
-        self.call(
-            "cuStreamCreateWithPriority",
-            |cost| cost.stream_lifetime_call_ns,
-            |state| state.stream_create(context, non_blocking, priority),
-        )
-    }
-
-    unsafe fn stream_destroy(&self, context: ContextHandle, stream: StreamHandle) -> Result<()> {
-        self.call(
-            "cuStreamDestroy",
-            |cost| cost.stream_lifetime_call_ns,
-            |state| state.stream_destroy(context, stream),
-        )
-    }
-
-    unsafe fn stream_query(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<Completion> {
-        self.call(
-            "cuStreamQuery",
-            |cost| cost.query_call_ns,
-            |state| state.stream_query(context, stream),
-        )
-    }
-
-    unsafe fn stream_context(&self, stream: StreamHandle) -> Result<ContextHandle> {
-        self.call("cuStreamGetCtx", other, |state| {
-            state.stream_context(stream)
-        })
-    }
-
-    unsafe fn stream_synchronize(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuStreamSynchronize",
-            |cost| cost.synchronize_call_ns,
-            |state| state.stream_synchronize(context, stream),
-        )
-    }
-
-    unsafe fn stream_wait_event(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-        event: EventHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuStreamWaitEvent",
-            |cost| cost.wait_call_ns,
-            |state| state.stream_wait_event(context, stream, event),
-        )
-    }
-
-    unsafe fn event_create(&self, context: ContextHandle, kind: EventKind) -> Result<EventHandle> {
-        self.call(
-            "cuEventCreate",
-            |cost| cost.event_lifetime_call_ns,
-            |state| state.event_create(context, kind),
-        )
-    }
-
-    unsafe fn event_destroy(&self, context: ContextHandle, event: EventHandle) -> Result<()> {
-        self.call(
-            "cuEventDestroy",
-            |cost| cost.event_lifetime_call_ns,
-            |state| state.event_destroy(context, event),
-        )
-    }
-
-    unsafe fn event_record(
-        &self,
-        context: ContextHandle,
-        event: EventHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuEventRecord",
-            |cost| cost.record_call_ns,
-            |state| state.event_record(context, event, stream),
-        )
-    }
-
-    unsafe fn event_query(&self, context: ContextHandle, event: EventHandle) -> Result<Completion> {
-        self.call(
-            "cuEventQuery",
-            |cost| cost.query_call_ns,
-            |state| state.event_query(context, event),
-        )
-    }
-
-    unsafe fn event_synchronize(&self, context: ContextHandle, event: EventHandle) -> Result<()> {
-        self.call(
-            "cuEventSynchronize",
-            |cost| cost.synchronize_call_ns,
-            |state| state.event_synchronize(context, event),
-        )
-    }
-
-    unsafe fn event_elapsed_ms(
-        &self,
-        context: ContextHandle,
-        start: EventHandle,
-        end: EventHandle,
-    ) -> Result<f32> {
-        self.call("cuEventElapsedTime", other, |state| {
-            state.event_elapsed_ms(context, start, end)
-        })
-    }
-
-    fn pointer_info(&self, pointer: DevicePtr) -> Result<Option<PointerInfo>> {
-        self.call("cuPointerGetAttributes", other, |state| {
-            Ok(state.pointer_info(pointer))
-        })
-    }
-
-    unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)> {
-        self.call("cuMemGetInfo", other, |state| state.mem_info(context))
-    }
-
-    unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
-        self.call(
-            "cuMemAlloc",
-            |cost| cost.device_memory_call_ns,
-            |state| state.mem_alloc(context, bytes),
-        )
-    }
-
-    unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
-        self.call(
-            "cuMemAllocManaged",
-            |cost| cost.device_memory_call_ns,
-            |state| state.mem_alloc_managed(context, bytes),
-        )
-    }
-
-    unsafe fn mem_prefetch_async(
-        &self,
-        context: ContextHandle,
-        pointer: DevicePtr,
-        bytes: usize,
-        location: ManagedLocation,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuMemPrefetchAsync",
-            |cost| cost.prefetch_call_ns,
-            |state| state.mem_prefetch_async(context, pointer, bytes, location, stream),
-        )
-    }
-
-    unsafe fn mem_advise(
-        &self,
-        context: ContextHandle,
-        pointer: DevicePtr,
-        bytes: usize,
-        advice: ManagedAdvice,
-        location: ManagedLocation,
-    ) -> Result<()> {
-        self.call("cuMemAdvise", other, |state| {
-            state.mem_advise(context, pointer, bytes, advice, location)
-        })
-    }
-
-    unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
-        self.call(
-            "cuMemFree",
-            |cost| cost.device_memory_call_ns,
-            |state| state.mem_free(context, pointer),
-        )
-    }
-
     unsafe fn mem_alloc_async(
         &self,
         context: ContextHandle,
@@ -468,73 +299,6 @@ impl Driver for Gpu {
             "cuMemAllocAsync",
             |cost| cost.pool_call_ns,
             |state| state.mem_alloc_async(context, bytes, None, stream),
-        )
-    }
-
-    unsafe fn mem_free_async(
-        &self,
-        context: ContextHandle,
-        pointer: DevicePtr,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuMemFreeAsync",
-            |cost| cost.pool_call_ns,
-            |state| state.mem_free_async(context, pointer, stream),
-        )
-    }
-
-    fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle> {
-        self.call("cuDeviceGetDefaultMemPool", other, |state| {
-            let index = state.device_index(device)?;
-            Ok(state.devices[index].default_pool)
-        })
-    }
-
-    unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()> {
-        self.call("cuMemPoolSetAttribute", other, |state| {
-            state.pool_set_release_threshold(pool, bytes)
-        })
-    }
-
-    unsafe fn pool_set_access(
-        &self,
-        pool: PoolHandle,
-        device: DeviceOrdinal,
-        accessible: bool,
-    ) -> Result<()> {
-        self.call(
-            "cuMemPoolSetAccess",
-            |cost| cost.pool_access_call_ns,
-            |state| state.pool_set_access(pool, device, accessible),
-        )
-    }
-
-    unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
-        self.call("cuMemPoolTrimTo", other, |state| {
-            state.pool_trim(pool, keep_bytes)
-        })
-    }
-
-    unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage> {
-        self.call("cuMemPoolGetAttribute", other, |state| {
-            state.pool_usage(pool)
-        })
-    }
-
-    unsafe fn host_alloc(&self, context: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
-        self.call(
-            "cuMemHostAlloc",
-            |cost| cost.pinned_memory_call_ns,
-            |state| state.host_alloc(context, bytes),
-        )
-    }
-
-    unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
-        self.call(
-            "cuMemFreeHost",
-            |cost| cost.pinned_memory_call_ns,
-            |state| state.host_free(context, pointer),
         )
     }
 
@@ -553,180 +317,6 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn host_unregister(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
-        self.call(
-            "cuMemHostUnregister",
-            |cost| cost.register_call_ns,
-            |state| state.host_unregister(context, pointer),
-        )
-    }
-
-    unsafe fn copy_host_to_device(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: *const u8,
-        bytes: usize,
-    ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable until the copy is complete.
-        let ends = (device(target), unsafe { host(source, bytes) });
-        self.call("cuMemcpyHtoD", counted_inside, |state| {
-            state.copy(
-                context,
-                ends,
-                bytes,
-                StreamHandle::LEGACY,
-                CopyForm::Synchronous,
-            )
-        })
-    }
-
-    unsafe fn copy_device_to_host(
-        &self,
-        context: ContextHandle,
-        target: *mut u8,
-        source: DevicePtr,
-        bytes: usize,
-    ) -> Result<()> {
-        // SAFETY: the caller promises a destination that is writable, with exclusive access for the
-        // copy, until the copy is complete.
-        let ends = (unsafe { host(target, bytes) }, device(source));
-        self.call("cuMemcpyDtoH", counted_inside, |state| {
-            state.copy(
-                context,
-                ends,
-                bytes,
-                StreamHandle::LEGACY,
-                CopyForm::Synchronous,
-            )
-        })
-    }
-
-    unsafe fn copy_device_to_device(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-    ) -> Result<()> {
-        let ends = (device(target), device(source));
-        self.call("cuMemcpyDtoD", counted_inside, |state| {
-            state.copy(
-                context,
-                ends,
-                bytes,
-                StreamHandle::LEGACY,
-                CopyForm::Synchronous,
-            )
-        })
-    }
-
-    unsafe fn copy_host_to_device_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: *const u8,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable until the copy is complete.
-        let ends = (device(target), unsafe { host(source, bytes) });
-        self.call("cuMemcpyHtoDAsync", counted_inside, |state| {
-            state.copy(context, ends, bytes, stream, CopyForm::Async)
-        })
-    }
-
-    unsafe fn copy_device_to_host_async(
-        &self,
-        context: ContextHandle,
-        target: *mut u8,
-        source: DevicePtr,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller promises a destination that is writable, with exclusive access for the
-        // copy, until the copy is complete.
-        let ends = (unsafe { host(target, bytes) }, device(source));
-        self.call("cuMemcpyDtoHAsync", counted_inside, |state| {
-            state.copy(context, ends, bytes, stream, CopyForm::Async)
-        })
-    }
-
-    unsafe fn copy_device_to_device_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        let ends = (device(target), device(source));
-        self.call("cuMemcpyDtoDAsync", counted_inside, |state| {
-            state.copy(context, ends, bytes, stream, CopyForm::Async)
-        })
-    }
-
-    unsafe fn copy_unified(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-    ) -> Result<()> {
-        // SAFETY: the caller promises that a destination in host memory is writable until the copy
-        // is complete.
-        let target = unsafe { unified(target, bytes) };
-        // SAFETY: the caller promises that a source in host memory is readable until the copy is
-        // complete.
-        let source = unsafe { unified(source, bytes) };
-        let ends = (target, source);
-        self.call("cuMemcpy", counted_inside, |state| {
-            state.copy(
-                context,
-                ends,
-                bytes,
-                StreamHandle::LEGACY,
-                CopyForm::Synchronous,
-            )
-        })
-    }
-
-    unsafe fn copy_captured_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: *const u8,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable during the call; it is not read
-        // later.
-        let ends = (device(target), unsafe { host(source, bytes) });
-        self.call("cuMemcpyBatchAsync", counted_inside, |state| {
-            state.copy(context, ends, bytes, stream, CopyForm::AsyncCaptured)
-        })
-    }
-
-    unsafe fn copy_unified_async(
-        &self,
-        context: ContextHandle,
-        target: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller promises that a destination in host memory is writable until the copy
-        // is complete.
-        let target = unsafe { unified(target, bytes) };
-        // SAFETY: the caller promises that a source in host memory is readable until the copy is
-        // complete.
-        let source = unsafe { unified(source, bytes) };
-        let ends = (target, source);
-        self.call("cuMemcpyAsync", counted_inside, |state| {
-            state.copy(context, ends, bytes, stream, CopyForm::Async)
-        })
-    }
-
     unsafe fn copy_2d_async(
         &self,
         context: ContextHandle,
@@ -741,28 +331,6 @@ impl Driver for Gpu {
         let ends = (target, source);
         self.call("cuMemcpy2DAsync", counted_inside, |state| {
             state.copy_2d(context, ends, copy, stream, CopyForm::Async)
-        })
-    }
-
-    unsafe fn copy_peer_async(
-        &self,
-        context: ContextHandle,
-        copy: &PeerCopy,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call("cuMemcpyPeerAsync", counted_inside, |state| {
-            state.copy_peer(context, copy, stream)
-        })
-    }
-
-    unsafe fn copy_peer_2d_async(
-        &self,
-        context: ContextHandle,
-        copy: &PeerCopy2d,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call("cuMemcpy3DPeerAsync", counted_inside, |state| {
-            state.copy_peer_2d(context, copy, stream)
         })
     }
 
@@ -784,86 +352,6 @@ impl Driver for Gpu {
             |cost| cost.memset_call_ns,
             |state| state.memset(context, target, pattern, count, stream),
         )
-    }
-
-    unsafe fn module_load(&self, context: ContextHandle, image: &[u8]) -> Result<ModuleHandle> {
-        self.call(
-            "cuModuleLoadDataEx",
-            |cost| cost.module_call_ns,
-            |state| state.module_load(context, image),
-        )
-    }
-
-    unsafe fn module_load_binary(&self, _: ContextHandle, image: &[u8]) -> Result<ModuleHandle> {
-        let text = format!(
-            "the simulated device runs PTX text, and this is a binary image of {} bytes: pass the \
-             PTX from which it was made",
-            image.len()
-        );
-        self.call(
-            "cuModuleLoadData",
-            |cost| cost.module_call_ns,
-            |_| Err(CallError::new(ResultCode::NOT_SUPPORTED, text)),
-        )
-    }
-
-    unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
-        self.call(
-            "cuModuleUnload",
-            |cost| cost.module_call_ns,
-            |state| state.module_unload(context, module),
-        )
-    }
-
-    unsafe fn module_function(
-        &self,
-        context: ContextHandle,
-        module: ModuleHandle,
-        name: &str,
-    ) -> Result<FunctionHandle> {
-        self.call("cuModuleGetFunction", other, |state| {
-            state.module_function(context, module, name)
-        })
-    }
-
-    unsafe fn module_global(
-        &self,
-        context: ContextHandle,
-        module: ModuleHandle,
-        name: &str,
-    ) -> Result<(DevicePtr, usize)> {
-        self.call("cuModuleGetGlobal", other, |state| {
-            state.module_global(context, module, name)
-        })
-    }
-
-    unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()> {
-        self.call("cuFuncLoad", other, |state| {
-            state.function(context, function).map(|_| ())
-        })
-    }
-
-    unsafe fn function_attribute(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        attribute: FunctionAttribute,
-    ) -> Result<i32> {
-        self.call("cuFuncGetAttribute", other, |state| {
-            state.function_attribute(context, function, attribute)
-        })
-    }
-
-    unsafe fn function_set_attribute(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        attribute: FunctionAttribute,
-        value: i32,
-    ) -> Result<()> {
-        self.call("cuFuncSetAttribute", other, |state| {
-            state.function_set_attribute(context, function, attribute, value)
-        })
     }
 
     unsafe fn launch_kernel(
@@ -901,31 +389,6 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn occupancy_blocks(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        block_threads: u32,
-        dynamic_shared_bytes: usize,
-    ) -> Result<i32> {
-        self.call(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            other,
-            |state| state.occupancy_blocks(context, function, block_threads, dynamic_shared_bytes),
-        )
-    }
-
-    unsafe fn occupancy_block_size(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        dynamic_shared_bytes: usize,
-    ) -> Result<BlockSize> {
-        self.call("cuOccupancyMaxPotentialBlockSize", other, |state| {
-            state.occupancy_block_size(context, function, dynamic_shared_bytes)
-        })
-    }
-
     unsafe fn launch_host_function(
         &self,
         context: ContextHandle,
@@ -940,26 +403,6 @@ impl Driver for Gpu {
             |cost| cost.host_function_call_ns,
             |state| state.launch_host_function(context, stream, &mut function),
         )
-    }
-
-    unsafe fn graph_create(&self, context: ContextHandle) -> Result<GraphHandle> {
-        self.call("cuGraphCreate", other, |state| state.graph_create(context))
-    }
-
-    unsafe fn graph_destroy(&self, context: ContextHandle, graph: GraphHandle) -> Result<()> {
-        self.call("cuGraphDestroy", other, |state| {
-            state.graph_destroy(context, graph)
-        })
-    }
-
-    unsafe fn graph_clone(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<GraphHandle> {
-        self.call("cuGraphClone", other, |state| {
-            state.graph_clone(context, graph)
-        })
     }
 
     unsafe fn graph_add_node(
@@ -983,28 +426,6 @@ impl Driver for Gpu {
             |cost| cost.graph_node_call_ns,
             |state| state.graph_add_node(context, graph, dependencies, &node),
         )
-    }
-
-    unsafe fn graph_add_dependencies(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-        pairs: &[(GraphNodeHandle, GraphNodeHandle)],
-    ) -> Result<()> {
-        self.call("cuGraphAddDependencies", other, |state| {
-            state.graph_add_dependencies(context, graph, pairs)
-        })
-    }
-
-    unsafe fn graph_condition(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-        initial: u32,
-    ) -> Result<ConditionHandle> {
-        self.call("cuGraphConditionalHandleCreate", other, |state| {
-            state.graph_condition(context, graph, initial)
-        })
     }
 
     unsafe fn graph_add_conditional(
@@ -1036,52 +457,6 @@ impl Driver for Gpu {
                 })
             },
         )
-    }
-
-    unsafe fn graph_instantiate(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<GraphExecHandle> {
-        self.call(
-            "cuGraphInstantiateWithParams",
-            |cost| cost.graph_instantiate_call_ns,
-            |state| state.graph_instantiate(context, graph),
-        )
-    }
-
-    unsafe fn graph_exec_destroy(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-    ) -> Result<()> {
-        self.call("cuGraphExecDestroy", other, |state| {
-            state.graph_exec_destroy(context, exec)
-        })
-    }
-
-    unsafe fn graph_upload(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call(
-            "cuGraphUpload",
-            |cost| cost.graph_upload_call_ns,
-            |state| state.graph_upload(context, exec, stream),
-        )
-    }
-
-    unsafe fn graph_launch(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        self.call("cuGraphLaunch", counted_inside, |state| {
-            state.graph_launch(context, exec, stream)
-        })
     }
 
     unsafe fn graph_exec_set_node(
@@ -1133,67 +508,5 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn graph_kernels(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<Option<Vec<GraphKernel>>> {
-        self.call("cuGraphGetNodes", other, |state| {
-            state.graph(context, graph)?;
-            Ok(state.graph_kernels(graph))
-        })
-    }
-
-    unsafe fn graph_exec_update(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        graph: GraphHandle,
-    ) -> Result<()> {
-        self.call("cuGraphExecUpdate", other, |state| {
-            state.graph_exec_update(context, exec, graph)
-        })
-    }
-
-    unsafe fn stream_begin_capture(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-        mode: CaptureMode,
-    ) -> Result<()> {
-        self.call("cuStreamBeginCapture", other, |state| {
-            state.stream_begin_capture(context, stream, mode)
-        })
-    }
-
-    unsafe fn stream_end_capture(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<GraphHandle> {
-        self.call("cuStreamEndCapture", other, |state| {
-            state.stream_end_capture(context, stream)
-        })
-    }
-
-    unsafe fn stream_capture_info(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-    ) -> Result<CaptureInfo> {
-        self.call("cuStreamGetCaptureInfo", other, |state| {
-            state.stream_capture_info(context, stream)
-        })
-    }
-
-    unsafe fn stream_set_capture_dependencies(
-        &self,
-        context: ContextHandle,
-        stream: StreamHandle,
-        dependencies: &[GraphNodeHandle],
-    ) -> Result<()> {
-        self.call("cuStreamUpdateCaptureDependencies", other, |state| {
-            state.stream_set_capture_dependencies(context, stream, dependencies)
-        })
-    }
+    driver_methods!(implement);
 }

@@ -8,6 +8,8 @@ use millstream_driver::{
 use crate::{
     Gpu,
     core::{
+        call_error::CallResult,
+        gpu::StateGuard,
         graph::{Node, NodeOperation},
         objects::host_functions::RepeatedFunction,
         op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch},
@@ -147,10 +149,21 @@ fn fill_details(fill: &FillOp) -> NodeDetails {
     }
 }
 
-impl SimState {
+impl StateGuard<'_> {
     /// Returns the kernels of a graph, each behind those that it depends on; `None` if there is
     /// another node, or a kernel whose handle is not alive.
-    pub(super) fn graph_kernels(&self, graph: GraphHandle) -> Option<Vec<GraphKernel>> {
+    pub(super) fn graph_kernels(
+        &mut self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> CallResult<Option<Vec<GraphKernel>>> {
+        self.graph(context, graph)?;
+        Ok(self.kernels_of(graph))
+    }
+}
+
+impl SimState {
+    fn kernels_of(&self, graph: GraphHandle) -> Option<Vec<GraphKernel>> {
         let nodes = &self.graphs[&graph].nodes;
         let kernel = |(handle, node): (&GraphNodeHandle, &Node<GraphHandle>)| {
             let NodeOperation::Kernel(launch) = &node.operation else {

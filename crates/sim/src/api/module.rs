@@ -229,6 +229,27 @@ impl StateGuard<'_> {
         }
     }
 
+    pub(super) fn function_load(
+        &mut self,
+        context: ContextHandle,
+        function: FunctionHandle,
+    ) -> CallResult<()> {
+        self.function(context, function).map(|_| ())
+    }
+
+    pub(super) fn module_load_binary(
+        &self,
+        _: ContextHandle,
+        image: &[u8],
+    ) -> CallResult<ModuleHandle> {
+        let text = format!(
+            "the simulated device runs PTX text, and this is a binary image of {} bytes: pass the \
+             PTX from which it was made",
+            image.len()
+        );
+        Err(CallError::new(ResultCode::NOT_SUPPORTED, text))
+    }
+
     /// Resolves a function handle, which must belong to `context`, to its module and kernel name.
     pub(crate) fn function(
         &mut self,

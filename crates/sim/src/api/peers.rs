@@ -175,7 +175,7 @@ impl StateGuard<'_> {
     }
 
     /// Enqueues a copy between two contexts.
-    pub(crate) fn copy_peer(
+    pub(crate) fn copy_peer_async(
         &mut self,
         context: ContextHandle,
         copy: &PeerCopy,
@@ -192,7 +192,7 @@ impl StateGuard<'_> {
     }
 
     /// Enqueues a 2-D copy between two contexts.
-    pub(crate) fn copy_peer_2d(
+    pub(crate) fn copy_peer_2d_async(
         &mut self,
         context: ContextHandle,
         copy: &PeerCopy2d,

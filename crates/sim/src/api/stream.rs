@@ -20,6 +20,13 @@ pub(crate) const PRIORITIES: PriorityRange = PriorityRange {
 };
 
 impl StateGuard<'_> {
+    pub(super) fn stream_priority_range(
+        &mut self,
+        context: ContextHandle,
+    ) -> CallResult<PriorityRange> {
+        self.context(context).map(|_| PRIORITIES)
+    }
+
     /// Creates a stream. The priority is clamped to [`PRIORITIES`].
     pub(crate) fn stream_create(
         &mut self,
