@@ -9,8 +9,8 @@ use crate::{breakages, clients, process, targets, tidy};
 /// The test of a build without the simulated device. Most of its time is that of compiling, so that
 /// nothing is optimised.
 const WITHOUT_SIMULATOR: &str = "cargo test --config profile.dev.opt-level=0 --config \
-     profile.dev.package.millstream-ptx.opt-level=0 --package millstream --no-default-features \
-     --test without_simulator";
+     profile.dev.package.millstream-ptx.opt-level=0 --package millstream-testkit \
+     --no-default-features --features without-simulator --test without_simulator";
 
 /// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {

@@ -9,7 +9,6 @@ mod harness;
 mod instructions;
 mod json;
 mod kernels;
-mod null;
 mod pytorch;
 mod raw;
 mod report;

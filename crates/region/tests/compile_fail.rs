@@ -1,11 +1,8 @@
 //! Programs in `compile_fail/` that the compiler rejects, with the advice of each error.
 
-#[path = "../../runtime/tests/refused/mod.rs"]
-mod refused;
-
 use std::path::Path;
 
-use refused::Refused;
+use millstream_testkit::refused::Refused;
 
 #[test]
 fn invalid_region_programs_are_rejected_with_advice() {

@@ -1,11 +1,8 @@
 //! Programs that must not compile: the files in `compile_fail/`.
 
-#[path = "refused/mod.rs"]
-mod refused;
-
 use std::path::Path;
 
-use refused::Refused;
+use millstream_testkit::refused::Refused;
 
 #[test]
 #[cfg_attr(miri, ignore = "starts other programs")]

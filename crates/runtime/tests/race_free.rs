@@ -6,9 +6,6 @@
     reason = "violates the contract of opting out of ordering on purpose"
 )]
 
-#[path = "scenarios/sizes.rs"]
-mod sizes;
-
 use std::ops::Range;
 
 use millstream::{
@@ -17,7 +14,7 @@ use millstream::{
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
 
-use sizes::Sizes;
+use millstream_testkit::sizes::Sizes;
 
 const BYTES: usize = 256;
 const ARRAYS: usize = 6;

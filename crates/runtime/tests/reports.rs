@@ -283,7 +283,7 @@ const ALIKE: &str = "
 
 millstream::kernels! {
     // SAFETY: the signature is that above.
-    unsafe mod notes from crate::ALIKE {
+    unsafe mod notes from crate::reports::ALIKE {
         safe fn alike(out: &mut [u32]) requires out.len() >= 1;
     }
 }

@@ -4,13 +4,13 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, thread, time::Duration};
 
-use millstream::driver::*;
+use millstream_driver::*;
 use parking_lot::Mutex;
 
 type Result<T> = std::result::Result<T, DriverError>;
 
 /// The way in which a call fails.
-pub(crate) enum Failure {
+pub enum Failure {
     /// The call is not forwarded.
     Instead(DriverError),
     /// The call is forwarded and its result discarded: the driver fails after it has done the work.
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
 type Fault = Arc<dyn Fn(&'static str) -> Option<Failure> + Send + Sync>;
 
 /// A wrapper of another driver that records the names of the calls made to it.
-pub(crate) struct Calls {
+pub struct Calls {
     inner: Arc<dyn Driver>,
     made: Mutex<Vec<&'static str>>,
     fault: Mutex<Option<Fault>>,
@@ -30,7 +30,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn over(inner: Arc<dyn Driver>) -> Self {
+    pub fn over(inner: Arc<dyn Driver>) -> Self {
         Self {
             inner,
             made: Mutex::default(),
@@ -41,7 +41,7 @@ impl Calls {
 
     /// Makes every later call fail for which `fault` returns an error. A failing call is neither
     /// forwarded nor recorded.
-    pub(crate) fn fail(
+    pub fn fail(
         &self,
         fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static,
     ) {
@@ -49,15 +49,12 @@ impl Calls {
     }
 
     /// As [`fail`](Self::fail), with the way in which each call fails.
-    pub(crate) fn fail_so(
-        &self,
-        fault: impl Fn(&'static str) -> Option<Failure> + Send + Sync + 'static,
-    ) {
+    pub fn fail_so(&self, fault: impl Fn(&'static str) -> Option<Failure> + Send + Sync + 'static) {
         *self.fault.lock() = Some(Arc::new(fault));
     }
 
     /// Stops injecting failures.
-    pub(crate) fn fail_no_more(&self) {
+    pub fn fail_no_more(&self) {
         *self.fault.lock() = None;
     }
 
@@ -85,13 +82,13 @@ impl Calls {
     }
 
     /// Clears the recorded calls.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.made.lock().clear();
     }
 
     /// As [`forget`](Self::forget), once no other thread makes calls any more, such as one that
     /// polls for an operation that is just complete.
-    pub(crate) fn forget_once_quiet(&self) {
+    pub fn forget_once_quiet(&self) {
         loop {
             self.forget();
             thread::sleep(Duration::from_millis(2));
@@ -102,7 +99,7 @@ impl Calls {
     }
 
     /// Returns the number of calls of each name since the last [`forget`](Self::forget).
-    pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for &call in &*self.made.lock() {
             *counts.entry(call).or_default() += 1;
@@ -111,7 +108,7 @@ impl Calls {
     }
 
     /// Returns the number of calls that named the legacy or the per-thread default stream.
-    pub(crate) fn legacy(&self) -> usize {
+    pub fn legacy(&self) -> usize {
         *self.legacy.lock()
     }
 
@@ -127,7 +124,7 @@ impl Calls {
     }
 
     /// Returns the number of calls of this name since the last [`forget`](Self::forget).
-    pub(crate) fn count(&self, call: &str) -> usize {
+    pub fn count(&self, call: &str) -> usize {
         self.made
             .lock()
             .iter()

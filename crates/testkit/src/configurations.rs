@@ -1,17 +1,12 @@
 //! The configurations of the scenarios: the simulated device under every schedule and every reading
 //! of the disputed rules, or a GPU.
 
-#[path = "readings.rs"]
-mod readings;
-#[path = "sizes.rs"]
-mod sizes;
-
 use std::env;
 
 use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
 
-use readings::rules;
-pub(crate) use sizes::Sizes;
+use crate::readings::rules;
+pub use crate::sizes::Sizes;
 
 /// The number of random seeds per scenario: four for each combination of the readings of four
 /// rules.
@@ -21,36 +16,36 @@ const SEEDS: u64 = 64;
 const SEEDS_WITHOUT_GATES: u64 = 16;
 
 /// A device to run a scenario on, and a name for failure messages.
-pub(crate) struct Configuration {
-    pub(crate) name: String,
+pub struct Configuration {
+    pub name: String,
     /// The simulated GPU; `None` stands for the GPU that the environment selects.
-    pub(crate) gpu: Option<Gpu>,
+    pub gpu: Option<Gpu>,
     /// Set if a gate holds its own stream and no other.
     ///
     /// By the strict reading of rule 29, an allocation made while one stream is held would block
     /// all streams. Gates hold nothing then; values, order and reports are still checked.
-    pub(crate) gates_hold: bool,
+    pub gates_hold: bool,
     /// The cache limit for dropped arrays, in bytes; `None` for the device's default.
-    pub(crate) cache_bytes: Option<u64>,
+    pub cache_bytes: Option<u64>,
     /// The chunk sizes of its copies and, where they are tiny, its cache limit.
-    pub(crate) sizes: Sizes,
+    pub sizes: Sizes,
 }
 
 /// Returns the number of devices of a simulated GPU: 2, or the number in `MILLSTREAM_TEST_DEVICES`,
 /// which `cargo xtask devices` sets.
-pub(crate) fn devices() -> u32 {
+pub fn devices() -> u32 {
     let number = env::var("MILLSTREAM_TEST_DEVICES").ok();
     number.map_or(2, |number| number.parse().expect("a number of devices"))
 }
 
 /// Returns whether the environment selects a GPU.
-pub(crate) fn on_gpu() -> bool {
+pub fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
 /// Returns every configuration: all schedules and rules, each with a new simulated GPU, or the one
 /// GPU that the environment selects.
-pub(crate) fn configurations() -> Vec<Configuration> {
+pub fn configurations() -> Vec<Configuration> {
     if on_gpu() {
         let name = String::from("the GPU");
         return vec![Configuration {
@@ -66,7 +61,7 @@ pub(crate) fn configurations() -> Vec<Configuration> {
 
 /// Returns all schedules and rules, each with a new simulated GPU, whose settings `change` may
 /// change.
-pub(crate) fn all_simulated(change: &dyn Fn(SimConfig) -> SimConfig) -> Vec<Configuration> {
+pub fn all_simulated(change: &dyn Fn(SimConfig) -> SimConfig) -> Vec<Configuration> {
     let simulated = |schedule, rules| simulated(schedule, rules, change);
     let mut configurations = Vec::new();
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {

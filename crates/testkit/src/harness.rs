@@ -34,25 +34,25 @@ use crate::{
 millstream::kernels! {
     /// A kernel that blocks its stream.
     // SAFETY: the signature is that of gate.cu.
-    pub(crate) unsafe mod gate_kernel from include_str!("../../../../kernels/gate.ptx") {
+    pub unsafe mod gate_kernel from include_str!("../../../kernels/gate.ptx") {
         /// Spins until the word at `flag` is not 0. `flag` must be readable by the device until
         /// then.
-        pub(crate) unsafe fn gate(flag: u64);
+        pub unsafe fn gate(flag: u64);
     }
 }
 
 /// The time after which a run of a scenario counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
 /// The time limit within which a closed device must have freed everything.
-pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(30);
+pub const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A length in elements of 4 bytes that exceeds one chunk of every kind of copy and is no multiple
 /// of a chunk.
-pub(crate) const LARGE_LEN: usize = (4 << 20) / 4 + 777;
+pub const LARGE_LEN: usize = (4 << 20) / 4 + 777;
 
 /// A device to run a scenario on, with its configuration.
-pub(crate) struct Harness {
-    pub(crate) device: Device,
+pub struct Harness {
+    pub device: Device,
     gpu: Option<Gpu>,
     gates_hold: bool,
     sizes: Sizes,
@@ -63,7 +63,7 @@ pub(crate) struct Harness {
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device
 /// under every schedule and every reading of the disputed rules.
-pub(crate) fn everywhere(scenario: impl Fn(&Harness)) {
+pub fn everywhere(scenario: impl Fn(&Harness)) {
     let _alone = alone();
     for configuration in configurations() {
         run_at(configuration, &scenario);
@@ -72,10 +72,7 @@ pub(crate) fn everywhere(scenario: impl Fn(&Harness)) {
 
 /// Runs the scenario on the simulated device under every schedule and every reading of the disputed
 /// rules, with settings that `change` changes: for machines that cannot be had as a GPU.
-pub(crate) fn everywhere_simulated(
-    change: impl Fn(SimConfig) -> SimConfig,
-    scenario: impl Fn(&Harness),
-) {
+pub fn everywhere_simulated(change: impl Fn(SimConfig) -> SimConfig, scenario: impl Fn(&Harness)) {
     for configuration in all_simulated(&change) {
         run_at(configuration, &scenario);
     }
@@ -83,7 +80,7 @@ pub(crate) fn everywhere_simulated(
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device in
 /// the first configuration only: for scenarios with many operations.
-pub(crate) fn once(scenario: impl Fn(&Harness) -> Result<()>) {
+pub fn once(scenario: impl Fn(&Harness) -> Result<()>) {
     let _alone = alone();
     run_at(configurations().swap_remove(0), &|harness| {
         scenario(harness).unwrap()
@@ -102,7 +99,7 @@ fn run_at(configuration: Configuration, scenario: &impl Fn(&Harness)) {
 }
 
 /// As [`everywhere`], with every driver call recorded.
-pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Arc<Calls>)) {
+pub fn everywhere_counted(scenario: impl Fn(&Harness, &Arc<Calls>)) {
     let _alone = alone();
     for configuration in configurations() {
         run_counted(configuration, &scenario);
@@ -110,7 +107,7 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Arc<Calls>)) {
 }
 
 /// As [`once`], with every driver call recorded.
-pub(crate) fn once_counted(scenario: impl Fn(&Harness, &Calls)) {
+pub fn once_counted(scenario: impl Fn(&Harness, &Calls)) {
     let _alone = alone();
     let first = configurations().swap_remove(0);
     run_counted(first, &|harness, calls: &Arc<Calls>| {
@@ -145,7 +142,7 @@ fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
 }
 
 /// Returns a harness with the first configuration.
-pub(crate) fn somewhere() -> Harness {
+pub fn somewhere() -> Harness {
     let configuration = configurations().swap_remove(0);
     let device = match &configuration.gpu {
         Some(gpu) => Device::open_simulated(gpu, 0),
@@ -169,7 +166,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 }
 
 /// An operation whose completion can be queried without blocking.
-pub(crate) trait Ask {
+pub trait Ask {
     fn is_done(&self) -> Result<bool>;
 }
 
@@ -204,7 +201,7 @@ impl Harness {
 
     /// Declares that the scenario leaks objects that keep the device open, so remaining objects are
     /// no failure.
-    pub(crate) fn leaks(&self) {
+    pub fn leaks(&self) {
         self.leaks.store(true, Ordering::Relaxed);
     }
 
@@ -218,18 +215,18 @@ impl Harness {
         }
     }
 
-    pub(crate) fn stream(&self) -> Stream {
+    pub fn stream(&self) -> Stream {
         let adopted = self.outsiders.next(self.if_simulated(), &self.device);
         adopted.unwrap_or_else(|| self.device.stream().expect("a stream"))
     }
 
-    pub(crate) fn streams<const N: usize>(&self) -> [Stream; N] {
+    pub fn streams<const N: usize>(&self) -> [Stream; N] {
         std::array::from_fn(|_| self.stream())
     }
 
     /// Blocks the stream from here on until the gate is opened or dropped, if gates hold in this
     /// configuration.
-    pub(crate) fn gate(&self, stream: &Stream) -> Gate {
+    pub fn gate(&self, stream: &Stream) -> Gate {
         self.outsiders.work();
         match &self.gpu {
             Some(gpu) => Gate::held(self.gates_hold.then_some(gpu), stream),
@@ -239,13 +236,13 @@ impl Harness {
 
     /// Returns whether a closed gate blocks its stream, which it does wherever it can block that
     /// stream alone.
-    pub(crate) fn gates_hold(&self) -> bool {
+    pub fn gates_hold(&self) -> bool {
         self.gates_hold
     }
 
     /// Asserts that an operation behind a closed gate is still pending.
     #[track_caller]
-    pub(crate) fn assert_pending(&self, behind: &(impl Ask + ?Sized)) {
+    pub fn assert_pending(&self, behind: &(impl Ask + ?Sized)) {
         self.outsiders.work();
         if self.gates_hold {
             assert!(
@@ -259,7 +256,7 @@ impl Harness {
     /// that often, because operations seen complete may make a call unnecessary. Adopted streams
     /// make further ones for the order with their owners.
     #[track_caller]
-    pub(crate) fn assert_count(&self, calls: &Calls, call: &str, expected: usize) {
+    pub fn assert_count(&self, calls: &Calls, call: &str, expected: usize) {
         let count = calls.count(call);
         let is_right = if are_adopted() {
             count >= expected || !self.gates_hold
@@ -276,7 +273,7 @@ impl Harness {
     }
 
     /// As [`LARGE_LEN`], for the chunk sizes of this configuration.
-    pub(crate) fn large_len(&self) -> usize {
+    pub fn large_len(&self) -> usize {
         match self.sizes {
             Sizes::Own => LARGE_LEN,
             Sizes::Odd | Sizes::Tiny { .. } => (16 << 10) / 4 + 77,
@@ -284,7 +281,7 @@ impl Harness {
     }
 
     /// Opens the harness's device a second time, as an independent part of a program would.
-    pub(crate) fn open_again(&self) -> Device {
+    pub fn open_again(&self) -> Device {
         match &self.gpu {
             Some(gpu) => Device::open_simulated(gpu, 0),
             None => Device::open(Select::Cuda(0)),
@@ -294,7 +291,7 @@ impl Harness {
 
     /// Opens the same GPU through another, recording driver: a separate device to this library, in
     /// the same context.
-    pub(crate) fn by_another_driver(&self) -> (Arc<Calls>, Device) {
+    pub fn by_another_driver(&self) -> (Arc<Calls>, Device) {
         let (calls, device) = counted(self.gpu.as_ref());
         let device = device.expect("the device opens by another driver");
         if self.gpu.is_none() {
@@ -308,12 +305,12 @@ impl Harness {
     }
 
     /// Returns another device of the same driver.
-    pub(crate) fn second(&self) -> Device {
+    pub fn second(&self) -> Device {
         self.other(1)
     }
 
     /// Returns all other devices of the simulated GPU; a second one on a GPU.
-    pub(crate) fn others(&self) -> Vec<Device> {
+    pub fn others(&self) -> Vec<Device> {
         let end = if self.gpu.is_some() { devices() } else { 2 };
         (1..end as i32).map(|ordinal| self.other(ordinal)).collect()
     }
@@ -336,7 +333,7 @@ impl Harness {
     }
 
     /// As [`others`](Self::others), in a scenario whose driver calls are recorded.
-    pub(crate) fn others_counted(&self, calls: &Arc<Calls>) -> Vec<Device> {
+    pub fn others_counted(&self, calls: &Arc<Calls>) -> Vec<Device> {
         let end = if self.gpu.is_some() { devices() } else { 2 };
         let open = |ordinal| {
             let driver = Arc::clone(calls) as Arc<dyn Driver>;
@@ -347,12 +344,12 @@ impl Harness {
     }
 
     /// Returns the simulated GPU of this configuration; panics on a GPU.
-    pub(crate) fn simulated(&self) -> &Gpu {
+    pub fn simulated(&self) -> &Gpu {
         self.gpu.as_ref().expect("this is not run on a GPU")
     }
 
     /// As [`simulated`](Self::simulated), but returns `None` on a GPU.
-    pub(crate) fn if_simulated(&self) -> Option<&Gpu> {
+    pub fn if_simulated(&self) -> Option<&Gpu> {
         self.gpu.as_ref()
     }
 
@@ -369,7 +366,7 @@ impl Harness {
 
 /// Asserts that a closed device leaves no objects but its context, at the latest when the reactor
 /// has released it and pending work is complete.
-pub(crate) fn assert_nothing_left(gpu: &Gpu) {
+pub fn assert_nothing_left(gpu: &Gpu) {
     let closing = Instant::now();
     loop {
         let left = gpu.live_object_counts();
@@ -390,7 +387,7 @@ pub(crate) fn assert_nothing_left(gpu: &Gpu) {
 }
 
 /// A blocked stream, released when the gate is opened or dropped.
-pub(crate) enum Gate {
+pub enum Gate {
     Held {
         _hold: Option<Hold>,
         _marker: Box<Buffer<u32>>,
@@ -402,7 +399,7 @@ pub(crate) enum Gate {
 
 impl Gate {
     /// Releases the stream.
-    pub(crate) fn open(self) {
+    pub fn open(self) {
         drop(self);
     }
 
@@ -435,7 +432,7 @@ impl Drop for Gate {
 }
 
 /// A word of page-locked memory that the device can read for the life of the process.
-pub(crate) struct Flag(&'static AtomicU32);
+pub struct Flag(&'static AtomicU32);
 
 impl Flag {
     fn new() -> Self {
@@ -463,13 +460,13 @@ impl Flag {
 }
 
 /// A watchdog that ends the process when a run hangs, and prints the configuration of a failed run.
-pub(crate) struct Watch {
+pub struct Watch {
     name: String,
     _finished: mpsc::Sender<()>,
 }
 
 impl Watch {
-    pub(crate) fn over(name: String) -> Self {
+    pub fn over(name: String) -> Self {
         let (finished, watched) = mpsc::channel::<()>();
         // The test harness names a test's thread after the test; the name tells which of the
         // waiting tests hangs.

@@ -16,7 +16,7 @@ use millstream::{
 use crate::calls::Calls;
 
 /// Creates a simulated GPU with this many devices, behind a driver that can fail.
-pub(crate) fn instrumented_gpu(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
+pub fn instrumented_gpu(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
     linked_gpu(schedule, devices, Links::default())
 }
 
@@ -29,14 +29,14 @@ fn linked_gpu(schedule: Schedule, devices: u32, links: Links) -> (Gpu, Arc<Calls
 }
 
 /// Opens one of the GPU's devices.
-pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
+pub fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
     // SAFETY: the wrapper forwards calls to a conforming driver; a failing call may or may not have
     // taken effect.
     unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) }
 }
 
 /// Creates a simulated GPU with these links between its devices, and opens all of them.
-pub(crate) fn instrumented_devices(
+pub fn instrumented_devices(
     schedule: Schedule,
     devices: u32,
     links: Links,

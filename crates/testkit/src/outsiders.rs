@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use crate::harness::CLOSED_WITHIN;
 
 /// The bytes of the arrays.
-pub(crate) const BYTES: usize = 3000;
+pub const BYTES: usize = 3000;
 /// The bytes of an outsider's own memory.
 const SCRATCH_BYTES: usize = 4096;
 
@@ -36,21 +36,21 @@ thread_local! {
 }
 
 /// Runs scenarios in which every second stream of a harness is one of an outsider.
-pub(crate) fn with_adopted_streams(scenarios: impl FnOnce()) {
+pub fn with_adopted_streams(scenarios: impl FnOnce()) {
     ADOPTS.set(true);
     scenarios();
     ADOPTS.set(false);
 }
 
 /// Returns whether this thread runs scenarios [with adopted streams](with_adopted_streams).
-pub(crate) fn are_adopted() -> bool {
+pub fn are_adopted() -> bool {
     ADOPTS.get()
 }
 
 /// The outsiders whose streams a harness has adopted. Those that are not in use any more are
 /// dropped.
 #[derive(Default)]
-pub(crate) struct Outsiders(Mutex<Adoptions>);
+pub struct Outsiders(Mutex<Adoptions>);
 
 #[derive(Default)]
 struct Adoptions {
@@ -60,7 +60,7 @@ struct Adoptions {
 
 impl Outsiders {
     /// Returns an adopted stream at every second call, if the thread's harnesses adopt streams.
-    pub(crate) fn next(&self, gpu: Option<&Gpu>, device: &Device) -> Option<Stream> {
+    pub fn next(&self, gpu: Option<&Gpu>, device: &Device) -> Option<Stream> {
         if !ADOPTS.get() {
             return None;
         }
@@ -80,7 +80,7 @@ impl Outsiders {
     }
 
     /// Returns streams, of which every second is adopted if the thread's harnesses adopt streams.
-    pub(crate) fn streams<const N: usize>(&self, gpu: &Gpu, device: &Device) -> [Stream; N] {
+    pub fn streams<const N: usize>(&self, gpu: &Gpu, device: &Device) -> [Stream; N] {
         [(); N].map(|()| {
             let adopted = self.next(Some(gpu), device);
             adopted.unwrap_or_else(|| device.stream().expect("a stream"))
@@ -88,7 +88,7 @@ impl Outsiders {
     }
 
     /// Lets the owners enqueue work of their own.
-    pub(crate) fn work(&self) {
+    pub fn work(&self) {
         self.0
             .lock()
             .outsiders
@@ -98,10 +98,10 @@ impl Outsiders {
 }
 
 /// A stream that another library created, with memory of its own. The drop destroys it.
-pub(crate) struct Outsider {
+pub struct Outsider {
     driver: Arc<dyn Driver>,
     context: ContextHandle,
-    pub(crate) raw: StreamHandle,
+    pub raw: StreamHandle,
     scratch: DevicePtr,
     /// The number of outsiders that were dropped before and with this one.
     drops: Arc<AtomicUsize>,
@@ -109,7 +109,7 @@ pub(crate) struct Outsider {
 
 impl Outsider {
     /// Creates a stream in the primary context of a device, on the simulated GPU or a real one.
-    pub(crate) fn new(gpu: Option<&Gpu>, ordinal: i32) -> Arc<Self> {
+    pub fn new(gpu: Option<&Gpu>, ordinal: i32) -> Arc<Self> {
         let driver: Arc<dyn Driver> = match gpu {
             Some(gpu) => gpu.driver(),
             None => Cuda::load().expect("there is a driver"),
@@ -132,28 +132,28 @@ impl Outsider {
     }
 
     /// Returns the counter of drops.
-    pub(crate) fn drops(&self) -> Arc<AtomicUsize> {
+    pub fn drops(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.drops)
     }
 
     /// Adopts the stream, kept alive by this outsider.
-    pub(crate) fn adopt(self: &Arc<Self>, device: &Device) -> Stream {
+    pub fn adopt(self: &Arc<Self>, device: &Device) -> Stream {
         // SAFETY: the stream is destroyed when the last reference is dropped.
         unsafe { device.adopt_stream(self.raw, Arc::clone(self)) }.expect("the stream is adopted")
     }
 
     /// Enqueues work on memory of its own.
-    pub(crate) fn work(&self) {
+    pub fn work(&self) {
         self.fill(self.scratch, SCRATCH_BYTES, 1);
     }
 
     /// Enqueues a fill of memory that is the outsider's at the moment.
-    pub(crate) fn fill(&self, target: DevicePtr, bytes: usize, value: u8) {
+    pub fn fill(&self, target: DevicePtr, bytes: usize, value: u8) {
         self.fill_on(self.raw, target, bytes, value);
     }
 
     /// Enqueues a fill as [`fill`](Self::fill) on a stream that it is given.
-    pub(crate) fn fill_on(&self, raw: StreamHandle, target: DevicePtr, bytes: usize, value: u8) {
+    pub fn fill_on(&self, raw: StreamHandle, target: DevicePtr, bytes: usize, value: u8) {
         let pattern = FillPattern::U8(value);
         // SAFETY: the memory has this size and is alive until later work of the stream.
         unsafe {
@@ -164,7 +164,7 @@ impl Outsider {
     }
 
     /// Enqueues a copy between memory that is the outsider's at the moment.
-    pub(crate) fn copy(&self, source: DevicePtr, target: DevicePtr, bytes: usize) {
+    pub fn copy(&self, source: DevicePtr, target: DevicePtr, bytes: usize) {
         let (driver, context) = (&self.driver, self.context);
         // SAFETY: as for `fill`.
         unsafe { driver.copy_device_to_device_async(context, target, source, bytes, self.raw) }
@@ -173,7 +173,7 @@ impl Outsider {
 
     /// Begins a capture of the stream, in relaxed mode, so that nothing but its own stream, work
     /// and events is concerned.
-    pub(crate) fn begin_capture(&self) {
+    pub fn begin_capture(&self) {
         // SAFETY: the stream is alive.
         unsafe {
             self.driver
@@ -184,7 +184,7 @@ impl Outsider {
 
     /// Ends the capture of the stream, and launches its graph if there is one and it `launches`,
     /// which may wait for the device. Returns whether there is a graph.
-    pub(crate) fn end_capture(&self, launches: bool) -> bool {
+    pub fn end_capture(&self, launches: bool) -> bool {
         let (driver, context) = (&self.driver, self.context);
         // SAFETY: the stream is alive.
         let Ok(graph) = (unsafe { driver.stream_end_capture(context, self.raw) }) else {
@@ -208,7 +208,7 @@ impl Outsider {
 
     /// Blocks the stream from here on until the gate is dropped, if gates `hold`. No operation of
     /// the library is submitted.
-    pub(crate) fn gate(&self, gpu: Option<&Gpu>, hold: bool) -> OutsiderGate {
+    pub fn gate(&self, gpu: Option<&Gpu>, hold: bool) -> OutsiderGate {
         let raised = Arc::new(AtomicBool::new(false));
         if let Some(gpu) = gpu {
             return OutsiderGate {
@@ -235,7 +235,7 @@ impl Outsider {
     }
 
     /// Allocates in the stream's order.
-    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Tensor {
+    pub fn allocate(self: &Arc<Self>, bytes: usize) -> Tensor {
         // SAFETY: context and stream are alive.
         let pointer = unsafe { self.driver.mem_alloc_async(self.context, bytes, self.raw) };
         Tensor {
@@ -246,7 +246,7 @@ impl Outsider {
     }
 
     /// Returns whether the device's context is current on this thread; true on a simulated device.
-    pub(crate) fn is_current(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         self.driver.is_simulated()
             || self
                 .driver
@@ -273,7 +273,7 @@ impl Drop for Outsider {
 }
 
 /// A stream that its owner blocks until this is dropped.
-pub(crate) struct OutsiderGate {
+pub struct OutsiderGate {
     _hold: Option<Hold>,
     raised: Arc<AtomicBool>,
 }
@@ -285,12 +285,12 @@ impl Drop for OutsiderGate {
 }
 
 /// Memory that its owner frees in the order of its stream when it is dropped.
-pub(crate) struct Tensor {
+pub struct Tensor {
     owner: Arc<Outsider>,
-    pub(crate) pointer: DevicePtr,
+    pub pointer: DevicePtr,
     /// Set where calls of this device are made to fail. If it is lost, nothing is freed: the driver
     /// of a lost device would refuse the call.
-    pub(crate) used_on: Option<Device>,
+    pub used_on: Option<Device>,
 }
 
 impl Drop for Tensor {
@@ -315,24 +315,24 @@ impl Drop for Tensor {
 
 /// Counts the drops of keepers.
 #[derive(Clone, Default)]
-pub(crate) struct Drops(Arc<AtomicUsize>);
+pub struct Drops(Arc<AtomicUsize>);
 
 impl Drops {
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 
     /// Waits until one keeper was dropped.
     #[track_caller]
-    pub(crate) fn assert_one(&self) {
+    pub fn assert_one(&self) {
         wait_until(|| self.count() == 1);
     }
 }
 
 /// A keeper of adopted memory, which frees it.
-pub(crate) struct Keeper {
-    pub(crate) drops: Drops,
-    pub(crate) tensor: Tensor,
+pub struct Keeper {
+    pub drops: Drops,
+    pub tensor: Tensor,
 }
 
 impl Drop for Keeper {
@@ -342,7 +342,7 @@ impl Drop for Keeper {
 }
 
 #[track_caller]
-pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+pub fn wait_until(is_so: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_so() {
         assert!(since.elapsed() < CLOSED_WITHIN, "it never happens");
@@ -351,7 +351,7 @@ pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
 }
 
 /// Adopts memory of an outsider, after its work on its stream.
-pub(crate) fn adopted(
+pub fn adopted(
     device: &Device,
     theirs: &Stream,
     (tensor, drops): (Tensor, &Drops),

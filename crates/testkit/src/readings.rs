@@ -5,7 +5,7 @@ use millstream::sim::{Reading, Rules};
 /// Returns the readings of the disputed rules; each bit of `choice` selects the strict reading of
 /// one; the bit of the allocator selects that of peer access too, and the bit of
 /// small uploads that of graphs.
-pub(crate) fn rules(choice: u64) -> Rules {
+pub fn rules(choice: u64) -> Rules {
     let reading = |bit: u32| {
         if choice >> bit & 1 == 1 {
             Reading::Strict

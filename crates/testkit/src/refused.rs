@@ -30,16 +30,16 @@ publish = false
 "#;
 
 /// Programs that must fail to compile.
-pub(crate) struct Refused<'a> {
+pub struct Refused<'a> {
     /// The folder of the crate that has the programs in `tests/compile_fail`.
-    pub(crate) package: &'a Path,
+    pub package: &'a Path,
     /// The folder to build in.
-    pub(crate) scratch: &'a Path,
+    pub scratch: &'a Path,
     /// The crates of this workspace that the programs use, each with its folder next to the
     /// package's.
-    pub(crate) uses: &'a [(&'a str, &'a str)],
+    pub uses: &'a [(&'a str, &'a str)],
     /// Other dependencies, as lines of the manifest.
-    pub(crate) others: &'a str,
+    pub others: &'a str,
 }
 
 /// An expected error of a program.
@@ -63,7 +63,7 @@ struct Refusal {
 impl Refused<'_> {
     /// Compares the reported errors with the expected ones.
     #[track_caller]
-    pub(crate) fn check(&self) {
+    pub fn check(&self) {
         let programs = self.programs();
         let mut marks: Vec<Mark> = programs
             .iter()

@@ -17,7 +17,7 @@ const TINY_STAGING_BYTES: u64 = 2 * TINY_CHUNK_BYTES as u64;
 
 /// A selection of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sizes {
+pub enum Sizes {
     /// The device's defaults.
     Own,
     /// Chunks of nearly 4 KiB with unaligned ends, in subchunks copied by four threads.
@@ -28,7 +28,7 @@ pub(crate) enum Sizes {
 
 impl Sizes {
     /// Returns the sizes that the environment selects for the case of this number, if any.
-    pub(crate) fn asked(number: usize) -> Option<Self> {
+    pub fn asked(number: usize) -> Option<Self> {
         match env::var(VARIABLE).ok()?.as_str() {
             "tiny" => Some(Self::tiny(number)),
             other => panic!("{VARIABLE}: `{other}` is no choice, `tiny` is"),
@@ -36,7 +36,7 @@ impl Sizes {
     }
 
     /// Returns the tiny sizes, with four threads for even numbers and one for odd ones.
-    pub(crate) fn tiny(number: usize) -> Self {
+    pub fn tiny(number: usize) -> Self {
         let threads = if number.is_multiple_of(2) { 4 } else { 1 };
         Self::Tiny { threads }
     }
@@ -46,7 +46,7 @@ impl Sizes {
     ///
     /// With `is_bounded`, page-locked memory is limited as well: copies then block until earlier
     /// ones complete, so no earlier operation may wait for the host.
-    pub(crate) fn set(self, device: &Device, is_bounded: bool) -> bool {
+    pub fn set(self, device: &Device, is_bounded: bool) -> bool {
         let staging_options = match self {
             Self::Own => return true,
             Self::Odd => StagingOptions {

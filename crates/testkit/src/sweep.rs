@@ -31,13 +31,13 @@ use crate::{
 const HUNG_AFTER_NS: u64 = 120_000_000_000;
 
 /// A code of each kind: the device is out of memory, is lost, works on.
-pub(crate) const KINDS_OF_CODES: [ResultCode; 3] = [
+pub const KINDS_OF_CODES: [ResultCode; 3] = [
     ResultCode::OUT_OF_MEMORY,
     ResultCode::ILLEGAL_ADDRESS,
     ResultCode::UNKNOWN,
 ];
 
-pub(crate) const CODES: [ResultCode; 5] = [
+pub const CODES: [ResultCode; 5] = [
     ResultCode::OUT_OF_MEMORY,
     ResultCode::INVALID_VALUE,
     ResultCode::LAUNCH_FAILED,
@@ -127,25 +127,25 @@ fn arm(calls: &Calls, number: u64, mode: FaultMode, code: ResultCode) -> Failed 
 }
 
 /// A program whose calls are made to fail.
-pub(crate) struct Subject<'a> {
-    pub(crate) name: String,
-    pub(crate) schedule: Schedule,
-    pub(crate) devices: u32,
-    pub(crate) links: Links,
-    pub(crate) sizes: Sizes,
+pub struct Subject<'a> {
+    pub name: String,
+    pub schedule: Schedule,
+    pub devices: u32,
+    pub links: Links,
+    pub sizes: Sizes,
     /// Runs the program on all devices of the GPU; panics if it observes a wrong value.
-    pub(crate) run: &'a dyn Fn(&Gpu, &[Device]) -> Result<()>,
+    pub run: &'a dyn Fn(&Gpu, &[Device]) -> Result<()>,
 }
 
 impl Subject<'_> {
     /// Makes every call fail in every mode, with one of the codes in turn, or with each of them if
     /// [`EVERY_CODE`] is set; returns the number of runs.
-    pub(crate) fn sweep(&self) -> usize {
+    pub fn sweep(&self) -> usize {
         self.sweep_with(&CODES)
     }
 
     /// As [`sweep`](Self::sweep), with these codes only.
-    pub(crate) fn sweep_with(&self, codes: &[ResultCode]) -> usize {
+    pub fn sweep_with(&self, codes: &[ResultCode]) -> usize {
         let turns = match env::var_os(EVERY_CODE) {
             Some(_) => codes.len(),
             None => 1,
@@ -171,7 +171,7 @@ impl Subject<'_> {
     }
 
     /// Makes every call fail once, in a program that repeats what has failed: it must succeed.
-    pub(crate) fn sweep_once_with(&self, code: ResultCode) {
+    pub fn sweep_once_with(&self, code: ResultCode) {
         let once = [false, true].map(|afterwards| FaultMode::new(FaultTarget::NthCall, afterwards));
         for mode in once {
             for number in 1.. {

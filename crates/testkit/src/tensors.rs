@@ -26,7 +26,7 @@ unsafe extern "C" fn delete(tensor: *mut DlManagedTensorVersioned) {
 }
 
 /// Makes a tensor of bytes as a producer would; `change` changes its structure.
-pub(crate) fn produce(
+pub fn produce(
     (tensor, drops): (Tensor, &Drops),
     shape: &[i64],
     strides: &[i64],

@@ -19,10 +19,11 @@ use millstream_driver::{
     PeerCopy, StreamHandle,
 };
 use millstream_region::{Array, Keep, RegionExt, region};
+use millstream_testkit::null::NullDriver;
 use ndarray::{Array1, Axis, Ix1, Ix2};
 
 use super::cases::{Case, Pattern};
-use crate::{kernels::sums, null::NullDriver, targets::ten_operations};
+use crate::{kernels::sums, targets::ten_operations};
 
 const STREAMS: usize = 8;
 const ELEMENTS: usize = 64;

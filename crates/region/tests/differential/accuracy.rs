@@ -6,28 +6,7 @@ use ndarray::{Array1, Array2, Axis, Ix1};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{Outcome, configurations::configuration};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "sums_are_accurate_to_the_last_rounding",
-        sums_are_accurate_to_the_last_rounding,
-    ),
-    (
-        "cumulative_sums_are_accurate_to_the_last_rounding",
-        cumulative_sums_are_accurate_to_the_last_rounding,
-    ),
-    (
-        "functions_in_fused_kernels_are_accurate",
-        functions_in_fused_kernels_are_accurate,
-    ),
-    (
-        "products_are_within_their_error_bound",
-        products_are_within_their_error_bound,
-    ),
-];
+use crate::differential::{Outcome, configurations::configuration};
 
 /// Returns random numbers from −2^20 to 2^20 with widely varying exponents.
 fn numbers(rng: &mut Pcg32, count: usize) -> Vec<f64> {
@@ -63,6 +42,7 @@ fn is_near(found: f64, exact: f64, size: f64, unit: f64) -> bool {
 const UNIT_F32: f64 = 6.0e-8;
 const UNIT_F64: f64 = 1.2e-16;
 
+#[test]
 fn sums_are_accurate_to_the_last_rounding() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(5);
     for (seed, shape) in [(40, 7), (3, 1000), (1, 100_000), (2000, 40), (1, 1)]
@@ -115,6 +95,7 @@ fn sums_are_accurate_to_the_last_rounding() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn cumulative_sums_are_accurate_to_the_last_rounding() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(6);
     for (seed, count) in [1, 64, 65, 1023, 1025, 4097, 50_000]
@@ -180,6 +161,7 @@ const FUNCTIONS: [Function; 19] = [
 ];
 
 /// Compares each function, fused with other operations in one kernel, with its value in `f64`.
+#[test]
 fn functions_in_fused_kernels_are_accurate() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(7);
     for (seed, (name, function, exact)) in FUNCTIONS.into_iter().enumerate() {
@@ -214,6 +196,7 @@ fn functions_in_fused_kernels_are_accurate() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn products_are_within_their_error_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(8);
     for (seed, (m, k, n)) in [(3, 5, 4), (33, 300, 17), (1, 1000, 1)]

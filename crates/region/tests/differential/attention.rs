@@ -7,65 +7,11 @@ use ndarray::{Array2, Array3, Array4, Axis, Ix3, array, s};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{
+use crate::differential::{
     Outcome,
     attention_case::{Case, Lengths, numbers},
     configurations::{configuration, everywhere},
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "attention_is_within_its_error_bound",
-        attention_is_within_its_error_bound,
-    ),
-    (
-        "attention_of_doubles_is_within_its_error_bound",
-        attention_of_doubles_is_within_its_error_bound,
-    ),
-    (
-        "attention_with_masks_is_within_its_error_bound",
-        attention_with_masks_is_within_its_error_bound,
-    ),
-    ("attention_takes_views", attention_takes_views),
-    (
-        "attention_has_several_batch_axes",
-        attention_has_several_batch_axes,
-    ),
-    (
-        "attention_of_large_scores_does_not_overflow",
-        attention_of_large_scores_does_not_overflow,
-    ),
-    (
-        "attention_of_special_values_is_that_of_the_formula",
-        attention_of_special_values_is_that_of_the_formula,
-    ),
-    (
-        "attention_of_large_heads_is_composed",
-        attention_of_large_heads_is_composed,
-    ),
-    (
-        "attention_of_nothing_is_zero_or_empty",
-        attention_of_nothing_is_zero_or_empty,
-    ),
-    (
-        "attention_of_halves_is_rounded_once",
-        attention_of_halves_is_rounded_once,
-    ),
-    (
-        "attention_has_the_same_bits_under_every_schedule",
-        attention_has_the_same_bits_under_every_schedule,
-    ),
-    (
-        "a_prepared_region_has_attention",
-        a_prepared_region_has_attention,
-    ),
-    (
-        "attention_of_wrong_shapes_fails",
-        attention_of_wrong_shapes_fails,
-    ),
-];
 
 /// Lengths, and the sizes of keys and values: around the sizes of tiles, which are 64, 32 and 16.
 const SHAPES: &[(Lengths, (usize, usize))] = &[
@@ -84,6 +30,7 @@ const SHAPES: &[(Lengths, (usize, usize))] = &[
     ((1, 128, 9), (5, 2)),
 ];
 
+#[test]
 fn attention_is_within_its_error_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(11);
     for (seed, &(lengths, sizes)) in (0..).zip(SHAPES) {
@@ -92,6 +39,7 @@ fn attention_is_within_its_error_bound() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn attention_of_doubles_is_within_its_error_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(12);
     for (seed, &(lengths, sizes)) in (0..).zip(SHAPES) {
@@ -108,6 +56,7 @@ fn attention_of_doubles_is_within_its_error_bound() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn attention_with_masks_is_within_its_error_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(13);
     for (seed, &(lengths, sizes)) in (0..).zip(SHAPES) {
@@ -134,6 +83,7 @@ fn attention_with_masks_is_within_its_error_bound() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn attention_takes_views() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(14);
     let mut case = Case::random(&mut rng, (3, 21, 70), (12, 20));
@@ -192,6 +142,7 @@ fn attention_takes_views() -> Outcome {
 }
 
 /// Batch axes that no single stride passes through, and none.
+#[test]
 fn attention_has_several_batch_axes() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(15);
     let case = Case::random(&mut rng, (6, 5, 7), (4, 4));
@@ -228,6 +179,7 @@ fn attention_has_several_batch_axes() -> Outcome {
     })
 }
 
+#[test]
 fn attention_of_large_scores_does_not_overflow() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(16);
     let mut case = Case::random(&mut rng, (1, 20, 150), (16, 16));
@@ -251,6 +203,7 @@ fn formula([q, k, v]: [&Array<f32, Ix3>; 3], mask: &Array<f32, Ix3>) -> Array<f3
     (&powers / &powers.sum_keepdims(&[Axis(2)])).matmul(v)
 }
 
+#[test]
 fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
     let keys = 70;
     let q = Array3::from_elem((1, 6, 1), 1.0_f32);
@@ -296,6 +249,7 @@ fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
     })
 }
 
+#[test]
 fn attention_of_large_heads_is_composed() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(17);
     for (seed, sizes) in [(300, 4), (4, 300), (257, 258)].into_iter().enumerate() {
@@ -308,6 +262,7 @@ fn attention_of_large_heads_is_composed() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn attention_of_nothing_is_zero_or_empty() -> Outcome {
     let shapes = [
         ((2, 3, 0), (4, 5)),
@@ -341,6 +296,7 @@ fn attention_of_nothing_is_zero_or_empty() -> Outcome {
     })
 }
 
+#[test]
 fn attention_of_halves_is_rounded_once() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(18);
     let case = Case::random(&mut rng, (1, 9, 21), (8, 8));
@@ -359,6 +315,7 @@ fn attention_of_halves_is_rounded_once() -> Outcome {
     })
 }
 
+#[test]
 fn attention_has_the_same_bits_under_every_schedule() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(19);
     let case = Case::random(&mut rng, (2, 66, 100), (24, 24));
@@ -371,6 +328,7 @@ fn attention_has_the_same_bits_under_every_schedule() -> Outcome {
     })
 }
 
+#[test]
 fn a_prepared_region_has_attention() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(20);
     let hosts: Vec<Array3<f32>> = (0..4)
@@ -389,6 +347,7 @@ fn a_prepared_region_has_attention() -> Outcome {
     })
 }
 
+#[test]
 fn attention_of_wrong_shapes_fails() -> Outcome {
     let device = configuration(0).open()?;
     let message = |shapes: [(usize, usize); 3], mask: Option<(usize, usize)>| -> String {

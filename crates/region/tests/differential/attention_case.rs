@@ -6,7 +6,7 @@ use ndarray::{Array1, Array3, s};
 use rand_core::RngCore;
 use rand_pcg::Pcg32;
 
-use crate::{Outcome, configurations::configuration};
+use crate::differential::{Outcome, configurations::configuration};
 
 /// The numbers of batches, queries and keys.
 pub(crate) type Lengths = (usize, usize, usize);

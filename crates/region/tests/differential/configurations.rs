@@ -8,7 +8,7 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::Outcome;
+use crate::differential::Outcome;
 
 /// A device configuration for a program.
 pub(crate) struct Configuration {

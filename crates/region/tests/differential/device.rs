@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use millstream_region::{Array, ArrayViewMut, Float, Number, Operand, Region, concatenate, stack};
 use ndarray::{Axis, Ix1, IxDyn};
 
-use crate::{
+use crate::differential::{
     host_element::Number as Small,
     step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
     value::{Dev, Kind},

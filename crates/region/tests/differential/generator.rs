@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, Slice, SliceInfoElem};
 
-use crate::{
+use crate::differential::{
     host::{broadcast, whole},
     program::{AXES_MAX, ProgramGenerator},
     step::{Assign, Binary, Bitwise, Compare, Reduce, Slot, Step, Unary, View},

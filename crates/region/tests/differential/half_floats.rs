@@ -5,41 +5,12 @@ use half::{bf16, f16};
 use millstream_region::{Array, Float, Region, RegionExt, region};
 use ndarray::{Array1, Array2, Axis, Ix1, array};
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::everywhere,
     host_element::{Castable, Number},
     value::Exact,
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "casts_to_half_floats_round_once",
-        casts_to_half_floats_round_once,
-    ),
-    (
-        "functions_of_half_floats_are_those_of_f32_rounded",
-        functions_of_half_floats_are_those_of_f32_rounded,
-    ),
-    (
-        "half_floats_have_the_same_bits_fused_and_unfused",
-        half_floats_have_the_same_bits_fused_and_unfused,
-    ),
-    (
-        "sums_of_half_floats_are_wider",
-        sums_of_half_floats_are_wider,
-    ),
-    (
-        "uniform_half_floats_are_below_1",
-        uniform_half_floats_are_below_1,
-    ),
-    (
-        "regions_take_and_return_half_floats",
-        regions_take_and_return_half_floats,
-    ),
-];
 
 /// A float of 16 bits.
 trait Half: Float + Number + Exact {
@@ -141,6 +112,7 @@ fn casts_round_once<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
+#[test]
 fn casts_to_half_floats_round_once() -> Outcome {
     everywhere(|device| {
         casts_round_once::<f16>(device)?;
@@ -181,6 +153,7 @@ fn functions_are_rounded<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
+#[test]
 fn functions_of_half_floats_are_those_of_f32_rounded() -> Outcome {
     everywhere(|device| {
         functions_are_rounded::<f16>(device)?;
@@ -205,6 +178,7 @@ fn fused_bits<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
+#[test]
 fn half_floats_have_the_same_bits_fused_and_unfused() -> Outcome {
     everywhere(|device| {
         fused_bits::<f16>(device)?;
@@ -245,6 +219,7 @@ fn sums_are_wider<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
+#[test]
 fn sums_of_half_floats_are_wider() -> Outcome {
     everywhere(|device| {
         sums_are_wider::<f16>(device)?;
@@ -275,6 +250,7 @@ fn uniform_is_below_1<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
+#[test]
 fn uniform_half_floats_are_below_1() -> Outcome {
     everywhere(|device| {
         uniform_is_below_1::<f16>(device)?;
@@ -289,6 +265,7 @@ fn scaled(x: &Array1<f16>, factor: f16) -> (Array1<f16>, bf16) {
     (scaled, sum)
 }
 
+#[test]
 fn regions_take_and_return_half_floats() -> Outcome {
     everywhere(|device| {
         let x = array![1.5, -2.0, 0.25].mapv(f16::from_f32);

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use ndarray::{ArrayD, Axis, IxDyn, Slice, SliceInfoElem};
 
-use crate::{
+use crate::differential::{
     host_element::{Number, Plain, Word},
     host_indexing::{gather, scatter},
     step::{Assign, Reduce, Step, View},
@@ -294,7 +294,10 @@ fn cast(host: &Host, kind: Kind) -> Host {
     }
 }
 
-fn casted<U>(host: &Host, function: impl Fn(&dyn crate::host_element::Castable) -> U) -> ArrayD<U> {
+fn casted<U>(
+    host: &Host,
+    function: impl Fn(&dyn crate::differential::host_element::Castable) -> U,
+) -> ArrayD<U> {
     match host {
         Host::F16(x) => x.map(|v| function(v)),
         Host::Bf16(x) => x.map(|v| function(v)),

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::{
+use crate::differential::{
     host_half::{BRAIN, Exact, HALF},
     step::{Binary, Bitwise, Compare, Reduce, Unary},
 };

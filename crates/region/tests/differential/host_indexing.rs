@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, Dimension};
 
-use crate::host::broadcast;
+use crate::differential::host::broadcast;
 
 /// Returns the elements at indices of an axis.
 pub(crate) fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<T> {

@@ -5,20 +5,7 @@ use millstream::Device;
 use millstream_region::{RegionExt, Result};
 use ndarray::{Array1, Array2, array};
 
-use crate::{Outcome, configurations::everywhere};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "the_same_bodies_run_on_ndarray_and_on_the_device",
-        the_same_bodies_run_on_ndarray_and_on_the_device,
-    ),
-    (
-        "masks_are_counted_and_select_values",
-        masks_are_counted_and_select_values,
-    ),
-];
+use crate::differential::{Outcome, configurations::everywhere};
 
 /// Defines the functions in a module, with the given attributes.
 macro_rules! functions {
@@ -123,6 +110,7 @@ macro_rules! functions {
 functions!(on_device, #[millstream_region::region]);
 functions!(on_cpu,);
 
+#[test]
 fn the_same_bodies_run_on_ndarray_and_on_the_device() -> Outcome {
     everywhere(|device| Ok(check(device)?))
 }
@@ -159,6 +147,7 @@ fn check(device: &Device) -> Result<()> {
     Ok(())
 }
 
+#[test]
 fn masks_are_counted_and_select_values() -> Outcome {
     let x: Array1<f32> = Array1::from_shape_fn(1000, |index| (index % 7) as f32 - 3.0);
     everywhere(|device| {

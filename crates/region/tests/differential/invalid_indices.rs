@@ -4,41 +4,13 @@
 use millstream_region::{Array, Error, Keep, Region, RegionExt, UsageErrorKind, region};
 use ndarray::{Array1, Axis, Ix1, array, s};
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configurations, everywhere},
 };
 
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "invalid_indices_are_reported_with_their_line",
-        invalid_indices_are_reported_with_their_line,
-    ),
-    (
-        "errors_of_invalid_indices_propagate",
-        errors_of_invalid_indices_propagate,
-    ),
-    (
-        "arrays_on_the_device_carry_the_error_of_an_invalid_index",
-        arrays_on_the_device_carry_the_error_of_an_invalid_index,
-    ),
-    (
-        "an_invalid_index_leaves_arguments_unchanged",
-        an_invalid_index_leaves_arguments_unchanged,
-    ),
-    (
-        "invalid_host_indices_are_rejected",
-        invalid_host_indices_are_rejected,
-    ),
-    (
-        "every_index_of_an_empty_axis_is_invalid",
-        every_index_of_an_empty_axis_is_invalid,
-    ),
-];
-
 /// Checks that an error propagates to computations that use the elements.
+#[test]
 fn errors_of_invalid_indices_propagate() -> Outcome {
     let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Usage(_)));
     everywhere(|device| {
@@ -61,6 +33,7 @@ fn errors_of_invalid_indices_propagate() -> Outcome {
 
 /// Checks that a region whose results stay on the device succeeds, and that the error appears where
 /// an element is downloaded, however many regions later.
+#[test]
 fn arrays_on_the_device_carry_the_error_of_an_invalid_index() -> Outcome {
     everywhere(|device| {
         let x = Array::from_host(device, &array![1.0_f32, 2.0, 3.0])?;
@@ -110,6 +83,7 @@ fn replaced(x: &mut Array1<f32>, y: &mut Array1<f32>, index: &Array1<i64>) -> Ar
     x.gather(Axis(0), index)
 }
 
+#[test]
 fn an_invalid_index_leaves_arguments_unchanged() -> Outcome {
     everywhere(|device| {
         let host = array![1.0_f32, 2.0, 3.0];
@@ -151,6 +125,7 @@ const BODIES: [(u32, Body); 6] = [
     }),
 ];
 
+#[test]
 fn invalid_indices_are_reported_with_their_line() -> Outcome {
     let x = array![1.0_f32, 2.0, 3.0, 4.0];
     for wrong in [4, -1, i32::MAX, i32::MIN] {
@@ -177,6 +152,7 @@ fn invalid_indices_are_reported_with_their_line() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn invalid_host_indices_are_rejected() -> Outcome {
     let device = configurations()[0].open()?;
     let x = array![1.0_f32, 2.0];
@@ -185,6 +161,7 @@ fn invalid_host_indices_are_rejected() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn every_index_of_an_empty_axis_is_invalid() -> Outcome {
     let device = configurations()[0].open()?;
     let result = device.region(|g| {

@@ -4,41 +4,13 @@
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Axis, s};
 
-use crate::{Outcome, configurations::everywhere};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "cached_kernels_take_other_constants",
-        cached_kernels_take_other_constants,
-    ),
-    (
-        "cached_kernels_take_other_operands",
-        cached_kernels_take_other_operands,
-    ),
-    (
-        "cached_kernels_take_other_slices",
-        cached_kernels_take_other_slices,
-    ),
-    (
-        "cached_kernels_distinguish_stored_operands",
-        cached_kernels_distinguish_stored_operands,
-    ),
-    (
-        "cached_kernels_distinguish_shapes",
-        cached_kernels_distinguish_shapes,
-    ),
-    (
-        "recalled_plans_take_other_lengths",
-        recalled_plans_take_other_lengths,
-    ),
-];
+use crate::differential::{Outcome, configurations::everywhere};
 
 fn ramp(len: usize, from: usize) -> Array1<f32> {
     (from..).take(len).map(|value| value as f32).collect()
 }
 
+#[test]
 fn cached_kernels_take_other_constants() -> Outcome {
     everywhere(|device| {
         let host = ramp(70, 1);
@@ -55,6 +27,7 @@ fn cached_kernels_take_other_constants() -> Outcome {
     })
 }
 
+#[test]
 fn cached_kernels_take_other_operands() -> Outcome {
     everywhere(|device| {
         let hosts = [ramp(70, 1), ramp(70, 9)];
@@ -82,6 +55,7 @@ fn cached_kernels_take_other_operands() -> Outcome {
     })
 }
 
+#[test]
 fn cached_kernels_take_other_slices() -> Outcome {
     everywhere(|device| {
         let host = ramp(70, 1);
@@ -100,6 +74,7 @@ fn cached_kernels_take_other_slices() -> Outcome {
     })
 }
 
+#[test]
 fn cached_kernels_distinguish_stored_operands() -> Outcome {
     everywhere(|device| {
         let host = ramp(70, 1);
@@ -117,6 +92,7 @@ fn cached_kernels_distinguish_stored_operands() -> Outcome {
     })
 }
 
+#[test]
 fn cached_kernels_distinguish_shapes() -> Outcome {
     everywhere(|device| {
         for len in [1, 4, 70, 4, 1, 33_000, 70] {
@@ -131,6 +107,7 @@ fn cached_kernels_distinguish_shapes() -> Outcome {
 
 /// The first vector makes the plan of all others, and the first matrix that of all others whose
 /// rows are loaded as vectors of four.
+#[test]
 fn recalled_plans_take_other_lengths() -> Outcome {
     everywhere(|device| {
         for length in (2..40).chain([255, 256, 257, 1030]) {

@@ -4,34 +4,14 @@
 use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Array3, Axis};
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
 };
 
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "long_scans_have_the_same_bits_under_every_schedule",
-        long_scans_have_the_same_bits_under_every_schedule,
-    ),
-    (
-        "long_scans_add_all_that_precedes",
-        long_scans_add_all_that_precedes,
-    ),
-    (
-        "long_scans_of_columns_have_the_same_bits_under_every_schedule",
-        long_scans_of_columns_have_the_same_bits_under_every_schedule,
-    ),
-    (
-        "long_scans_of_columns_add_all_that_precedes",
-        long_scans_of_columns_add_all_that_precedes,
-    ),
-];
-
 /// Products of `f64` are rounded at each step, so that another order gives other bits. Their totals
 /// are published as words, and those of sums, which have two components, with flags.
+#[test]
 fn long_scans_have_the_same_bits_under_every_schedule() -> Outcome {
     let count = 150_000;
     let near_1 = |at: usize| 1.0 + ((at * 7919 % 1009) as f64 - 504.0) * 1e-6;
@@ -56,6 +36,7 @@ fn long_scans_have_the_same_bits_under_every_schedule() -> Outcome {
 }
 
 /// The rows have more than a group of tiles, and the line more than a section.
+#[test]
 fn long_scans_add_all_that_precedes() -> Outcome {
     let rows = Array2::from_shape_fn((3, 140_001), |(row, at)| {
         (at * (row + 3) % 201) as i32 - 100
@@ -86,6 +67,7 @@ fn long_scans_add_all_that_precedes() -> Outcome {
 }
 
 /// Two groups of tiles, of columns beside each other and below each other.
+#[test]
 fn long_scans_of_columns_have_the_same_bits_under_every_schedule() -> Outcome {
     let near_1 = |at: usize| 1.0 + ((at * 7919 % 1009) as f64 - 504.0) * 1e-6;
     let x = Array3::from_shape_fn((2, 4_500, 18), |(a, b, c)| near_1((a * 4_500 + b) * 18 + c));
@@ -105,6 +87,7 @@ fn long_scans_of_columns_have_the_same_bits_under_every_schedule() -> Outcome {
 }
 
 /// The columns have more than a section of tiles, or more than a group.
+#[test]
 fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
     let tall = Array2::from_shape_fn((140_000, 17), |(row, column)| {
         ((row * (column + 2)) % 13) as f64 - 5.0

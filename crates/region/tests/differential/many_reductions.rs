@@ -6,31 +6,10 @@ use std::cell::RefCell;
 use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Array3, Axis, s};
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "many_rows_have_the_bits_of_few",
-        many_rows_have_the_bits_of_few,
-    ),
-    (
-        "row_kernels_of_many_rows_have_the_bits_of_few",
-        row_kernels_of_many_rows_have_the_bits_of_few,
-    ),
-    (
-        "columns_have_the_same_bits_under_every_schedule",
-        columns_have_the_same_bits_under_every_schedule,
-    ),
-    (
-        "the_first_of_equal_extremes_is_found",
-        the_first_of_equal_extremes_is_found,
-    ),
-];
 
 fn number(at: usize) -> f64 {
     (at * 7919 % 65_521) as f64 / 977.0 - 30.0
@@ -38,6 +17,7 @@ fn number(at: usize) -> f64 {
 
 /// A warp does the work of a block, to the bit. Products of `f64` are rounded at each step, so that
 /// another order gives other bits.
+#[test]
 fn many_rows_have_the_bits_of_few() -> Outcome {
     for (rows, length) in [(8192, 257), (8195, 300), (8200, 1000)] {
         let x = Array2::from_shape_fn((rows, length), |(row, column)| {
@@ -83,6 +63,7 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
 
 /// Smaller blocks do the work of a larger one, to the bit. Sums of `f32` as `f64` are rounded, so
 /// that another order gives other bits.
+#[test]
 fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
     for (rows, length) in [(12_672, 257), (12_700, 300), (12_690, 1000), (12_680, 1023)] {
         let x = Array2::from_shape_fn((rows, length), |(row, column)| {
@@ -119,6 +100,7 @@ fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn columns_have_the_same_bits_under_every_schedule() -> Outcome {
     for (before, rows, columns) in [(1, 400, 50), (1, 66, 2100), (5, 200, 70), (1, 1000, 40)] {
         let x = Array3::from_shape_fn((before, rows, columns), |(a, b, c)| {
@@ -157,6 +139,7 @@ fn columns_have_the_same_bits_under_every_schedule() -> Outcome {
 
 /// The greatest integer is no better than the start of a minimum, nor the least than that of a
 /// maximum, in every kind of kernel; some of their threads have no element.
+#[test]
 fn the_first_of_equal_extremes_is_found() -> Outcome {
     let shapes = [
         (3, 1),

@@ -6,26 +6,13 @@ use ndarray::{Array2, Axis, array};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
 };
 
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    ("means_do_not_overflow", means_do_not_overflow),
-    (
-        "short_means_are_correctly_rounded",
-        short_means_are_correctly_rounded,
-    ),
-    (
-        "short_variances_are_rounded_once",
-        short_variances_are_rounded_once,
-    ),
-];
-
 /// Means and variances whose sums overflow `f32` are finite.
+#[test]
 fn means_do_not_overflow() -> Outcome {
     let large = array![[3e38_f32, 3e38], [-2e38, -3e38]];
     let far = array![1.7e19_f32, -1.7e19, 1.7e19, -1.7e19];
@@ -103,6 +90,7 @@ fn is_rounded_correctly(found: f32, row: &[f32]) -> bool {
         })
 }
 
+#[test]
 fn short_means_are_correctly_rounded() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(10);
     for length in LENGTHS {
@@ -132,6 +120,7 @@ fn short_means_are_correctly_rounded() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn short_variances_are_rounded_once() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(11);
     for length in LENGTHS {

@@ -4,24 +4,10 @@ use millstream::Device;
 use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Axis};
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "recalled_plans_take_other_rows",
-        recalled_plans_take_other_rows,
-    ),
-    (
-        "recalled_plans_take_other_kinds_of_rows",
-        recalled_plans_take_other_kinds_of_rows,
-    ),
-    ("larger_blocks_keep_rows", larger_blocks_keep_rows),
-];
 
 /// Returns small integers, of which all sums are exact.
 fn matrix(rows: usize, columns: usize) -> Array2<f32> {
@@ -58,6 +44,7 @@ fn check_rows(device: &Device, rows: usize, columns: usize) -> Outcome {
     Ok(())
 }
 
+#[test]
 fn recalled_plans_take_other_rows() -> Outcome {
     everywhere(|device| {
         for columns in [5, 33, 259, 300] {
@@ -70,6 +57,7 @@ fn recalled_plans_take_other_rows() -> Outcome {
 }
 
 /// The numbers of rows choose between blocks of two sizes, and between blocks and warps.
+#[test]
 fn recalled_plans_take_other_kinds_of_rows() -> Outcome {
     let configuration = configuration(5);
     let device = configuration.open()?;
@@ -83,6 +71,7 @@ fn recalled_plans_take_other_kinds_of_rows() -> Outcome {
 
 /// Blocks of 512 and of 1,024 threads, with and without threads beyond the end of the row, and rows
 /// that are too long.
+#[test]
 fn larger_blocks_keep_rows() -> Outcome {
     for (number, (rows, columns)) in [
         (128, 8_193),

@@ -4,23 +4,9 @@
 use millstream_region::{Array, Float, Keep, RegionExt, concatenate};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
 
-use crate::{Outcome, configurations::configurations};
+use crate::differential::{Outcome, configurations::configurations};
 
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    ("constructors", constructors),
-    ("composed_functions", composed_functions),
-    ("variances_and_means", variances_and_means),
-    ("many_arrays_are_joined", many_arrays_are_joined),
-    (
-        "rows_columns_and_vector_products",
-        rows_columns_and_vector_products,
-    ),
-    ("arrays_outside_regions", arrays_outside_regions),
-    ("chains_are_one_kernel", chains_are_one_kernel),
-];
-
+#[test]
 fn constructors() -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;
@@ -66,6 +52,7 @@ fn same_bits(found: &Array1<f32>, expected: &Array1<f32>) {
     assert_eq!(found.mapv(|x| bits(&x)), expected.mapv(|x| bits(&x)));
 }
 
+#[test]
 fn composed_functions() -> Outcome {
     let x = numbers();
     for configuration in configurations() {
@@ -93,6 +80,7 @@ fn composed_functions() -> Outcome {
 }
 
 /// More arrays than a kernel computes, of several lengths, some of them empty.
+#[test]
 fn many_arrays_are_joined() -> Outcome {
     let parts = |axis: usize, unit: usize| -> Vec<Array2<i16>> {
         let part = |number: usize| {
@@ -125,6 +113,7 @@ fn many_arrays_are_joined() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn variances_and_means() -> Outcome {
     let x = Array2::from_shape_fn((40, 33), |(i, j)| {
         f64::from((i * 31 + j * 17) as u32 % 101) + 1000.0
@@ -168,6 +157,7 @@ fn variances_and_means() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn rows_columns_and_vector_products() -> Outcome {
     let m = Array2::from_shape_fn((4, 6), |(i, j)| (i * 10 + j) as i32);
     let v = array![1, -2, 3, -4, 5, -6];
@@ -213,6 +203,7 @@ fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> 
     Ok(rounds)
 }
 
+#[test]
 fn arrays_outside_regions() -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;
@@ -234,6 +225,7 @@ fn arrays_outside_regions() -> Outcome {
 
 /// Checks that operations, broadcasts, slices, a final reduction and functions of its result are
 /// one kernel of one block.
+#[test]
 fn chains_are_one_kernel() -> Outcome {
     let (x, b) = (Array2::<f32>::ones((30, 20)), Array1::<f32>::ones(20));
     for configuration in configurations() {

@@ -4,20 +4,7 @@
 use millstream_region::{Array, Error, RegionExt, UsageErrorKind};
 use ndarray::{Array6, ArrayView, Axis, Ix6, SliceInfo, SliceInfoElem, s};
 
-use crate::{Outcome, configurations::everywhere};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "scalars_beyond_the_parameter_limit_come_from_a_table",
-        scalars_beyond_the_parameter_limit_come_from_a_table,
-    ),
-    (
-        "invalid_indices_are_found_by_kernels_with_a_table",
-        invalid_indices_are_found_by_kernels_with_a_table,
-    ),
-];
+use crate::differential::{Outcome, configurations::everywhere};
 
 /// The number of slices in one kernel. Each has a start and a step for each axis: 1,152 values of
 /// four bytes.
@@ -57,6 +44,7 @@ fn on_cpu(x: &ArrayView<'_, f32, Ix6>, factor: f32) -> Array6<f32> {
         * factor
 }
 
+#[test]
 fn scalars_beyond_the_parameter_limit_come_from_a_table() -> Outcome {
     everywhere(|device| {
         // The second iteration uses the cached kernels with other values.
@@ -87,6 +75,7 @@ fn scalars_beyond_the_parameter_limit_come_from_a_table() -> Outcome {
     })
 }
 
+#[test]
 fn invalid_indices_are_found_by_kernels_with_a_table() -> Outcome {
     everywhere(|device| {
         let host = host(3);

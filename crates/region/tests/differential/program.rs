@@ -5,7 +5,7 @@ use ndarray::ArrayD;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{
+use crate::differential::{
     host::{self, broadcast},
     step::{Reduce, Slot, Step, Unary},
     value::{Host, KINDS, Kind, OTHER_KINDS},

@@ -3,23 +3,11 @@
 use millstream_region::RegionExt;
 use ndarray::{Axis, array};
 
-use crate::{Outcome, configurations::configurations};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "a_reshaped_view_keeps_its_elements",
-        a_reshaped_view_keeps_its_elements,
-    ),
-    (
-        "a_view_of_a_reduced_element_is_not_reduced_again",
-        a_view_of_a_reduced_element_is_not_reduced_again,
-    ),
-];
+use crate::differential::{Outcome, configurations::configurations};
 
 /// Checks a view below a reshape. In a kernel whose nodes share linear indices, it was lowered with
 /// indices of the reshaped array.
+#[test]
 fn a_reshaped_view_keeps_its_elements() -> Outcome {
     let x = array![false, false, true, true, true];
     for configuration in configurations() {
@@ -36,6 +24,7 @@ fn a_reshaped_view_keeps_its_elements() -> Outcome {
 
 /// Checks a view of a reduction. The kernel computed the reduction twice, because a view of its
 /// only element has another position.
+#[test]
 fn a_view_of_a_reduced_element_is_not_reduced_again() -> Outcome {
     let x = array![3.0_f32, 4.0];
     for configuration in configurations() {

@@ -5,32 +5,7 @@ use half::f16;
 use millstream_region::{Array, Number, RegionExt};
 use ndarray::{Array2, Axis, Ix2};
 
-use crate::{Outcome, configurations::everywhere};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "many_integers_are_added_to_few_elements",
-        many_integers_are_added_to_few_elements,
-    ),
-    (
-        "many_floats_are_added_within_the_bound",
-        many_floats_are_added_within_the_bound,
-    ),
-    (
-        "floats_are_added_to_many_elements_within_their_bounds",
-        floats_are_added_to_many_elements_within_their_bounds,
-    ),
-    (
-        "many_zeros_keep_the_sign_of_few_elements",
-        many_zeros_keep_the_sign_of_few_elements,
-    ),
-    (
-        "an_invalid_index_among_many_is_an_error",
-        an_invalid_index_among_many_is_an_error,
-    ),
-];
+use crate::differential::{Outcome, configurations::everywhere};
 
 /// The shapes of the elements and of the values, and the axis of the indices: one element, as few
 /// as a warp has threads, rows of several elements, elements of several rows, and as many elements
@@ -81,6 +56,7 @@ fn on_device<T: Number>(
     pending?.wait()
 }
 
+#[test]
 fn many_integers_are_added_to_few_elements() -> Outcome {
     for (elements, shape, axis) in SHAPES {
         let index = indices(shape, axis, elements[axis]);
@@ -113,6 +89,7 @@ fn many_integers_are_added_to_few_elements() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn many_floats_are_added_within_the_bound() -> Outcome {
     for (elements, shape, axis) in SHAPES {
         let index = indices(shape, axis, elements[axis]);
@@ -163,6 +140,7 @@ fn many_floats_are_added_within_the_bound() -> Outcome {
 }
 
 /// As `f32`, each addition is rounded; as `f64`, the sum is rounded once.
+#[test]
 fn floats_are_added_to_many_elements_within_their_bounds() -> Outcome {
     let number = |(row, column): (usize, usize)| {
         ((row * 7919 + column * 104_729) % 65_521) as f32 / 977.0 - 30.0
@@ -221,6 +199,7 @@ fn floats_are_added_to_many_elements_within_their_bounds() -> Outcome {
     })
 }
 
+#[test]
 fn many_zeros_keep_the_sign_of_few_elements() -> Outcome {
     let base = ndarray::array![[-0.0], [-0.0], [-0.0], [0.0], [1.0]];
     let count = 6000;
@@ -238,6 +217,7 @@ fn many_zeros_keep_the_sign_of_few_elements() -> Outcome {
     })
 }
 
+#[test]
 fn an_invalid_index_among_many_is_an_error() -> Outcome {
     let base = Array2::<f32>::ones((4, 1));
     let values = Array2::<f32>::ones((5000, 1));

@@ -6,24 +6,13 @@ use ndarray::{Array2, Axis};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::configuration,
     host_element::Number,
     step::{Binary, Reduce},
     value::Exact,
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    ("signed_zeros_of_f32", signed_zeros::<f32>),
-    ("signed_zeros_of_f64", signed_zeros::<f64>),
-    (
-        "clamp_treats_negative_zero_as_less",
-        clamp_treats_negative_zero_as_less,
-    ),
-];
 
 /// Shapes that are reduced along each axis by one thread per result, several threads, a block and
 /// several blocks, and scanned by a thread, a block and several blocks per row.
@@ -132,6 +121,7 @@ fn bits<T: Real>(array: &Array2<T>) -> Vec<u64> {
     array.iter().map(|x| x.bits()).collect()
 }
 
+#[test]
 fn clamp_treats_negative_zero_as_less() -> Outcome {
     let device = configuration(0).open()?;
     let x = ndarray::array![-1.0_f32, -0.0, 0.0, 1.0, f32::NAN];
@@ -152,4 +142,14 @@ fn clamp_treats_negative_zero_as_less() -> Outcome {
     assert_eq!(bits(between), expected([-0.0, -0.0, 0.0, 0.0, f32::NAN]));
     assert_eq!(bits(relu), expected([0.0, 0.0, 0.0, 1.0, f32::NAN]));
     Ok(())
+}
+
+#[test]
+fn signed_zeros_of_f32() -> Outcome {
+    signed_zeros::<f32>()
+}
+
+#[test]
+fn signed_zeros_of_f64() -> Outcome {
+    signed_zeros::<f64>()
 }

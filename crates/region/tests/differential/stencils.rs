@@ -6,36 +6,7 @@ use millstream::Device;
 use millstream_region::{Array, Keep, Number, RegionExt};
 use ndarray::{ArrayD, Axis, Ix2, IxDyn, Slice, s};
 
-use crate::{Outcome, configurations::everywhere};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "stencils_of_matrices_have_the_bits_of_stored_functions",
-        stencils_of_matrices_have_the_bits_of_stored_functions,
-    ),
-    (
-        "stencils_of_lines_and_batches_have_the_bits_of_stored_functions",
-        stencils_of_lines_and_batches_have_the_bits_of_stored_functions,
-    ),
-    (
-        "stencils_of_integers_are_those_of_the_host",
-        stencils_of_integers_are_those_of_the_host,
-    ),
-    (
-        "a_stencil_of_several_functions_has_the_bits_of_stored_ones",
-        a_stencil_of_several_functions_has_the_bits_of_stored_ones,
-    ),
-    (
-        "a_stencil_in_the_place_of_its_array_reads_old_elements",
-        a_stencil_in_the_place_of_its_array_reads_old_elements,
-    ),
-    (
-        "a_stencil_in_a_loop_reads_the_step_before",
-        a_stencil_in_a_loop_reads_the_step_before,
-    ),
-];
+use crate::differential::{Outcome, configurations::everywhere};
 
 /// Positions around an element, by the starts of the views along each axis.
 type Places = &'static [&'static [usize]];
@@ -131,6 +102,7 @@ fn assert_floats(device: &Device, shape: &[usize], places: Places) -> Outcome {
 
 /// Results of no element and of one, of less than a tile, of a tile, and of one and several tiles
 /// with some elements more, along both axes.
+#[test]
 fn stencils_of_matrices_have_the_bits_of_stored_functions() -> Outcome {
     everywhere(|device| {
         for shape in [[2, 9], [9, 2], [3, 3], [3, 4], [4, 3]] {
@@ -157,6 +129,7 @@ fn stencils_of_matrices_have_the_bits_of_stored_functions() -> Outcome {
 }
 
 /// A batch of matrices has tiles of its own for each of them.
+#[test]
 fn stencils_of_lines_and_batches_have_the_bits_of_stored_functions() -> Outcome {
     everywhere(|device| {
         for length in [7, 1028, 1029, 1030, 1029 + 1024] {
@@ -173,6 +146,7 @@ fn stencils_of_lines_and_batches_have_the_bits_of_stored_functions() -> Outcome 
 }
 
 /// Arithmetic of integers wraps around, so that it has one right result.
+#[test]
 fn stencils_of_integers_are_those_of_the_host() -> Outcome {
     fn mixed<T: Number>(x: &Array<T, IxDyn>, factor: T) -> Array<T, IxDyn> {
         (0..6).fold(x.clone(), |y, _| (&y * factor) + x)
@@ -200,6 +174,7 @@ fn stencils_of_integers_are_those_of_the_host() -> Outcome {
 
 /// One of the functions has another function, a row, a view and its own position as operands. The
 /// kernel reads another array, too.
+#[test]
 fn a_stencil_of_several_functions_has_the_bits_of_stored_ones() -> Outcome {
     fn functions(x: &Array<f32, IxDyn>, row: &Array<f32, IxDyn>) -> [Array<f32, IxDyn>; 2] {
         let below = x.slice_axis(Axis(0), Slice::from(1..));
@@ -250,6 +225,7 @@ fn with_neighbour(x: &Array<f32, IxDyn>, values: &Array<f32, IxDyn>) -> Array<f3
 }
 
 /// The old elements are read by blocks that run after others have written new ones.
+#[test]
 fn a_stencil_in_the_place_of_its_array_reads_old_elements() -> Outcome {
     everywhere(|device| {
         let host = numbers(&[40, 75]).mapv(|x| x as f32);
@@ -280,6 +256,7 @@ fn a_stencil_in_the_place_of_its_array_reads_old_elements() -> Outcome {
 }
 
 /// Each step replaces the array that it reads, whose memory later steps take.
+#[test]
 fn a_stencil_in_a_loop_reads_the_step_before() -> Outcome {
     everywhere(|device| {
         let host = numbers(&[40, 75]).mapv(|x| x as f32);

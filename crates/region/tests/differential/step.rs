@@ -2,7 +2,7 @@
 
 use ndarray::SliceInfoElem;
 
-use crate::value::{Host, Kind};
+use crate::differential::value::{Host, Kind};
 
 /// The index of an array of the program.
 pub(crate) type Slot = usize;

@@ -8,32 +8,10 @@ use millstream_region::{
 };
 use ndarray::{Array1, Array2, Axis, Ix1, Ix2, IxDyn, Slice, array, s};
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configurations, everywhere},
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "usage_errors_name_the_operation_and_its_line",
-        usage_errors_name_the_operation_and_its_line,
-    ),
-    (
-        "a_changed_shape_of_a_mut_argument_names_the_call",
-        a_changed_shape_of_a_mut_argument_names_the_call,
-    ),
-    ("invalid_joins_are_errors", invalid_joins_are_errors),
-    (
-        "differences_of_short_axes_are_empty",
-        differences_of_short_axes_are_empty,
-    ),
-    (
-        "slices_take_steps_of_any_size",
-        slices_take_steps_of_any_size,
-    ),
-];
 
 /// An operation, and a body that uses it wrongly with a 3 × 4 matrix.
 type WrongUse = (
@@ -108,6 +86,7 @@ fn usage_error<T>(result: Result<T>) -> UsageError {
     }
 }
 
+#[test]
 fn usage_errors_name_the_operation_and_its_line() -> Outcome {
     let device = configurations()[0].open()?;
     for ((operation, body), line) in WRONG_USES.iter().zip(FIRST..) {
@@ -141,6 +120,7 @@ fn lengthen(pair: &mut Pair) {
         .expect("the arrays have compatible shapes");
 }
 
+#[test]
 fn a_changed_shape_of_a_mut_argument_names_the_call() -> Outcome {
     everywhere(|device| {
         let (mut x, mut y) = (array![1.0, 2.0], [3.0]);
@@ -174,6 +154,7 @@ fn a_changed_shape_of_a_mut_argument_names_the_call() -> Outcome {
     })
 }
 
+#[test]
 fn invalid_joins_are_errors() -> Outcome {
     let none: [&Array<f32, Ix1>; 0] = [];
     for result in [
@@ -202,6 +183,7 @@ fn invalid_joins_are_errors() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn differences_of_short_axes_are_empty() -> Outcome {
     let x = array![[1.0_f32, 4.0, 9.0], [1.0, 8.0, 27.0]];
     everywhere(|device| {
@@ -227,6 +209,7 @@ fn differences_of_short_axes_are_empty() -> Outcome {
 }
 
 /// Slices of slices and of fused operations, with steps beyond every index.
+#[test]
 fn slices_take_steps_of_any_size() -> Outcome {
     fn check(device: &Device, steps: [isize; 2]) -> Outcome {
         let x = Array1::from_shape_fn(10, |index| index as f32);

@@ -6,31 +6,10 @@ use ndarray::{Array1, Array2, Axis, array};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{
+use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
 };
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "variances_in_one_pass_are_within_their_bound",
-        variances_in_one_pass_are_within_their_bound,
-    ),
-    (
-        "variances_of_equal_elements_are_zero",
-        variances_of_equal_elements_are_zero,
-    ),
-    (
-        "variances_of_numbers_that_are_not_finite_are_nan",
-        variances_of_numbers_that_are_not_finite_are_nan,
-    ),
-    (
-        "variances_of_large_and_small_numbers_do_not_overflow",
-        variances_of_large_and_small_numbers_do_not_overflow,
-    ),
-];
 
 /// The bound of a variance's relative error before it is rounded to its type.
 const BOUND: f64 = 1.0 / (1_u64 << 46) as f64;
@@ -90,6 +69,7 @@ fn numbers(
 /// with many; a block for everything, and several.
 const SHAPES: [(usize, usize); 6] = [(3, 7), (8, 5), (29, 40), (301, 33), (1500, 32), (131, 130)];
 
+#[test]
 fn variances_in_one_pass_are_within_their_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(5);
     let mut seed = 0;
@@ -151,6 +131,7 @@ fn variances_in_one_pass_are_within_their_bound() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn variances_of_equal_elements_are_zero() -> Outcome {
     for shape in SHAPES {
         let x = Array2::from_elem(shape, 0.1);
@@ -169,6 +150,7 @@ fn variances_of_equal_elements_are_zero() -> Outcome {
     Ok(())
 }
 
+#[test]
 fn variances_of_numbers_that_are_not_finite_are_nan() -> Outcome {
     for rows in [1, 5, 70, 1000] {
         let mut x = Array2::from_shape_fn((rows, 40), |(row, column)| (row + column) as f64);
@@ -197,6 +179,7 @@ fn variances_of_numbers_that_are_not_finite_are_nan() -> Outcome {
 
 /// A difference of squares or a square of a sum would overflow; and threads without elements have a
 /// mean of 0, far from that of the others.
+#[test]
 fn variances_of_large_and_small_numbers_do_not_overflow() -> Outcome {
     let (low, high) = (1e160, 1e160 * (1.0 + 8.0 * f64::EPSILON));
     let x = Array2::from_shape_fn((50, 40), |(row, _)| [low, high][row % 2]);

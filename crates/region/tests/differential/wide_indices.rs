@@ -1,14 +1,7 @@
 //! Kernels with indices of 64 bits, which only arrays of more than 2^31 elements have otherwise.
 //! The width of all indices is a setting of a process.
 
-use crate::{
-    Outcome,
-    other_process::{self, SKIPPED},
-};
-
-type Test = (&'static str, fn() -> Outcome);
-
-pub(crate) const TESTS: &[Test] = &[("wide_indices_in_another_process", wide_indices)];
+use crate::differential::{Outcome, other_process};
 
 /// The number of programs of each kind, so few that the test takes little time.
 const PROGRAMS: &str = "16";
@@ -27,13 +20,11 @@ const FILTERS: [&str; 10] = [
     "columns_have",
 ];
 
-fn wide_indices() -> Outcome {
+#[test]
+fn wide_indices_in_another_process() -> Outcome {
     let variables = [
         ("MILLSTREAM_INDEX_BITS", "64"),
         ("MILLSTREAM_PROGRAMS", PROGRAMS),
     ];
-    debug_assert!(TESTS.iter().all(|(name, _)| name.contains(SKIPPED)));
-    FILTERS
-        .iter()
-        .try_for_each(|filter| other_process::run(filter, &variables))
+    other_process::run(&FILTERS, &variables)
 }

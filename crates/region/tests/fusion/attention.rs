@@ -3,7 +3,7 @@
 use millstream_region::{Array, AttentionMask, RegionExt};
 use ndarray::{Array3, Ix3};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 /// Two batches of queries in two tiles, and of keys in three.
 const QUERIES: usize = 66;

@@ -6,7 +6,7 @@ use millstream::sim::Schedule;
 use millstream_region::{Array, concatenate};
 use ndarray::{Array1, Array2, Axis, Ix2};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
 

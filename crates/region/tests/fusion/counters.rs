@@ -6,7 +6,7 @@ use millstream::driver::{DriverError, ResultCode};
 use millstream_region::{Array, Error, RegionExt};
 use ndarray::{Array1, Ix1};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// So many elements that several blocks share the result of a reduction.
 const N: usize = 100_000;

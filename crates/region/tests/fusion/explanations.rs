@@ -5,7 +5,7 @@ use millstream_region::{
 };
 use ndarray::{Array2, Axis, Ix2, s};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 type Body = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
 

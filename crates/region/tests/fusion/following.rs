@@ -4,7 +4,7 @@ use millstream::sim::Schedule;
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Ix1};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 fn ones(counted: &Counted) -> Array<f32, Ix1> {
     Array::from_host(&counted.device, &Array1::ones(1000)).unwrap()

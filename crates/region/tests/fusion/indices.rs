@@ -8,7 +8,7 @@ use millstream::{
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Axis};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 #[test]
 fn a_gather_that_stays_on_the_device_waits_for_nothing() {

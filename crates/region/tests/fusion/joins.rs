@@ -5,7 +5,7 @@ use millstream::{Device, OperationKind};
 use millstream_region::{Array, Element, Keep, RegionExt, concatenate, stack};
 use ndarray::{Array1, Array2, Axis, Ix2, s};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 fn matrix((rows, columns): (usize, usize), first: usize) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {

@@ -3,7 +3,7 @@
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array1, Array2, Axis};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// The rows are aligned for 16 bytes of `f32` or not, and one block computes each, or several.
 const SHAPES: [(usize, usize); 4] = [(3, 8196), (2, 8197), (2, 16_390), (1, 50_004)];

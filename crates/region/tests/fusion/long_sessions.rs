@@ -5,7 +5,7 @@ use std::thread;
 use millstream_region::{Array, Keep, Region, RegionExt};
 use ndarray::{Array1, Axis, Ix1};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 const N: usize = 64;
 

@@ -4,7 +4,7 @@ use millstream::sim::Schedule;
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array2, Array3, Axis, Ix3};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// All numbers of rows have one plan, and each has a graph of its own.
 #[test]

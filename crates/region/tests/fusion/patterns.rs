@@ -4,7 +4,7 @@
 use millstream_region::{Array, Keep, ProductPrecision, RegionExt};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Ix2, arr0, s};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 const SIDE: usize = 48;
 

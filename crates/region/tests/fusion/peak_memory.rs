@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use millstream_region::Array;
 use ndarray::{Array2, Axis, Ix2, s};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 const SIDE: usize = 64;
 const BYTES: u64 = (SIDE * SIDE * 4) as u64;

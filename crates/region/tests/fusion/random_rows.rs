@@ -7,7 +7,7 @@ use ndarray::{Array3, Axis, Ix3, s};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// The number of programs, unless `MILLSTREAM_PROGRAMS` says another.
 const PROGRAMS: u64 = 60;

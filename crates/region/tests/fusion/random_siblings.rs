@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2, Axis, Ix1, Ix2, s};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// The number of programs, unless `MILLSTREAM_PROGRAMS` says another.
 const PROGRAMS: u64 = 60;

@@ -8,7 +8,7 @@ use ndarray::{Array2, Axis, Ix2, s};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 const ROWS: usize = 9;
 const COLUMNS: usize = 12;

@@ -5,7 +5,7 @@ use millstream::{Device, sim::Schedule};
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array2, Axis, Ix2, s};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
 /// several blocks and a part, with and without groups of four neighbours for each thread.

@@ -4,7 +4,7 @@
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array2, Array3, Axis, Ix2, Ix3};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// Rows that one thread scans, one block, and several blocks; with and without whole vectors.
 const SHAPES: [(usize, usize); 6] = [

@@ -4,7 +4,7 @@
 use millstream_region::Array;
 use ndarray::{Array3, s};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 /// Defines a test of shifted slices for an element type.
 macro_rules! shifts {

@@ -3,7 +3,7 @@
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
-use crate::Counted;
+use crate::fusion::Counted;
 
 const N: usize = 1000;
 const BYTES: u64 = 4 * N as u64;

@@ -4,7 +4,7 @@
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Array2, Array3, Ix1, Ix2, s};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 /// The five positions of a star, with the middle first.
 const STAR: [(usize, usize); 5] = [(1, 1), (1, 0), (1, 2), (0, 1), (2, 1)];

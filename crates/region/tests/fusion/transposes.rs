@@ -5,7 +5,7 @@ use millstream::Device;
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array2, Array3, Array4, Axis, Ix2};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 fn matrix((rows, columns): (usize, usize)) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {

@@ -9,9 +9,10 @@ use std::thread;
 
 use millstream::driver::{DriverError, ResultCode};
 use millstream_region::{Array, Keep, RegionExt};
+use millstream_testkit::calls::Failure;
 use ndarray::{Array1, Array2, Axis, Ix2, s};
 
-use crate::{Counted, Work, calls::Failure};
+use crate::fusion::{Counted, Work};
 
 const ROWS: usize = 100;
 const COLUMNS: usize = 32;

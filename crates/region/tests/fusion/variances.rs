@@ -3,7 +3,7 @@
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array2, Axis, Ix2};
 
-use crate::{Counted, Work};
+use crate::fusion::{Counted, Work};
 
 fn matrix(rows: usize, columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {

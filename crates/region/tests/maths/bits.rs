@@ -7,7 +7,7 @@ use millstream_region::maths;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::{device, points};
+use crate::maths::{device, points};
 
 /// The bits that represent every NaN, whose own bits are unspecified.
 const NAN: u64 = 0x7ff8_0000_0000_0000;

@@ -5,7 +5,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-use crate::{
+use crate::maths::{
     device,
     functions::{ONE, TWO},
     measure::{Worst, assert_within_limits},

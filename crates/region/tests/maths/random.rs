@@ -1,6 +1,6 @@
 //! Random numbers: their bits are those of Philox, and their moments those of the distributions.
 
-use crate::device;
+use crate::maths::device;
 
 /// Computes a block of Philox4x32-10, as its authors describe it.
 fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {

@@ -6,7 +6,7 @@
 
 use std::{ops::Range, thread};
 
-use crate::{
+use crate::maths::{
     device,
     functions::{ONE, One, TWO, Two},
     measure::{Worst, assert_within_limits},

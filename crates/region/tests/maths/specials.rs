@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use crate::{
+use crate::maths::{
     device,
     functions::{ONE, TWO},
     measure::{Worst, assert_within_limits},

@@ -13,7 +13,7 @@ use millstream_region::{
 };
 use ndarray::{Array1, Array2, Axis, array};
 
-use crate::{Machine, mesh_error, on_devices, usage_error};
+use crate::mesh::{Machine, mesh_error, on_devices, usage_error};
 
 type Matrix = Array2<f32>;
 

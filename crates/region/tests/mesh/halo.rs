@@ -3,7 +3,7 @@
 use millstream_region::{Border, Sharded, Split, region};
 use ndarray::{Array1, Array2, ArrayD, Axis, Slice, concatenate};
 
-use crate::on_devices;
+use crate::mesh::on_devices;
 
 /// Returns the array with `width` elements more at both ends of an axis.
 fn with_halo(x: &ArrayD<i32>, axis: usize, width: usize, border: Border) -> ArrayD<i32> {

@@ -3,7 +3,7 @@
 use millstream_region::{Mesh, Partial, Replicated, Sharded, Split, region};
 use ndarray::{Array1, Array2, Axis, array};
 
-use crate::on_devices;
+use crate::mesh::on_devices;
 
 fn ramp(rows: usize, columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {

@@ -3,7 +3,7 @@
 use millstream_region::{Replicated, Sharded, Split, region};
 use ndarray::{Array1, Array2, Axis};
 
-use crate::on_devices;
+use crate::mesh::on_devices;
 
 /// The parameters of a network of two layers.
 type Parameters = (

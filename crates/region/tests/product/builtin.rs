@@ -1,7 +1,6 @@
 //! Products by the built-in kernels.
 
 use half::{bf16, f16};
-use libtest_mimic::Failed;
 use millstream::{
     Buffer, Check, Device, Select, Stream,
     sim::{Gpu, SimConfig},
@@ -10,8 +9,8 @@ use millstream_region::product::{Factor, ProductShape, multiply, multiply_withou
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{
-    Outcome,
+use crate::product::{
+    Failed, Outcome,
     exact::{Case, roundings},
     layout::{Layout, below},
     on_gpu,
@@ -146,13 +145,12 @@ fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
     let (m, k, n) = (size(90), size(300), size(90));
     let a = Layout::<T>::random(rng, &sizes(&batch, m, k));
     let b = Layout::<T>::random(rng, &sizes(&batch, k, n));
-    compare_own(stream, &a, &b).map_err(|failed| {
-        let message = failed.message().unwrap_or_default();
-        format!("{message}; {} and {}", a.strides_text(), b.strides_text()).into()
-    })
+    compare_own(stream, &a, &b)
+        .map_err(|failed| format!("{failed}; {} and {}", a.strides_text(), b.strides_text()).into())
 }
 
-pub(crate) fn random_products() -> Outcome {
+#[test]
+fn random_products() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(7);
         for _ in 0..60 {
@@ -170,7 +168,8 @@ pub(crate) fn random_products() -> Outcome {
     })
 }
 
-pub(crate) fn sizes_around_tiles_and_chunks() -> Outcome {
+#[test]
+fn sizes_around_tiles_and_chunks() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(8);
         for (m, k, n) in [
@@ -197,7 +196,8 @@ pub(crate) fn sizes_around_tiles_and_chunks() -> Outcome {
     })
 }
 
-pub(crate) fn long_sums_are_split() -> Outcome {
+#[test]
+fn long_sums_are_split() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(9);
         for (m, k, n) in [
@@ -217,7 +217,8 @@ pub(crate) fn long_sums_are_split() -> Outcome {
 }
 
 /// Checks the order of the additions, from which the bound is derived, by the bits of the elements.
-pub(crate) fn products_are_added_up_in_ranges() -> Outcome {
+#[test]
+fn products_are_added_up_in_ranges() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(13);
         for (m, k, n) in [(17, 300, 5), (64, 257, 64)] {
@@ -268,14 +269,16 @@ fn compare_with_singles<T: Case>(
     Ok(())
 }
 
-pub(crate) fn half_products_are_those_of_f32_rounded_once() -> Outcome {
+#[test]
+fn half_products_are_those_of_f32_rounded_once() -> Outcome {
     on_device(|stream| {
         compare_with_singles::<f16>(stream, f16::to_f32, f16::from_f32)?;
         compare_with_singles::<bf16>(stream, bf16::to_f32, bf16::from_f32)
     })
 }
 
-pub(crate) fn empty_products() -> Outcome {
+#[test]
+fn empty_products() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(10);
         for (batch, m, k, n) in [
@@ -293,7 +296,8 @@ pub(crate) fn empty_products() -> Outcome {
     })
 }
 
-pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
+#[test]
+fn a_product_is_the_same_every_time() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(11);
     let a = Layout::<f32>::plain(&mut rng, &[50, 3000]);
     let b = Layout::<f32>::plain(&mut rng, &[3000, 40]);
@@ -308,7 +312,8 @@ pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
 
 /// Checks that uploads, products and the overwriting of a factor, on four streams, give one result
 /// under every schedule.
-pub(crate) fn products_wait_for_their_operands() -> Outcome {
+#[test]
+fn products_wait_for_their_operands() -> Outcome {
     let program = |device: &Device| -> millstream::Result<()> {
         let streams: Vec<_> = (0..4).map(|_| device.stream()).collect::<Result<_, _>>()?;
         let matrix: Vec<i32> = (0..9).collect();
@@ -349,7 +354,8 @@ pub(crate) fn products_wait_for_their_operands() -> Outcome {
     Ok(())
 }
 
-pub(crate) fn operands_on_another_device_are_rejected() -> Outcome {
+#[test]
+fn operands_on_another_device_are_rejected() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(12);
         let a = Layout::<f32>::plain(&mut rng, &[3, 4]);

@@ -4,15 +4,14 @@
 use std::thread;
 
 use half::{bf16, f16};
-use libtest_mimic::Failed;
 use millstream::{Device, Select, Stream};
 use millstream_region::{ProductPrecision, RegionExt, product};
 use ndarray::Array2;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg32;
 
-use crate::{
-    Outcome,
+use crate::product::{
+    Failed, Outcome,
     builtin::{compare, product_of},
     exact::Case,
     layout::Layout,
@@ -52,7 +51,9 @@ fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32, roundings: f64) -> Ou
     Ok(())
 }
 
-pub(crate) fn products_are_within_the_bound() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn products_are_within_the_bound() -> Outcome {
     let device = device()?;
     let stream = device.stream()?;
     let mut rng = Pcg32::seed_from_u64(20);
@@ -60,7 +61,9 @@ pub(crate) fn products_are_within_the_bound() -> Outcome {
     every_layout::<f64>(&stream, &mut rng, 1.0)
 }
 
-pub(crate) fn products_of_half_floats_are_within_the_bound() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn products_of_half_floats_are_within_the_bound() -> Outcome {
     let stream = device()?.stream()?;
     let mut rng = Pcg32::seed_from_u64(22);
     every_layout::<f16>(&stream, &mut rng, 3.0)?;
@@ -98,14 +101,18 @@ fn exact_halves<T: Case>(of_single: fn(f32) -> T) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn exact_half_products_match_those_of_built_in_kernels() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn exact_half_products_match_those_of_built_in_kernels() -> Outcome {
     exact_halves(f16::from_f32)?;
     exact_halves(bf16::from_f32)
 }
 
 /// Sums of small integers are exact in any order, so that both implementations must agree to the
 /// bit; TF32 would lose bits.
-pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     let stream = device()?.stream()?;
     let mut rng = Pcg32::seed_from_u64(21);
     let mut a = Layout::<f32>::plain(&mut rng, &[2, 128, 256]);
@@ -145,7 +152,9 @@ fn same_products<T: Case>(device: &Device, seed: u64, roundings: f64) -> Outcome
 type Multiply = fn(&Device, u64, f64) -> Outcome;
 
 /// Multiplies on several threads, in different modes of the handle.
-pub(crate) fn threads_share_a_handle() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn threads_share_a_handle() -> Outcome {
     let device = device()?;
     let failed = thread::scope(|scope| {
         let multiply: [(Multiply, f64); 4] = [
@@ -170,7 +179,9 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
 }
 
 /// Multiplies in TF32 between two products in full, of elements that TF32 has no bits for.
-pub(crate) fn tf32_is_used_where_it_is_asked_for() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn tf32_is_used_where_it_is_asked_for() -> Outcome {
     let device = device()?;
     let (rows, k) = (1024, 256);
     let a = Array2::from_elem((rows, k), 1.0 + 1.0 / 4096.0_f32);
@@ -193,7 +204,9 @@ pub(crate) fn tf32_is_used_where_it_is_asked_for() -> Outcome {
     }
 }
 
-pub(crate) fn tf32_products_are_within_the_bound() -> Outcome {
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn tf32_products_are_within_the_bound() -> Outcome {
     let device = device()?;
     let mut rng = Pcg32::seed_from_u64(24);
     for (m, k, n) in [(64, 64, 64), (17, 300, 5), (256, 1024, 128)] {

@@ -9,7 +9,7 @@ use millstream::{
 use millstream_region::{Array, Element, Keep, Number, Region, RegionExt};
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix2, Ix3};
 
-use crate::{Outcome, on_gpu};
+use crate::product::{Outcome, on_gpu};
 
 /// A type of the results, compared by their bits.
 trait Bits: Element + Copy {
@@ -170,16 +170,19 @@ fn compare_type<T: Number + Bits>(which: Which) -> Outcome {
     SIZES.iter().try_for_each(compare)
 }
 
-pub(crate) fn epilogues_have_the_bits_of_separate_kernels() -> Outcome {
+#[test]
+fn epilogues_have_the_bits_of_separate_kernels() -> Outcome {
     compare_type::<f32>(Which::All)
 }
 
-pub(crate) fn epilogues_of_half_products_have_the_bits_of_separate_kernels() -> Outcome {
+#[test]
+fn epilogues_of_half_products_have_the_bits_of_separate_kernels() -> Outcome {
     compare_type::<f16>(Which::All)?;
     compare_type::<bf16>(Which::All)
 }
 
-pub(crate) fn epilogues_of_every_type_have_the_bits_of_separate_kernels() -> Outcome {
+#[test]
+fn epilogues_of_every_type_have_the_bits_of_separate_kernels() -> Outcome {
     compare_type::<f64>(Which::Some)?;
     compare_type::<i8>(Which::Some)?;
     compare_type::<i32>(Which::Some)?;
@@ -189,14 +192,16 @@ pub(crate) fn epilogues_of_every_type_have_the_bits_of_separate_kernels() -> Out
     compare_type::<u64>(Which::Some)
 }
 
-pub(crate) fn epilogues_of_many_partial_products_have_the_bits_of_separate_kernels() -> Outcome {
+#[test]
+fn epilogues_of_many_partial_products_have_the_bits_of_separate_kernels() -> Outcome {
     on_device(|device| {
         compare_sizes::<f32>(device, LONG, Which::Some)?;
         compare_sizes::<bf16>(device, LONG, Which::Some)
     })
 }
 
-pub(crate) fn epilogues_of_16_bit_integers_cast_the_product() -> Outcome {
+#[test]
+fn epilogues_of_16_bit_integers_cast_the_product() -> Outcome {
     on_device(|device| {
         compare_cast::<i16>(device)?;
         compare_cast::<u16>(device)
@@ -215,7 +220,8 @@ fn compare_cast<T: Number + Bits>(device: &Device) -> Outcome {
     compare(device, product, |_, p| p.cast::<T>() + T::ONE)
 }
 
-pub(crate) fn epilogues_of_batches_have_the_bits_of_separate_kernels() -> Outcome {
+#[test]
+fn epilogues_of_batches_have_the_bits_of_separate_kernels() -> Outcome {
     on_device(compare_batches)
 }
 

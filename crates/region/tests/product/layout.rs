@@ -3,7 +3,7 @@
 use millstream_region::product::Factor;
 use rand_core::RngCore;
 
-use crate::exact::Case;
+use crate::product::exact::Case;
 
 /// Returns a random number below `end`.
 pub(crate) fn below(rng: &mut dyn RngCore, end: usize) -> usize {

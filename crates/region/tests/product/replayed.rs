@@ -5,7 +5,7 @@ use millstream::Device;
 use millstream_region::{Array, Float, Keep, ProductPrecision, RegionExt};
 use ndarray::{Array2, Ix2};
 
-use crate::{Outcome, builtin::device};
+use crate::product::{Outcome, builtin::device};
 
 /// The number of calls: the third one makes a graph, and the later ones launch it.
 const CALLS: usize = 6;
@@ -67,7 +67,8 @@ fn compare<T: Float>(precision: ProductPrecision) -> Outcome {
     }
 }
 
-pub(crate) fn replayed_products_are_those_of_separate_launches() -> Outcome {
+#[test]
+fn replayed_products_are_those_of_separate_launches() -> Outcome {
     compare::<f32>(ProductPrecision::Full)?;
     compare::<f32>(ProductPrecision::Tf32)?;
     compare::<f64>(ProductPrecision::Full)?;

@@ -7,7 +7,7 @@ use millstream::{OperationKind, TimedOperation};
 use millstream_region::{Array, Region, Result, region};
 use ndarray::{Array1, Array2, Axis, Ix2};
 
-use crate::{
+use crate::scenarios::{
     configurations::on_gpu,
     crossing::assert_copies,
     harness::{everywhere_counted, once},

@@ -4,7 +4,7 @@ use millstream::LaunchConfig;
 use millstream_region::{Array, Error, RegionExt, UsageErrorKind};
 use ndarray::{Array1, Axis, array};
 
-use crate::harness::everywhere_counted;
+use crate::scenarios::harness::everywhere_counted;
 
 millstream::kernels! {
     // SAFETY: the signature is that of vecadd.cu; its threads access `n` elements of each array and

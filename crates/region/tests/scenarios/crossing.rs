@@ -4,7 +4,7 @@
 use millstream_region::{Array, Region, RegionExt, Result, region};
 use ndarray::{Array1, Array2, Array6, Ix1, Ix2, array, s};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{Harness, everywhere_counted},
 };

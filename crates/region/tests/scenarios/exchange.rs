@@ -16,7 +16,7 @@ use millstream::{
 use millstream_region::{Array, DlpackElement, Error, RegionExt, Result, UsageErrorKind};
 use ndarray::{Array2, Axis, Dimension, Ix0, Ix1, Ix2, IxDyn, array, s};
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere, once},
     outsiders::{BYTES, Drops, Outsider},
     tensors::produce,

@@ -19,7 +19,7 @@ use millstream::{
 use millstream_region::{Error, Pending, Region, Result, UsageErrorKind, region};
 use ndarray::{Array1, array};
 
-use crate::{
+use crate::scenarios::{
     configurations::Sizes,
     harness::{CLOSED_WITHIN, Harness, Watch, everywhere},
     instrumented::instrumented_devices,

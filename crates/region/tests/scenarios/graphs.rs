@@ -21,7 +21,7 @@ use millstream::{
 use millstream_region::{Array, Error, RegionExt, Result, UsageErrorKind, region};
 use ndarray::{Array1, Array2, Axis, Ix1, Ix2};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{everywhere_counted, once_counted},
 };

@@ -12,7 +12,7 @@ use millstream::{
 use millstream_region::{Array, Error, Prepared, RegionExt, Result, UsageErrorKind};
 use ndarray::{Array1, Axis, Ix1, s};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{Harness, everywhere_counted, once_counted},
 };

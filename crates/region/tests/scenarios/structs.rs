@@ -4,7 +4,7 @@
 use millstream_region::{OnDevice, Region, Result, region};
 use ndarray::{Array1, Array2, array};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     crossing::assert_copies,
     harness::{Harness, everywhere_counted},

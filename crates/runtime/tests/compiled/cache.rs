@@ -8,8 +8,8 @@ use std::{
 
 use millstream::{Cuda, Device, Module, driver::nvrtc};
 
-use crate::{
-    Outcome, child,
+use crate::compiled::{
+    Outcome, child, device,
     launches::{SCALE, scaled},
 };
 
@@ -51,7 +51,10 @@ fn scale(factor: u32) -> Cuda {
     Cuda::source("scale.cu", SCALE).define("FACTOR", factor)
 }
 
-pub(crate) fn k03_a_second_load_makes_no_compiler_call(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_a_second_load_makes_no_compiler_call() -> Outcome {
+    let device = &device();
     let folder = Folder::new("hit");
     let source = || scale(3).instantiate("scale");
     assert!(!compile(device, &folder.0, source())?.is_from_cache());
@@ -68,7 +71,10 @@ pub(crate) fn k03_a_second_load_makes_no_compiler_call(device: &Device) -> Outco
     Ok(())
 }
 
-pub(crate) fn k03_every_input_is_a_part_of_the_key(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_every_input_is_a_part_of_the_key() -> Outcome {
+    let device = &device();
     let folder = Folder::new("key");
     let header = |text: &str| scale(3).header("unused.h", text);
     let sources = [
@@ -94,7 +100,10 @@ pub(crate) fn k03_every_input_is_a_part_of_the_key(device: &Device) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn k03_a_damaged_entry_is_compiled_anew(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_a_damaged_entry_is_compiled_anew() -> Outcome {
+    let device = &device();
     let folder = Folder::new("damaged");
     compile(device, &folder.0, scale(3))?;
     let [entry] = &folder.entries()[..] else {
@@ -121,7 +130,9 @@ pub(crate) fn k03_a_damaged_entry_is_compiled_anew(device: &Device) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn k03_processes_that_compile_at_once_all_get_their_kernel(_: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_processes_that_compile_at_once_all_get_their_kernel() -> Outcome {
     let folder = Folder::new("at-once");
     let children = [6, 7, 6, 7].map(|factor| (factor, child::start(factor, &folder.0, &[])));
     for (factor, process) in children {
@@ -138,7 +149,9 @@ pub(crate) fn k03_processes_that_compile_at_once_all_get_their_kernel(_: &Device
 
 /// Another installation: the same library under another path.
 #[cfg(unix)]
-pub(crate) fn k03_another_nvrtc_compiles_anew(_: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_another_nvrtc_compiles_anew() -> Outcome {
     let folder = Folder::new("another");
     let cache = folder.0.join("cache");
     let loaded = nvrtc::load()?;
@@ -162,11 +175,16 @@ pub(crate) fn k03_another_nvrtc_compiles_anew(_: &Device) -> Outcome {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn k03_another_nvrtc_compiles_anew(_: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_another_nvrtc_compiles_anew() -> Outcome {
     Err("this test makes a second installation by a symbolic link".into())
 }
 
-pub(crate) fn k03_a_folder_that_cannot_be_written_is_no_error(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_a_folder_that_cannot_be_written_is_no_error() -> Outcome {
+    let device = &device();
     let folder = Folder::new("unwritable");
     let file = folder.0.join("file");
     fs::write(&file, "")?;
@@ -187,7 +205,10 @@ fn write_header(path: &Path, text: &str, seconds: u64) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn k03_a_changed_header_file_is_compiled_anew(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_a_changed_header_file_is_compiled_anew() -> Outcome {
+    let device = &device();
     let folder = Folder::new("header");
     let header = folder.0.join("factor.h");
     let text = format!("#include \"factor.h\"\n{SCALE}");
@@ -226,9 +247,10 @@ const SPELLINGS: &[&str] = &[
     "#if __has_include(<three>)\n#define FACTOR 3\n#else\n#define FACTOR 2\n#endif",
 ];
 
-pub(crate) fn k03_a_header_of_equal_size_and_time_is_another_however_it_is_spelled(
-    device: &Device,
-) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_a_header_of_equal_size_and_time_is_another_however_it_is_spelled() -> Outcome {
+    let device = &device();
     let folder = Folder::new("spelled");
     let cache = folder.0.join("cache");
     let option = |name: &str| format!("{name}{}", folder.0.display());
@@ -260,9 +282,10 @@ pub(crate) fn k03_a_header_of_equal_size_and_time_is_another_however_it_is_spell
     Ok(())
 }
 
-pub(crate) fn k03_a_kernel_with_the_time_of_its_compilation_is_not_cached(
-    device: &Device,
-) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_a_kernel_with_the_time_of_its_compilation_is_not_cached() -> Outcome {
+    let device = &device();
     let folder = Folder::new("time");
     for text in ["__TIME__", "CAT(__TI, ME__)", "__DATE__"] {
         let text = format!(
@@ -280,7 +303,10 @@ pub(crate) fn k03_a_kernel_with_the_time_of_its_compilation_is_not_cached(
     Ok(())
 }
 
-pub(crate) fn k03_headers_are_searched_for_only_in_named_folders(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_headers_are_searched_for_only_in_named_folders() -> Outcome {
+    let device = &device();
     let folder = Folder::new("beside");
     fs::write(folder.0.join("beside.h"), "")?;
     // The working directory of tests is the crate's folder.
@@ -296,7 +322,9 @@ pub(crate) fn k03_headers_are_searched_for_only_in_named_folders(device: &Device
     Ok(())
 }
 
-pub(crate) fn k03_the_environment_of_nvrtc_and_the_working_directory_count(_: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k03_the_environment_of_nvrtc_and_the_working_directory_count() -> Outcome {
     let folder = Folder::new("environment");
     let other = Folder::new("other-folder");
     let run = |here: &Path, variables: &[(&str, &str)]| {

@@ -3,43 +3,54 @@
 use std::{
     env,
     path::Path,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use millstream::{Cuda, Ptx, driver::nvrtc};
 
-use crate::launches::{SCALE, scaled};
+use crate::compiled::{
+    device,
+    launches::{SCALE, scaled},
+};
 
 /// The variable that makes this program a child: the value of the macro `FACTOR`.
 const FACTOR: &str = "MILLSTREAM_TEST_FACTOR";
 
+/// What stands before the result in the output.
+const RESULT: &str = "result: ";
+
 /// The factor that stands for a module of PTX, which is loaded without a compiler.
 pub(crate) const PTX: u32 = 0;
 
-/// Compiles, launches, and prints the result, if this process is a child.
-pub(crate) fn main() -> Option<ExitCode> {
-    let factor = env::var(FACTOR).ok()?;
-    let device = crate::device();
+/// Compiles, launches, and prints the result, as the parent asked in the environment.
+#[test]
+#[ignore = "a process of the other tests"]
+fn inner_compilation() {
+    println!();
+    let factor = env::var(FACTOR).expect("the parent sets it");
+    let device = device();
     if factor == PTX.to_string() {
         let ptx = include_str!("../../../../kernels/vecadd.ptx");
         let module = device
             .module(Ptx::text("vecadd.ptx", ptx))
             .expect("it loads");
-        println!("loaded {:?}", module.kernels());
-        return Some(ExitCode::SUCCESS);
+        println!("{RESULT}loaded {:?}", module.kernels());
+        return;
     }
     let result = device
         .compile(Cuda::source("scale.cu", SCALE).define("FACTOR", factor))
         .and_then(|module| {
             let values = scaled(&device, &module)?;
             let calls = nvrtc::compilations();
-            println!("{values:?} cached {} calls {calls}", module.is_from_cache());
+            println!(
+                "{RESULT}{values:?} cached {} calls {calls}",
+                module.is_from_cache()
+            );
             Ok(())
         });
     if let Err(error) = result {
-        println!("refused: {error}");
+        println!("{RESULT}refused: {error}");
     }
-    Some(ExitCode::SUCCESS)
 }
 
 /// Starts a child that compiles with this factor and cache, and with further variables.
@@ -56,6 +67,8 @@ pub(crate) fn start_in(
 ) -> Child {
     let program = env::current_exe().expect("the test's own program");
     Command::new(program)
+        .args(["--exact", "compiled::child::inner_compilation"])
+        .args(["--ignored", "--nocapture"])
         .current_dir(here)
         .env(FACTOR, factor.to_string())
         .env("MILLSTREAM_KERNEL_CACHE", cache)
@@ -69,5 +82,10 @@ pub(crate) fn start_in(
 pub(crate) fn output(child: Child) -> String {
     let output = child.wait_with_output().expect("the process ends");
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (_, result) = text.split_once(RESULT).expect("it prints a result");
+    let (result, _) = result
+        .split_once("\ntest result: ")
+        .expect("the harness prints its own");
+    result.trim_end_matches("ok\n").trim().to_owned()
 }

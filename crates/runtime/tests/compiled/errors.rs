@@ -7,7 +7,7 @@ use millstream::{
     driver::nvrtc::{self, NvrtcCode},
 };
 
-use crate::{Outcome, child};
+use crate::compiled::{Outcome, child, device};
 
 /// Returns the error of a compilation.
 fn refused(device: &Device, source: Cuda) -> CompileError {
@@ -18,7 +18,8 @@ fn refused(device: &Device, source: Cuda) -> CompileError {
     }
 }
 
-pub(crate) fn k02_without_nvrtc_the_error_lists_what_was_tried(_: &Device) -> Outcome {
+#[test]
+fn k02_without_nvrtc_the_error_lists_what_was_tried() -> Outcome {
     let nowhere = Path::new("/millstream/no/such/folder");
     let variables = [("MILLSTREAM_NVRTC", "/millstream/no/such/libnvrtc.so")];
     let text = child::output(child::start(2, nowhere, &variables));
@@ -35,7 +36,8 @@ pub(crate) fn k02_without_nvrtc_the_error_lists_what_was_tried(_: &Device) -> Ou
     Ok(())
 }
 
-pub(crate) fn k02_without_nvrtc_ptx_is_loaded(_: &Device) -> Outcome {
+#[test]
+fn k02_without_nvrtc_ptx_is_loaded() -> Outcome {
     let nowhere = Path::new("/millstream/no/such/folder");
     let variables = [("MILLSTREAM_NVRTC", "/millstream/no/such/libnvrtc.so")];
     let text = child::output(child::start(child::PTX, nowhere, &variables));
@@ -43,9 +45,10 @@ pub(crate) fn k02_without_nvrtc_ptx_is_loaded(_: &Device) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn k02_a_missing_header_names_the_folders_that_were_searched(
-    device: &Device,
-) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k02_a_missing_header_names_the_folders_that_were_searched() -> Outcome {
+    let device = &device();
     let source = "\n#include <no_such_header.h>\n__global__ void k() {}";
     let error = refused(
         device,
@@ -75,7 +78,10 @@ pub(crate) fn k02_a_missing_header_names_the_folders_that_were_searched(
     Ok(())
 }
 
-pub(crate) fn k02_an_unknown_option_is_the_compilers_own_message(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k02_an_unknown_option_is_the_compilers_own_message() -> Outcome {
+    let device = &device();
     let source = Cuda::source("k.cu", "__global__ void k() {}").option("--fats-math");
     let error = refused(device, source);
     let CompileError::Failed { cause, .. } = &error else {
@@ -109,7 +115,10 @@ const WRONG: &[(&str, &str)] = &[
     ),
 ];
 
-pub(crate) fn k04_errors_are_shown_with_their_source_lines(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k04_errors_are_shown_with_their_source_lines() -> Outcome {
+    let device = &device();
     for &(name, text) in WRONG {
         let header = "struct Shape {\n    int width;\n    float heigth = unknown;\n};\n";
         let source = Cuda::source("k.cu", text).header("shapes.h", header);
@@ -159,7 +168,10 @@ const GOLDEN: &[(&str, &str)] = golden![
     "13.5-in_a_header.txt",
 ];
 
-pub(crate) fn k04_warnings_of_a_compilation_are_kept(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k04_warnings_of_a_compilation_are_kept() -> Outcome {
+    let device = &device();
     let source = "__global__ void k() {\n    int unused;\n}";
     let module = device.compile(Cuda::source("k.cu", source).without_cache())?;
     let [warning] = module.warnings() else {
@@ -174,7 +186,10 @@ pub(crate) fn k04_warnings_of_a_compilation_are_kept(device: &Device) -> Outcome
     Ok(())
 }
 
-pub(crate) fn k04_names_are_those_of_the_source_and_move_no_cursor(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k04_names_are_those_of_the_source_and_move_no_cursor() -> Outcome {
+    let device = &device();
     let name = "a\"b\\c??/\x1b[2J.cu";
     let source = || Cuda::source(name, "#error \x1b[2J\n__global__ void k() {}");
     let error = refused(device, source());

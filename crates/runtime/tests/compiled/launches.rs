@@ -6,7 +6,7 @@ use millstream::{
     Cuda, Device, Error, Module, Ptx, Result, UsageErrorKind, driver::nvrtc, kernel, signature,
 };
 
-use crate::Outcome;
+use crate::compiled::{Outcome, device};
 
 /// A kernel that multiplies `n` numbers by the macro `FACTOR`.
 pub(crate) const SCALE: &str = r#"
@@ -31,7 +31,10 @@ fn compile(device: &Device, source: Cuda) -> Result<Module> {
     device.compile(source.without_cache())
 }
 
-pub(crate) fn k01_cuda_source_is_compiled_loaded_and_launched(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k01_cuda_source_is_compiled_loaded_and_launched() -> Outcome {
+    let device = &device();
     let before = nvrtc::compilations();
     let module = compile(device, Cuda::source("scale.cu", SCALE).define("FACTOR", 2))?;
     assert_eq!(scaled(device, &module)?, [2.0, 4.0, 6.0]);
@@ -42,7 +45,10 @@ pub(crate) fn k01_cuda_source_is_compiled_loaded_and_launched(device: &Device) -
     Ok(())
 }
 
-pub(crate) fn k01_templates_macros_and_headers_are_for_the_asking(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k01_templates_macros_and_headers_are_for_the_asking() -> Outcome {
+    let device = &device();
     let source = Cuda::source(
         "templates.cu",
         r#"
@@ -93,7 +99,10 @@ millstream::kernels! {
     }
 }
 
-pub(crate) fn k01_a_declared_source_is_compiled_when_it_is_loaded(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k01_a_declared_source_is_compiled_when_it_is_loaded() -> Outcome {
+    let device = &device();
     let kernels = later::load(device)?;
     let again = later::load(device)?;
     let stream = device.stream()?;
@@ -105,7 +114,9 @@ pub(crate) fn k01_a_declared_source_is_compiled_when_it_is_loaded(device: &Devic
     Ok(())
 }
 
-pub(crate) fn k01_checked_in_ptx_has_the_hash_of_its_source(_: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k01_checked_in_ptx_has_the_hash_of_its_source() -> Outcome {
     let source = "extern \"C\" __global__ void seven(int* out) { *out = 7; }";
     let options = ["--gpu-architecture=compute_75".to_owned()];
     let (ptx, warnings) = Cuda::source("seven.cu", source)
@@ -130,9 +141,10 @@ fn problem<T>(found: Result<T>) -> UsageErrorKind {
     }
 }
 
-pub(crate) fn k01_a_signature_that_is_not_the_kernels_names_the_parameter_and_the_line(
-    device: &Device,
-) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k01_a_signature_that_is_not_the_kernels_names_the_parameter_and_the_line() -> Outcome {
+    let device = &device();
     let module = compile(device, Cuda::source("scale.cu", SCALE).define("FACTOR", 2))?;
     let found = module.function::<signature!(&mut [f32], u32)>("scale");
     let UsageErrorKind::Signature { detail } = problem(found) else {
@@ -155,7 +167,10 @@ pub(crate) fn k01_a_signature_that_is_not_the_kernels_names_the_parameter_and_th
     Ok(())
 }
 
-pub(crate) fn k01_an_unknown_kernel_lists_those_there_are(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs NVRTC"]
+fn k01_an_unknown_kernel_lists_those_there_are() -> Outcome {
+    let device = &device();
     let source = "extern \"C\" __global__ void blur() {}\nextern \"C\" __global__ void scale() {}";
     let module = compile(device, Cuda::source("two.cu", source))?;
     let UsageErrorKind::NoKernel { kernel, kernels } =
@@ -170,8 +185,11 @@ pub(crate) fn k01_an_unknown_kernel_lists_those_there_are(device: &Device) -> Ou
     Ok(())
 }
 
-pub(crate) fn k05_machine_code_is_loaded_and_launched(device: &Device) -> Outcome {
-    let image = crate::times::machine_code(device, SCALE)?;
+#[test]
+#[ignore = "needs a GPU and NVRTC"]
+fn k05_machine_code_is_loaded_and_launched() -> Outcome {
+    let device = &device();
+    let image = crate::compiled::times::machine_code(device, SCALE)?;
     // SAFETY: NVRTC has made the image for this device.
     let module = unsafe { device.module_from_binary("scale.cubin", &image) }?;
     assert_eq!(scaled(device, &module)?, [2.0, 4.0, 6.0]);
@@ -184,13 +202,16 @@ pub(crate) fn k05_machine_code_is_loaded_and_launched(device: &Device) -> Outcom
     Ok(())
 }
 
-pub(crate) fn k02_an_nvrtc_newer_than_the_driver_compiles_for_it(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs an NVRTC newer than the driver"]
+fn k02_an_nvrtc_newer_than_the_driver_compiles_for_it() -> Outcome {
+    let device = &device();
     let source = || Cuda::source("scale.cu", SCALE).define("FACTOR", 5);
     let module = compile(device, source())?;
     assert_eq!(scaled(device, &module)?, [5.0, 10.0, 15.0]);
     let (ptx, _) = source().option("--gpu-architecture=compute_90").to_ptx()?;
     let given = device.module(Ptx::text("scale.ptx", ptx));
-    if crate::on_gpu() {
+    if crate::compiled::on_gpu() {
         let UsageErrorKind::PtxVersion { detail } = problem(given) else {
             return Err("another problem".into());
         };

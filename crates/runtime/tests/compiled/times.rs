@@ -2,9 +2,11 @@
 
 #![allow(unsafe_code, reason = "loads machine code through the driver")]
 
-use std::time::{Duration, Instant};
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
 
-use libtest_mimic::Failed;
 use millstream::{
     Cuda, Device,
     driver::{
@@ -13,13 +15,13 @@ use millstream::{
     },
 };
 
-use crate::{Outcome, launches::SCALE};
+use crate::compiled::{Outcome, device, launches::SCALE};
 
 /// The number of times that each measurement is made; the median counts.
 const ROUNDS: usize = 9;
 
 /// Returns the median time of `work`, which gets the number of the round.
-fn median(mut work: impl FnMut(usize) -> Outcome) -> Result<Duration, Failed> {
+fn median(mut work: impl FnMut(usize) -> Outcome) -> Result<Duration, Box<dyn Error>> {
     let mut times = Vec::new();
     for round in 0..ROUNDS {
         let start = Instant::now();
@@ -31,7 +33,7 @@ fn median(mut work: impl FnMut(usize) -> Outcome) -> Result<Duration, Failed> {
 }
 
 /// Returns the options with which a device's machine code is compiled.
-fn options(device: &Device) -> Result<Vec<String>, Failed> {
+fn options(device: &Device) -> Result<Vec<String>, Box<dyn Error>> {
     let (major, minor) = device.properties()?.compute_capability;
     Ok(vec![
         format!("--gpu-architecture=sm_{major}{minor}"),
@@ -41,7 +43,7 @@ fn options(device: &Device) -> Result<Vec<String>, Failed> {
 }
 
 /// Compiles a source to machine code for a device.
-pub(crate) fn machine_code(device: &Device, source: &str) -> Result<Vec<u8>, Failed> {
+pub(crate) fn machine_code(device: &Device, source: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let options = options(device)?;
     let program = Program {
         name: "scale.cu",
@@ -54,7 +56,10 @@ pub(crate) fn machine_code(device: &Device, source: &str) -> Result<Vec<u8>, Fai
     Ok(compiled.cubin.expect("it was requested"))
 }
 
-pub(crate) fn k03_a_cached_load_takes_little_more_than_the_drivers(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs a GPU and NVRTC"]
+fn k03_a_cached_load_takes_little_more_than_the_drivers() -> Outcome {
+    let device = &device();
     let folder = std::env::temp_dir().join(format!("millstream-times-{}", std::process::id()));
     let image = machine_code(device, SCALE)?;
     let driver = cuda::Cuda::load()?;
@@ -79,7 +84,10 @@ pub(crate) fn k03_a_cached_load_takes_little_more_than_the_drivers(device: &Devi
     Ok(())
 }
 
-pub(crate) fn k01_a_first_compilation_takes_little_more_than_nvrtcs(device: &Device) -> Outcome {
+#[test]
+#[ignore = "needs a GPU and NVRTC"]
+fn k01_a_first_compilation_takes_little_more_than_nvrtcs() -> Outcome {
+    let device = &device();
     let image = machine_code(device, SCALE)?;
     let driver = cuda::Cuda::load()?;
     // Other sources each time, so that nothing could be cached anywhere.

@@ -1,11 +1,6 @@
 //! A test case: one program in one configuration, either the simulated device under a schedule and
 //! rules, possibly with failing driver calls, or a GPU.
 
-#[path = "../scenarios/readings.rs"]
-mod readings;
-#[path = "../scenarios/sizes.rs"]
-mod sizes;
-
 use std::{
     any::Any,
     env, fmt,
@@ -21,12 +16,11 @@ use millstream::{
     sim::{Fault, Gpu, Link, Links, LiveObjectCounts, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::programs::{
     graphs,
     program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program},
 };
-use readings::rules;
-use sizes::Sizes;
+use millstream_testkit::{readings::rules, sizes::Sizes};
 
 /// The time limit within which a closed device must have freed everything.
 const CLOSED_WITHIN: Duration = Duration::from_secs(30);
@@ -185,7 +179,7 @@ impl Case {
     ///
     /// Returns a description of the first problem.
     pub(crate) fn run(&self, program: &Program) -> Result<(), String> {
-        let _watched = crate::watch::over(self.to_string());
+        let _watched = crate::programs::watch::over(self.to_string());
         let run = || match &self.options {
             Some(options) => self.simulate(program, options),
             None => drive(program),
@@ -264,7 +258,7 @@ impl Case {
     ///
     /// Returns a description of the first problem.
     pub(crate) fn run_graphs(&self, steps: &[graphs::Step]) -> Result<(), String> {
-        let _watched = crate::watch::over(self.to_string());
+        let _watched = crate::programs::watch::over(self.to_string());
         let run = || {
             let options = self.options.as_deref().unwrap_or_default();
             let config = SimConfig::new().with_options(options);

@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{case::Kind, suite::run_all};
+use crate::programs::{case::Kind, suite::run_all};
 
 /// Reads a setting from the environment; `otherwise` is the default.
 fn setting<T: FromStr>(name: &str, otherwise: T) -> T {

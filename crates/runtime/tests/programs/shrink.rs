@@ -1,6 +1,6 @@
 //! Shrinks a failing program as long as it still fails.
 
-use crate::{
+use crate::programs::{
     case::Case,
     program::step::{Placed, Program, Step},
 };

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use crate::{
+use crate::programs::{
     case::{Case, Kind, cases, on_gpu},
     graphs,
     shrink::{TRIES, shrink},
@@ -32,7 +32,7 @@ pub(crate) fn run(case: &Case) {
     let fail = |problem: &str, shortest: String| {
         panic!(
             "program {case}: {problem}\n\
-             to run it again: {VARIABLE}='{case}' cargo test -p millstream --test programs suite\n\
+             to run it again: {VARIABLE}='{case}' cargo test -p millstream --test all programs::suite\n\
              shortest: {shortest}"
         )
     };

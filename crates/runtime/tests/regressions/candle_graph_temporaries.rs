@@ -4,7 +4,7 @@
 //! Here a graph owns the arrays that were dropped in the recording, and the data that were uploaded
 //! there.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn what_is_dropped_in_a_recording_lives_as_long_as_the_graph() {

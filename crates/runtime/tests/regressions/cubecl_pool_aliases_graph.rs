@@ -4,7 +4,7 @@
 //!
 //! Here the memory of a graph's intermediate arrays is the graph's until it is dropped.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn arrays_made_after_a_recording_share_no_memory_with_the_graph() {

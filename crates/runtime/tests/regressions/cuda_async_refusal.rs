@@ -5,7 +5,7 @@
 //! Here any stream may use any array of its device. A wait that the program enqueues replaces the
 //! automatic one: there is no second wait.
 
-use crate::{N, counted};
+use crate::regressions::{N, counted};
 
 #[test]
 fn an_array_may_be_used_on_another_stream_with_or_without_an_explicit_wait() {

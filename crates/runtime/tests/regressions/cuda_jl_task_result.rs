@@ -8,7 +8,7 @@ use std::thread;
 
 use millstream::Result;
 
-use crate::{N, counted};
+use crate::regressions::{N, counted};
 
 #[test]
 fn an_array_returned_by_a_task_is_complete_for_its_users() {

@@ -3,7 +3,7 @@
 //!
 //! Here disjoint halves are independent; a use of the whole array waits for both.
 
-use crate::{N, counted};
+use crate::regressions::{N, counted};
 
 #[test]
 fn halves_do_not_wait_for_each_other() {

@@ -5,7 +5,7 @@
 
 use millstream::{Error, Result, UsageErrorKind};
 
-use crate::{counted, regression};
+use crate::regressions::{counted, regression};
 
 fn assert_refused(result: Result<()>, lens: (usize, usize)) {
     let Err(Error::Usage(usage_error)) = result else {

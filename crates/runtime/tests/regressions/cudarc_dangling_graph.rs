@@ -6,7 +6,7 @@
 
 use millstream::{Device, Graph, Result};
 
-use crate::{N, counted};
+use crate::regressions::{N, counted};
 
 /// Returns a graph whose input goes out of scope here, and its output.
 fn graph_of(device: &Device) -> Result<(Graph, millstream::Buffer<u32>)> {

@@ -4,7 +4,7 @@
 //!
 //! Here the work of a dropped stream stays tracked until it is complete.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn a_write_waits_for_a_reader_whose_stream_is_gone() {

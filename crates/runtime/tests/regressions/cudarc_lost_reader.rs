@@ -6,7 +6,7 @@
 
 use millstream::{Buffer, Result, Stream};
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 const READERS: usize = 4;
 

@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 
 use millstream::{Device, Error, Result, Select};
 
-use crate::configurations::on_gpu;
+use crate::regressions::configurations::on_gpu;
 
 #[test]
 fn a_missing_driver_is_an_error_and_no_panic() {

@@ -5,7 +5,7 @@
 //! Here two opens of one GPU share one device: work enqueued through one is ordered with work
 //! enqueued through the other.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn edges_hold_across_two_opens() {

@@ -3,7 +3,7 @@
 //! Here events are pooled and recorded again. A chain of tasks on one stream needs no event; one
 //! that changes streams at every step needs one record and one wait per step.
 
-use crate::{N, counted};
+use crate::regressions::{N, counted};
 
 const TASKS: u32 = 2000;
 /// The maximum number of events created: enough for those pending at the same time or not yet seen

@@ -5,7 +5,7 @@
 //! Here a returned value is complete, on whichever stream it was downloaded, and nothing else is
 //! waited for.
 
-use crate::{N, counted, regression};
+use crate::regressions::{N, counted, regression};
 
 #[test]
 fn a_value_from_any_stream_is_complete() {

@@ -12,7 +12,7 @@ use std::{
 
 use millstream::Result;
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn a_write_of_the_host_waits_for_the_upload() {

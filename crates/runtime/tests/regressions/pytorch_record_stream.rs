@@ -4,7 +4,7 @@
 //!
 //! Here every use is tracked automatically.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn memory_used_on_another_stream_is_not_reused_before_that_use_is_complete() {

@@ -5,7 +5,7 @@
 //! Here a graph keeps the array that it recorded. New contents are uploaded into that array, a new
 //! array is swapped in, and an array that the graph does not use is refused.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 #[test]
 fn a_replay_reads_the_array_that_the_program_has_named() {

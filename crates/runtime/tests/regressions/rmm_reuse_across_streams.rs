@@ -5,7 +5,7 @@
 //! Here memory may be allocated, used and dropped on any streams in any order, and the values are
 //! correct.
 
-use crate::{N, regression};
+use crate::regressions::{N, regression};
 
 const ROUNDS: u32 = 12;
 const STREAMS: usize = 3;

@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use crate::{N, counted};
+use crate::regressions::{N, counted};
 
 #[test]
 fn both_ends_of_a_copy_may_be_dropped_in_flight() {

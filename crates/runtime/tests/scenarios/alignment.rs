@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use millstream::{Error, Pinned, Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere},
     shapes::problem,
 };

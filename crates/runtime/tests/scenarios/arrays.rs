@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc, thread};
 
 use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere},
     shapes::problem,
 };

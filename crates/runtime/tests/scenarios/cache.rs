@@ -5,7 +5,7 @@
 
 use millstream::{Buffer, Result, Stream};
 
-use crate::harness::{everywhere, everywhere_counted};
+use crate::scenarios::harness::{everywhere, everywhere_counted};
 
 const N: usize = 10_000;
 

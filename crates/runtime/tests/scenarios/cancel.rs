@@ -10,7 +10,7 @@ use std::{
 
 use millstream::{Buffer, Result, Stream};
 
-use crate::harness::{Harness, everywhere};
+use crate::scenarios::harness::{Harness, everywhere};
 
 const N: usize = 1500;
 

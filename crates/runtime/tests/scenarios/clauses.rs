@@ -4,7 +4,7 @@
 use bytemuck::{Pod, Zeroable};
 use millstream::{LaunchConfig, Result, UsageErrorKind};
 
-use crate::{harness::everywhere, shapes::problem};
+use crate::scenarios::{harness::everywhere, shapes::problem};
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]

@@ -9,7 +9,7 @@ use std::{
 
 use millstream::{Device, Pinned, Result, Stream, sim::Schedule};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     child::in_process,
     harness::{CLOSED_WITHIN, Harness, Watch, assert_nothing_left, everywhere},
@@ -23,7 +23,7 @@ const N: usize = 1000;
 fn work(stream: &Stream) -> Result<()> {
     let values = vec![1.0_f32; N];
     let array = stream.upload(&values)?;
-    crate::arrays::sums::load(&stream.device())?;
+    crate::scenarios::arrays::sums::load(&stream.device())?;
     assert_eq!(stream.download(&array)?.wait()?, values);
     stream.synchronize()
 }

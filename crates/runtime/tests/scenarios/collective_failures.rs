@@ -13,7 +13,7 @@ use millstream::{
     sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     collective_ranks::{Ranks, devices, reduced},
     harness::{Watch, gate_kernel},

@@ -13,7 +13,7 @@ use millstream::{
     sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     collective_ranks::{Element, Ranks, TYPES, devices, reduced},
     configurations::on_gpu,
     harness::{Watch, assert_nothing_left, everywhere},

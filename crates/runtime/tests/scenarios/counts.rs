@@ -3,7 +3,7 @@
 
 use millstream::{LaunchConfig, Result, Stream};
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     calls::Calls,
     harness::{Harness, everywhere_counted},

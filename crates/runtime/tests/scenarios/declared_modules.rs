@@ -5,7 +5,7 @@
 
 use millstream::{Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     given_modules::VARIABLES,
     harness::{everywhere, once},
     shapes::problem,

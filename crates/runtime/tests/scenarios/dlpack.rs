@@ -17,7 +17,7 @@ use millstream::{
     },
 };
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere, once},
     outsiders::{BYTES, Drops, Outsider},
     tensors::produce,

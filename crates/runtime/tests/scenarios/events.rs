@@ -2,7 +2,7 @@
 
 use millstream::{Device, Error, Result};
 
-use crate::harness::{Harness, everywhere, everywhere_counted};
+use crate::scenarios::harness::{Harness, everywhere, everywhere_counted};
 
 const N: usize = 1500;
 

@@ -17,7 +17,7 @@ use millstream::{
     sim::{Link, Links, Schedule},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     configurations::Sizes,
     harness::assert_nothing_left,

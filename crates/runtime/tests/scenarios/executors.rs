@@ -21,7 +21,7 @@ use futures::{
 };
 use millstream::{Buffer, Pending, Result, Stream};
 
-use crate::{
+use crate::scenarios::{
     configurations::on_gpu,
     harness::{Harness, everywhere, once},
 };

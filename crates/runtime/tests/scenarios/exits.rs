@@ -13,7 +13,7 @@ use std::{
 
 use millstream::Result;
 
-use crate::{
+use crate::scenarios::{
     child::in_process,
     harness::{Gate, Harness, somewhere},
 };

@@ -5,7 +5,7 @@ use millstream::{
     kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
-use crate::{child::in_process, configurations::on_gpu, harness::everywhere};
+use crate::scenarios::{child::in_process, configurations::on_gpu, harness::everywhere};
 
 /// Prints the result of opening a device; run in child processes with a changed environment.
 #[test]

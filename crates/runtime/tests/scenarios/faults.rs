@@ -19,7 +19,7 @@ use millstream::{
     sim::{Gpu, Link, Links, Schedule},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     calls::{Calls, Failure},
     harness::{Watch, assert_nothing_left},

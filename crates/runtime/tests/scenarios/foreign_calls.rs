@@ -7,7 +7,7 @@ use millstream::{
     kernel::{self, Argument, DriverStream},
 };
 
-use crate::{
+use crate::scenarios::{
     graphs::{N, scenario},
     harness::once,
     shapes::problem,

@@ -9,7 +9,7 @@ use std::{io::Write, process, sync::Arc, time::Duration};
 use bytes::Bytes;
 use millstream::{Device, LaunchConfig, Result, Select, Stream, sim::SimConfig};
 
-use crate::{arrays::sums, child::in_process, configurations::on_gpu};
+use crate::scenarios::{arrays::sums, child::in_process, configurations::on_gpu};
 
 /// Uses every thread that the library starts: for futures, large copies, host functions, kernels
 /// and logging.

@@ -4,7 +4,7 @@
 
 use millstream::{Device, LaunchConfig, Module, Ptx, Result, UsageErrorKind, signature};
 
-use crate::{
+use crate::scenarios::{
     configurations::on_gpu,
     harness::{everywhere, once},
     shapes::problem,

@@ -16,7 +16,7 @@ use millstream::{
     signature,
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     graphs::{counted_scenario, scenario},
     harness::{Harness, everywhere},

@@ -4,7 +4,7 @@ use std::thread;
 
 use millstream::{Buffer, Graph, Result, Stream, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     calls::Calls,
     harness::{Harness, everywhere, everywhere_counted},

@@ -7,7 +7,7 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::harness::{Harness, Watch, assert_nothing_left, everywhere};
+use crate::scenarios::harness::{Harness, Watch, assert_nothing_left, everywhere};
 
 const N: usize = 1500;
 

@@ -16,7 +16,7 @@ use millstream::{
     interop::{ForeignCall, read, write},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays, counts, graphs,
     harness::everywhere,
     managed, memory, opting_out,

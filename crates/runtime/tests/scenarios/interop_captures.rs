@@ -11,7 +11,7 @@ use std::{
 
 use millstream::{Error, Release, Result, Stream, UsageErrorKind, interop::After};
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere, once},
     outsiders::{BYTES, Drops, Outsider, adopted},
 };

@@ -11,7 +11,7 @@ use millstream::{
     sim::{Gpu, Links, Schedule},
 };
 
-use crate::{
+use crate::scenarios::{
     configurations::Sizes,
     outsiders::{BYTES, Outsider},
     sweep::{KINDS_OF_CODES, Subject},

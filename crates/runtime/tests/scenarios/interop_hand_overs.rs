@@ -7,7 +7,7 @@ use millstream::{Buffer, Device, Release, Stream, sim::Gpu};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{everywhere, once_counted},
     outsiders::{BYTES, Drops, Outsider, adopted, wait_until},

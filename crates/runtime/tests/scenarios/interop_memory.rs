@@ -11,7 +11,7 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere, everywhere_simulated},
     interop::assert_problem,
     outsiders::{BYTES, Drops, Keeper, Outsider, adopted},

@@ -5,7 +5,7 @@
 
 use millstream::{Buffer, Error, Graph, Stream, UsageErrorKind, View, ViewMut, interop::write};
 
-use crate::{
+use crate::scenarios::{
     harness::{Harness, everywhere},
     interop::assert_problem,
     loops::{one_thread, with_and_without_conditional_nodes, words},

@@ -15,7 +15,7 @@ use millstream::{
     driver::{DriverError, ResultCode},
 };
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     graphs::{counted_scenario, scenario},
     harness::{Harness, once},

@@ -14,7 +14,7 @@ use millstream::{
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
 
-use crate::harness::{CLOSED_WITHIN, Watch, gate_kernel};
+use crate::scenarios::harness::{CLOSED_WITHIN, Watch, gate_kernel};
 
 const N: usize = 1500;
 

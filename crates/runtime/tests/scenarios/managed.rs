@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use millstream::{Advice, Error, LaunchConfig, Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     configurations::on_gpu,
     harness::{Harness, everywhere, everywhere_counted},

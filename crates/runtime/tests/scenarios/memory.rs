@@ -10,7 +10,7 @@ use millstream::{
     sim::{Gpu, Rules, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     configurations::on_gpu,
     harness::{Watch, everywhere},

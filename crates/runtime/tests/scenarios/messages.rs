@@ -8,7 +8,7 @@ use millstream::{
     kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     child::in_process,
     configurations::on_gpu,

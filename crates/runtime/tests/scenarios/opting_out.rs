@@ -7,7 +7,7 @@
 
 use millstream::{Buffer, LaunchConfig, Result, Stream};
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     calls::Calls,
     harness::{Harness, everywhere_counted},

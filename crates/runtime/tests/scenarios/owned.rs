@@ -14,7 +14,7 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     configurations::on_gpu,
     harness::{CLOSED_WITHIN, Harness, Watch, everywhere, everywhere_counted},
 };

@@ -8,7 +8,7 @@ use std::{sync::Arc, thread};
 
 use millstream::{Buffer, Device, PeerStatus, Result, Stream};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     configurations::on_gpu,
     harness::{Ask, Harness, everywhere, everywhere_counted},

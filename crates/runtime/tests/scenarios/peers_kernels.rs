@@ -11,7 +11,7 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     configurations::all_simulated,
     harness::{Watch, assert_nothing_left},

@@ -10,7 +10,7 @@ use millstream::{
     sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     harness::{Watch, gate_kernel},
     peers::{N, copied, streams},

@@ -25,7 +25,7 @@ use tracing::{
     span,
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     harness::{Harness, Watch, everywhere_simulated},
     instrumented::instrumented_devices,

@@ -7,7 +7,7 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 
-use crate::{configurations::on_gpu, harness::everywhere};
+use crate::scenarios::{configurations::on_gpu, harness::everywhere};
 
 #[test]
 fn the_properties_of_a_device_agree_with_each_other() {

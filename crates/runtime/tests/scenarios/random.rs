@@ -5,7 +5,7 @@ use std::any::Any;
 
 use millstream::{Device, Error, Result, Stream};
 
-use crate::{
+use crate::scenarios::{
     configurations::on_gpu,
     harness::{Harness, everywhere},
     program::{

@@ -9,7 +9,7 @@ use std::{
 
 use millstream::{GraphOptions, GraphRecorder, LaunchConfig, Order, Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     graphs::{N, increment, scenario},
     shapes::problem,

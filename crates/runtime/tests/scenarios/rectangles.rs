@@ -4,7 +4,7 @@ use std::thread;
 
 use millstream::{Buffer, Device, Result, Stream, UsageErrorKind, View2dMut};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{Harness, everywhere_counted, once},
     shapes::problem,

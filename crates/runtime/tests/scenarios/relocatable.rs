@@ -13,7 +13,7 @@ use millstream::{
     interop::{ForeignCall, read, write},
 };
 
-use crate::{
+use crate::scenarios::{
     graphs::{N, scenario},
     harness::Harness,
     shapes::problem,

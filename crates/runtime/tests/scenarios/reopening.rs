@@ -7,7 +7,7 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 
-use crate::{child::in_process, harness::assert_nothing_left};
+use crate::scenarios::{child::in_process, harness::assert_nothing_left};
 
 /// The number of times that two devices are opened and closed.
 const ROUNDS: usize = 10_000;

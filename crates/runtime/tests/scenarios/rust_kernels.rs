@@ -4,7 +4,7 @@
 
 use millstream::{Ptx, Result, UsageErrorKind, signature};
 
-use crate::{harness::everywhere, shapes::problem};
+use crate::scenarios::{harness::everywhere, shapes::problem};
 
 /// Kernels in Rust, compiled by rustc: a slice is one parameter with its address and its length.
 const SLICES: &str = include_str!("../../src/guide/slices.ptx");

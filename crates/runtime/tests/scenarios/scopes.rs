@@ -15,7 +15,7 @@ use std::{
 
 use millstream::{Device, Error, LaunchConfig, Result, Scope, UsageErrorKind, sim::SimConfig};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{Gate, Harness, everywhere, everywhere_counted, gate_kernel},
 };

@@ -2,7 +2,7 @@
 
 use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     harness::{Harness, everywhere, everywhere_counted, once},
 };

@@ -7,7 +7,7 @@ use millstream::{
     driver::{DriverError, ResultCode},
 };
 
-use crate::{
+use crate::scenarios::{
     harness::{everywhere, everywhere_counted},
     shapes::problem,
 };

@@ -119,7 +119,7 @@ int InitializeInjectionNvtx2(const void* (*export_table)(uint32_t number)) {
 fn ranges_of_nvtx_are_pushed_to_a_library_and_to_a_profiler_if_they_are_on() {
     use std::{fs, process::Command};
 
-    use crate::child::in_process;
+    use crate::scenarios::child::in_process;
 
     let name = format!("millstream-nvtx-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);

@@ -14,7 +14,7 @@ use tracing::{
     span,
 };
 
-use crate::{
+use crate::scenarios::{
     harness::Watch,
     user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_action},
 };

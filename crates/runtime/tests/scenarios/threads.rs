@@ -12,7 +12,7 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     harness::Watch,
     outsiders::{Outsider, are_adopted},

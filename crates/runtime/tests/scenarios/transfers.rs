@@ -18,7 +18,7 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     configurations::Sizes,
     harness::{Harness, Watch, assert_nothing_left, everywhere},

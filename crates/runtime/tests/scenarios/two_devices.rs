@@ -11,7 +11,7 @@ use millstream::{
     sim::{Fault, Gpu, Link, Links, Schedule, SimConfig},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     calls::Calls,
     configurations::on_gpu,

@@ -13,7 +13,7 @@ use millstream::{
     driver::{DriverError, ResultCode},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     calls::Calls,
     harness::{Harness, everywhere_counted},

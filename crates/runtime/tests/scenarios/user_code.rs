@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use crate::scenarios::{
     arrays::sums,
     harness::{Harness, Watch, once},
 };
@@ -160,7 +160,7 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
 }
 
 /// Returns a download that completes when the gate is opened.
-fn gated(harness: &Harness) -> Result<(crate::harness::Gate, Pending<Vec<u8>>)> {
+fn gated(harness: &Harness) -> Result<(crate::scenarios::harness::Gate, Pending<Vec<u8>>)> {
     let stream = harness.stream();
     let buffer = stream.upload(&[1_u8, 2, 3])?;
     let gate = harness.gate(&stream);

@@ -15,7 +15,7 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::child::in_process;
+use crate::scenarios::child::in_process;
 
 /// The time limit within which a completion must be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);

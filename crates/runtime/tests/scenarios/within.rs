@@ -7,7 +7,7 @@
 
 use millstream::{Result, UsageErrorKind};
 
-use crate::{
+use crate::scenarios::{
     calls::Calls,
     harness::{Harness, everywhere_counted},
     shapes::problem,

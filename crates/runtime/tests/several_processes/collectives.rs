@@ -12,7 +12,7 @@ use millstream::{
     world::World,
 };
 
-use crate::processes::{Launcher, open_mpi, result, slurm, start_all, torchrun};
+use crate::several_processes::processes::{Launcher, open_mpi, result, slurm, start_all, torchrun};
 
 /// An element type, and the reductions that it has.
 trait Element: CollectiveElement + Debug {

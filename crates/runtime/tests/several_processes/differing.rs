@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream::{Collectives, Device, Error, Reduce, Result, Stream, world::World};
 
-use crate::processes::{LONG, result, start_all, torchrun};
+use crate::several_processes::processes::{LONG, result, start_all, torchrun};
 
 /// A collective that ranks call differently. Returns an error unless the rank calls nothing.
 type Case = fn(&Collectives, &Stream, usize) -> Result<()>;

@@ -8,7 +8,7 @@ use millstream::{
     driver::{DeviceOrdinal, ResultCode},
 };
 
-use crate::threads::{Rank, both};
+use crate::several_processes::threads::{Rank, both};
 
 /// The deadline of collectives that hang.
 const DEADLINE: Duration = Duration::from_millis(150);

@@ -13,7 +13,7 @@ use millstream::{
     world::World,
 };
 
-use crate::processes::{LONG, result, start_all, torchrun};
+use crate::several_processes::processes::{LONG, result, start_all, torchrun};
 
 /// The deadline of the collective that does not end.
 const DEADLINE: Duration = Duration::from_secs(2);

@@ -44,7 +44,12 @@ const INHERITED: [&str; 21] = [
 /// Starts this program as one rank that runs `program`, with these variables.
 pub(crate) fn start(program: &str, variables: &[(&str, String)]) -> Child {
     let mut command = Command::new(env::current_exe().expect("the test's own program"));
-    command.args(["--exact", "inner_rank", "--include-ignored", "--nocapture"]);
+    command.args([
+        "--exact",
+        "several_processes::inner_rank",
+        "--include-ignored",
+        "--nocapture",
+    ]);
     for name in INHERITED {
         command.env_remove(name);
     }

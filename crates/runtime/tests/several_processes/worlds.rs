@@ -9,7 +9,9 @@ use std::{
 
 use millstream::world::World;
 
-use crate::processes::{LONG, Launcher, open_mpi, port, result, slurm, start, start_all, torchrun};
+use crate::several_processes::processes::{
+    LONG, Launcher, open_mpi, port, result, slurm, start, start_all, torchrun,
+};
 
 /// The variable with a rank's deadline in milliseconds.
 const DEADLINE: &str = "WORLDS_DEADLINE_MS";

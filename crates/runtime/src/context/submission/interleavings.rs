@@ -12,9 +12,6 @@
     reason = "submits operations on arrays that it owns, to a driver that can fail"
 )]
 
-#[path = "../../../tests/scenarios/calls.rs"]
-#[allow(dead_code, reason = "the scenarios use the remaining items")]
-pub(crate) mod calls;
 mod devices;
 
 use std::{
@@ -24,6 +21,7 @@ use std::{
 
 use millstream_driver::{Driver, DriverError, ResultCode};
 use millstream_sim::{Gpu, Schedule, SimConfig};
+use millstream_testkit::calls::Calls;
 use parking_lot::Mutex;
 use shuttle::{
     Config, Runner,
@@ -33,7 +31,6 @@ use shuttle::{
 };
 use smallvec::smallvec;
 
-use self::calls::Calls;
 use super::*;
 use crate::{
     Buffer, Device, Stream,

@@ -13,7 +13,7 @@ mod step;
 
 use millstream::{Device, Error, UsageErrorKind, sim::Gpu};
 
-use crate::shrink::shorten;
+use crate::programs::shrink::shorten;
 use device::Running;
 use model::Model;
 use step::{ARRAYS, Part};

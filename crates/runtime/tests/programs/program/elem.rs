@@ -38,27 +38,27 @@ impl Elem {
 macro_rules! typed {
     ($elem:expr, $element:ident => $body:expr) => {
         match $elem {
-            $crate::program::elem::Elem::U8 => {
+            $crate::programs::program::elem::Elem::U8 => {
                 type $element = u8;
                 $body
             }
-            $crate::program::elem::Elem::U16 => {
+            $crate::programs::program::elem::Elem::U16 => {
                 type $element = u16;
                 $body
             }
-            $crate::program::elem::Elem::Rgb => {
+            $crate::programs::program::elem::Elem::Rgb => {
                 type $element = [u8; 3];
                 $body
             }
-            $crate::program::elem::Elem::F32 => {
+            $crate::programs::program::elem::Elem::F32 => {
                 type $element = f32;
                 $body
             }
-            $crate::program::elem::Elem::U64 => {
+            $crate::programs::program::elem::Elem::U64 => {
                 type $element = u64;
                 $body
             }
-            $crate::program::elem::Elem::Wide => {
+            $crate::programs::program::elem::Elem::Wide => {
                 type $element = [u32; 4];
                 $body
             }

@@ -1,11 +1,6 @@
-//! The runtime with and without the feature `sim`.
-//! `cargo test -p millstream --no-default-features --test without_simulator` runs the tests without
-//! it.
+//! The runtime without the feature `sim`.
 
 #![allow(unsafe_code, reason = "opens a device of a driver that does nothing")]
-
-#[path = "../../bench/src/null.rs"]
-mod null;
 
 use std::sync::Arc;
 
@@ -13,20 +8,18 @@ use millstream::{
     Device, Error, Select, UsageErrorKind,
     kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
-
-use null::NullDriver;
+use millstream_testkit::null::NullDriver;
 
 /// A kernel with one parameter of 8 bytes.
 const PTX: &str = ".version 8.0\n.target sm_75\n.address_size 64\n\
                    .visible .entry fill(.param .u64 out) { ret; }\n";
 
 #[test]
-fn automatic_selection_needs_a_gpu_or_the_feature() {
+fn automatic_selection_needs_a_gpu() {
     let asks_for_a_gpu =
         std::env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"));
     match Device::open(Select::Auto) {
-        Ok(device) => assert!(cfg!(feature = "sim") || !device.is_simulated(), "{device}"),
-        Err(Error::NoSimulator { .. }) if cfg!(feature = "sim") => panic!("the feature is on"),
+        Ok(device) => assert!(!device.is_simulated(), "{device}"),
         Err(Error::Unavailable { .. }) if asks_for_a_gpu => {}
         Err(error) => {
             assert!(matches!(error, Error::NoSimulator { .. }), "{error}");
@@ -57,7 +50,7 @@ fn load(kind: ParamKind) -> Result<(), Error> {
 }
 
 #[test]
-fn signatures_are_checked_in_either_build() {
+fn signatures_are_checked() {
     load(ParamKind::Scalar { size: 8, align: 8 }).expect("the declaration is right");
     match load(ParamKind::Scalar { size: 4, align: 4 }) {
         Err(Error::Usage(usage_error)) => {

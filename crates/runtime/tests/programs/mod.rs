@@ -18,7 +18,7 @@
 mod case;
 mod graphs;
 mod long;
-mod program;
+pub(crate) mod program;
 mod shrink;
 mod suite;
 mod watch;

@@ -41,10 +41,10 @@ const POSITION_BITS: u32 = 56;
 /// A driver that does nothing. An operation counts as complete once `lag` later operations of its
 /// stream are enqueued: with a lag of 0 at once, and with the depth of a real stream's queue as
 /// late as on a real device, where a full queue blocks the next call (rule 54).
-pub(crate) struct NullDriver {
+pub struct NullDriver {
     /// The number of later operations of its stream after which an operation is complete. It may be
     /// changed at any time.
-    pub(crate) lag: AtomicU64,
+    pub lag: AtomicU64,
     started: Instant,
     /// The number of operations enqueued on each stream.
     enqueued: Vec<AtomicU64>,
@@ -62,7 +62,7 @@ pub(crate) struct NullDriver {
 impl NullDriver {
     /// Creates a driver whose operations are complete once `lag` later ones of their stream are
     /// enqueued.
-    pub(crate) fn new(lag: u64) -> Self {
+    pub fn new(lag: u64) -> Self {
         let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {
             lag: AtomicU64::new(lag),

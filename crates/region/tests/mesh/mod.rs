@@ -3,9 +3,6 @@
 
 #![allow(unsafe_code, reason = "opens devices of a counting driver")]
 
-#[path = "../../../runtime/tests/scenarios/calls.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod calls;
 mod collectives;
 mod errors;
 mod halo;
@@ -14,13 +11,13 @@ mod training;
 
 use std::sync::Arc;
 
-use calls::Calls;
 use millstream::{
     Device,
     driver::Driver,
     sim::{Gpu, Link, Links, Rules, Schedule, SimConfig},
 };
 use millstream_region::{Error, Mesh, MeshErrorKind, Result, UsageError, UsageErrorKind};
+use millstream_testkit::calls::Calls;
 
 /// Simulated devices, with their driver calls counted.
 struct Machine {

@@ -4,9 +4,6 @@
 #![allow(unsafe_code, reason = "opens a device of a counting driver")]
 
 mod attention;
-#[path = "../../../runtime/tests/scenarios/calls.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod calls;
 mod compilations;
 mod counters;
 mod elementwise;
@@ -33,12 +30,12 @@ mod variances;
 
 use std::sync::Arc;
 
-use calls::Calls;
 use millstream::{
     Device,
     driver::Driver,
     sim::{Gpu, Schedule, SimConfig},
 };
+use millstream_testkit::calls::Calls;
 
 /// A simulated device whose driver calls are counted.
 struct Counted {

@@ -2,18 +2,6 @@
 //! here as its users expected, under every schedule of the simulated device or, with
 //! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
-#[path = "../scenarios/calls.rs"]
-#[allow(dead_code, reason = "the scenarios use more of it")]
-mod calls;
-#[path = "../scenarios/configurations.rs"]
-mod configurations;
-#[path = "../scenarios/harness.rs"]
-#[allow(dead_code, reason = "the scenarios use more of it")]
-mod harness;
-#[path = "../scenarios/outsiders.rs"]
-#[allow(dead_code, reason = "the scenarios use more of it")]
-mod outsiders;
-
 mod candle_graph_temporaries;
 mod cubecl_pool_aliases_graph;
 mod cuda_async_busy_future;
@@ -36,7 +24,9 @@ mod rustacuda_dropped_buffer;
 
 use millstream::Result;
 
-use crate::{
+use millstream_testkit::{calls, configurations, harness};
+
+use crate::regressions::{
     calls::Calls,
     harness::{Harness, everywhere, everywhere_counted},
 };

@@ -41,17 +41,16 @@ mod value;
 mod variances;
 mod wide_indices;
 
-use std::{env, process::ExitCode};
+use std::{env, error::Error};
 
-use libtest_mimic::{Arguments, Failed, Trial};
 use millstream_region::RegionExt;
 
-use configurations::{Configuration, configuration, configurations};
-use program::{Program, STEP_KINDS, Size, program};
-use value::{Back, Dev, Given};
+use self::configurations::{Configuration, configuration, configurations};
+use self::program::{Program, STEP_KINDS, Size, program};
+use self::value::{Back, Dev, Given};
 
 /// The result of a test.
-pub(crate) type Outcome = Result<(), Failed>;
+pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// The number of random programs.
 const PROGRAMS: u64 = 2000;
@@ -185,45 +184,33 @@ fn long(shard: u64) -> Outcome {
         .try_for_each(|seed| check(seed, size(seed), false))
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for shard in 0..SHARDS {
-        trials.push(Trial::test(format!("random_programs_{shard}"), move || {
-            random(shard)
-        }));
-        trials.push(Trial::test(format!("long_arrays_{shard}"), move || {
-            long(shard)
-        }));
-    }
-    for kind in 0..STEP_KINDS {
-        trials.push(Trial::test(
-            format!("single_operations_{kind}"),
-            move || single(kind),
-        ));
-    }
-    for &(name, test) in accuracy::TESTS
-        .iter()
-        .chain(kernel_cache::TESTS)
-        .chain(invalid_indices::TESTS)
-        .chain(regressions::TESTS)
-        .chain(other_operations::TESTS)
-        .chain(idioms::TESTS)
-        .chain(means::TESTS)
-        .chain(variances::TESTS)
-        .chain(usage_errors::TESTS)
-        .chain(parameters::TESTS)
-        .chain(signed_zeros::TESTS)
-        .chain(half_floats::TESTS)
-        .chain(long_scans::TESTS)
-        .chain(many_reductions::TESTS)
-        .chain(numbers_of_rows::TESTS)
-        .chain(scatter_add::TESTS)
-        .chain(attention::TESTS)
-        .chain(stencils::TESTS)
-        .chain(wide_indices::TESTS)
-    {
-        trials.push(Trial::test(name, test));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+/// Declares a test for each number of a function.
+macro_rules! parts {
+    ($($run:ident: $($name:ident = $number:literal,)*;)*) => {$($(
+        #[test]
+        fn $name() -> Outcome {
+            $run($number)
+        }
+    )*)*};
 }
+
+parts! {
+    random:
+        random_programs_0 = 0, random_programs_1 = 1, random_programs_2 = 2, random_programs_3 = 3,
+        random_programs_4 = 4, random_programs_5 = 5, random_programs_6 = 6, random_programs_7 = 7,;
+    long:
+        long_arrays_0 = 0, long_arrays_1 = 1, long_arrays_2 = 2, long_arrays_3 = 3, long_arrays_4 = 4,
+        long_arrays_5 = 5, long_arrays_6 = 6, long_arrays_7 = 7,;
+    single:
+        single_operations_0 = 0, single_operations_1 = 1, single_operations_2 = 2,
+        single_operations_3 = 3, single_operations_4 = 4, single_operations_5 = 5,
+        single_operations_6 = 6, single_operations_7 = 7, single_operations_8 = 8,
+        single_operations_9 = 9, single_operations_10 = 10, single_operations_11 = 11,
+        single_operations_12 = 12, single_operations_13 = 13, single_operations_14 = 14,
+        single_operations_15 = 15, single_operations_16 = 16, single_operations_17 = 17,
+        single_operations_18 = 18, single_operations_19 = 19, single_operations_20 = 20,
+        single_operations_21 = 21, single_operations_22 = 22, single_operations_23 = 23,
+        single_operations_24 = 24, single_operations_25 = 25,;
+}
+
+const _: () = assert!(STEP_KINDS == 26, "a test for each kind");

@@ -1,0 +1,13 @@
+//! The scenarios of regions, each a test named after its number, under every schedule of the
+//! simulated device or, with `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
+
+mod agreement;
+mod buffers;
+mod crossing;
+mod exchange;
+mod failures;
+mod graphs;
+mod prepared;
+mod structs;
+
+use millstream_testkit::{calls, configurations, harness, instrumented, outsiders, sweep, tensors};

@@ -1,0 +1,14 @@
+//! All tests of the library, in one program. A test's name begins with its folder or file here.
+
+mod check;
+mod compile_fail;
+mod compiled;
+mod documented_limits;
+mod programs;
+mod race_free;
+mod regressions;
+mod reports;
+mod scenarios;
+mod several_processes;
+mod thread_safety;
+mod timelines;
