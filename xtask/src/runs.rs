@@ -42,7 +42,7 @@ pub(crate) struct ProgramsOptions {
 /// Runs random programs, optimised. With `MILLSTREAM_DEVICE=cuda:0` they run on a GPU.
 pub(crate) fn programs(options: &ProgramsOptions) -> Result<()> {
     let mut cargo = cargo(
-        "test --release --package millstream --test programs -- --ignored --nocapture \
+        "test --release --package millstream --test all -- --ignored --nocapture \
          open_ended_random_programs",
     );
     cargo.env("MILLSTREAM_PROGRAMS_SECONDS", options.seconds.to_string());
@@ -59,8 +59,9 @@ pub(crate) fn programs(options: &ProgramsOptions) -> Result<()> {
 pub(crate) fn devices() -> Result<()> {
     for devices in ["4", "8"] {
         println!("{devices} devices");
-        let mut test =
-            cargo("test --package millstream --test scenarios -- peers two_devices collective");
+        let mut test = cargo(
+            "test --package millstream --test all -- scenarios::peers scenarios::two_devices collective",
+        );
         process::run(test.env("MILLSTREAM_TEST_DEVICES", devices))?;
     }
     Ok(())
