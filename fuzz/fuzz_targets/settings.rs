@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use millstream::world::World;
+use millstream_collective::world::World;
 use millstream_sim::{ReplayToken, SimConfig};
 
 fuzz_target!(|text: &str| {

@@ -14,7 +14,7 @@ const MARKER: &str = "// nvrtc:";
 /// The folders of the sources.
 const FOLDERS: [&str; 6] = [
     "kernels",
-    "crates/runtime/src/collective/kernels",
+    "crates/collective/src/kernels",
     "crates/runtime/src/guide",
     "crates/sim/tests/ptx/compiled",
     "crates/sim/tests/races/within",

@@ -6,7 +6,7 @@ use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Group, Part, Reduce,
     element::ElementType, operands::Checks,
 };
-use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, array::Span};
+use millstream::{DeviceOperand, ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand};
 
 type Checked<T = ()> = Result<T, UsageError>;
 
@@ -15,7 +15,8 @@ impl Collectives {
     /// the same length.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::{Collectives, Reduce};
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -52,7 +53,8 @@ impl Collectives {
     /// lengths.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::{Collectives, Reduce};
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -92,7 +94,8 @@ impl Collectives {
     /// result. The sources have equal lengths.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::Collectives;
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -134,7 +137,8 @@ impl Collectives {
     /// gets the result.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::Collectives;
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -176,7 +180,8 @@ impl Collectives {
     /// Copies the array of the rank `root` to those of all others. All have the same length.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::Collectives;
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -217,7 +222,8 @@ impl Collectives {
     /// result, and the others keep their contents. All have the same length.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::{Collectives, Reduce};
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -260,7 +266,8 @@ impl Collectives {
     /// have the same length.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::Collectives;
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -300,7 +307,8 @@ impl Collectives {
     /// order of the calls.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::Collectives;
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -383,16 +391,16 @@ fn check_reduction(kind: CollectiveKind, reduce: Option<Reduce>, element: Elemen
     Ok(())
 }
 
-fn spans<T, O: ReadOperand<T>>(operands: &[O]) -> Vec<Span<'_>> {
-    operands.iter().map(|operand| operand.operand().0).collect()
+fn spans<T, O: ReadOperand<T>>(operands: &[O]) -> Vec<DeviceOperand<'_>> {
+    operands.iter().map(|operand| operand.operand()).collect()
 }
 
 /// Returns the parts of an operation in place, in which every rank contributes and gets the result.
-fn in_place<'a>(arrays: &[Span<'a>]) -> Vec<Part<'a>> {
+fn in_place<'a>(arrays: &[DeviceOperand<'a>]) -> Vec<Part<'a>> {
     from_to(arrays, arrays)
 }
 
-fn from_to<'a>(sources: &[Span<'a>], targets: &[Span<'a>]) -> Vec<Part<'a>> {
+fn from_to<'a>(sources: &[DeviceOperand<'a>], targets: &[DeviceOperand<'a>]) -> Vec<Part<'a>> {
     let both = sources.iter().zip(targets).enumerate();
     both.map(|(local, (source, target))| Part {
         local,

@@ -10,6 +10,8 @@
 //! A kernel reads another device's memory directly if the pair has peer access. Otherwise the chunk
 //! is first copied to the kernel's device, through the host.
 
+#![allow(unsafe_code, reason = "copies to the targets of its operations")]
+
 use std::{fmt, ops::Range, panic::Location, sync::Arc};
 
 use super::{
@@ -18,13 +20,9 @@ use super::{
     local_rank::LocalRank,
     operation::Backend,
 };
-use crate::{
-    Buffer, ReadOperand, Result,
-    array::Span,
-    context::imports::of_operands,
-    error::OperationKind,
-    multi_device::peer_status,
-    tracker::{AccessKind, Imports},
+use millstream::{
+    Buffer, DeviceOperand, ReadOperand, Result,
+    groups::{self, check_contents},
 };
 
 /// The multiple of bytes at which chunks begin, as far as the length allows: the alignment of
@@ -46,7 +44,8 @@ impl DirectBackend {
             .iter()
             .map(|from| {
                 let reach = |to: &LocalRank| {
-                    peer_status(from.device(), to.device()).map(|status| status.is_direct())
+                    let status = from.device().peer_status(&to.device());
+                    status.map(|status| status.is_direct())
                 };
                 locals.iter().map(reach).collect()
             })
@@ -67,28 +66,22 @@ impl DirectBackend {
     /// Returns an error if the contents of a source are invalid, before the first of several
     /// operations is enqueued.
     fn check_contents(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
-        let examines = |local: &LocalRank| local.device().admission.examines_operands();
-        if !self.locals.iter().any(examines) {
-            return Ok(());
-        }
         let parts = group.iter().flat_map(|operation| &operation.parts);
         let sources = parts.filter_map(|part| part.source.as_ref());
-        let reads: Vec<_> = sources.map(|span| span.access(AccessKind::Read)).collect();
-        of_operands(OperationKind::DeviceToDevice, &reads).map(drop)
+        check_contents(sources)
     }
 
     /// Copies a span on the stream of a rank, which has one of the two.
     fn copy(
         &self,
         rank: usize,
-        from: &Span<'_>,
-        to: &Span<'_>,
+        from: &DeviceOperand<'_>,
+        to: &DeviceOperand<'_>,
         location: &'static Location<'static>,
     ) -> Result<()> {
-        if from.bytes.is_empty() {
-            return Ok(());
-        }
-        self.locals[rank].stream.copy_spans(from, to, location)
+        // SAFETY: the targets of operations are `WriteOperand`s that the calls borrow, and the
+        // other targets are the backend's own memory.
+        unsafe { groups::copy(&self.locals[rank].stream, from, to, location) }
     }
 
     /// Prepares the reductions of chunks of the given sizes in bytes, one for each rank: loads the
@@ -110,7 +103,7 @@ impl DirectBackend {
         let arrays: Vec<_> = operation.parts.iter().map(target).collect();
         let chunk = |rank: usize| {
             chunk_of(
-                arrays[0].bytes.len(),
+                arrays[0].bytes(),
                 operation.element.bytes(),
                 rank,
                 self.ranks(),
@@ -134,7 +127,7 @@ impl DirectBackend {
     }
 
     fn reduce_scatter(&self, operation: &CollectiveOp<'_>, reduce: Reduce) -> Result<()> {
-        let bytes = target(&operation.parts[0]).bytes.len();
+        let bytes = target(&operation.parts[0]).bytes();
         let folders = self.folders(operation, reduce, |_| bytes)?;
         for folder in folders.iter().flatten() {
             let rank = folder.rank;
@@ -156,7 +149,7 @@ impl DirectBackend {
             .iter()
             .map(|part| source(part).clone())
             .collect();
-        let bytes = arrays[0].bytes.len();
+        let bytes = arrays[0].bytes();
         let folders = self.folders(
             operation,
             reduce,
@@ -183,17 +176,16 @@ impl DirectBackend {
         &self,
         operation: &CollectiveOp<'a>,
         place: impl Fn(usize) -> Range<usize>,
-        from: impl Fn(usize, usize) -> Span<'a>,
+        from: impl Fn(usize, usize) -> DeviceOperand<'a>,
     ) -> Result<()> {
         for (rank, part) in operation.parts.iter().enumerate() {
-            let target = target(part);
-            let overwriting = Overwriting::new(target);
-            for from_rank in [rank].into_iter().chain(self.others(rank)) {
-                let source = from(from_rank, rank);
-                let target = sub(target, &place(from_rank));
-                self.copy(rank, &source, &target, operation.location)?;
-            }
-            overwriting.complete();
+            let ranks = [rank].into_iter().chain(self.others(rank));
+            let parts: Vec<_> = ranks
+                .map(|from_rank| (from(from_rank, rank), place(from_rank)))
+                .collect();
+            let stream = &self.locals[rank].stream;
+            // SAFETY: as in `copy`.
+            unsafe { groups::copy_parts(stream, &parts, target(part), operation.location) }?;
         }
         Ok(())
     }
@@ -237,7 +229,7 @@ impl Backend for DirectBackend {
             CollectiveKind::Reduce { root } => self.reduce(operation, reduce, root),
             CollectiveKind::Broadcast { root } => self.broadcast(operation, root),
             CollectiveKind::AllGather => {
-                let bytes = source(&operation.parts[0]).bytes.len();
+                let bytes = source(&operation.parts[0]).bytes();
                 self.gather(operation, equal(bytes), |from, _| {
                     source(&operation.parts[from]).clone()
                 })
@@ -248,7 +240,7 @@ impl Backend for DirectBackend {
                 |from, _| source(&operation.parts[from]).clone(),
             ),
             CollectiveKind::AllToAll => {
-                let bytes = source(&operation.parts[0]).bytes.len() / self.ranks();
+                let bytes = source(&operation.parts[0]).bytes() / self.ranks();
                 self.gather(operation, equal(bytes), |from, to| {
                     sub(source(&operation.parts[from]), &equal(bytes)(to))
                 })
@@ -288,10 +280,7 @@ impl<'b> Folder<'b> {
         let (label, location) = (operation.kind.label(), operation.location);
         let stream = &backend.locals[rank].stream;
         let kernels = FoldKernels::load(stream, operation.element)?;
-        let allocate = || {
-            let (device, stream) = (stream.device_state(), stream.state());
-            Buffer::new(device, stream, chunk_bytes, label, location)
-        };
+        let allocate = || groups::scratch(stream, chunk_bytes, label, location);
         let copy = |&reaches: &bool| (!reaches).then(allocate).transpose();
         let copies = backend.reaches[rank]
             .iter()
@@ -310,13 +299,13 @@ impl<'b> Folder<'b> {
     }
 
     /// Folds the chunks of all ranks in their order into `target`, which stands for this rank's.
-    fn fold(&self, target: &Span<'_>, chunks: &[Span<'_>]) -> Result<()> {
+    fn fold(&self, target: &DeviceOperand<'_>, chunks: &[DeviceOperand<'_>]) -> Result<()> {
         let mut terms = Vec::with_capacity(chunks.len());
         for (rank, (chunk, copy)) in chunks.iter().zip(&self.copies).enumerate() {
             if rank == self.rank {
                 terms.push(Term::Own);
             } else if let Some(copy) = copy {
-                let copy = copy.operand().0;
+                let copy = copy.operand();
                 self.backend.copy(self.rank, chunk, &copy, self.location)?;
                 terms.push(Term::Array(copy));
             } else {
@@ -326,7 +315,7 @@ impl<'b> Folder<'b> {
         let Some(before) = &self.before else {
             return self.fold_terms(target, terms, chunks.len());
         };
-        let before = before.operand().0;
+        let before = before.operand();
         let own_and_later = terms.split_off(self.rank);
         let Some(Term::Array(first)) = terms.first() else {
             unreachable!("the ranks before this one are others");
@@ -343,7 +332,7 @@ impl<'b> Folder<'b> {
     /// Folds any number of terms, of which one of the first is the target.
     fn fold_terms(
         &self,
-        target: &Span<'_>,
+        target: &DeviceOperand<'_>,
         mut terms: Vec<Term<'_>>,
         divisor: usize,
     ) -> Result<()> {
@@ -366,37 +355,6 @@ impl<'b> Folder<'b> {
     }
 }
 
-/// An array that several copies overwrite as a whole. Unless all are enqueued, its contents keep
-/// the provenance that they had.
-struct Overwriting<'a> {
-    target: &'a Span<'a>,
-    earlier: Imports,
-}
-
-impl<'a> Overwriting<'a> {
-    fn new(target: &'a Span<'a>) -> Self {
-        let provenance = &target.allocation.history.provenance;
-        let access = target.access(AccessKind::Write);
-        let is_whole = access.extent.is_whole(access.history.bytes());
-        let earlier = if is_whole {
-            provenance.take()
-        } else {
-            Imports::new()
-        };
-        Self { target, earlier }
-    }
-
-    fn complete(mut self) {
-        self.earlier.clear();
-    }
-}
-
-impl Drop for Overwriting<'_> {
-    fn drop(&mut self) {
-        self.target.allocation.history.provenance.add(&self.earlier);
-    }
-}
-
 /// Returns the range of bytes of a rank's chunk of arrays of `bytes` bytes.
 fn chunk_of(bytes: usize, element_bytes: usize, rank: usize, ranks: usize) -> Range<usize> {
     let unit = CHUNK_ALIGNMENT.max(element_bytes);
@@ -411,15 +369,15 @@ fn equal(bytes: usize) -> impl Fn(usize) -> Range<usize> {
 }
 
 /// Returns the bytes of a span at `range`.
-fn sub<'a>(span: &Span<'a>, range: &Range<usize>) -> Span<'a> {
-    span.clone().subspan(range.clone(), 1)
+fn sub<'a>(span: &DeviceOperand<'a>, range: &Range<usize>) -> DeviceOperand<'a> {
+    span.part(range.clone())
 }
 
-fn source<'p, 'a>(part: &'p Part<'a>) -> &'p Span<'a> {
+fn source<'p, 'a>(part: &'p Part<'a>) -> &'p DeviceOperand<'a> {
     part.source.as_ref().expect("each rank has a source")
 }
 
-fn target<'p, 'a>(part: &'p Part<'a>) -> &'p Span<'a> {
+fn target<'p, 'a>(part: &'p Part<'a>) -> &'p DeviceOperand<'a> {
     part.target.as_ref().expect("each rank has a target")
 }
 

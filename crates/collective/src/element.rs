@@ -7,7 +7,8 @@ use bytemuck::Pod;
 /// A reduction of the elements of all ranks.
 ///
 /// ```
-/// use millstream::{Collectives, Device, Reduce};
+/// use millstream::Device;
+/// use millstream_collective::{Collectives, Reduce};
 ///
 /// let device = Device::simulated()?;
 /// let mut array = device.stream()?.upload(&[3_i32])?;
@@ -39,7 +40,7 @@ pub enum Reduce {
 /// rank's element, like a loop over the ranks in Rust. NCCL may round at other places.
 ///
 /// ```
-/// fn bytes<T: millstream::CollectiveElement>(array: &millstream::Buffer<T>) -> usize {
+/// fn bytes<T: millstream_collective::CollectiveElement>(array: &millstream::Buffer<T>) -> usize {
 ///     array.len() * size_of::<T>()
 /// }
 /// let array = millstream::Device::simulated()?.stream()?.zeros::<f64>(3)?;

@@ -7,11 +7,9 @@ use std::{panic::Location, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{Reduce, element::ElementType};
-use crate::{
-    Device, LaunchConfig, Result, Stream,
-    array::Span,
+use millstream::{
+    DeviceOperand, LaunchConfig, Result, Stream,
     kernel::{Argument, Function, ModuleSource, Param, ParamKind, Signature, launch_at, load},
-    tracker::AccessKind,
 };
 
 /// The number of arrays that one launch can fold.
@@ -36,17 +34,16 @@ pub(super) enum Term<'a> {
     /// The array that also gets the result.
     Own,
     /// Another array, on a device whose memory the kernel can access.
-    Array(Span<'a>),
+    Array(DeviceOperand<'a>),
 }
 
 impl FoldKernels {
     /// Loads the kernels, unless they are loaded.
     #[track_caller]
     pub(super) fn load(stream: &Stream, element: ElementType) -> Result<Self> {
-        let device = Device::from_state(Arc::clone(stream.device_state()));
         Ok(Self {
             element,
-            functions: load(&device, source(element))?,
+            functions: load(&stream.device(), source(element))?,
         })
     }
 
@@ -56,7 +53,7 @@ impl FoldKernels {
     pub(super) fn fold(
         &self,
         stream: &Stream,
-        target: &Span<'_>,
+        target: &DeviceOperand<'_>,
         terms: &[Term<'_>],
         (reduce, divisor): (Reduce, usize),
         location: &'static Location<'static>,
@@ -64,36 +61,23 @@ impl FoldKernels {
         assert!(terms.len() <= FOLDED_MAX, "too many terms for one launch");
         for term in terms {
             if let Term::Array(span) = term {
-                assert_eq!(
-                    span.bytes.len(),
-                    target.bytes.len(),
-                    "terms differ in length"
-                );
+                assert_eq!(span.bytes(), target.bytes(), "terms differ in length");
             }
         }
-        let len = target.bytes.len() / self.element.bytes();
+        let len = target.bytes() / self.element.bytes();
         // A null pointer stands for the target.
         let (null, count, divisor, len) = (0_u64, terms.len() as u64, divisor as u64, len as u64);
         let mut arguments: SmallVec<[Argument<'_>; 12]> = SmallVec::new();
-        arguments.push(Argument::slice(target.clone(), AccessKind::Write));
+        arguments.push(target.to_write());
         arguments.extend((0..FOLDED_MAX).map(|index| match terms.get(index) {
-            Some(Term::Array(span)) => {
-                let span = Span {
-                    peer: true,
-                    ..span.clone()
-                };
-                Argument::slice(span, AccessKind::Read)
-            }
+            Some(Term::Array(span)) => span.to_read(),
             Some(Term::Own) | None => Argument::scalar(&null),
         }));
         arguments.extend([&count, &divisor, &len].map(Argument::scalar));
         let threads_per_block = BLOCK_THREADS as usize;
         let blocks_max = usize::try_from(stream.device().multiprocessors()).unwrap_or(1)
             * BLOCKS_PER_MULTIPROCESSOR;
-        let blocks = target
-            .bytes
-            .len()
-            .div_ceil(threads_per_block * THREAD_BYTES);
+        let blocks = target.bytes().div_ceil(threads_per_block * THREAD_BYTES);
         let blocks = u32::try_from(blocks.clamp(1, blocks_max.max(1))).unwrap_or(u32::MAX);
         let config = LaunchConfig::new([blocks, 1, 1], [BLOCK_THREADS, 1, 1]);
         let function = &self.functions[index_of(reduce)];

@@ -6,12 +6,13 @@ use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Part, element::ElementType,
     operands::Checks,
 };
-use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, array::Span};
+use millstream::{DeviceOperand, ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand};
 
 /// The sends and receives of a [`Collectives::group`].
 ///
 /// ```
-/// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+/// use millstream::{Device, sim::{Gpu, SimConfig}};
+/// use millstream_collective::Collectives;
 ///
 /// let gpu = Gpu::new(SimConfig::new().devices(2));
 /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -54,14 +55,14 @@ impl std::fmt::Debug for Message<'_> {
 
 /// An operand whose type is erased.
 trait HeldOperand {
-    fn span(&self) -> Span<'_>;
+    fn span(&self) -> DeviceOperand<'_>;
 }
 
 struct Held<T, O>(O, PhantomData<fn() -> T>);
 
 impl<T, O: ReadOperand<T>> HeldOperand for Held<T, O> {
-    fn span(&self) -> Span<'_> {
-        self.0.operand().0
+    fn span(&self) -> DeviceOperand<'_> {
+        self.0.operand()
     }
 }
 
@@ -76,7 +77,8 @@ impl<'a> Group<'a> {
     /// Adds a send of `array` from the local rank `from` to the rank `to`, which may be the same.
     ///
     /// ```
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let device = Device::simulated()?;
     /// let stream = device.stream()?;
@@ -108,7 +110,8 @@ impl<'a> Group<'a> {
     /// same.
     ///
     /// ```
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let device = Device::simulated()?;
     /// let stream = device.stream()?;
@@ -154,7 +157,7 @@ impl<'a> Group<'a> {
         let checked = || {
             let local = checks.local(own)?;
             checks.in_range(peer)?;
-            checks.on_device(local, &array.operand().0.allocation.device)?;
+            checks.on_device(local, &array.operand().device())?;
             Ok(local)
         };
         let local = checked().map_err(|usage_error: UsageError| usage_error.at(location))?;
@@ -226,7 +229,7 @@ impl<'a> Group<'a> {
 impl Message<'_> {
     /// Returns the number of elements.
     fn len(&self) -> usize {
-        self.operand.span().bytes.len() / self.element.bytes()
+        self.operand.span().bytes() / self.element.bytes()
     }
 
     fn operation(&self) -> CollectiveOp<'_> {

@@ -8,17 +8,19 @@
 //! bit. The [backend of NCCL](nccl) also connects ranks of several processes.
 
 mod calls;
+mod communicators;
 mod direct;
 mod element;
 mod fold;
 mod group;
 mod local_rank;
-mod nccl;
+pub mod nccl;
 mod operands;
 mod operation;
 mod several_processes;
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests;
+pub mod world;
 
 use std::{fmt, panic::Location, sync::Arc};
 
@@ -28,8 +30,9 @@ pub use group::Group;
 use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
-use crate::{
-    Device, Error, Result, UsageError, UsageErrorKind, disposal::log, multi_device::peer_status,
+use millstream::{
+    __log as log, Device, Error, Result, UsageError, UsageErrorKind,
+    groups::{check_alive, share_driver},
 };
 
 /// A group of devices that exchange and combine arrays.
@@ -60,12 +63,12 @@ use crate::{
 ///
 /// A usage error, a lost device and invalid contents are found before anything is enqueued. If a
 /// device is lost while a collective is pending, the arrays of the other ranks that it was to write
-/// are [poisoned](crate::Error::Poisoned) until they are overwritten as a whole. After any other
+/// are [poisoned](millstream::Error::Poisoned) until they are overwritten as a whole. After any other
 /// error of the driver the contents of the arrays that the call was to write are unspecified.
 ///
 /// With NCCL a group can be lost: another process ends or makes other calls, NCCL reports a
 /// failure, or a [deadline](Self::set_deadline) passes. The calls that were not complete are then
-/// [`Error::CollectiveLost`](crate::Error::CollectiveLost), which every use of the arrays that they
+/// [`Error::CollectiveLost`](millstream::Error::CollectiveLost), which every use of the arrays that they
 /// were to write returns until these are overwritten as a whole, and so does every later call of
 /// the group. Everything else works on.
 ///
@@ -75,7 +78,8 @@ use crate::{
 /// process that ends, however, takes with it what others wait for; [`close`](Self::close) waits.
 ///
 /// ```
-/// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+/// use millstream::{Device, sim::{Gpu, SimConfig}};
+/// use millstream_collective::{Collectives, Reduce};
 ///
 /// let gpu = Gpu::new(SimConfig::new().devices(2));
 /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -105,7 +109,8 @@ impl Collectives {
     /// devices without peer access exchange data through the host.
     ///
     /// ```
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let collectives = Collectives::new(&Device::all()?)?;
     /// assert_eq!(collectives.local_ranks().len(), collectives.ranks());
@@ -121,7 +126,7 @@ impl Collectives {
         let location = Location::caller();
         let locals = local_ranks(devices, location)?;
         if wants_nccl(&locals)? {
-            match millstream_driver::nccl::load() {
+            match crate::nccl::load() {
                 Ok(library) => return Self::over_nccl(library, locals, location),
                 Err(error) => log!(info, %error, "collectives use peer copies"),
             }
@@ -134,7 +139,8 @@ impl Collectives {
     /// determinism](Self#backends-and-determinism).
     ///
     /// ```
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let collectives = Collectives::direct(&[Device::simulated()?])?;
     /// assert_eq!(collectives.backend(), "direct");
@@ -152,7 +158,8 @@ impl Collectives {
     /// Creates a group of these devices that NCCL connects, which takes up to some seconds.
     ///
     /// ```no_run
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let collectives = Collectives::by_nccl(&Device::all()?)?;
     /// # Ok::<(), millstream::Error>(())
@@ -166,20 +173,23 @@ impl Collectives {
     pub fn by_nccl(devices: &[Device]) -> Result<Self> {
         let location = Location::caller();
         let locals = local_ranks(devices, location)?;
-        if let Some(local) = locals.iter().find(|local| local.device().is_simulated) {
-            let device = local.device();
+        if let Some(device) = locals
+            .iter()
+            .map(LocalRank::device)
+            .find(Device::is_simulated)
+        {
             return Err(Error::unavailable(format!("NCCL cannot use {device}")));
         }
-        let library = millstream_driver::nccl::load().map_err(Error::unavailable)?;
+        let library = crate::nccl::load().map_err(Error::unavailable)?;
         Self::over_nccl(library, locals, location)
     }
 
     fn over_nccl(
-        library: Arc<dyn millstream_driver::nccl::Nccl>,
+        library: Arc<dyn crate::nccl::Nccl>,
         locals: Arc<[LocalRank]>,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let backend = nccl::in_process(library, Arc::clone(&locals), true, location)?;
+        let backend = communicators::in_process(library, Arc::clone(&locals), true, location)?;
         let ranks = locals.len();
         Ok(Self::with_backend(Arc::new(backend), locals, ranks))
     }
@@ -203,7 +213,8 @@ impl Collectives {
     /// Returns the number of ranks.
     ///
     /// ```
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let collectives = Collectives::new(&[Device::simulated()?])?;
     /// assert_eq!(collectives.ranks(), 1);
@@ -218,7 +229,8 @@ impl Collectives {
     /// the arrays.
     ///
     /// ```
-    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    /// use millstream_collective::Collectives;
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
@@ -233,7 +245,8 @@ impl Collectives {
     /// Returns the name of the implementation, for logs.
     ///
     /// ```
-    /// use millstream::{Collectives, Device};
+    /// use millstream::Device;
+    /// use millstream_collective::Collectives;
     ///
     /// let collectives = Collectives::new(&[Device::simulated()?])?;
     /// assert_eq!(collectives.backend(), "direct");
@@ -247,7 +260,7 @@ impl Collectives {
     /// Returns an error if a device is lost.
     fn check_alive(&self) -> Result<()> {
         let mut devices = self.locals.iter().map(LocalRank::device);
-        devices.try_for_each(|device| device.check_alive())
+        devices.try_for_each(|device| check_alive(&device))
     }
 
     /// Enqueues operations whose operands were checked, except those without elements.
@@ -261,6 +274,10 @@ impl Collectives {
     }
 }
 
+// A panic leaves a group consistent: its locks are not held while code of users runs.
+impl std::panic::UnwindSafe for Collectives {}
+impl std::panic::RefUnwindSafe for Collectives {}
+
 impl fmt::Debug for Collectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, ranks) = (self.backend(), self.ranks);
@@ -273,10 +290,10 @@ impl fmt::Debug for Collectives {
 /// four fifths of NCCL's time (docs/measurements/2026-11-22-h200-several-devices.md).
 fn wants_nccl(locals: &[LocalRank]) -> Result<bool> {
     match locals {
-        [one, two] if !one.device().is_simulated => {
-            Ok(!peer_status(one.device(), two.device())?.is_direct())
+        [one, two] if !one.device().is_simulated() => {
+            Ok(!one.device().peer_status(&two.device())?.is_direct())
         }
-        _ => Ok(locals.len() > 2 && locals.iter().all(|local| !local.device().is_simulated)),
+        _ => Ok(locals.len() > 2 && locals.iter().all(|local| !local.device().is_simulated())),
     }
 }
 
@@ -308,7 +325,7 @@ fn check_devices(devices: &[Device]) -> Result<(), UsageError> {
                 second: rank,
             });
         }
-        if !device.state().shares_driver(first.state()) {
+        if !share_driver(first, device) {
             let (first, other) = first.told_apart(device);
             return refuse(UsageErrorKind::OtherDriver { first, other, rank });
         }

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Device, Result, Stream, context::DeviceState};
+use millstream::{Device, Result, Stream, groups};
 
 /// A rank of this process.
 pub(super) struct LocalRank {
@@ -30,12 +30,11 @@ impl LocalRank {
     ) -> Result<Self> {
         let slot = device.slot(SharedStream::default);
         let mut shared = slot.0.lock();
-        device.state().check_alive()?;
+        groups::check_alive(device)?;
         let stream = match shared.upgrade() {
             Some(stream) => stream,
             None => {
-                let _name = device.state().named("collectives", location);
-                let stream = Arc::new(Stream::new(device.state(), i32::MIN)?);
+                let stream = Arc::new(groups::stream(device, "collectives", location)?);
                 *shared = Arc::downgrade(&stream);
                 stream
             }
@@ -43,8 +42,8 @@ impl LocalRank {
         Ok(Self { rank, stream })
     }
 
-    pub(super) fn device(&self) -> &Arc<DeviceState> {
-        self.stream.device_state()
+    pub(super) fn device(&self) -> Device {
+        self.stream.device()
     }
 }
 

@@ -1,9 +1,9 @@
 //! The checks of operands, before anything is enqueued.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use super::{Collectives, element::ElementType};
-use crate::{UsageError, UsageErrorKind, array::Span, context::DeviceState};
+use millstream::{Device, DeviceOperand, UsageError, UsageErrorKind};
 
 /// A check of one call.
 pub(super) struct Checks<'c> {
@@ -25,12 +25,12 @@ impl Checks<'_> {
     }
 
     /// Returns the number of elements of an array.
-    pub(super) fn len(&self, span: &Span<'_>) -> usize {
-        span.bytes.len() / self.element.bytes()
+    pub(super) fn len(&self, span: &DeviceOperand<'_>) -> usize {
+        span.bytes() / self.element.bytes()
     }
 
     /// Checks that there is one array for each local rank, on the rank's device.
-    pub(super) fn arrays(&self, spans: &[Span<'_>]) -> Checked {
+    pub(super) fn arrays(&self, spans: &[DeviceOperand<'_>]) -> Checked {
         let ranks = self.collectives.locals.len();
         if spans.len() != ranks {
             return self.refuse(UsageErrorKind::ArrayCount {
@@ -39,13 +39,13 @@ impl Checks<'_> {
             });
         }
         for (local, span) in spans.iter().enumerate() {
-            self.on_device(local, &span.allocation.device)?;
+            self.on_device(local, &span.device())?;
         }
         Ok(())
     }
 
     /// Checks that all arrays have the same length.
-    pub(super) fn equal(&self, spans: &[Span<'_>]) -> Checked {
+    pub(super) fn equal(&self, spans: &[DeviceOperand<'_>]) -> Checked {
         let expected = self.len(&spans[0]);
         for (local, span) in spans.iter().enumerate() {
             let len = self.len(span);
@@ -62,7 +62,7 @@ impl Checks<'_> {
     }
 
     /// Checks that the arrays, of equal lengths, can be divided in one part for each rank.
-    pub(super) fn divisible(&self, spans: &[Span<'_>]) -> Checked {
+    pub(super) fn divisible(&self, spans: &[DeviceOperand<'_>]) -> Checked {
         let (len, ranks) = (self.len(&spans[0]), self.collectives.ranks);
         if !len.is_multiple_of(ranks) {
             let rank = self.rank(0);
@@ -74,8 +74,8 @@ impl Checks<'_> {
     /// Checks that each target has the length that follows from its source's.
     pub(super) fn targets(
         &self,
-        sources: &[Span<'_>],
-        targets: &[Span<'_>],
+        sources: &[DeviceOperand<'_>],
+        targets: &[DeviceOperand<'_>],
         needed_len: usize,
     ) -> Checked {
         for (local, (source, target)) in sources.iter().zip(targets).enumerate() {
@@ -96,7 +96,7 @@ impl Checks<'_> {
     /// length of its rank. Returns the range of bytes of each rank's part in all parts together.
     pub(super) fn uneven(
         &self,
-        sources: &[Span<'_>],
+        sources: &[DeviceOperand<'_>],
         lengths: &[usize],
     ) -> Checked<Vec<Range<usize>>> {
         let ranks = self.collectives.ranks;
@@ -150,12 +150,12 @@ impl Checks<'_> {
     }
 
     /// Checks that a local rank's array is on the rank's device.
-    pub(super) fn on_device(&self, local: usize, device: &Arc<DeviceState>) -> Checked {
+    pub(super) fn on_device(&self, local: usize, device: &Device) -> Checked {
         let own = self.collectives.locals[local].device();
-        if Arc::ptr_eq(own, device) {
+        if own == *device {
             return Ok(());
         }
-        let (array_device, rank_device) = device.told_apart(own);
+        let (array_device, rank_device) = device.told_apart(&own);
         self.refuse(UsageErrorKind::RankDevice {
             rank: self.rank(local),
             array_device,

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range, panic::Location, time::Duration};
 
 use super::{Reduce, element::ElementType};
-use crate::{Result, array::Span};
+use millstream::{DeviceOperand, Result};
 
 /// The kind of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ pub(super) struct Part<'a> {
     pub(super) local: usize,
     /// The array that the rank contributes. `None` for ranks that contribute nothing: all but the
     /// root of a broadcast, and receivers.
-    pub(super) source: Option<Span<'a>>,
+    pub(super) source: Option<DeviceOperand<'a>>,
     /// The array that gets the result. `None` for ranks without a result: all but the root of a
     /// reduction to one rank, and senders.
-    pub(super) target: Option<Span<'a>>,
+    pub(super) target: Option<DeviceOperand<'a>>,
 }
 
 /// A checked collective operation: lengths match, and each array is on the device of its rank.
@@ -69,7 +69,7 @@ impl CollectiveOp<'_> {
             .parts
             .iter()
             .flat_map(|part| part.source.iter().chain(&part.target));
-        spans.all(|span| span.bytes.is_empty())
+        spans.all(|span| span.bytes() == 0)
     }
 }
 

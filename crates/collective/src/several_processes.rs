@@ -2,10 +2,16 @@
 
 use std::{panic::Location, sync::Arc, time::Duration};
 
-use millstream_driver::nccl::{Loopback, Nccl, load};
+#[cfg(feature = "sim")]
+use millstream::groups;
+use millstream::{Device, Error, Result};
 
-use super::{Collectives, local_rank::LocalRank, nccl};
-use crate::{Device, Error, Result, world::World};
+use crate::{
+    Collectives, communicators,
+    local_rank::LocalRank,
+    nccl::{self, Nccl},
+    world::World,
+};
 
 impl World {
     /// Creates a group of one device of each process, whose rank is that of the process. Every
@@ -19,7 +25,7 @@ impl World {
     /// [`Collectives::set_deadline`] changes.
     ///
     /// ```
-    /// use millstream::{Reduce, world::World};
+    /// use millstream_collective::{Reduce, world::World};
     ///
     /// let world = World::from_env()?;
     /// let device = world.local_device()?;
@@ -41,11 +47,12 @@ impl World {
         if self.size() == 1 {
             return Collectives::direct(std::slice::from_ref(device));
         }
-        let library: Arc<dyn Nccl> = if device.is_simulated() {
-            Arc::new(Loopback::new(Arc::clone(&device.state().driver)))
-        } else {
-            load().map_err(Error::unavailable)?
-        };
+        #[cfg(feature = "sim")]
+        if device.is_simulated() {
+            let library = nccl::Loopback::new(groups::driver(device));
+            return self.collectives_by(device, Arc::new(library), location);
+        }
+        let library = nccl::load().map_err(Error::unavailable)?;
         self.collectives_by(device, library, location)
     }
 
@@ -63,7 +70,7 @@ impl World {
         location: &'static Location<'static>,
     ) -> Result<Collectives> {
         let local = LocalRank::new(self.rank(), device, location)?;
-        let (backend, locals) = nccl::in_world(library, local, self, location)?;
+        let (backend, locals) = communicators::in_world(library, local, self, location)?;
         Ok(Collectives::with_backend(
             Arc::new(backend),
             locals,
@@ -84,7 +91,7 @@ impl Collectives {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use millstream::world::World;
+    /// use millstream_collective::world::World;
     ///
     /// let world = World::from_env()?;
     /// let collectives = world.collectives(&world.local_device()?)?;
@@ -105,7 +112,7 @@ impl Collectives {
     /// The direct backend has no other processes, so this returns at once.
     ///
     /// ```
-    /// use millstream::{Reduce, world::World};
+    /// use millstream_collective::{Reduce, world::World};
     ///
     /// let world = World::from_env()?;
     /// let device = world.local_device()?;

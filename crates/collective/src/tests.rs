@@ -6,7 +6,7 @@ use millstream_sim::{Gpu, SimConfig};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{Buffer, Error, Stream};
+use millstream::{Buffer, Error, Stream};
 
 /// A backend that enqueues nothing.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Backend for Recording {
     fn submit(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
         let operations = group.iter().map(|operation| {
             let part = |part: &Part<'_>| {
-                let bytes = |span: &crate::array::Span<'_>| span.bytes.len();
+                let bytes = |span: &millstream::DeviceOperand<'_>| span.bytes();
                 let (source, target) = (part.source.as_ref(), part.target.as_ref());
                 (part.local, source.map(bytes), target.map(bytes))
             };

@@ -25,7 +25,6 @@ mod launch_dims;
 pub mod libraries;
 mod managed;
 mod methods;
-pub mod nccl;
 pub mod nvml;
 pub mod nvrtc;
 pub mod nvtx;

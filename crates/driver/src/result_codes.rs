@@ -1,7 +1,9 @@
 //! The macro that declares the numeric results of a library.
 
 /// Declares a library's numeric results, with their names in its header.
-macro_rules! result_codes {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __result_codes {
     (
         $(#[$attribute:meta])*
         pub struct $type:ident($c_type:literal) of $library:literal {
@@ -55,4 +57,4 @@ macro_rules! result_codes {
         }
     };
 }
-pub(crate) use result_codes;
+pub(crate) use __result_codes as result_codes;

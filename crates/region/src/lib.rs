@@ -164,6 +164,11 @@
 //! from the number of devices, too, and is NCCL's own for GPUs that NCCL connects. [`Array::dot`]
 //! states the accuracy of matrix products, and [`Array::attention`] that of attention.
 
+#![cfg_attr(
+    not(feature = "mesh"),
+    allow(dead_code, unused_imports, reason = "meshes use it")
+)]
+
 mod array;
 /// Dimension types, for the code that `#[region]` generates.
 #[doc(hidden)]
@@ -180,6 +185,7 @@ mod expr;
 mod host;
 #[doc(hidden)]
 pub mod maths;
+#[cfg(feature = "mesh")]
 mod mesh;
 mod plan;
 #[doc(hidden)]
@@ -210,6 +216,7 @@ pub use host::{
     Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,
     RegionExt, RegionTarget, Resident,
 };
+#[cfg(feature = "mesh")]
 pub use mesh::{
     Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded,
     Split,

@@ -29,7 +29,6 @@
 mod array;
 #[cfg(feature = "sim")]
 mod check;
-mod collective;
 mod context;
 mod copy;
 mod device;
@@ -39,6 +38,8 @@ mod error;
 mod event;
 mod future;
 mod graph;
+#[doc(hidden)]
+pub mod groups;
 pub mod guide;
 pub mod interop;
 #[doc(hidden)]
@@ -53,19 +54,19 @@ mod sync;
 mod timeline;
 mod tracker;
 mod unwind;
-pub mod world;
 
 /// Lets modules shared with the integration tests refer to this crate by its name.
 #[cfg(all(test, shuttle))]
 extern crate self as millstream;
 
+#[doc(hidden)]
+pub use array::DeviceOperand;
 pub use array::{
     Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed, PeerView,
     PeerViewMut, ReadOperand, View, View2d, View2dMut, ViewMut, WriteOperand,
 };
 #[cfg(feature = "sim")]
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
-pub use collective::{CollectiveElement, Collectives, Group, Reduce};
 pub use context::{Device, Stream};
 pub use copy::OwnedSource;
 pub use device::{
@@ -75,7 +76,7 @@ pub use device::{
 pub use disposal::log_later;
 pub use error::{
     CompileError, Diagnostic, Error, OperationKind, OutOfMemory, Result, Severity, Suspect,
-    UsageError, UsageErrorKind, WorldError,
+    UsageError, UsageErrorKind,
 };
 pub use event::Event;
 pub use future::Pending;

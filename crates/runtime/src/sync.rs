@@ -20,7 +20,7 @@ pub(crate) use std::{
 /// A condition variable for `parking_lot` locks under shuttle, which provides none for them.
 #[cfg(shuttle)]
 #[derive(Debug, Default)]
-pub(crate) struct Condvar {
+pub struct Condvar {
     /// The number of notifications so far.
     notified: shuttle::sync::Mutex<u64>,
     signal: shuttle::sync::Condvar,
@@ -70,7 +70,7 @@ impl Condvar {
 }
 
 #[cfg(shuttle)]
-pub(crate) use Condvar as IdleCondvar;
+pub use Condvar as IdleCondvar;
 
 /// A condition variable for idle threads of this library, safe across `fork`.
 ///
@@ -82,7 +82,7 @@ pub(crate) use Condvar as IdleCondvar;
 /// locks, which sleeping threads do not hold.
 #[cfg(not(shuttle))]
 #[derive(Debug, Default)]
-pub(crate) struct IdleCondvar {
+pub struct IdleCondvar {
     state: std::sync::Mutex<IdleState>,
     signal: std::sync::Condvar,
 }
@@ -97,17 +97,18 @@ struct IdleState {
 
 #[cfg(not(shuttle))]
 impl IdleCondvar {
-    pub(crate) fn new() -> Self {
+    /// Creates a condition variable.
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Releases the lock until another thread notifies this one.
-    pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
+    pub fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
         self.sleep(guard, None);
     }
 
     /// Waits like [`wait`](Self::wait), at most until the timeout expires.
-    pub(crate) fn wait_for<T>(
+    pub fn wait_for<T>(
         &self,
         guard: &mut parking_lot::MutexGuard<'_, T>,
         timeout: std::time::Duration,
@@ -141,14 +142,14 @@ impl IdleCondvar {
     }
 
     /// Wakes one of the waiting threads, if there is one.
-    pub(crate) fn notify_one(&self) {
+    pub fn notify_one(&self) {
         if self.note() {
             self.signal.notify_one();
         }
     }
 
     /// Wakes all waiting threads.
-    pub(crate) fn notify_all(&self) {
+    pub fn notify_all(&self) {
         if self.note() {
             self.signal.notify_all();
         }

@@ -9,7 +9,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::{
-    Collectives, Error, Pending, Release, Timeline,
+    Error, Pending, Release, Timeline,
     context::{DeviceState, GrantedLease, StreamState},
     tracker::AccessHistory,
 };
@@ -27,8 +27,6 @@ impl UnwindSafe for GrantedLease {}
 impl RefUnwindSafe for GrantedLease {}
 impl UnwindSafe for Release {}
 impl RefUnwindSafe for Release {}
-impl UnwindSafe for Collectives {}
-impl RefUnwindSafe for Collectives {}
 impl UnwindSafe for Timeline {}
 impl RefUnwindSafe for Timeline {}
 impl<T> UnwindSafe for Pending<T> {}

@@ -6,14 +6,14 @@ use std::{
 };
 
 use millstream::{
-    Advice, Buffer, Collectives, Device, Error, Event, LaunchConfig, Managed, OperationKind,
-    OutOfMemory, Overlap, Pending, Pinned, ReadGuard, Recording, Reduce, Rejected, Release, Scope,
-    Select, Stream, TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut,
-    WriteGuard,
+    Advice, Buffer, Device, Error, Event, LaunchConfig, Managed, OperationKind, OutOfMemory,
+    Overlap, Pending, Pinned, ReadGuard, Recording, Rejected, Release, Scope, Select, Stream,
+    TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
     driver::Driver,
     interop::Lease,
     sim::{Gpu, Hold, SimConfig},
 };
+use millstream_collective::{Collectives, Reduce};
 
 millstream::kernels! {
     // SAFETY: no kernel of this module is launched.

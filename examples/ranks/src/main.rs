@@ -7,7 +7,8 @@
 //! torchrun --no-python --nproc-per-node 2 target/debug/ranks
 //! ```
 
-use millstream::{Reduce, Result, world::World};
+use millstream::Result;
+use millstream_collective::{Reduce, world::World};
 
 /// The number of elements of each rank.
 const COUNT: usize = 1000;

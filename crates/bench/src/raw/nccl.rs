@@ -5,10 +5,8 @@
 use std::{sync::Arc, thread};
 
 use anyhow::{Result, ensure};
-use millstream_driver::{
-    CurrentContext,
-    nccl::{CommHandle, CommState, DataType, Nccl, ReduceOp},
-};
+use millstream_collective::nccl::{CommHandle, CommState, DataType, Nccl, ReduceOp};
+use millstream_driver::CurrentContext;
 
 use super::{Raw, RawMemory, RawStream};
 

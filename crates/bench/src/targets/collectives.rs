@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use millstream::{Buffer, Collectives, Device, Reduce, Select};
-use millstream_driver::nccl;
+use millstream::{Buffer, Device, Select};
+use millstream_collective::nccl;
+use millstream_collective::{Collectives, Reduce};
 
 use crate::{
     harness::Harness,

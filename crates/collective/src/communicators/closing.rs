@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::CommState;
+use crate::nccl::CommState;
 
 use super::{
     CommGroup,
@@ -24,7 +24,7 @@ use super::{
     loss::SharedStore,
     watchdog::{Ending, LOST_ELSEWHERE, Shared},
 };
-use crate::disposal::log;
+use millstream::__log as log;
 
 /// The time between two looks at communicators that are being ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);

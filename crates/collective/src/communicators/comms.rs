@@ -10,10 +10,9 @@
 
 use std::sync::Arc;
 
-use millstream_driver::nccl::{CommHandle, CommState, Nccl, NcclError};
+use crate::nccl::{CommHandle, CommState, Nccl, NcclError};
+use millstream::{__log as log, groups::IdleCondvar};
 use parking_lot::Mutex;
-
-use crate::sync::IdleCondvar;
 
 /// The use of the communicators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +141,7 @@ impl Comms {
             ended = ended.and(unsafe { self.nccl.group_end() }.map(drop));
         }
         if let Err(error) = ended {
-            crate::disposal::log!(debug, %error, "cannot finalize communicators");
+            log!(debug, %error, "cannot finalize communicators");
         }
         Ok(())
     }

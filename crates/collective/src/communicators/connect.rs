@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::{CommHandle, CommState, Nccl, NcclError, UniqueId};
+use crate::nccl::{CommHandle, CommState, Nccl, NcclError, UniqueId};
+use millstream::{
+    __log as log, Error, Result,
+    groups::{Group, prepare_pair},
+};
 use parking_lot::Mutex;
 
 use super::{CommGroup, Comms, NcclBackend, SharedStore};
 use crate::{
-    Device, Error, Result,
-    collective::local_rank::LocalRank,
-    disposal::log,
-    multi_device::copies_directly,
-    tracker::GroupNumber,
+    local_rank::LocalRank,
     world::{Rendezvous, World},
 };
 
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Connects the devices of this process, one rank each. `blocks` says whether the calls of their
 /// communicators block until their work is enqueued: they wait for no other process, but cannot be
 /// ended by an abort.
-pub(in crate::collective) fn in_process(
+pub(crate) fn in_process(
     nccl: Arc<dyn Nccl>,
     locals: Arc<[LocalRank]>,
     blocks: bool,
@@ -43,7 +43,7 @@ pub(in crate::collective) fn in_process(
     // admit unless they are told to (rule 38).
     for (at, one) in locals.iter().enumerate() {
         for other in &locals[..at] {
-            copies_directly(one.device(), other.device())?;
+            prepare_pair(&one.device(), &other.device())?;
         }
     }
     let id = nccl.unique_id().map_err(refused)?;
@@ -55,7 +55,7 @@ pub(in crate::collective) fn in_process(
         ranks,
         location,
         failure: OnceLock::new(),
-        number: GroupNumber::new(),
+        identity: Group::default(),
         losing: Mutex::default(),
         in_flight: Arc::default(),
         journal: Mutex::default(),
@@ -66,7 +66,7 @@ pub(in crate::collective) fn in_process(
 
 /// Connects this process's rank with those of the other processes of a world. Waits for all of
 /// them.
-pub(in crate::collective) fn in_world(
+pub(crate) fn in_world(
     nccl: Arc<dyn Nccl>,
     local: LocalRank,
     world: &World,
@@ -98,7 +98,7 @@ pub(in crate::collective) fn in_world(
         ranks: world.size(),
         location,
         failure: OnceLock::new(),
-        number: GroupNumber::new(),
+        identity: Group::default(),
         losing: Mutex::default(),
         in_flight: Arc::default(),
         journal: Mutex::default(),
@@ -145,7 +145,7 @@ fn begin(
 ) -> Result<()> {
     nccl.group_start().map_err(refused)?;
     let begun: Result<()> = locals.iter().try_for_each(|local| {
-        let device = Device::from_state(Arc::clone(local.device()));
+        let device = local.device();
         let current = if device.is_simulated() {
             None
         } else {

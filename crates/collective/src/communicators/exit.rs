@@ -6,9 +6,8 @@
 
 #![allow(unsafe_code, reason = "registers a handler for the end of the process")]
 
+use millstream::groups::IdleCondvar;
 use parking_lot::Mutex;
-
-use crate::sync::IdleCondvar;
 
 /// The number of groups whose communicators are being ended.
 static ENDING: Mutex<usize> = Mutex::new(0);

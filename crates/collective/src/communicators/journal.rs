@@ -9,7 +9,7 @@ use std::{
     panic::Location,
 };
 
-use super::super::{
+use crate::{
     Reduce,
     element::ElementType,
     operation::{CollectiveKind, CollectiveOp},
@@ -76,7 +76,7 @@ impl Journal {
                 CollectiveKind::AllGatherUneven => part.target.as_ref(),
                 _ => part.source.as_ref().or(part.target.as_ref()),
             };
-            let bytes = span.map_or(0, |span| span.bytes.len());
+            let bytes = span.map_or(0, |span| span.bytes());
             let calls = self.sequences.entry(sequence).or_default();
             calls.push_back(Call {
                 number: calls.back().map_or(0, |last| last.number) + 1,

@@ -4,7 +4,7 @@
 //! each waits for that. Every rank then writes its [journal](super::journal), and compares those
 //! that arrive within [`ANSWER_WITHIN`]. The failure of the collectives in flight is set before
 //! the communicators are aborted, so that no use of their results takes for valid what the aborted
-//! operations leave ([`Failure`](crate::context)). Earlier collectives stay valid. Aborting may
+//! operations leave ([`Failure`](millstream::groups::Failure)). Earlier collectives stay valid. Aborting may
 //! block, so a thread of its own does it.
 
 #![allow(unsafe_code, reason = "aborts its own communicators")]
@@ -15,16 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use millstream::__log as log;
+
 use super::{
     CommGroup, Entry,
     exit::EndingGroup,
     journal::{first_difference, silent_ranks},
 };
-use crate::{
-    Error, WorldError,
-    disposal::log,
-    world::{Rendezvous, World},
-};
+use crate::world::{Rendezvous, World, WorldError};
 
 /// The time for which the ranks wait for each other's journals.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -119,7 +117,11 @@ impl SharedStore {
             loop {
                 match self.store.get(&key, STEP_LOOK) {
                     Ok(text) => return Ok(Some(String::from_utf8_lossy(&text).into_owned())),
-                    Err(Error::World(WorldError::NotSet { .. })) => pause()?,
+                    Err(error)
+                        if matches!(WorldError::of(&error), Some(WorldError::NotSet { .. })) =>
+                    {
+                        pause()?;
+                    }
                     Err(error) => return Err(self.without_store(error)),
                 }
             }
@@ -133,7 +135,7 @@ impl SharedStore {
 
     /// Exchanges the journals with the other ranks, and returns the first difference.
     fn compare(&self, ranks: usize, own: &str) -> Option<String> {
-        let tell = || -> crate::Result<()> {
+        let tell = || -> millstream::Result<()> {
             self.store
                 .set(&self.journal_key(self.rank), own.as_bytes())?;
             let mut others = (0..ranks).filter(|&other| other != self.rank);

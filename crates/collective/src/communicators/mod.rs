@@ -1,7 +1,7 @@
 //! Collectives by NCCL, within one process or over several.
 //!
 //! Each local rank has a communicator. The operations of all local ranks are submitted as one group
-//! ([`submit_group`]), with one group call of NCCL, so that they are ordered with all other work by
+//! ([`submit`]), with one group call of NCCL, so that they are ordered with all other work by
 //! their arrays. NCCL requires that all ranks make the same calls in the same order: the process
 //! serialises its groups, and the program must make the same calls on every rank.
 //!
@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::{CommHandle, CommState, DataType, NcclCode, NcclError, ReduceOp};
+use crate::nccl::{CommHandle, CommState, DataType, NcclCode, NcclError, ReduceOp};
 use parking_lot::Mutex;
 
 use comms::{Comms, Gone};
@@ -37,19 +37,17 @@ use journal::{Entry, Journal, entry_of};
 use loss::SharedStore;
 use watchdog::{Ending, Watchdog};
 
-use super::{
+use millstream::{
+    DeviceOperand, Error, Result,
+    groups::{Failure, Group, Member, submit},
+    kernel::DriverStream,
+};
+
+use crate::{
     Reduce,
     element::ElementType,
     local_rank::LocalRank,
     operation::{Backend, CollectiveKind, CollectiveOp, Part},
-};
-use crate::{
-    Error, Result,
-    array::Span,
-    context::{DriverStream, GroupOperation, Operation},
-    error::OperationKind,
-    multi_device::{Failure, submit_group},
-    tracker::{AccessKind, Accesses, GroupNumber},
 };
 
 /// The pause between two looks at a communicator that is enqueuing an operation, after the first
@@ -75,7 +73,7 @@ struct CommGroup {
     location: &'static Location<'static>,
     /// Set when the group is lost.
     failure: OnceLock<Error>,
-    number: GroupNumber,
+    identity: Group,
     /// Locked while a thread finds out why the group is lost.
     losing: Mutex<()>,
     in_flight: Arc<watchdog::Shared>,
@@ -105,10 +103,10 @@ impl Backend for NcclBackend {
     fn submit(&self, operations: &[CollectiveOp<'_>]) -> Result<()> {
         let group = &self.group;
         group.check()?;
-        let (indices, mut members): (Vec<usize>, Vec<GroupOperation<'_>>) =
+        let (indices, members): (Vec<usize>, Vec<Member<'_>>) =
             members(&group.locals, operations).into_iter().unzip();
         // Known before the call, which may wait for other processes.
-        let (mut watched, failure) = (None, Failure::new(group.number));
+        let (mut watched, failure) = (None, Failure::new(&group.identity));
         let enqueue = |streams: &[DriverStream<'_>]| {
             let entry = group.note(operations);
             watched = Some(self.watchdog.begin(entry, &failure));
@@ -118,11 +116,10 @@ impl Backend for NcclBackend {
         };
         // SAFETY: NCCL's operations use the arrays of the operations and no other memory of the
         // program. Each part's arrays are on the device of its rank.
-        let submitted = unsafe { submit_group(&mut members, &failure, enqueue) };
+        let submitted = unsafe { submit(&members, &failure, enqueue) };
         if let Some(watched) = watched {
-            let sequences = submitted.as_ref().map(Vec::as_slice).unwrap_or_default();
-            let in_flight = indices.iter().copied().zip(sequences.iter().copied());
-            self.watchdog.submitted(watched, in_flight.collect());
+            let operations = submitted.as_ref().map(Vec::as_slice).unwrap_or_default();
+            self.watchdog.submitted(watched, operations.into());
         }
         submitted.map(drop)
     }
@@ -148,33 +145,24 @@ impl Drop for NcclBackend {
 fn members<'a>(
     locals: &'a [LocalRank],
     operations: &[CollectiveOp<'a>],
-) -> Vec<(usize, GroupOperation<'a>)> {
+) -> Vec<(usize, Member<'a>)> {
     let of_rank = |(index, local): (usize, &'a LocalRank)| {
-        let mut accesses = Accesses::default();
-        let mut bytes = 0;
         let parts = operations.iter().flat_map(|operation| &operation.parts);
-        for Part { source, target, .. } in parts.filter(|part| part.local == index) {
-            for (span, kind) in [(source, AccessKind::Read), (target, AccessKind::Write)] {
-                if let Some(span) = span {
-                    accesses.push(span.access(kind));
-                    bytes += span.bytes.len() as u64;
-                }
-            }
-        }
+        let own = parts.filter(|part| part.local == index);
+        let (reads, writes): (Vec<_>, Vec<_>) = own
+            .map(|part| (part.source.clone(), part.target.clone()))
+            .unzip();
         let first = operations.first()?;
-        let member = GroupOperation {
-            device: local.device(),
-            stream: local.stream.state(),
-            operation: Operation {
-                kind: OperationKind::Collective,
-                label: first.kind.label(),
-                location: first.location,
-                bytes,
-                accesses,
-                host_waiter: None,
-            },
+        let member = Member {
+            stream: &local.stream,
+            label: first.kind.label(),
+            location: first.location,
+            reads: reads.into_iter().flatten().collect(),
+            writes: writes.into_iter().flatten().collect(),
         };
-        (bytes > 0).then_some((index, member))
+        let mut arrays = member.reads.iter().chain(&member.writes);
+        let has_elements = arrays.any(|array| array.bytes() > 0);
+        has_elements.then_some((index, member))
     };
     locals.iter().enumerate().filter_map(of_rank).collect()
 }
@@ -295,7 +283,7 @@ impl CommGroup {
         let (nccl, stream) = (&*self.comms.nccl, stream.stream);
         let data_type = data_type(operation.element);
         let op = operation.reduce.map_or(ReduceOp::Sum, reduce_op);
-        let count = |span: &Span<'_>| span.bytes.len() / operation.element.bytes();
+        let count = |span: &DeviceOperand<'_>| span.bytes() / operation.element.bytes();
         let (source, target) = (part.source.as_ref(), part.target.as_ref());
         // The unused side of a rank without a source or a target.
         let (Some(send), Some(recv)) = (source.or(target), target.or(source)) else {
@@ -377,12 +365,8 @@ impl CommGroup {
 
     /// Creates the error of a lost operation.
     fn lost(&self, entry: Entry, reason: impl Into<Arc<str>>) -> Error {
-        Error::CollectiveLost {
-            operation: entry.label,
-            location: entry.location,
-            rank: self.locals.first().map_or(0, |local| local.rank),
-            reason: reason.into(),
-        }
+        let rank = self.locals.first().map_or(0, |local| local.rank);
+        Error::collective_lost(entry.label, entry.location, rank, reason.into())
     }
 }
 

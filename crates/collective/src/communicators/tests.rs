@@ -9,11 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::{Loopback, loopback::Fault};
+use crate::nccl::{Loopback, loopback::Fault};
 use millstream_sim::{Gpu, SimConfig};
 
-use super::super::{Collectives, Reduce, local_ranks};
-use crate::{Device, Error, Stream};
+use millstream::{Device, Error, Stream};
+
+use crate::{Collectives, Reduce, local_ranks};
 
 /// Two devices, connected by the stand-in with this fault in the first operation of each.
 struct Pair {
@@ -40,7 +41,7 @@ impl Pair {
     }
 
     /// Adds a number to the other device's, and returns the sum that each device has.
-    fn sum(&self, number: u64) -> crate::Result<[u64; 2]> {
+    fn sum(&self, number: u64) -> millstream::Result<[u64; 2]> {
         let [first, second] = &self.streams;
         let (mut a, mut b) = (first.upload(&[number])?, second.upload(&[number + 1])?);
         self.collectives

@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use millstream::{
+    Error, Result,
+    groups::{Failure, IdleCondvar, Submitted},
+};
 use parking_lot::Mutex;
 
 use super::{CommGroup, Entry, closing::end, exit::EndingGroup, loss::SharedStore};
-use crate::{
-    Error, Result, context::poll_ticket, multi_device::Failure, sync::IdleCondvar,
-    tracker::Sequence,
-};
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -29,9 +29,9 @@ struct InFlight {
     id: u64,
     entry: Entry,
     since: Instant,
-    /// The local ranks that take part, with the sequence numbers on their streams. `None` while the
-    /// call that enqueues them has not returned.
-    operations: Option<Vec<(usize, Sequence)>>,
+    /// The operations of the ranks that take part. `None` while the call that enqueues them has not
+    /// returned.
+    operations: Option<Arc<[Submitted]>>,
     /// Set if the collective is lost, before it is ended.
     failure: Failure,
 }
@@ -138,7 +138,7 @@ impl Watchdog {
     }
 
     /// Notes where the collective's operations are; none if it was not enqueued.
-    pub(super) fn submitted(&self, id: u64, operations: Vec<(usize, Sequence)>) {
+    pub(super) fn submitted(&self, id: u64, operations: Arc<[Submitted]>) {
         let mut state = self.shared.state.lock();
         // It is among the last ones, and there may be many since the last look.
         let mut latest_first = state.in_flight.iter_mut().rev();
@@ -207,7 +207,7 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
         drop(state);
         let complete: Vec<u64> = looked_at
             .iter()
-            .filter(|(_, operations)| is_complete(group, operations))
+            .filter(|(_, operations)| is_complete(operations))
             .map(|(id, _)| *id)
             .collect();
         if complete.is_empty()
@@ -235,25 +235,22 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
 
 impl InFlight {
     /// Returns the number and the operations, unless they are not enqueued yet.
-    fn position(&self) -> Option<(u64, Vec<(usize, Sequence)>)> {
+    fn position(&self) -> Option<(u64, Arc<[Submitted]>)> {
         Some((self.id, self.operations.clone()?))
     }
 }
 
-/// Returns whether the operations are complete. On a lost device they never are.
-fn is_complete(group: &CommGroup, operations: &[(usize, Sequence)]) -> bool {
-    operations.iter().all(|&(local, sequence)| {
-        let stream = &group.locals[local].stream;
-        poll_ticket(stream.device_state(), stream.state(), sequence).unwrap_or(false)
-    })
+/// Returns whether the operations are complete.
+fn is_complete(operations: &[Submitted]) -> bool {
+    operations.iter().all(Submitted::is_complete)
 }
 
 /// Returns the reason to end the collective that was called at `since`, if there is one.
 fn problem(group: &CommGroup, since: Instant) -> Option<String> {
     for (index, local) in group.locals.iter().enumerate() {
         let rank = local.rank;
-        if let Some(loss) = local.device().loss() {
-            return Some(format!("the device of rank {rank} is lost: {}", loss.cause));
+        if let Some(cause) = local.device().lost() {
+            return Some(format!("the device of rank {rank} is lost: {cause}"));
         }
         if let Ok(Err(error)) = group.comms.state(index, "ncclCommGetAsyncError") {
             return Some(format!(
@@ -268,7 +265,7 @@ fn problem(group: &CommGroup, since: Instant) -> Option<String> {
 impl CommGroup {
     /// Sets the failure of the collectives that are not complete.
     pub(super) fn fail_in_flight(&self, error: &Error) {
-        let in_flight: Vec<(Failure, Option<Vec<_>>)> = {
+        let in_flight: Vec<(Failure, Option<Arc<[_]>>)> = {
             let state = self.in_flight.state.lock();
             let collectives = state.in_flight.iter();
             collectives
@@ -280,7 +277,7 @@ impl CommGroup {
         };
         // Asked without the lock, because drivers may take their time.
         for (failure, operations) in in_flight {
-            if !operations.is_some_and(|operations| is_complete(self, &operations)) {
+            if !operations.is_some_and(|operations| is_complete(&operations)) {
                 failure.set(error);
             }
         }

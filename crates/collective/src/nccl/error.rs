@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{libraries::LibraryNotFound, result_codes::result_codes};
+use millstream_driver::{__result_codes as result_codes, libraries::LibraryNotFound};
 
 result_codes! {
     /// NCCL's numeric result (`ncclResult_t`).
     ///
     /// ```
-    /// use millstream_driver::nccl::NcclCode;
+    /// use millstream_collective::nccl::NcclCode;
     /// assert_eq!(NcclCode::REMOTE_ERROR.to_string(), "ncclRemoteError (6)");
     /// assert_eq!(NcclCode::from_raw(99).to_string(), "ncclResult_t 99");
     /// ```
@@ -35,7 +35,7 @@ result_codes! {
 /// A call of NCCL that failed.
 ///
 /// ```
-/// use millstream_driver::nccl::{NcclCode, NcclError};
+/// use millstream_collective::nccl::{NcclCode, NcclError};
 /// let error = NcclError::new("ncclAllReduce", NcclCode::REMOTE_ERROR, "rank 3 is gone");
 /// assert_eq!(error.to_string(), "ncclAllReduce failed: ncclRemoteError (6): rank 3 is gone");
 /// ```
@@ -80,7 +80,7 @@ impl NcclError {
 /// The reason why NCCL cannot be used.
 ///
 /// ```
-/// use millstream_driver::nccl::NcclLoadError;
+/// use millstream_collective::nccl::NcclLoadError;
 /// let error = NcclLoadError::TooOld { version: 21_605, origin: "libnccl.so.2".into() };
 /// assert_eq!(
 ///     error.to_string(),

@@ -17,7 +17,7 @@ use super::{
     CommHandle, CommState, DataType, Nccl, NcclCode, NcclError, NcclLoadError, Progress, ReduceOp,
     Result, UniqueId,
 };
-use crate::{
+use millstream_driver::{
     ContextHandle, DevicePtr, StreamHandle,
     libraries::{LibrarySpec, LoadedLibrary},
 };
@@ -130,13 +130,13 @@ struct Library {
 
 /// Loads NCCL, or returns the library that an earlier call has loaded.
 ///
-/// It is searched for as [`libraries`](crate::libraries) describes: at the path in
+/// It is searched for as [`libraries`](millstream_driver::libraries) describes: at the path in
 /// `MILLSTREAM_NCCL`, in the process, in Python's wheel `nvidia-nccl-cu12` or `nvidia-nccl-cu13`,
 /// and where the system's loader searches. NCCL itself reads its `NCCL_*` variables, among them
 /// `NCCL_COMM_ID`.
 ///
 /// ```
-/// use millstream_driver::nccl::{self, OLDEST_NCCL_VERSION};
+/// use millstream_collective::nccl::{self, OLDEST_NCCL_VERSION};
 /// if let Ok(nccl) = nccl::load() {
 ///     assert!(nccl.version() >= OLDEST_NCCL_VERSION);
 /// }

@@ -53,9 +53,9 @@ use std::{
 #[cfg(doc)]
 use super::Nccl;
 use super::{CommHandle, NcclCode, NcclError, Result, UniqueId};
-use crate::{ContextHandle, Driver};
 use communicator::{Comm, DEVICES};
 use hub::Hub;
+use millstream_driver::{ContextHandle, Driver};
 use staging::Blocks;
 
 /// The first bytes of an identifier.
@@ -64,7 +64,7 @@ const ID_MAGIC: &[u8; 8] = b"MSLOOP01";
 /// A failure to inject into an operation of a [`Loopback`] communicator.
 ///
 /// ```
-/// use millstream_driver::nccl::loopback::Fault;
+/// use millstream_collective::nccl::loopback::Fault;
 /// assert_ne!(Fault::Hang, Fault::Fail);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +88,10 @@ pub enum Fault {
 ///
 /// ```
 /// use std::thread;
-/// use millstream_driver::{
-///     DeviceOrdinal, Driver,
-///     nccl::{CommState, DataType, Loopback, Nccl, NcclError, ReduceOp, UniqueId},
+/// use millstream_collective::nccl::{
+///     CommState, DataType, Loopback, Nccl, NcclError, ReduceOp, UniqueId,
 /// };
+/// use millstream_driver::{DeviceOrdinal, Driver};
 /// use millstream_sim::{Gpu, SimConfig};
 ///
 /// /// Sums `rank + 1` over all ranks.

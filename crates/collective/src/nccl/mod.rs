@@ -35,6 +35,7 @@
 
 mod error;
 mod library;
+#[cfg(feature = "sim")]
 pub mod loopback;
 mod types;
 
@@ -42,12 +43,13 @@ use std::fmt;
 
 pub use error::{NcclCode, NcclError, NcclLoadError};
 pub use library::{OLDEST_NCCL_VERSION, load};
+#[cfg(feature = "sim")]
 pub use loopback::Loopback;
 pub use types::{CommHandle, CommState, DataType, Progress, ReduceOp, UniqueId};
 
 #[cfg(doc)]
-use crate::Driver;
-use crate::{ContextHandle, DevicePtr, StreamHandle};
+use millstream_driver::Driver;
+use millstream_driver::{ContextHandle, DevicePtr, StreamHandle};
 
 type Result<T = Progress> = std::result::Result<T, NcclError>;
 
@@ -64,7 +66,7 @@ type Result<T = Progress> = std::result::Result<T, NcclError>;
 /// `ncclInProgress` is not an error but [`Progress::InProgress`].
 ///
 /// ```
-/// use millstream_driver::nccl::{self, Nccl};
+/// use millstream_collective::nccl::{self, Nccl};
 ///
 /// match nccl::load() {
 ///     Ok(nccl) => println!("NCCL {}", nccl.version()),

@@ -7,7 +7,7 @@ use super::NcclCode;
 /// The identifier of a communicator, which all its ranks share (`ncclUniqueId`).
 ///
 /// ```
-/// use millstream_driver::nccl::UniqueId;
+/// use millstream_collective::nccl::UniqueId;
 /// let id = UniqueId::from_bytes([7; UniqueId::BYTES]);
 /// assert_eq!(id.as_bytes()[0], 7);
 /// ```
@@ -45,7 +45,7 @@ impl fmt::Debug for UniqueId {
 /// A communicator: one rank's end of the connections to all ranks (`ncclComm_t`).
 ///
 /// ```
-/// assert_eq!(millstream_driver::nccl::CommHandle::from_raw(7).as_raw(), 7);
+/// assert_eq!(millstream_collective::nccl::CommHandle::from_raw(7).as_raw(), 7);
 /// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,7 +74,7 @@ impl fmt::Debug for CommHandle {
 /// The state of a communicator.
 ///
 /// ```
-/// use millstream_driver::nccl::{CommState, NcclCode};
+/// use millstream_collective::nccl::{CommState, NcclCode};
 /// assert_ne!(CommState::Success, CommState::Failed(NcclCode::REMOTE_ERROR));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub enum CommState {
 /// The progress that a call had made when it returned.
 ///
 /// ```
-/// use millstream_driver::nccl::Progress;
+/// use millstream_collective::nccl::Progress;
 /// assert_ne!(Progress::Done, Progress::InProgress);
 /// ```
 #[must_use = "work in progress is not on its stream yet"]
@@ -106,7 +106,7 @@ pub enum Progress {
 /// The type of the elements of an operation (`ncclDataType_t`).
 ///
 /// ```
-/// assert_eq!(millstream_driver::nccl::DataType::Bf16.size(), 2);
+/// assert_eq!(millstream_collective::nccl::DataType::Bf16.size(), 2);
 /// ```
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,7 +150,7 @@ impl DataType {
 /// The function that combines the elements of all ranks (`ncclRedOp_t`).
 ///
 /// ```
-/// assert_eq!(millstream_driver::nccl::ReduceOp::Sum as i32, 0);
+/// assert_eq!(millstream_collective::nccl::ReduceOp::Sum as i32, 0);
 /// ```
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

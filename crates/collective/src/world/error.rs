@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// The reason why a [`World`](crate::world::World) cannot be used.
 ///
 /// ```
-/// use millstream::{WorldError, world::World};
+/// use millstream_collective::world::{World, WorldError};
 ///
 /// let variables = |name: &str| match name {
 ///     "RANK" => Some("4".to_owned()),
@@ -212,7 +212,22 @@ pub enum WorldError {
     },
 }
 
+impl From<WorldError> for millstream::Error {
+    fn from(error: WorldError) -> Self {
+        Self::World(Arc::new(error))
+    }
+}
+
 impl WorldError {
+    /// Returns the reason of an error, if it is one of a world.
+    #[must_use]
+    pub fn of(error: &millstream::Error) -> Option<&Self> {
+        match error {
+            millstream::Error::World(reason) => reason.downcast_ref(),
+            _ => None,
+        }
+    }
+
     /// Creates the error of a [`Rendezvous`](crate::world::Rendezvous) for a key that was not set
     /// in time.
     #[must_use]

@@ -11,7 +11,9 @@ use std::{
 };
 
 use super::rendezvous::{Rendezvous, VALUE_BYTES_MAX, check_lengths, remaining};
-use crate::{Result, WorldError};
+use millstream::Result;
+
+use super::WorldError;
 
 /// The longest name of a file on common file systems, less the prefix.
 const NAME_BYTES_MAX: usize = 240;
@@ -30,7 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 ///
 /// ```
 /// use std::time::Duration;
-/// use millstream::world::{FileRendezvous, Rendezvous};
+/// use millstream_collective::world::{FileRendezvous, Rendezvous};
 ///
 /// # let folder = std::env::temp_dir().join(format!("millstream-file-{}", std::process::id()));
 /// let store = FileRendezvous::new(&folder)?;

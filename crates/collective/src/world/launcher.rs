@@ -1,7 +1,7 @@
 //! The environment variables of launchers.
 
+use super::WorldError;
 use super::{node_list::first_host, rendezvous::RANKS_MAX, tcp::Secret};
-use crate::WorldError;
 
 /// The port that ranks assume if no variable names one. The rendezvous uses the next one.
 pub const DEFAULT_PORT: u16 = 29_510;

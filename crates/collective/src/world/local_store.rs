@@ -7,7 +7,9 @@ use std::{
 };
 
 use super::rendezvous::{Rendezvous, check_lengths, remaining};
-use crate::{Result, WorldError};
+use millstream::Result;
+
+use super::WorldError;
 
 /// The largest number of bytes that a store keeps, for which each key counts [`KEY_BYTES`] more.
 const BYTES_MAX: usize = 1 << 30;

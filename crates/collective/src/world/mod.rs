@@ -6,8 +6,9 @@
 //! need to build communicators through a [`Rendezvous`], a small store of keys and values that
 //! rank 0 serves over TCP. Millstream has no launcher of its own.
 //!
-//! The page "Several machines" of [the guide](crate::guide) has a command for each launcher.
+//! The page "Several machines" of [the guide](millstream::guide) has a command for each launcher.
 
+mod error;
 mod file;
 mod launcher;
 mod local_store;
@@ -26,14 +27,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use error::WorldError;
 pub use file::FileRendezvous;
 pub use launcher::DEFAULT_PORT;
 pub use rendezvous::Rendezvous;
 pub use tcp::TcpRendezvous;
 
-use crate::{Device, Error, Result, Select, WorldError, device::DEVICE_VARIABLE, disposal::log};
 use launcher::Membership;
 use local_store::LocalStore;
+use millstream::{__log as log, Device, Error, Result, Select};
 use rendezvous::{check_size, remaining};
 
 /// The processes of one program, seen from one of them, its *rank*.
@@ -42,7 +44,7 @@ use rendezvous::{check_size, remaining};
 ///
 /// ```
 /// use std::time::Duration;
-/// use millstream::world::World;
+/// use millstream_collective::world::World;
 ///
 /// // Without a launcher's variables, a world of one.
 /// let world = World::from_env()?;
@@ -112,7 +114,7 @@ impl World {
     /// those of the environment.
     ///
     /// ```
-    /// use millstream::world::World;
+    /// use millstream_collective::world::World;
     ///
     /// let slurm = [
     ///     ("SLURM_PROCID", "3"),
@@ -142,7 +144,7 @@ impl World {
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
-    /// use millstream::world::{FileRendezvous, World};
+    /// use millstream_collective::world::{FileRendezvous, World};
     ///
     /// # let number = std::process::id();
     /// # let folder = std::env::temp_dir().join(format!("millstream-world-{number}"));
@@ -252,7 +254,7 @@ impl World {
     /// otherwise the errors of [`Device::open`].
     #[track_caller]
     pub fn local_device(&self) -> Result<Device> {
-        if std::env::var_os(DEVICE_VARIABLE).is_some_and(|value| !value.is_empty()) {
+        if std::env::var_os("MILLSTREAM_DEVICE").is_some_and(|value| !value.is_empty()) {
             return Device::open(Select::Auto);
         }
         match local_ordinal(self.local_rank(), Device::count()?)? {

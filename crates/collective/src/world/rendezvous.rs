@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Result, WorldError};
+use millstream::Result;
+
+use super::WorldError;
 
 /// The largest number of ranks.
 pub(super) const RANKS_MAX: usize = 1 << 16;
@@ -22,7 +24,8 @@ pub(super) const VALUE_BYTES_MAX: usize = 64 << 20;
 ///
 /// ```
 /// use std::{collections::HashMap, sync::Mutex, time::{Duration, Instant}};
-/// use millstream::{Result, WorldError, world::{Rendezvous, World}};
+/// use millstream::Result;
+/// use millstream_collective::world::{Rendezvous, World, WorldError};
 ///
 /// /// A store for the threads of one process.
 /// #[derive(Default)]

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use millstream_driver::nccl::{
+use millstream_collective::nccl::{
     CommState, DataType, Loopback, Nccl, NcclCode, UniqueId, loopback::Fault,
 };
 use millstream_sim::Schedule;
@@ -142,12 +142,12 @@ fn refused(id_of: impl Fn(&Loopback) -> UniqueId, second: usize, size: usize) ->
     let loopbacks = [0, 1].map(|rank: usize| Arc::new(Loopback::new(gpus[rank].driver())));
     let id = id_of(&loopbacks[0]);
     let driver = gpus[0].driver();
-    let first = Rank::begin(driver, 0, Arc::clone(&loopbacks[0]), &id, 0, 2);
+    let first = Rank::begin(driver, 0, loopbacks[0].clone(), &id, 0, 2);
     // The first connects first.
     thread::sleep(Duration::from_millis(100));
     assert_eq!(first.state(), CommState::InProgress);
     let driver = gpus[1].driver();
-    let last = Rank::begin(driver, 0, Arc::clone(&loopbacks[1]), &id, second, size);
+    let last = Rank::begin(driver, 0, loopbacks[1].clone(), &id, second, size);
     assert_eq!(last.settled(), CommState::Failed(NcclCode::INVALID_USAGE));
     let text = last.last_error();
     last.abort();

@@ -2,7 +2,7 @@
 
 use std::{env, process::Command};
 
-use millstream_driver::nccl::{self, NcclLoadError, OLDEST_NCCL_VERSION};
+use millstream_collective::nccl::{self, NcclLoadError, OLDEST_NCCL_VERSION};
 
 #[test]
 fn nccl_loads_or_the_error_lists_the_attempts() {

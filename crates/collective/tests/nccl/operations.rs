@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, thread};
 
-use millstream_driver::nccl::{DataType, Loopback, Nccl, NcclCode, NcclError, ReduceOp};
+use millstream_collective::nccl::{DataType, Loopback, Nccl, NcclCode, NcclError, ReduceOp};
 use millstream_sim::{Gpu, Schedule, SimConfig};
 
 use crate::rank::{Rank, world};
@@ -46,7 +46,7 @@ fn summed(size: usize, count: usize) -> Vec<i64> {
 /// Runs every operation once, in one stream, and checks the results.
 fn every_operation(rank: &Rank) -> Result<(), NcclError> {
     let Rank {
-        ref loopback,
+        nccl: ref loopback,
         rank: me,
         size,
         comm,
@@ -117,7 +117,7 @@ fn a_ring_of_sends_and_receives_in_one_group_does_not_deadlock() {
     for schedule in schedules() {
         world(3, &schedule, |rank| {
             let Rank {
-                ref loopback,
+                nccl: ref loopback,
                 rank: me,
                 size,
                 comm,
@@ -196,7 +196,7 @@ fn threads_drive_the_devices_of_one_driver() {
 fn invalid_calls_are_errors_that_name_the_call() {
     world(1, &Schedule::Timed, |rank| {
         let array = rank.upload(&[1_i64; COUNT]);
-        let (loopback, kind) = (&rank.loopback, DataType::I64);
+        let (loopback, kind) = (&*rank.nccl, DataType::I64);
         let refused = [
             // SAFETY: invalid calls enqueue nothing.
             unsafe { loopback.send(array, 1, kind, 1, rank.comm, rank.stream) },

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::{CommState, DataType, Loopback, Nccl, NcclCode, UniqueId};
+use millstream_collective::nccl::{CommState, DataType, Loopback, Nccl, NcclCode, UniqueId};
 use millstream_sim::Schedule;
 
 use crate::rank::{Rank, SOON, gpu};

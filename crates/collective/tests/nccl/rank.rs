@@ -9,9 +9,11 @@ use std::{
 };
 
 use bytemuck::Pod;
+use millstream_collective::nccl::{
+    CommHandle, CommState, DataType, Loopback, Nccl, NcclError, ReduceOp, UniqueId,
+};
 use millstream_driver::{
-    ContextHandle, DeviceOrdinal, DevicePtr, Driver, StreamHandle,
-    nccl::{CommHandle, CommState, DataType, Loopback, Nccl, NcclError, ReduceOp, UniqueId},
+    ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, StreamHandle,
 };
 use millstream_sim::{Gpu, Schedule, SimConfig};
 
@@ -25,7 +27,7 @@ pub(crate) struct Rank {
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
     pub(crate) stream: StreamHandle,
-    pub(crate) loopback: Arc<Loopback>,
+    pub(crate) nccl: Arc<dyn Nccl>,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) comm: CommHandle,
@@ -78,12 +80,12 @@ impl Rank {
     pub(crate) fn join(
         driver: Arc<dyn Driver>,
         ordinal: i32,
-        loopback: Arc<Loopback>,
+        nccl: Arc<dyn Nccl>,
         id: &UniqueId,
         rank: usize,
         size: usize,
     ) -> Self {
-        let joined = Self::begin(driver, ordinal, loopback, id, rank, size);
+        let joined = Self::begin(driver, ordinal, nccl, id, rank, size);
         let state = joined.settled();
         assert_eq!(state, CommState::Success, "{}", joined.last_error());
         joined
@@ -93,7 +95,7 @@ impl Rank {
     pub(crate) fn begin(
         driver: Arc<dyn Driver>,
         ordinal: i32,
-        loopback: Arc<Loopback>,
+        nccl: Arc<dyn Nccl>,
         id: &UniqueId,
         rank: usize,
         size: usize,
@@ -104,14 +106,17 @@ impl Rank {
             .expect("the device opens");
         // SAFETY: the context is alive.
         let stream = unsafe { driver.stream_create(context, true, 0) }.expect("a stream");
-        // SAFETY: the context outlives the communicator.
-        let comm = unsafe { loopback.comm_init_rank(context, size, id, rank, false) };
+        // SAFETY: the context is alive.
+        let current = unsafe { CurrentContext::enter(&*driver, context) };
+        // SAFETY: the context outlives the communicator, and a GPU's is current.
+        let comm = unsafe { nccl.comm_init_rank(context, size, id, rank, false) };
+        drop(current);
         Self {
             driver,
             ordinal,
             context,
             stream,
-            loopback,
+            nccl,
             rank,
             size,
             comm: comm.expect("the arguments are valid"),
@@ -142,18 +147,18 @@ impl Rank {
 
     pub(crate) fn state(&self) -> CommState {
         // SAFETY: the communicator is alive.
-        unsafe { self.loopback.async_error(self.comm) }.expect("the communicator is known")
+        unsafe { self.nccl.async_error(self.comm) }.expect("the communicator is known")
     }
 
     pub(crate) fn last_error(&self) -> String {
         // SAFETY: the communicator is alive.
-        unsafe { self.loopback.last_error(self.comm) }
+        unsafe { self.nccl.last_error(self.comm) }
     }
 
     /// Ends the use of the communicator with the other ranks, and closes the device.
     pub(crate) fn leave(self) {
         // SAFETY: the communicator is not used again.
-        unsafe { self.loopback.destroy(self.comm) }.expect("the communicator is alive");
+        unsafe { self.nccl.destroy(self.comm) }.expect("the communicator is alive");
         self.close();
     }
 
@@ -173,7 +178,7 @@ impl Rank {
 
     fn end_by_abort(&self) {
         // SAFETY: the communicator is not used again.
-        unsafe { self.loopback.abort(self.comm) }.expect("the communicator is alive");
+        unsafe { self.nccl.abort(self.comm) }.expect("the communicator is alive");
     }
 
     /// Returns whether the stream becomes idle within this real time.
@@ -254,7 +259,7 @@ impl Rank {
         // SAFETY: the array has this size, and only this stream uses it.
         let issued = unsafe {
             let sum = ReduceOp::Sum;
-            self.loopback
+            self.nccl
                 .all_reduce(array, array, count, data_type, sum, self.comm, self.stream)
         };
         issued.map(drop)

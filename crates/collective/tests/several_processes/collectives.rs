@@ -7,10 +7,10 @@ use std::{
 
 use half::{bf16, f16};
 use millstream::{
-    Buffer, CollectiveElement, Collectives, Device, Reduce, Result, Stream,
+    Buffer, Device, Result, Stream,
     sim::{Gpu, SimConfig},
-    world::World,
 };
+use millstream_collective::{CollectiveElement, Collectives, Reduce, world::World};
 
 use crate::several_processes::processes::{Launcher, open_mpi, result, slurm, start_all, torchrun};
 

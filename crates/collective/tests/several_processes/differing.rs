@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use millstream::{Collectives, Device, Error, Reduce, Result, Stream, world::World};
+use millstream::{Device, Error, Result, Stream};
+use millstream_collective::{Collectives, Reduce, world::World};
 
 use crate::several_processes::processes::{LONG, result, start_all, torchrun};
 

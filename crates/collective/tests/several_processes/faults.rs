@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use millstream::{
-    Buffer, Error, Reduce, Result,
-    driver::nccl::loopback::Fault,
+    Buffer, Error, Result,
     driver::{DeviceOrdinal, ResultCode},
 };
+use millstream_collective::Reduce;
+use millstream_collective::nccl::loopback::Fault;
 
 use crate::several_processes::threads::{Rank, both};
 

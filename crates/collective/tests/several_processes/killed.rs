@@ -6,12 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream::{
-    Error, Reduce, Result,
-    driver::nccl::{Loopback, loopback::Fault},
-    sim::Gpu,
-    world::World,
-};
+use millstream::{Error, Result, sim::Gpu};
+use millstream_collective::nccl::{Loopback, loopback::Fault};
+use millstream_collective::{Reduce, world::World};
 
 use crate::several_processes::processes::{LONG, result, start_all, torchrun};
 

@@ -9,10 +9,13 @@ use std::{
 };
 
 use millstream::{
-    Collectives, Device, Result, Stream, WorldError,
-    driver::nccl::{Loopback, loopback::Fault},
+    Device, Result, Stream,
     sim::{Gpu, SimConfig},
-    world::{Rendezvous, World},
+};
+use millstream_collective::{
+    Collectives,
+    nccl::{Loopback, loopback::Fault},
+    world::{Rendezvous, World, WorldError},
 };
 
 /// A store for the threads of one process.

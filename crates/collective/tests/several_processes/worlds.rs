@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream::world::World;
+use millstream_collective::world::World;
 
 use crate::several_processes::processes::{
     LONG, Launcher, open_mpi, port, result, slurm, start, start_all, torchrun,

@@ -6,7 +6,6 @@ mod contexts;
 mod harness;
 mod memory;
 mod modules;
-mod nccl;
 mod order;
 mod peers;
 
@@ -84,19 +83,6 @@ const TESTS_OF_TWO: &[Test] = &[
         "peer_access_is_enabled_once",
         peers::peer_access_is_enabled_once,
     ),
-    (
-        "the_stand_in_for_nccl_sums_and_gathers",
-        nccl::the_stand_in_for_nccl_sums_and_gathers,
-    ),
-];
-
-/// Tests that need the machine's first two devices and NCCL.
-const TESTS_OF_NCCL: &[Test] = &[
-    ("nccl_sums_and_gathers", nccl::nccl_sums_and_gathers),
-    (
-        "a_communicator_without_its_peers_can_be_aborted",
-        nccl::a_communicator_without_its_peers_can_be_aborted,
-    ),
 ];
 
 fn main() -> ExitCode {
@@ -132,7 +118,5 @@ fn main() -> ExitCode {
         }));
     };
     extend(TESTS_OF_TWO, devices < 2, "needs two GPUs");
-    let lacks_nccl = devices < 2 || millstream_driver::nccl::load().is_err();
-    extend(TESTS_OF_NCCL, lacks_nccl, "needs two GPUs and NCCL");
     libtest_mimic::run(&arguments, trials).exit_code()
 }

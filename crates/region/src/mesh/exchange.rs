@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use millstream::{CollectiveElement, Reduce};
+use millstream_collective::{CollectiveElement, Reduce};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{

@@ -27,7 +27,8 @@ mod run;
 
 use std::{fmt, ops::Range, sync::Arc};
 
-use millstream::{Collectives, Device, Stream};
+use millstream::{Device, Stream};
+use millstream_collective::Collectives;
 
 pub use collectives::Border;
 pub use layout::{MeshArray, Partial, Replicated, Sharded};

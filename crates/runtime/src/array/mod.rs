@@ -18,7 +18,7 @@ pub use buffer::Buffer;
 pub use global::Global;
 pub use managed::{Advice, Managed};
 pub(crate) use operand::CopyOperand;
-pub use operand::{CopySource, CopyTarget, ReadOperand, WriteOperand};
+pub use operand::{CopySource, CopyTarget, DeviceOperand, ReadOperand, WriteOperand};
 pub use operand_2d::{CopySource2d, CopyTarget2d};
 pub(crate) use peer_view::check_access;
 pub use peer_view::{PeerView, PeerViewMut};

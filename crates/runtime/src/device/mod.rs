@@ -13,7 +13,6 @@ use millstream_driver::{ContextHandle, CurrentContext, Driver, DriverError};
 
 pub use health::Health;
 pub use open::Select;
-pub(crate) use open::VARIABLE as DEVICE_VARIABLE;
 pub use properties::{DeviceProperties, PciAddress, Uuid};
 pub use topology::{PeerLink, Topology, TopologyDevice};
 

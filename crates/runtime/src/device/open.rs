@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The environment variable that selects the device for [`Select::Auto`].
-pub(crate) const VARIABLE: &str = "MILLSTREAM_DEVICE";
+const VARIABLE: &str = "MILLSTREAM_DEVICE";
 
 /// The device to open.
 ///

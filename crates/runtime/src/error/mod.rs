@@ -6,7 +6,6 @@ mod operation;
 mod phrases;
 mod usage;
 mod usage_kind;
-mod world;
 
 use std::{fmt, panic::Location, sync::Arc};
 
@@ -19,7 +18,6 @@ use operation::probably;
 pub use operation::{OperationKind, Suspect};
 pub use usage::UsageError;
 pub use usage_kind::UsageErrorKind;
-pub use world::WorldError;
 
 /// The result type of fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -140,15 +138,34 @@ pub enum Error {
     /// CUDA C++ could not be compiled.
     #[error(transparent)]
     Compile(#[from] Arc<CompileError>),
-    /// The processes of a [`World`](crate::world::World) cannot meet or are started wrongly.
+    /// The processes of a world cannot meet or are started wrongly: the `WorldError` of the crate
+    /// `millstream-collective`.
     #[error(transparent)]
-    World(#[from] WorldError),
+    World(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    pub(crate) fn unavailable(reason: impl fmt::Display) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::Unavailable {
             reason: reason.to_string().into(),
+        }
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn collective_lost(
+        operation: &'static str,
+        location: &'static Location<'static>,
+        rank: usize,
+        reason: Arc<str>,
+    ) -> Self {
+        Self::CollectiveLost {
+            operation,
+            location,
+            rank,
+            reason,
         }
     }
 

@@ -26,7 +26,9 @@ pub struct UsageError {
 }
 
 impl UsageError {
-    pub(crate) fn new(operation: &'static str, problem: UsageErrorKind) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(operation: &'static str, problem: UsageErrorKind) -> Self {
         Self {
             operation,
             problem: Box::new(problem),
@@ -35,8 +37,10 @@ impl UsageError {
     }
 
     /// Adds the source line of the call.
+    #[doc(hidden)]
+    #[must_use]
     #[cold]
-    pub(crate) fn at(mut self, location: &'static Location<'static>) -> Self {
+    pub fn at(mut self, location: &'static Location<'static>) -> Self {
         self.location = Some(location);
         self
     }

@@ -25,7 +25,7 @@ const LENGTH: usize = 8;
 
 /// Returns the SHA-256 of `bytes`.
 #[must_use]
-pub(crate) const fn sha256(bytes: &[u8]) -> [u8; 32] {
+pub const fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut state = INITIAL;
     let whole = bytes.len() / BLOCK;
     let mut block = 0;

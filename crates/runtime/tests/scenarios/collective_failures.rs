@@ -8,10 +8,11 @@
 use std::sync::Arc;
 
 use millstream::{
-    Collectives, Device, Error, LaunchConfig, Reduce, Result,
+    Device, Error, LaunchConfig, Result,
     driver::Driver,
     sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
+use millstream_collective::{Collectives, Reduce};
 
 use crate::scenarios::{
     calls::Calls,

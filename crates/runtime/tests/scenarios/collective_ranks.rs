@@ -4,7 +4,8 @@
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
 use half::{bf16, f16};
-use millstream::{Buffer, CollectiveElement, Collectives, Device, Reduce, Stream, sim::Gpu};
+use millstream::{Buffer, Device, Stream, sim::Gpu};
+use millstream_collective::{CollectiveElement, Collectives, Reduce};
 
 /// An element type with the arithmetic of plain Rust.
 pub(crate) trait Element: CollectiveElement + Debug {

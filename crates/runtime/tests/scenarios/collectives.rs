@@ -9,9 +9,10 @@ use std::{
 };
 
 use millstream::{
-    Collectives, Error, Pending, Reduce,
+    Error, Pending,
     sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
+use millstream_collective::{Collectives, Reduce};
 
 use crate::scenarios::{
     collective_ranks::{Element, Ranks, TYPES, devices, reduced},

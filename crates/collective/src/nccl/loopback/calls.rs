@@ -20,12 +20,11 @@ use super::{
     operation::{Operation, OperationType},
     rank_number,
 };
-use crate::{
-    ContextHandle, DevicePtr, StreamHandle,
-    nccl::{
-        CommHandle, CommState, DataType, Nccl, NcclCode, NcclError, OLDEST_NCCL_VERSION, Progress,
-        ReduceOp, Result, UniqueId,
-    },
+use millstream_driver::{ContextHandle, DevicePtr, StreamHandle};
+
+use crate::nccl::{
+    CommHandle, CommState, DataType, Nccl, NcclCode, NcclError, OLDEST_NCCL_VERSION, Progress,
+    ReduceOp, Result, UniqueId,
 };
 
 /// A group that a thread has begun.

@@ -11,10 +11,9 @@ use super::{
     lock,
     operation::{Operation, OperationType, Sequence},
 };
-use crate::{
-    ContextHandle,
-    nccl::{CommHandle, CommState, NcclError, Result},
-};
+use millstream_driver::ContextHandle;
+
+use crate::nccl::{CommHandle, CommState, NcclError, Result};
 
 /// A communicator.
 pub(super) struct Comm {

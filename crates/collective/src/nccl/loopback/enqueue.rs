@@ -12,10 +12,9 @@ use super::{
     operation::{Operation, Sequence},
     staging::Memory,
 };
-use crate::{
-    DriverError,
-    nccl::{NcclCode, NcclError, Result},
-};
+use millstream_driver::DriverError;
+
+use crate::nccl::{NcclCode, NcclError, Result};
 
 impl Loopback {
     /// Issues operations of one communicator, in this order.

@@ -5,10 +5,9 @@ use super::{
     link::{Aborted, Link},
     reduce::combine,
 };
-use crate::{
-    DevicePtr, StreamHandle,
-    nccl::{DataType, ReduceOp},
-};
+use millstream_driver::{DevicePtr, StreamHandle};
+
+use crate::nccl::{DataType, ReduceOp};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Completion, ContextHandle, Driver, DriverError, EventHandle, EventKind, StreamHandle};
+use millstream_driver::{
+    Completion, ContextHandle, Driver, DriverError, EventHandle, EventKind, StreamHandle,
+};
 
 /// The real time after which memory of operations that do not end is left allocated.
 const FREE_LIMIT: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use super::{
     secret::{Facts, Secret, is_same, nonce},
     wire::{Greeting, Message, VERSION, Verb, Verdict, take},
 };
-use crate::{WorldError, world::rendezvous::remaining};
+use crate::world::{WorldError, rendezvous::remaining};
 
 /// The longest time of one attempt to connect.
 const ATTEMPT: Duration = Duration::from_secs(5);

@@ -29,7 +29,9 @@ mod wire;
 use std::{fmt, net::TcpListener, time::Duration};
 
 use super::rendezvous::{Rendezvous, check_lengths, check_size};
-use crate::{Result, WorldError};
+use millstream::Result;
+
+use super::WorldError;
 use client::Client;
 pub(super) use secret::Secret;
 use server::Server;
@@ -41,7 +43,7 @@ use server::Server;
 ///
 /// ```
 /// use std::{net::TcpListener, thread, time::Duration};
-/// use millstream::world::{Rendezvous, TcpRendezvous};
+/// use millstream_collective::world::{Rendezvous, TcpRendezvous};
 ///
 /// let deadline = Duration::from_secs(10);
 /// let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

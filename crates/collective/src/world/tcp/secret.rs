@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::kernel::sha256::sha256;
+use millstream::groups::sha256;
 
 /// The bytes of a block of SHA-256, as HMAC pads its key.
 const BLOCK: usize = 64;

@@ -17,12 +17,12 @@ use super::{
     secret::{Facts, Secret, is_same, nonce},
     wire::{Frame, Greeting, Message, VERSION, Verb, Verdict, take},
 };
-use crate::{
-    Result, WorldError,
-    world::{
-        local_store::LocalStore,
-        rendezvous::{Rendezvous, remaining},
-    },
+use millstream::Result;
+
+use crate::world::{
+    WorldError,
+    local_store::LocalStore,
+    rendezvous::{Rendezvous, remaining},
 };
 
 /// The largest number of connections that are not admitted yet. One more closes the oldest.
