@@ -63,14 +63,14 @@ use millstream::{
 ///
 /// A usage error, a lost device and invalid contents are found before anything is enqueued. If a
 /// device is lost while a collective is pending, the arrays of the other ranks that it was to write
-/// are [poisoned](millstream::Error::Poisoned) until they are overwritten as a whole. After any other
-/// error of the driver the contents of the arrays that the call was to write are unspecified.
+/// are [poisoned](Error::Poisoned) until they are overwritten as a whole. After any other error of
+/// the driver the contents of the arrays that the call was to write are unspecified.
 ///
 /// With NCCL a group can be lost: another process ends or makes other calls, NCCL reports a
 /// failure, or a [deadline](Self::set_deadline) passes. The calls that were not complete are then
-/// [`Error::CollectiveLost`](millstream::Error::CollectiveLost), which every use of the arrays that they
-/// were to write returns until these are overwritten as a whole, and so does every later call of
-/// the group. Everything else works on.
+/// [`Error::CollectiveLost`], which every use of the arrays that they were to write returns until
+/// these are overwritten as a whole, and so does every later call of the group. Everything else
+/// works on.
 ///
 /// # Dropping
 ///

@@ -11,7 +11,9 @@ use millstream_driver::{DevicePtr, Driver};
 use crate::{
     Buffer, Device, Error, Result, Stream,
     array::{DeviceOperand, Span},
-    context::{DeviceState, DriverStream, GroupOperation, Operation, StreamState, imports, poll_ticket},
+    context::{
+        DeviceState, DriverStream, GroupOperation, Operation, StreamState, imports, poll_ticket,
+    },
     error::OperationKind,
     kernel::Argument,
     multi_device,
