@@ -9,6 +9,5 @@ mod race_free;
 mod regressions;
 mod reports;
 mod scenarios;
-mod several_processes;
 mod thread_safety;
 mod timelines;

@@ -11,7 +11,7 @@ use millstream_collective::nccl::{
 };
 use millstream_sim::Schedule;
 
-use crate::rank::{Rank, gpu, world};
+use super::rank::{Rank, gpu, world};
 
 /// Runs two ranks, of which the first has this fault in its second operation; each sums once, and
 /// then runs `program`, with its number and a barrier for both.

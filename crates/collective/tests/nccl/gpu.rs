@@ -8,7 +8,7 @@ use std::{env, sync::Arc, thread, time::Duration};
 use millstream_collective::nccl::{self, CommState, DataType, Loopback, Nccl};
 use millstream_driver::{Driver, cuda::Cuda};
 
-use crate::rank::Rank;
+use super::rank::Rank;
 
 const COUNT: usize = 1000;
 

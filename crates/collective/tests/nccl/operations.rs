@@ -7,7 +7,7 @@ use std::{sync::Arc, thread};
 use millstream_collective::nccl::{DataType, Loopback, Nccl, NcclCode, NcclError, ReduceOp};
 use millstream_sim::{Gpu, Schedule, SimConfig};
 
-use crate::rank::{Rank, world};
+use super::rank::{Rank, world};
 
 const COUNT: usize = 5;
 

@@ -12,7 +12,7 @@ use std::{
 use millstream_collective::nccl::{CommState, DataType, Loopback, Nccl, NcclCode, UniqueId};
 use millstream_sim::Schedule;
 
-use crate::rank::{Rank, SOON, gpu};
+use super::rank::{Rank, SOON, gpu};
 
 /// Starts this program as one rank of a world of two; its output is piped.
 fn start(rank: usize, id: &UniqueId, program: &str) -> (Child, BufReader<ChildStdout>) {
@@ -24,7 +24,7 @@ fn start(rank: usize, id: &UniqueId, program: &str) -> (Child, BufReader<ChildSt
     let mut child = Command::new(env::current_exe().expect("the test's own program"))
         .args([
             "--exact",
-            "processes::inner_rank",
+            "nccl::processes::inner_rank",
             "--include-ignored",
             "--nocapture",
         ])
