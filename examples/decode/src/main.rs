@@ -15,7 +15,6 @@ mod model;
 
 use std::{
     path::PathBuf,
-    process::ExitCode,
     time::{Duration, Instant},
 };
 
@@ -77,18 +76,10 @@ impl Size {
     }
 }
 
-fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("error: two ways give different tokens or logits");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<()> {
+    let agrees = run(&Arguments::parse())?;
+    ensure!(agrees, "two ways give different tokens or logits");
+    Ok(())
 }
 
 /// Decodes in all ways; returns whether they agree.

@@ -8,7 +8,7 @@ mod data;
 mod model;
 mod parallel;
 
-use std::{process::ExitCode, time::Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -43,18 +43,10 @@ struct Arguments {
 /// sums of 64 and 1,500 products, over hundreds of steps.
 const OFF_MAX: f32 = 1e-3;
 
-fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("error: the device and the CPU do not agree");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<()> {
+    let agrees = run(&Arguments::parse())?;
+    ensure!(agrees, "the device and the CPU do not agree");
+    Ok(())
 }
 
 /// Trains and tests the model on both; returns whether they agree.

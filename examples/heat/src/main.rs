@@ -9,11 +9,10 @@ mod picture;
 use std::{
     env,
     path::PathBuf,
-    process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use millstream::{
     Device, Event,
@@ -49,18 +48,13 @@ struct Arguments {
 /// The number of simulated devices where there is no GPU.
 const SIMULATED: u32 = 4;
 
-fn main() -> ExitCode {
-    match spread(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("error: one device gives other temperatures than all devices");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<()> {
+    let agrees = spread(&Arguments::parse())?;
+    ensure!(
+        agrees,
+        "one device gives other temperatures than all devices"
+    );
+    Ok(())
 }
 
 /// Runs on all devices and on one; returns whether they agree.

@@ -3,9 +3,9 @@
 
 mod model;
 
-use std::{process::ExitCode, time::Instant};
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use millstream::{Device, Select};
 use ndarray::{Array1, Zip};
@@ -32,18 +32,10 @@ struct Arguments {
 /// share's price: rounding of logarithms and powers.
 const OFF_MAX: f64 = 1e-13;
 
-fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("error: the device and the CPU do not agree");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<()> {
+    let agrees = run(&Arguments::parse())?;
+    ensure!(agrees, "the device and the CPU do not agree");
+    Ok(())
 }
 
 /// Prices the options on both; returns whether they agree.

@@ -6,7 +6,7 @@ use clap::Parser;
 
 /// Finds the edges and the brightness histogram of photographs on a GPU, several of them at a time.
 ///
-/// For each picture, OUT gets edges-NAME.png and histogram-NAME.png.
+/// For each picture, OUT gets edges-NAME.png and histogram-NAME.svg.
 #[derive(Parser, Debug)]
 #[command(name = "photos", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

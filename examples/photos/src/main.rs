@@ -10,11 +10,10 @@ mod cpu;
 mod gpu;
 mod picture;
 
-use std::{fmt::Display, fs, path::Path, process::ExitCode};
+use std::{fmt::Display, fs, path::Path};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 use millstream::{Device, Recording, Select};
 
 use cli::Arguments;
@@ -24,15 +23,10 @@ use picture::input::Source;
 /// The most bytes of decoded pictures in a batch, its last picture not counted.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
-fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<()> {
+    let failed = run(&Arguments::parse())?;
+    ensure!(failed == 0, "{failed} inputs failed");
+    Ok(())
 }
 
 /// Analyses all pictures; returns the number of inputs that failed.
@@ -43,10 +37,7 @@ fn run(arguments: &Arguments) -> Result<usize> {
     let device = Device::open(Select::Auto)?;
     announce(&device);
     let (sources, bad) = picture::gather(&arguments.paths, &arguments.out);
-    let mut failures = Failures {
-        count: 0,
-        progress: progress(sources.len()),
-    };
+    let mut failures = Failures { count: 0 };
     bad.iter().for_each(|input| failures.note(input));
 
     let mut analyser = Analyser::new(&device, usize::from(arguments.streams))?;
@@ -60,7 +51,6 @@ fn run(arguments: &Arguments) -> Result<usize> {
         before = flights;
     }
     finish_all(arguments, before, &mut failures);
-    failures.progress.finish_and_clear();
     let recording = timeline.finish()?;
     report(&device, &recording, &arguments.out)?;
     Ok(failures.count)
@@ -124,10 +114,7 @@ fn start<'a>(
 fn finish_all(arguments: &Arguments, flights: Vec<(&Source, InFlight)>, failures: &mut Failures) {
     for (source, flight) in flights {
         match finish(arguments, source, flight) {
-            Ok(line) => {
-                failures.progress.suspend(|| println!("{line}"));
-                failures.progress.inc(1);
-            }
+            Ok(line) => println!("{line}"),
             Err(error) => failures.note(format_args!("{}: {error:#}", source.name)),
         }
     }
@@ -161,14 +148,12 @@ fn report(device: &Device, recording: &Recording, out: &Path) -> Result<()> {
 /// The inputs that failed, each reported in one line as it is found.
 struct Failures {
     count: usize,
-    progress: ProgressBar,
 }
 
 impl Failures {
     fn note(&mut self, problem: impl Display) {
         self.count += 1;
-        self.progress.suspend(|| eprintln!("{problem}"));
-        self.progress.inc(1);
+        eprintln!("{problem}");
     }
 
     /// The value with its source, or none if there is an error, which is reported.
@@ -185,11 +170,4 @@ impl Failures {
             }
         }
     }
-}
-
-/// A progress bar, which is shown only on a terminal.
-fn progress(pictures: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} pictures, {eta} left");
-    ProgressBar::new(pictures as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -1,6 +1,5 @@
 //! Pictures as files: finding and decoding them, naming and writing the results.
 
-mod canvas;
 mod chart;
 mod complete;
 mod decode;
@@ -40,7 +39,7 @@ pub(crate) fn checksum(analysis: &Analysis) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Writes edges-NAME.png and histogram-NAME.png to the folder `out`, which is made if it does not
+/// Writes edges-NAME.png and histogram-NAME.svg to the folder `out`, which is made if it does not
 /// exist, and returns their paths.
 ///
 /// # Errors
@@ -55,9 +54,22 @@ pub(crate) fn write(
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the folder {}", out.display()))?;
     let [edges, histogram] = names::outputs(out, name);
-    canvas::save_grey(&edges, size, &analysis.edges)?;
-    chart::draw(&analysis.bins).save(&histogram)?;
+    let context = || format!("cannot write {}", edges.display());
+    std::fs::write(&edges, grey_png(size, &analysis.edges)?).with_context(context)?;
+    std::fs::write(&histogram, chart::draw(&analysis.bins))
+        .with_context(|| format!("cannot write {}", histogram.display()))?;
     Ok([edges, histogram])
+}
+
+/// A PNG file of one byte a pixel.
+fn grey_png((width, height): (u32, u32), levels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_compression(png::Compression::Fast);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(levels)?;
+    writer.finish()?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -71,8 +71,8 @@ pub(crate) fn python(folder: &Path, requirements: &str) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Returns the folder with the NVRTC whose messages the tests know to the letter, which is installed
-/// if it is missing. `None` if that fails: tests that need NVRTC are then listed as ignored.
+/// Returns the folder with the NVRTC whose messages the tests know to the letter; installs it if it
+/// is missing. `None` if that fails: tests that need NVRTC are then listed as ignored.
 pub(crate) fn nvrtc() -> Option<PathBuf> {
     let wheels = process::target_folder().join("nvrtc");
     let folder = wheels.join("nvidia/cuda_nvrtc/lib");

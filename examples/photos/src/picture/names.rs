@@ -9,7 +9,7 @@ const BYTES_MAX: usize = 200;
 
 /// The paths of the two results of the picture `name`.
 pub(super) fn outputs(out: &Path, name: &str) -> [PathBuf; 2] {
-    ["edges", "histogram"].map(|kind| out.join(format!("{kind}-{name}.png")))
+    ["edges-NAME.png", "histogram-NAME.svg"].map(|file| out.join(file.replace("NAME", name)))
 }
 
 /// Chooses names for results in one folder.
@@ -97,7 +97,7 @@ mod tests {
     fn an_input_is_never_the_name_of_a_result() {
         let folder = std::env::temp_dir().join(format!("millstream-names-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let input = folder.join("histogram-x.png");
+        let input = folder.join("edges-x.png");
         std::fs::write(&input, "").unwrap();
         let mut names = Names::new(&folder, std::iter::once(input.as_path()));
         assert_eq!(names.name(Path::new("x.png")), "x-2");
