@@ -60,7 +60,8 @@ pub(crate) fn devices() -> Result<()> {
     for devices in ["4", "8"] {
         println!("{devices} devices");
         let mut test = cargo(
-            "test --package millstream --test all -- scenarios::peers scenarios::two_devices collective",
+            "test --package millstream --test all -- scenarios::peers scenarios::two_devices \
+             collective",
         );
         process::run(test.env("MILLSTREAM_TEST_DEVICES", devices))?;
     }
