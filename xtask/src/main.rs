@@ -59,6 +59,8 @@ enum Task {
     /// Package the published crates, build them from their packages, and run README's first program
     /// with them.
     Package,
+    /// Build what users download: the packages, and an archive of the tool with its checksum.
+    Release,
     /// List changes of the public interface since a revision that versions do not allow.
     Semver(runs::SemverOptions),
     /// Run the tests in which shuttle schedules every step of every thread.
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Task::Msrv => targets::msrv(),
         Task::Devices => runs::devices(),
         Task::Package => package::run(),
+        Task::Release => package::release(),
         Task::Semver(options) => runs::semver(&options),
         Task::Shuttle => runs::shuttle(),
         Task::Targets => targets::run(),

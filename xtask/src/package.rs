@@ -1,7 +1,8 @@
 //! `cargo xtask package`: packages all crates as a registry would, builds each from its package,
 //! and runs README's first program against the published ones in a crate of its own.
+//! `cargo xtask release` also makes an archive of the tool.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -19,6 +20,9 @@ const COPIES: [(&str, &str); 5] = [
 
 /// The crate that README's first program uses.
 const USED: &str = "millstream";
+
+/// The end of the address of a repository that has none.
+const PLACEHOLDER: &str = ".invalid";
 
 /// A crate that may be published.
 #[derive(Debug, PartialEq)]
@@ -38,10 +42,68 @@ pub(crate) fn check_copies() -> Result<()> {
     Ok(())
 }
 
+/// The files of the tool's archive below cargo's output folder for releases, or below the root,
+/// with their places in the archive.
+const TOOL: [(&str, &str); 2] = [
+    ("millstream", "bin/millstream"),
+    ("libmillstream_libcuda.so", "lib/libmillstream_libcuda.so"),
+];
+const TOOL_TEXTS: [(&str, &str); 3] = [
+    ("crates/cli/README.md", "README.md"),
+    ("LICENSE-APACHE", "LICENSE-APACHE"),
+    ("LICENSE-MIT", "LICENSE-MIT"),
+];
+
+/// Builds what users download: the packages, and an archive of the tool for Linux on x86-64 beside
+/// its checksum.
+pub(crate) fn release() -> Result<()> {
+    run()?;
+    let build = "build --release --package millstream-cli --package millstream-libcuda";
+    process::run(&mut process::cargo(build))?;
+    let crates = published(&metadata()?)?;
+    let version = crates.iter().find(|one| one.name == "millstream-cli");
+    let version = &version.context("millstream-cli is not published")?.version;
+    let folder = process::target_folder().join("release-files");
+    let checksum = archive(&process::target_folder().join("release"), &folder, version)?;
+    println!("in {}:\n{}", folder.display(), checksum.trim_end());
+    Ok(())
+}
+
+/// Makes the archive of the tool in a new folder, from the programs in `built`. Returns the line
+/// with its checksum, which is beside it.
+fn archive(built: &Path, folder: &Path, version: &str) -> Result<String> {
+    process::remove_folder(folder)?;
+    let name = format!("millstream-{version}-x86_64-linux");
+    let root = process::root();
+    let programs = TOOL.map(|(from, to)| (built.join(from), to));
+    let texts = TOOL_TEXTS.map(|(from, to)| (root.join(from), to));
+    for (from, to) in programs.iter().chain(&texts) {
+        let contents = std::fs::read(from);
+        let contents = contents.with_context(|| format!("cannot read {}", from.display()))?;
+        process::write(&folder.join(&name).join(to), contents)?;
+    }
+    for (_, file) in TOOL {
+        let file = folder.join(&name).join(file);
+        process::run(process::command("strip").arg(&file))?;
+        process::run(process::command("chmod").arg("755").arg(&file))?;
+    }
+    let archive = format!("{name}.tar.gz");
+    let mut tar = process::command("tar");
+    process::run(tar.current_dir(folder).args(["-czf", &archive, &name]))?;
+    let mut checksum = process::command("sha256sum");
+    let checksum = process::output(checksum.current_dir(folder).arg(&archive))?;
+    process::write(&folder.join(format!("{archive}.sha256")), &checksum)?;
+    Ok(checksum)
+}
+
 /// Checks the copies, packages, builds and runs.
 pub(crate) fn run() -> Result<()> {
     check_copies()?;
-    let crates = published(&metadata()?)?;
+    let metadata = metadata()?;
+    if metadata.contains(PLACEHOLDER) {
+        println!("the repository has no address: set `repository` in [workspace.package]");
+    }
+    let crates = published(&metadata)?;
     forget_earlier(&crates)?;
     // Uncommitted changes are packaged as they are; CI has none.
     let mut package = process::cargo("package --workspace --allow-dirty");
@@ -188,12 +250,8 @@ mod tests {
     #[test]
     fn the_page_on_publishing_names_every_crate_and_each_has_a_readme_and_licences() {
         let page = process::read("docs/publishing.md").unwrap();
-        for Crate { name, version } in published(&metadata().unwrap()).unwrap() {
+        for Crate { name, .. } in published(&metadata().unwrap()).unwrap() {
             assert!(page.contains(&format!("`{name}`")), "{name}");
-            assert!(
-                page.contains(&format!("(`={version}`)")),
-                "{name} {version}"
-            );
             let folder = name.strip_prefix("millstream-").unwrap_or("runtime");
             for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
                 let file = format!("crates/{folder}/{file}");
@@ -207,5 +265,33 @@ mod tests {
         let manifest = manifest(&[one("millstream"), one("millstream-ptx")]);
         assert!(manifest.contains("[dependencies]\nmillstream = \"0.1.0\"\n"));
         assert!(manifest.contains("\nmillstream-ptx = { path = \"millstream-ptx-0.1.0\" }\n"));
+    }
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_archive_of_the_tool_has_its_programs_and_a_checksum() {
+        let scratch = process::target_folder().join("archive-test");
+        let program = std::fs::read("/bin/true").unwrap();
+        for (from, _) in TOOL {
+            process::write(&scratch.join("built").join(from), &program).unwrap();
+        }
+        let folder = scratch.join("archive");
+        archive(&scratch.join("built"), &folder, "1.2.3").unwrap();
+        let list = |program: &str, arguments: &[&str]| {
+            process::output(
+                process::command(program)
+                    .current_dir(&folder)
+                    .args(arguments),
+            )
+            .unwrap()
+        };
+        let listed = list("tar", &["-tzf", "millstream-1.2.3-x86_64-linux.tar.gz"]);
+        assert!(
+            listed.contains("x86_64-linux/lib/libmillstream_libcuda.so\n"),
+            "{listed}"
+        );
+        list(
+            "sha256sum",
+            &["-c", "millstream-1.2.3-x86_64-linux.tar.gz.sha256"],
+        );
     }
 }
