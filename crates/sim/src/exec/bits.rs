@@ -50,10 +50,8 @@ pub(super) fn insert(a: u64, b: u64, position: u32, length: u32, bits: u32) -> u
 }
 
 #[inline(always)]
-pub(super) fn bfe64(r: &mut Registers, mask: u32, signed: bool, d: Slot, [a, b, c]: [Slot; 3]) {
-    let (a, b, c) = (*r.double(a), *r.word(b), *r.word(c));
-    let values = std::array::from_fn(|lane| extract(a[lane], b[lane], c[lane], 64, signed));
-    r.set_double(d, mask, &values);
+pub(super) fn bfe64(r: &mut Registers, mask: u32, signed: bool, d: Slot, abc: [Slot; 3]) {
+    r.map3(mask, d, abc, |a, b, c| extract(a, b, c, 64, signed));
 }
 
 #[inline(always)]
@@ -85,7 +83,7 @@ pub(super) fn bfi64(r: &mut Registers, mask: u32, d: Slot, [a, b, position, leng
 pub(super) fn lop3(r: &mut Registers, mask: u32, table: u8, d: Slot, abc: [Slot; 3]) {
     let row = |index: u32| if table >> index & 1 == 1 { u32::MAX } else { 0 };
     let rows: [u32; 8] = std::array::from_fn(|index| row(index as u32));
-    r.w_www(mask, d, abc, |a, b, c| {
+    r.map3(mask, d, abc, |a: u32, b: u32, c: u32| {
         let choose = |bits: u32, one: u32, zero: u32| (bits & one) | (!bits & zero);
         let low = choose(b, choose(c, rows[3], rows[2]), choose(c, rows[1], rows[0]));
         let high = choose(b, choose(c, rows[7], rows[6]), choose(c, rows[5], rows[4]));
@@ -95,7 +93,7 @@ pub(super) fn lop3(r: &mut Registers, mask: u32, table: u8, d: Slot, abc: [Slot;
 
 #[inline(always)]
 pub(super) fn prmt(r: &mut Registers, mask: u32, mode: Prmt, d: Slot, abc: [Slot; 3]) {
-    r.w_www(mask, d, abc, |a, b, c| {
+    r.map3(mask, d, abc, |a: u32, b: u32, c: u32| {
         let bytes = join(a, b).to_le_bytes();
         let at = c & 3;
         let picks: [u32; 4] = std::array::from_fn(|index| {

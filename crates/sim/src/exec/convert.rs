@@ -7,12 +7,12 @@ use crate::ptx::ir::{Convert, Round, Slot};
 use millstream_ptx::Type;
 
 /// Converts the values of the lanes in `mask`.
-pub(super) fn run(r: &mut Registers, mask: u32, how: Convert, d: Slot, a: Slot) {
+pub(super) fn run(r: &mut Registers, mask: u32, how: Convert, d: Slot, a: [Slot; 1]) {
     match (how.from.bytes() == 8, how.register_bytes == 8) {
-        (true, true) => r.d_d(mask, d, a, |a| convert(how, a)),
-        (true, false) => r.w_d(mask, d, a, |a| convert(how, a) as u32),
-        (false, true) => r.d_w(mask, d, a, |a| convert(how, u64::from(a))),
-        (false, false) => r.w_w(mask, d, a, |a| convert(how, u64::from(a)) as u32),
+        (true, true) => r.map1(mask, d, a, |a: u64| convert(how, a)),
+        (true, false) => r.map1(mask, d, a, |a: u64| convert(how, a) as u32),
+        (false, true) => r.map1(mask, d, a, |a: u32| convert(how, a.into())),
+        (false, false) => r.map1(mask, d, a, |a: u32| convert(how, a.into()) as u32),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::ptx::ir::{Extra, Slot};
 /// Executes the operation on all lanes of `mask`.
 #[cold]
 pub(super) fn run(r: &mut Registers, mask: u32, f: Extra, d: Slot, abc: [Slot; 3]) {
-    r.w_www(mask, d, abc, |a, b, c| match f {
+    r.map3(mask, d, abc, |a: u32, b: u32, c: u32| match f {
         Extra::Extend { signed, wrap } => extend(a, b, signed, wrap),
         Extra::BitMask { wrap } => bit_mask(a, b, wrap),
         Extra::FindNth => find_nth(a, b, c.cast_signed()),

@@ -7,7 +7,7 @@
 //! or 2), `sin` and `cos` from -π to π at most 2^-20, `lg2` at most 2^-21 or 2 ulp, `tanh` at most
 //! 2^-10. A program that depends on more accuracy than that is wrong on both.
 
-use super::registers::{LANES, Registers, Words, lanes};
+use super::registers::{LANES, Registers, Value, Words, lanes};
 use super::rounding::{self, ArithmeticOp};
 use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
@@ -108,10 +108,7 @@ fn flush_rounded_up(r: &mut Registers, mask: u32, op: ArithmeticOp, d: Slot, old
 
 #[cold]
 fn redo(r: &mut Registers, mask: u32, op: ArithmeticOp, d: Slot, [a, b, c]: [Words; 3]) {
-    let mode = FloatMode {
-        round: Round::Nearest,
-        flush: true,
-    };
+    let mode = FloatMode::nearest(true);
     let mut values = *r.word(d);
     for lane in lanes(mask) {
         values[lane] = rounding::single(op, [a[lane], b[lane], c[lane]], mode);
@@ -126,15 +123,14 @@ pub(super) fn f32_bin(
     op: FloatBin,
     mode: FloatMode,
     d: Slot,
-    a: Slot,
-    b: Slot,
+    ab: [Slot; 2],
 ) {
     if mode.round == Round::Nearest {
         if !mode.flush {
-            return nearest_bin::<false>(r, mask, op, d, a, b);
+            return nearest_bin::<false>(r, mask, op, d, ab);
         }
-        let old = [*r.word(a), *r.word(b), [0; LANES]];
-        nearest_bin::<true>(r, mask, op, d, a, b);
+        let old = [*r.word(ab[0]), *r.word(ab[1]), [0; LANES]];
+        nearest_bin::<true>(r, mask, op, d, ab);
         match op {
             FloatBin::Mul => flush_rounded_up(r, mask, ArithmeticOp::Mul, d, old),
             FloatBin::Div => flush_rounded_up(r, mask, ArithmeticOp::Div, d, old),
@@ -143,7 +139,7 @@ pub(super) fn f32_bin(
         return;
     }
     let operation = operation(op);
-    r.w_ww(mask, d, a, b, |a, b| {
+    r.map2(mask, d, ab, |a, b| {
         rounding::single(operation, [a, b, 0], mode)
     });
 }
@@ -172,8 +168,7 @@ fn nearest_bin<const FLUSH: bool>(
     mask: u32,
     op: FloatBin,
     d: Slot,
-    a: Slot,
-    b: Slot,
+    ab: [Slot; 2],
 ) {
     let inward = |bits| if FLUSH { flush(bits) } else { bits };
     let outward = |value: f32| {
@@ -184,30 +179,28 @@ fn nearest_bin<const FLUSH: bool>(
         }
     };
     match op {
-        FloatBin::Add => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) + f(inward(b)))),
-        FloatBin::Sub => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) - f(inward(b)))),
-        FloatBin::Mul => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) * f(inward(b)))),
-        FloatBin::Div => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) / f(inward(b)))),
+        FloatBin::Add => r.map2(mask, d, ab, |a, b| outward(f(inward(a)) + f(inward(b)))),
+        FloatBin::Sub => r.map2(mask, d, ab, |a, b| outward(f(inward(a)) - f(inward(b)))),
+        FloatBin::Mul => r.map2(mask, d, ab, |a, b| outward(f(inward(a)) * f(inward(b)))),
+        FloatBin::Div => r.map2(mask, d, ab, |a, b| outward(f(inward(a)) / f(inward(b)))),
         // If the divisor exceeds 2^126, its reciprocal is flushed to zero.
-        FloatBin::DivApprox => r.w_ww(mask, d, a, b, |a, b| {
+        FloatBin::DivApprox => r.map2(mask, d, ab, |a, b| {
             let (a, b) = (inward(a), inward(b));
             let beyond = f(b).abs() > 2f32.powi(126);
             let quotient = f(a) / if beyond { f(b) * f32::INFINITY } else { f(b) };
             outward(quotient)
         }),
-        FloatBin::Min => r.w_ww(mask, d, a, b, |a, b| {
+        FloatBin::Min => r.map2(mask, d, ab, |a, b| {
             min_max_32::<false>(inward(a), inward(b))
         }),
-        FloatBin::Max => r.w_ww(mask, d, a, b, |a, b| {
-            min_max_32::<true>(inward(a), inward(b))
-        }),
+        FloatBin::Max => r.map2(mask, d, ab, |a, b| min_max_32::<true>(inward(a), inward(b))),
         FloatBin::MinNan => {
-            r.w_ww(mask, d, a, b, |a, b| {
+            r.map2(mask, d, ab, |a, b| {
                 nan_or(a, b, min_max_32::<false>(inward(a), inward(b)))
             });
         }
         FloatBin::MaxNan => {
-            r.w_ww(mask, d, a, b, |a, b| {
+            r.map2(mask, d, ab, |a, b| {
                 nan_or(a, b, min_max_32::<true>(inward(a), inward(b)))
             });
         }
@@ -218,16 +211,16 @@ fn nearest_bin<const FLUSH: bool>(
 pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, abc: [Slot; 3]) {
     match (mode.round, mode.flush) {
         (Round::Nearest, false) => {
-            r.w_www(mask, d, abc, |a, b, c| canonical(f(a).mul_add(f(b), f(c))));
+            r.map3(mask, d, abc, |a, b, c| canonical(f(a).mul_add(f(b), f(c))));
         }
         (Round::Nearest, true) => {
             let old = abc.map(|slot| *r.word(slot));
-            r.w_www(mask, d, abc, |a, b, c| {
+            r.map3(mask, d, abc, |a, b, c| {
                 flush(canonical(f(flush(a)).mul_add(f(flush(b)), f(flush(c)))))
             });
             flush_rounded_up(r, mask, ArithmeticOp::Fma, d, old);
         }
-        _ => r.w_www(mask, d, abc, |a, b, c| {
+        _ => r.map3(mask, d, abc, |a, b, c| {
             rounding::single(ArithmeticOp::Fma, [a, b, c], mode)
         }),
     }
@@ -237,11 +230,11 @@ pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
 pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
     let wide = |bits: u32| f64::from(f(bits));
     match op {
-        FloatUn::Neg => r.w_w(mask, d, a, |a| canonical(-f(a))),
-        FloatUn::Abs => r.w_w(mask, d, a, |a| canonical(f(a).abs())),
-        FloatUn::Flush => r.w_w(mask, d, a, flush),
+        FloatUn::Neg => r.map1(mask, d, [a], |a| canonical(-f(a))),
+        FloatUn::Abs => r.map1(mask, d, [a], |a| canonical(f(a).abs())),
+        FloatUn::Flush => r.map1(mask, d, [a], flush),
         // Comparisons with NaN are false, so NaN becomes 0.
-        FloatUn::Saturate => r.w_w(mask, d, a, |a| {
+        FloatUn::Saturate => r.map1(mask, d, [a], |a| {
             let value = f(a);
             if value >= 1.0 {
                 1f32.to_bits()
@@ -252,37 +245,37 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
             }
         }),
         FloatUn::Sqrt(Round::Nearest) | FloatUn::SqrtApprox => {
-            r.w_w(mask, d, a, |a| canonical(f(a).sqrt()))
+            r.map1(mask, d, [a], |a| canonical(f(a).sqrt()))
         }
         FloatUn::Sqrt(round) => {
             let mode = FloatMode {
                 round,
                 flush: false,
             };
-            r.w_w(mask, d, a, |a| {
+            r.map1(mask, d, [a], |a| {
                 rounding::single(ArithmeticOp::Sqrt, [a, 0, 0], mode)
             });
         }
         FloatUn::Rcp(Round::Nearest) | FloatUn::RcpApprox => {
-            r.w_w(mask, d, a, |a| canonical(1.0 / f(a)))
+            r.map1(mask, d, [a], |a| canonical(1.0 / f(a)))
         }
         FloatUn::Rcp(round) => {
             let mode = FloatMode {
                 round,
                 flush: false,
             };
-            r.w_w(mask, d, a, |a| {
+            r.map1(mask, d, [a], |a| {
                 rounding::single(ArithmeticOp::Div, [1f32.to_bits(), a, 0], mode)
             });
         }
         FloatUn::RsqrtApprox | FloatUn::RsqrtApproxHigh => {
-            r.w_w(mask, d, a, |a| canonical((1.0 / wide(a).sqrt()) as f32))
+            r.map1(mask, d, [a], |a| canonical((1.0 / wide(a).sqrt()) as f32))
         }
-        FloatUn::Ex2Approx => r.w_w(mask, d, a, |a| canonical(wide(a).exp2() as f32)),
-        FloatUn::Lg2Approx => r.w_w(mask, d, a, |a| canonical(wide(a).log2() as f32)),
-        FloatUn::SinApprox => r.w_w(mask, d, a, |a| canonical(wide(a).sin() as f32)),
-        FloatUn::CosApprox => r.w_w(mask, d, a, |a| canonical(wide(a).cos() as f32)),
-        FloatUn::TanhApprox => r.w_w(mask, d, a, |a| canonical(wide(a).tanh() as f32)),
+        FloatUn::Ex2Approx => r.map1(mask, d, [a], |a| canonical(wide(a).exp2() as f32)),
+        FloatUn::Lg2Approx => r.map1(mask, d, [a], |a| canonical(wide(a).log2() as f32)),
+        FloatUn::SinApprox => r.map1(mask, d, [a], |a| canonical(wide(a).sin() as f32)),
+        FloatUn::CosApprox => r.map1(mask, d, [a], |a| canonical(wide(a).cos() as f32)),
+        FloatUn::TanhApprox => r.map1(mask, d, [a], |a| canonical(wide(a).tanh() as f32)),
     }
 }
 
@@ -313,35 +306,34 @@ pub(super) fn f64_bin(
     op: FloatBin,
     mode: FloatMode,
     d: Slot,
-    a: Slot,
-    b: Slot,
+    ab: [Slot; 2],
 ) {
     if mode.round != Round::Nearest {
         let (operation, round) = (operation(op), mode.round);
-        return r.d_dd(mask, d, a, b, |a, b| {
+        return r.map2(mask, d, ab, |a, b| {
             rounding::double(operation, [a, b, 0], round)
         });
     }
     match op {
-        FloatBin::Add => r.d_dd(mask, d, a, b, |a, b| settled(g(a) + g(b), a, b)),
-        FloatBin::Sub => r.d_dd(mask, d, a, b, |a, b| settled(g(a) - g(b), a, b)),
-        FloatBin::Mul => r.d_dd(mask, d, a, b, |a, b| settled(g(a) * g(b), a, b)),
+        FloatBin::Add => r.map2(mask, d, ab, |a, b| settled(g(a) + g(b), a, b)),
+        FloatBin::Sub => r.map2(mask, d, ab, |a, b| settled(g(a) - g(b), a, b)),
+        FloatBin::Mul => r.map2(mask, d, ab, |a, b| settled(g(a) * g(b), a, b)),
         FloatBin::Div | FloatBin::DivApprox => {
-            r.d_dd(mask, d, a, b, |a, b| settled(g(a) / g(b), b, a))
+            r.map2(mask, d, ab, |a, b| settled(g(a) / g(b), b, a))
         }
-        FloatBin::Min | FloatBin::MinNan => r.d_dd(mask, d, a, b, min_max_64::<false>),
-        FloatBin::Max | FloatBin::MaxNan => r.d_dd(mask, d, a, b, min_max_64::<true>),
+        FloatBin::Min | FloatBin::MinNan => r.map2(mask, d, ab, min_max_64::<false>),
+        FloatBin::Max | FloatBin::MaxNan => r.map2(mask, d, ab, min_max_64::<true>),
     }
 }
 
 #[inline(always)]
 pub(super) fn f64_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, abc: [Slot; 3]) {
     match mode.round {
-        Round::Nearest => r.d_ddd(mask, d, abc, |a, b, c| {
+        Round::Nearest => r.map3(mask, d, abc, |a, b, c| {
             let value = g(a).mul_add(g(b), g(c));
             nan_double([b, c, a]).unwrap_or(value.to_bits())
         }),
-        round => r.d_ddd(mask, d, abc, |a, b, c| {
+        round => r.map3(mask, d, abc, |a, b, c| {
             rounding::double(ArithmeticOp::Fma, [a, b, c], round)
         }),
     }
@@ -377,28 +369,33 @@ fn flush_double(bits: u64) -> u64 {
 pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
     match op {
         // A NaN operand is returned unchanged.
-        FloatUn::Neg => r.d_d(mask, d, a, |a| if g(a).is_nan() { a } else { a ^ 1 << 63 }),
-        FloatUn::Abs => r.d_d(
+        FloatUn::Neg => r.map1(
             mask,
             d,
-            a,
+            [a],
+            |a| if g(a).is_nan() { a } else { a ^ 1 << 63 },
+        ),
+        FloatUn::Abs => r.map1(
+            mask,
+            d,
+            [a],
             |a| if g(a).is_nan() { a } else { a & !(1 << 63) },
         ),
-        FloatUn::Sqrt(Round::Nearest) => r.d_d(mask, d, a, |a| settled(g(a).sqrt(), a, 0)),
-        FloatUn::Sqrt(round) => r.d_d(mask, d, a, |a| {
+        FloatUn::Sqrt(Round::Nearest) => r.map1(mask, d, [a], |a| settled(g(a).sqrt(), a, 0)),
+        FloatUn::Sqrt(round) => r.map1(mask, d, [a], |a| {
             rounding::double(ArithmeticOp::Sqrt, [a, 0, 0], round)
         }),
-        FloatUn::Rcp(Round::Nearest) => r.d_d(mask, d, a, |a| settled(1.0 / g(a), a, 0)),
+        FloatUn::Rcp(Round::Nearest) => r.map1(mask, d, [a], |a| settled(1.0 / g(a), a, 0)),
         FloatUn::Rcp(round) => {
-            r.d_d(mask, d, a, |a| {
+            r.map1(mask, d, [a], |a| {
                 rounding::double(ArithmeticOp::Div, [1f64.to_bits(), a, 0], round)
             });
         }
-        FloatUn::RcpApprox => r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)))),
+        FloatUn::RcpApprox => r.map1(mask, d, [a], |a| high_word(1.0 / g(flush_double(a)))),
         FloatUn::RsqrtApproxHigh => {
-            r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)).sqrt()))
+            r.map1(mask, d, [a], |a| high_word(1.0 / g(flush_double(a)).sqrt()))
         }
-        FloatUn::RsqrtApprox => r.d_d(mask, d, a, |a| settled(1.0 / g(a).sqrt(), a, 0)),
+        FloatUn::RsqrtApprox => r.map1(mask, d, [a], |a| settled(1.0 / g(a).sqrt(), a, 0)),
         // No instruction lowers to these operations in double precision.
         FloatUn::Flush
         | FloatUn::Saturate
@@ -418,35 +415,35 @@ fn unordered<T: PartialOrd>(a: T, b: T) -> bool {
 }
 
 #[inline(always)]
-pub(super) fn cmp_f32(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a: Slot, b: Slot) {
+fn compare<T: Value + PartialOrd>(
+    r: &mut Registers,
+    mask: u32,
+    op: CompareFloat,
+    d: Slot,
+    ab: [Slot; 2],
+) {
     match op {
-        CompareFloat::Eq => r.p_ww(mask, d, a, b, |a, b| f(a) == f(b)),
-        CompareFloat::Ne => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b) || f(a) > f(b)),
-        CompareFloat::Lt => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b)),
-        CompareFloat::Le => r.p_ww(mask, d, a, b, |a, b| f(a) <= f(b)),
-        CompareFloat::EqU => r.p_ww(mask, d, a, b, |a, b| f(a) == f(b) || unordered(f(a), f(b))),
-        CompareFloat::NeU => r.p_ww(mask, d, a, b, |a, b| f(a) != f(b)),
-        CompareFloat::LtU => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b) || unordered(f(a), f(b))),
-        CompareFloat::LeU => r.p_ww(mask, d, a, b, |a, b| f(a) <= f(b) || unordered(f(a), f(b))),
-        CompareFloat::Num => r.p_ww(mask, d, a, b, |a, b| !unordered(f(a), f(b))),
-        CompareFloat::Nan => r.p_ww(mask, d, a, b, |a, b| unordered(f(a), f(b))),
+        CompareFloat::Eq => r.test2(mask, d, ab, |a: T, b| a == b),
+        CompareFloat::Ne => r.test2(mask, d, ab, |a: T, b| a < b || a > b),
+        CompareFloat::Lt => r.test2(mask, d, ab, |a: T, b| a < b),
+        CompareFloat::Le => r.test2(mask, d, ab, |a: T, b| a <= b),
+        CompareFloat::EqU => r.test2(mask, d, ab, |a: T, b| a == b || unordered(a, b)),
+        CompareFloat::NeU => r.test2(mask, d, ab, |a: T, b| a != b),
+        CompareFloat::LtU => r.test2(mask, d, ab, |a: T, b| a < b || unordered(a, b)),
+        CompareFloat::LeU => r.test2(mask, d, ab, |a: T, b| a <= b || unordered(a, b)),
+        CompareFloat::Num => r.test2(mask, d, ab, |a: T, b| !unordered(a, b)),
+        CompareFloat::Nan => r.test2(mask, d, ab, |a: T, b| unordered(a, b)),
     }
 }
 
 #[inline(always)]
-pub(super) fn cmp_f64(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a: Slot, b: Slot) {
-    match op {
-        CompareFloat::Eq => r.p_dd(mask, d, a, b, |a, b| g(a) == g(b)),
-        CompareFloat::Ne => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b) || g(a) > g(b)),
-        CompareFloat::Lt => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b)),
-        CompareFloat::Le => r.p_dd(mask, d, a, b, |a, b| g(a) <= g(b)),
-        CompareFloat::EqU => r.p_dd(mask, d, a, b, |a, b| g(a) == g(b) || unordered(g(a), g(b))),
-        CompareFloat::NeU => r.p_dd(mask, d, a, b, |a, b| g(a) != g(b)),
-        CompareFloat::LtU => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b) || unordered(g(a), g(b))),
-        CompareFloat::LeU => r.p_dd(mask, d, a, b, |a, b| g(a) <= g(b) || unordered(g(a), g(b))),
-        CompareFloat::Num => r.p_dd(mask, d, a, b, |a, b| !unordered(g(a), g(b))),
-        CompareFloat::Nan => r.p_dd(mask, d, a, b, |a, b| unordered(g(a), g(b))),
-    }
+pub(super) fn cmp_f32(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, ab: [Slot; 2]) {
+    compare::<f32>(r, mask, op, d, ab);
+}
+
+#[inline(always)]
+pub(super) fn cmp_f64(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, ab: [Slot; 2]) {
+    compare::<f64>(r, mask, op, d, ab);
 }
 
 /// Returns whether a value of class `class` passes the test `op` (`testp`).
@@ -466,10 +463,10 @@ fn is_class(op: Test, class: std::num::FpCategory) -> bool {
 
 #[inline(always)]
 pub(super) fn test32(r: &mut Registers, mask: u32, op: Test, d: Slot, a: Slot) {
-    r.p_ww(mask, d, a, a, |a, _| is_class(op, f(a).classify()));
+    r.test2(mask, d, [a, a], |a: f32, _| is_class(op, a.classify()));
 }
 
 #[inline(always)]
 pub(super) fn test64(r: &mut Registers, mask: u32, op: Test, d: Slot, a: Slot) {
-    r.p_dd(mask, d, a, a, |a, _| is_class(op, g(a).classify()));
+    r.test2(mask, d, [a, a], |a: f64, _| is_class(op, a.classify()));
 }

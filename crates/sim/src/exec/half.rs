@@ -16,7 +16,7 @@ pub(super) fn run(
 ) {
     let format = if how.brain { BRAIN } else { HALF };
     let one = |a: u32, b: u32, c: u32| u32::from(operate(op, format, a as u16, b as u16, c as u16));
-    r.w_www(mask, d, abc, |a, b, c| {
+    r.map3(mask, d, abc, |a: u32, b: u32, c: u32| {
         let low = one(a, b, c);
         if how.packed {
             low | (one(a >> 16, b >> 16, c >> 16) << 16)

@@ -54,34 +54,12 @@ impl Registers {
 
     #[inline(always)]
     pub(super) fn set_word(&mut self, d: Slot, mask: u32, values: &Words) {
-        let target = &mut self.words[d as usize];
-        if mask == FULL {
-            *target = *values;
-        } else {
-            for lane in 0..LANES {
-                target[lane] = if mask & (1 << lane) != 0 {
-                    values[lane]
-                } else {
-                    target[lane]
-                };
-            }
-        }
+        set_lanes(&mut self.words[d as usize], mask, values);
     }
 
     #[inline(always)]
     pub(super) fn set_double(&mut self, d: Slot, mask: u32, values: &Doubles) {
-        let target = &mut self.doubles[d as usize];
-        if mask == FULL {
-            *target = *values;
-        } else {
-            for lane in 0..LANES {
-                target[lane] = if mask & (1 << lane) != 0 {
-                    values[lane]
-                } else {
-                    target[lane]
-                };
-            }
-        }
+        set_lanes(&mut self.doubles[d as usize], mask, values);
     }
 
     #[inline(always)]
@@ -119,190 +97,172 @@ impl Registers {
         }
     }
 
-    /// Computes `d = f(a)`, all 32-bit.
+    /// Computes `d = f(a)`.
     #[inline(always)]
-    pub(super) fn w_w(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u32) -> u32) {
-        let a = self.word(a);
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane]);
-        }
-        self.set_word(d, mask, &values);
-    }
-
-    /// Computes `d = f(a, b)`, all 32-bit.
-    #[inline(always)]
-    pub(super) fn w_ww(
+    pub(super) fn map1<A: Value, D: Bits>(
         &mut self,
         mask: u32,
         d: Slot,
-        a: Slot,
-        b: Slot,
-        f: impl Fn(u32, u32) -> u32,
+        [a]: [Slot; 1],
+        f: impl Fn(A) -> D,
     ) {
-        let (a, b) = (self.word(a), self.word(b));
-        let mut values = [0; LANES];
+        let a = A::read(self, a);
+        let mut values = [D::default(); LANES];
         for lane in 0..LANES {
-            values[lane] = f(a[lane], b[lane]);
+            values[lane] = f(A::of(a[lane]));
         }
-        self.set_word(d, mask, &values);
+        D::write(self, d, mask, &values);
     }
 
-    /// Computes `d = f(a, b, c)`, all 32-bit.
+    /// Computes `d = f(a, b)`.
     #[inline(always)]
-    pub(super) fn w_www(
+    pub(super) fn map2<A: Value, B: Value, D: Bits>(
         &mut self,
         mask: u32,
         d: Slot,
-        [a, b, c]: [Slot; 3],
-        f: impl Fn(u32, u32, u32) -> u32,
+        [a, b]: [Slot; 2],
+        f: impl Fn(A, B) -> D,
     ) {
-        let (a, b, c) = (self.word(a), self.word(b), self.word(c));
-        let mut values = [0; LANES];
+        let (a, b) = (A::read(self, a), B::read(self, b));
+        let mut values = [D::default(); LANES];
         for lane in 0..LANES {
-            values[lane] = f(a[lane], b[lane], c[lane]);
+            values[lane] = f(A::of(a[lane]), B::of(b[lane]));
         }
-        self.set_word(d, mask, &values);
+        D::write(self, d, mask, &values);
     }
 
-    /// Computes `d = f(a)`, all 64-bit.
+    /// Computes `d = f(a, b, c)`.
     #[inline(always)]
-    pub(super) fn d_d(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u64) -> u64) {
-        let a = self.double(a);
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane]);
-        }
-        self.set_double(d, mask, &values);
-    }
-
-    /// Computes `d = f(a, b)`, all 64-bit.
-    #[inline(always)]
-    pub(super) fn d_dd(
-        &mut self,
-        mask: u32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        f: impl Fn(u64, u64) -> u64,
-    ) {
-        let (a, b) = (self.double(a), self.double(b));
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane], b[lane]);
-        }
-        self.set_double(d, mask, &values);
-    }
-
-    /// Computes `d = f(a, b, c)`, all 64-bit.
-    #[inline(always)]
-    pub(super) fn d_ddd(
+    pub(super) fn map3<A: Value, B: Value, C: Value, D: Bits>(
         &mut self,
         mask: u32,
         d: Slot,
         [a, b, c]: [Slot; 3],
-        f: impl Fn(u64, u64, u64) -> u64,
+        f: impl Fn(A, B, C) -> D,
     ) {
-        let (a, b, c) = (self.double(a), self.double(b), self.double(c));
-        let mut values = [0; LANES];
+        let (a, b, c) = (A::read(self, a), B::read(self, b), C::read(self, c));
+        let mut values = [D::default(); LANES];
         for lane in 0..LANES {
-            values[lane] = f(a[lane], b[lane], c[lane]);
+            values[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]));
         }
-        self.set_double(d, mask, &values);
+        D::write(self, d, mask, &values);
     }
 
-    /// Computes `d = f(a, b)`, where only `b` is 32-bit.
+    /// Computes the predicate `d = f(a, b)`.
     #[inline(always)]
-    pub(super) fn d_dw(
+    pub(super) fn test2<A: Value>(
         &mut self,
         mask: u32,
         d: Slot,
-        a: Slot,
-        b: Slot,
-        f: impl Fn(u64, u32) -> u64,
+        [a, b]: [Slot; 2],
+        f: impl Fn(A, A) -> bool,
     ) {
-        let (a, b) = (self.double(a), self.word(b));
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane], b[lane]);
-        }
-        self.set_double(d, mask, &values);
-    }
-
-    /// Computes the 64-bit `d = f(a)` of a 32-bit operand.
-    #[inline(always)]
-    pub(super) fn d_w(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u32) -> u64) {
-        let a = self.word(a);
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane]);
-        }
-        self.set_double(d, mask, &values);
-    }
-
-    /// Computes the 64-bit `d = f(a, b)` of 32-bit operands.
-    #[inline(always)]
-    pub(super) fn d_ww(
-        &mut self,
-        mask: u32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        f: impl Fn(u32, u32) -> u64,
-    ) {
-        let (a, b) = (self.word(a), self.word(b));
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane], b[lane]);
-        }
-        self.set_double(d, mask, &values);
-    }
-
-    /// Computes the 32-bit `d = f(a)` of a 64-bit operand.
-    #[inline(always)]
-    pub(super) fn w_d(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u64) -> u32) {
-        let a = self.double(a);
-        let mut values = [0; LANES];
-        for lane in 0..LANES {
-            values[lane] = f(a[lane]);
-        }
-        self.set_word(d, mask, &values);
-    }
-
-    /// Computes the predicate `d = f(a, b)` of 32-bit operands.
-    #[inline(always)]
-    pub(super) fn p_ww(
-        &mut self,
-        mask: u32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        f: impl Fn(u32, u32) -> bool,
-    ) {
-        let (a, b) = (self.word(a), self.word(b));
+        let (a, b) = (A::read(self, a), A::read(self, b));
         let mut bits = 0;
         for lane in 0..LANES {
-            bits |= if f(a[lane], b[lane]) { 1u32 << lane } else { 0 };
+            let holds = f(A::of(a[lane]), A::of(b[lane]));
+            bits |= if holds { 1u32 << lane } else { 0 };
         }
         self.set_predicate(d, mask, bits);
     }
+}
 
-    /// Computes the predicate `d = f(a, b)` of 64-bit operands.
-    #[inline(always)]
-    pub(super) fn p_dd(
-        &mut self,
-        mask: u32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        f: impl Fn(u64, u64) -> bool,
-    ) {
-        let (a, b) = (self.double(a), self.double(b));
-        let mut bits = 0;
-        for lane in 0..LANES {
-            bits |= if f(a[lane], b[lane]) { 1u32 << lane } else { 0 };
+/// The values of a register file: its bits, or the floats of that size.
+pub(super) trait Value: Copy {
+    /// The bits of a lane.
+    type Bits: Copy;
+
+    fn read(registers: &Registers, slot: Slot) -> &[Self::Bits; LANES];
+
+    fn of(bits: Self::Bits) -> Self;
+}
+
+/// The bits of a lane's register.
+pub(super) trait Bits: Value<Bits = Self> + Default {
+    /// Writes the lanes of `mask`.
+    fn write(registers: &mut Registers, d: Slot, mask: u32, values: &[Self; LANES]);
+
+    /// Shifts a signed value right, by at most the width less 1.
+    fn shift_right_signed(self, by: u32) -> Self;
+
+    /// Returns the upper half of the product of signed values.
+    fn mul_high_s(self, other: Self) -> Self;
+
+    /// Returns the upper half of the product of unsigned values.
+    fn mul_high_u(self, other: Self) -> Self;
+}
+
+/// Implements [`Value`] and [`Bits`] for a register file.
+macro_rules! register_file {
+    ($bits:ident, $float:ident, $read:ident, $write:ident, $signed:ident, $unsigned:ident) => {
+        impl Value for $bits {
+            type Bits = Self;
+
+            #[inline(always)]
+            fn read(registers: &Registers, slot: Slot) -> &[Self; LANES] {
+                registers.$read(slot)
+            }
+
+            #[inline(always)]
+            fn of(bits: Self) -> Self {
+                bits
+            }
         }
-        self.set_predicate(d, mask, bits);
+
+        impl Value for $float {
+            type Bits = $bits;
+
+            #[inline(always)]
+            fn read(registers: &Registers, slot: Slot) -> &[$bits; LANES] {
+                registers.$read(slot)
+            }
+
+            #[inline(always)]
+            fn of(bits: $bits) -> Self {
+                Self::from_bits(bits)
+            }
+        }
+
+        impl Bits for $bits {
+            #[inline(always)]
+            fn write(registers: &mut Registers, d: Slot, mask: u32, values: &[Self; LANES]) {
+                registers.$write(d, mask, values);
+            }
+
+            #[inline(always)]
+            fn shift_right_signed(self, by: u32) -> Self {
+                (self.cast_signed() >> by.min(Self::BITS - 1)).cast_unsigned()
+            }
+
+            #[inline(always)]
+            fn mul_high_s(self, other: Self) -> Self {
+                let (a, b) = (self.cast_signed(), other.cast_signed());
+                ($signed::from(a) * $signed::from(b) >> Self::BITS) as Self
+            }
+
+            #[inline(always)]
+            fn mul_high_u(self, other: Self) -> Self {
+                ($unsigned::from(self) * $unsigned::from(other) >> Self::BITS) as Self
+            }
+        }
+    };
+}
+register_file!(u32, f32, word, set_word, i64, u64);
+register_file!(u64, f64, double, set_double, i128, u128);
+
+/// Replaces the lanes of `mask`.
+#[inline(always)]
+fn set_lanes<T: Copy>(target: &mut [T; LANES], mask: u32, values: &[T; LANES]) {
+    if mask == FULL {
+        *target = *values;
+    } else {
+        for lane in 0..LANES {
+            target[lane] = if mask & (1 << lane) != 0 {
+                values[lane]
+            } else {
+                target[lane]
+            };
+        }
     }
 }
 

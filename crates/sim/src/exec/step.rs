@@ -417,7 +417,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
     macro_rules! dispatch {
         ($(
             $(#[$doc:meta])*
-            $name:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+
+            $name:ident $create:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+
                 => $($does:ident)::+ ($($arg:expr),*);
         )*) => {
             match op {
@@ -452,5 +452,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
 
 #[inline(always)]
 fn is_space(r: &mut Registers, mask: u32, window: Window, d: Slot, a: Slot) {
-    r.p_dd(mask, d, a, a, |address, _| Window::of(address) == window);
+    r.test2(mask, d, [a, a], |address: u64, _| {
+        Window::of(address) == window
+    });
 }

@@ -1,6 +1,6 @@
 //! The video instructions (`vadd`, `vadd2`, `vadd4` and so on), executed per lane.
 
-use crate::ptx::ir::{Packed, PackedOp, RegisterPart, SecondaryOp, Shift, Video, VideoOp};
+use crate::ptx::ir::{Packed, PackedOp, RegisterPart, SecondaryOp, Video, VideoOp, VideoShift};
 use millstream_ptx::Type;
 
 /// Extracts `bits` bits of a register from bit `from`, sign- or zero-extended by the type.
@@ -97,7 +97,7 @@ pub(super) fn scalar(how: Video, a: u32, b: u32, c: u32) -> u32 {
         VideoOp::Difference => (x - y).abs(),
         VideoOp::Min => x.min(y),
         VideoOp::Max => x.max(y),
-        VideoOp::Shift(Shift { left, wrap }) => {
+        VideoOp::Shift(VideoShift { left, wrap }) => {
             let by = part(b, how.b_part, Type::U32);
             let by = if wrap { by & 31 } else { by.min(32) };
             if left { x << by } else { x >> by }

@@ -94,7 +94,7 @@ pub(crate) enum RegisterPart {
 
 /// A shift by a clamped or wrapped amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shift {
+pub(crate) struct VideoShift {
     pub(crate) left: bool,
     pub(crate) wrap: bool,
 }
@@ -106,7 +106,7 @@ pub(crate) enum VideoOp {
     Difference,
     Min,
     Max,
-    Shift(Shift),
+    Shift(VideoShift),
     /// `a * b + c`, with the product or `c` negated, plus 1 with `one`, shifted right by `scale`.
     MultiplyAdd {
         negate: bool,

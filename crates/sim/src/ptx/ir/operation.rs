@@ -3,165 +3,6 @@
 use super::Slot;
 use millstream_ptx::Type;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Un32 {
-    Move,
-    Neg,
-    Abs,
-    Not,
-    Cnot,
-    Popc,
-    Clz,
-    Brev,
-    FindU,
-    FindS,
-    FindShiftU,
-    FindShiftS,
-    Zext8,
-    Sext8,
-    Zext16,
-    Sext16,
-    /// The high half.
-    High16,
-    S32ToF32,
-    U32ToF32,
-    /// Rounded towards zero, saturating; NaN becomes 0.
-    F32ToS32,
-    F32ToU32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bin32 {
-    Add,
-    Sub,
-    Mul,
-    MulHighS,
-    MulHighU,
-    DivS,
-    DivU,
-    RemS,
-    RemU,
-    MinS,
-    MinU,
-    MaxS,
-    MaxU,
-    And,
-    Or,
-    Xor,
-    Shl,
-    ShrS,
-    ShrU,
-    AddSat,
-    SubSat,
-    CopySign,
-    /// `a` in the low half, `b` in the high half.
-    Pack16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tri32 {
-    Mad,
-    MadHighS,
-    MadHighU,
-    SadS,
-    SadU,
-    BfeS,
-    BfeU,
-    ShiftLeftClamp,
-    ShiftLeftWrap,
-    ShiftRightClamp,
-    ShiftRightWrap,
-    Dp4aUU,
-    Dp4aUS,
-    Dp4aSU,
-    Dp4aSS,
-    Dp2aLoUU,
-    Dp2aLoUS,
-    Dp2aLoSU,
-    Dp2aLoSS,
-    Dp2aHiUU,
-    Dp2aHiUS,
-    Dp2aHiSU,
-    Dp2aHiSS,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Un64 {
-    Move,
-    Neg,
-    Abs,
-    Not,
-    Cnot,
-    Brev,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bin64 {
-    Add,
-    Sub,
-    Mul,
-    MulHighS,
-    MulHighU,
-    DivS,
-    DivU,
-    RemS,
-    RemU,
-    MinS,
-    MinU,
-    MaxS,
-    MaxU,
-    And,
-    Or,
-    Xor,
-    CopySign,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tri64 {
-    Mad,
-    MadHighS,
-    MadHighU,
-    SadS,
-    SadU,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shift64 {
-    Shl,
-    ShrS,
-    ShrU,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Widen {
-    Zext,
-    Sext,
-    F32ToF64,
-    S32ToF64,
-    U32ToF64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Narrow {
-    Low,
-    High,
-    Popc,
-    Clz,
-    FindU,
-    FindS,
-    FindShiftU,
-    FindShiftS,
-    F64ToF32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Join {
-    MulS,
-    MulU,
-    /// `a` in the low half, `b` in the high half.
-    Pack,
-}
-
 /// The modes of `prmt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prmt {
@@ -249,6 +90,15 @@ pub(crate) struct FloatMode {
     pub(crate) flush: bool,
 }
 
+impl FloatMode {
+    pub(crate) fn nearest(flush: bool) -> Self {
+        Self {
+            round: Round::Nearest,
+            flush,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HalfOp {
     Add,
@@ -281,6 +131,15 @@ pub(crate) struct HalfFormat {
     pub(crate) packed: bool,
 }
 
+impl HalfFormat {
+    pub(crate) fn of(ty: Type) -> Self {
+        Self {
+            brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
+            packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
+        }
+    }
+}
+
 /// A conversion (`cvt`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Convert {
@@ -295,14 +154,19 @@ pub(crate) struct Convert {
     pub(crate) register_bytes: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compare {
-    Eq,
-    Ne,
-    LtS,
-    LeS,
-    LtU,
-    LeU,
+impl Convert {
+    /// Returns the conversion of a float without further effects.
+    pub(crate) fn plain(to: Type, from: Type, round: Round) -> Self {
+        Self {
+            to,
+            from,
+            round,
+            integral: false,
+            flush: false,
+            saturate: false,
+            register_bytes: to.bytes() as u8,
+        }
+    }
 }
 
 /// Floating-point comparisons; those with the suffix `U` also hold if an operand is NaN.

@@ -1,6 +1,6 @@
 //! Lowering of atomics, and the test whether a kernel's result depends on the order of its blocks.
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
 use super::uses;
@@ -37,7 +37,7 @@ impl<'a> Lowerer<'a> {
             ("exch", AtomicOp::Exchange),
             ("cas", AtomicOp::CompareSwap),
         ];
-        let f = m.take_one(&operations).ok_or_else(|| m.unsupported())?;
+        let f = m.one_of(&operations)?;
         let integer = matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64);
         let untyped = matches!(ty, Type::B32 | Type::B64);
         let fits = match f {
@@ -137,8 +137,7 @@ impl<'a> Lowerer<'a> {
     }
 
     fn emit_atomic(&mut self, atomic: Atomic) {
-        self.code.atomics.push(atomic);
-        let index = u32::try_from(self.code.atomics.len() - 1).unwrap_or(u32::MAX);
+        let index = add(&mut self.code.atomics, atomic);
         self.emit(Op::Atomic(index));
     }
 }

@@ -6,7 +6,7 @@ use super::mnemonic::Mnemonic;
 use super::symbols::{Scope, Symbol};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::function_address;
-use crate::ptx::ir::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
+use crate::ptx::ir::{AddressBase, Bin, Call, CallTarget, Callee, Op, Slot, Window};
 use crate::ptx::ir::{GUARD_NEGATED, NO_GUARD};
 use millstream_ptx::Type;
 use millstream_ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
@@ -197,12 +197,7 @@ impl<'a> Lowerer<'a> {
     ) -> Result<(), PtxError> {
         let b = self.constant(RegisterClass::Double, offset.into())?;
         match base {
-            AddressBase::Double(a) => self.emit(Op::Bin64 {
-                f: Bin64::Add,
-                d,
-                a,
-                b,
-            }),
+            AddressBase::Double(a) => self.emit(Op::bin64(Bin::Add, d, a, b)),
             _ => self.emit_move(RegisterClass::Double, d, b),
         }
         Ok(())
@@ -270,14 +265,10 @@ impl<'a> Lowerer<'a> {
         );
         let stack_pointer = self.stack_pointer()?;
         self.counted = 0;
-        let (round_up, cut) = (
-            self.constant(RegisterClass::Double, 15)?,
-            self.constant(RegisterClass::Double, !15)?,
-        );
-        let bin64 = |f, d, a, b| Op::Bin64 { f, d, a, b };
-        self.emit(bin64(Bin64::Add, slot, stack_pointer, round_up));
-        self.emit(bin64(Bin64::And, slot, slot, cut));
-        self.emit(bin64(Bin64::Add, stack_pointer, slot, size));
+        let [round_up, cut] = self.constants(RegisterClass::Double, [15, !15])?;
+        self.emit(Op::bin64(Bin::Add, slot, stack_pointer, round_up));
+        self.emit(Op::bin64(Bin::And, slot, slot, cut));
+        self.emit(Op::bin64(Bin::Add, stack_pointer, slot, size));
         let mut formals = Scope::default();
         for (result, list) in [(false, &function.params), (true, &function.results)] {
             for (at, formal) in list.iter().enumerate() {
@@ -409,15 +400,11 @@ impl<'a> Lowerer<'a> {
         let bytes = self.source(m, bytes, ty)?;
         let d = self.target(m, d, ty)?;
         let at = self.stack_pointer()?;
-        let (round_up, cut) = (
-            self.constant(RegisterClass::Double, align - 1)?,
-            self.constant(RegisterClass::Double, !(align - 1))?,
-        );
+        let [round_up, cut] = self.constants(RegisterClass::Double, [align - 1, !(align - 1)])?;
         let t = self.temporary(RegisterClass::Double)?;
-        let bin64 = |f, d, a, b| Op::Bin64 { f, d, a, b };
-        self.emit(bin64(Bin64::Add, t, at, round_up));
-        self.emit(bin64(Bin64::And, t, t, cut));
-        self.emit(bin64(Bin64::Add, at, t, bytes));
+        self.emit(Op::bin64(Bin::Add, t, at, round_up));
+        self.emit(Op::bin64(Bin::And, t, t, cut));
+        self.emit(Op::bin64(Bin::Add, at, t, bytes));
         self.emit_move(RegisterClass::Double, d, t);
         Ok(())
     }

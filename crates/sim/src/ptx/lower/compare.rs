@@ -3,7 +3,7 @@
 use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
+use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Word1};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -34,11 +34,11 @@ impl<'a> Lowerer<'a> {
         let [a, b] = operands;
         if matches!(ty, Type::F16 | Type::Bf16) {
             // Singles represent every 16-bit float exactly.
-            let (a, b) = (self.source(m, a, Type::B16)?, self.source(m, b, Type::B16)?);
+            let [a, b] = self.sources(m, [a, b], Type::B16)?;
             let (a, b) = (self.single(ty, a)?, self.single(ty, b)?);
             return self.compare_slots(m, relation, Type::F32, false, d, [a, b]);
         }
-        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let [a, b] = self.sources(m, [a, b], ty)?;
         self.compare_slots(m, relation, ty, flush, d, [a, b])
     }
 
@@ -73,11 +73,7 @@ impl<'a> Lowerer<'a> {
             if swap {
                 (a, b) = (b, a);
             }
-            self.emit(if ty == Type::F64 {
-                Op::CmpF64 { f, d, a, b }
-            } else {
-                Op::CmpF32 { f, d, a, b }
-            });
+            self.emit(Op::cmp_float(ty, f, d, a, b));
             return Ok(());
         }
         let signed = ty.is_signed();
@@ -93,22 +89,14 @@ impl<'a> Lowerer<'a> {
         if ty == Type::S16 {
             for slot in [&mut a, &mut b] {
                 let d = self.temporary(RegisterClass::Word)?;
-                self.emit(Op::Un32 {
-                    f: Un32::Sext16,
-                    d,
-                    a: *slot,
-                });
+                self.emit(Op::word1(Word1::Sext16, d, *slot));
                 *slot = d;
             }
         }
         if swap {
             (a, b) = (b, a);
         }
-        self.emit(if ty.bytes() == 8 {
-            Op::Cmp64 { f, d, a, b }
-        } else {
-            Op::Cmp32 { f, d, a, b }
-        });
+        self.emit(Op::cmp(ty, f, d, a, b));
         Ok(())
     }
 
@@ -162,22 +150,12 @@ impl<'a> Lowerer<'a> {
         for (write, (name, f)) in writes.iter_mut().zip(results) {
             if let Some(name) = name.filter(|name| *name != "_") {
                 let value = self.temporary(RegisterClass::Predicate)?;
-                self.emit(Op::Pred {
-                    f,
-                    d: value,
-                    a: t,
-                    b: c,
-                });
+                self.emit(Op::pred(f, value, t, c));
                 *write = Some((self.predicate(name)?, value));
             }
         }
         for (d, a) in writes.into_iter().flatten() {
-            self.emit(Op::Pred {
-                f: PredOp::Move,
-                d,
-                a,
-                b: a,
-            });
+            self.emit(Op::pred(PredOp::Move, d, a, a));
         }
         Ok(())
     }
@@ -203,19 +181,11 @@ impl<'a> Lowerer<'a> {
         self.compare(m, relation, ty, flush, p, [a, b])?;
         if let Some((c, f)) = c {
             let c = self.source(m, c, Type::Pred)?;
-            self.emit(Op::Pred {
-                f,
-                d: p,
-                a: p,
-                b: c,
-            });
+            self.emit(Op::pred(f, p, p, c));
         }
-        let (a, b) = (
-            self.constant(RegisterClass::Word, one)?,
-            self.constant(RegisterClass::Word, 0)?,
-        );
+        let [a, b] = self.constants(RegisterClass::Word, [one, 0])?;
         let d = self.target(m, d, result)?;
-        self.emit(Op::Select32 { d, a, b, p });
+        self.emit(Op::select32(d, a, b, p));
         Ok(())
     }
 
@@ -232,19 +202,11 @@ impl<'a> Lowerer<'a> {
     pub(super) fn select(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = Self::selected_type(m)?;
         let [d, a, b, p] = m.operands()?;
-        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let [a, b] = self.sources(m, [a, b], ty)?;
         let p = self.source(m, p, Type::Pred)?;
         let d = self.target(m, d, ty)?;
-        self.emit_select(ty, d, a, b, p);
+        self.emit(Op::select(ty, d, a, b, p));
         Ok(())
-    }
-
-    fn emit_select(&mut self, ty: Type, d: Slot, a: Slot, b: Slot, p: Slot) {
-        self.emit(if ty.bytes() == 8 {
-            Op::Select64 { d, a, b, p }
-        } else {
-            Op::Select32 { d, a, b, p }
-        });
     }
 
     /// Lowers `slct`: `a` if `c` is at least 0, else `b`. A NaN selects `b`.
@@ -253,7 +215,7 @@ impl<'a> Lowerer<'a> {
         let ty = Self::selected_type(m)?;
         let flush = sign == Type::F32 && m.take("ftz");
         let [d, a, b, c] = m.operands()?;
-        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let [a, b] = self.sources(m, [a, b], ty)?;
         let mut c = self.source(m, c, sign)?;
         let zero = self.constant(RegisterClass::Word, 0)?;
         let p = self.temporary(RegisterClass::Predicate)?;
@@ -261,22 +223,12 @@ impl<'a> Lowerer<'a> {
             if flush {
                 c = self.flushed(c)?;
             }
-            self.emit(Op::CmpF32 {
-                f: CompareFloat::Le,
-                d: p,
-                a: zero,
-                b: c,
-            });
+            self.emit(Op::cmp_f32(CompareFloat::Le, p, zero, c));
         } else {
-            self.emit(Op::Cmp32 {
-                f: Compare::LeS,
-                d: p,
-                a: zero,
-                b: c,
-            });
+            self.emit(Op::cmp32(Compare::LeS, p, zero, c));
         }
         let d = self.target(m, d, ty)?;
-        self.emit_select(ty, d, a, b, p);
+        self.emit(Op::select(ty, d, a, b, p));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
+use crate::ptx::ir::{Bin, Convert, Op, PredOp, Round, Slot, Word1};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -19,16 +19,8 @@ impl<'a> Lowerer<'a> {
     /// Emits the conversion of a 16-bit float to single precision, and returns its slot.
     pub(super) fn single(&mut self, ty: Type, a: Slot) -> Result<Slot, PtxError> {
         let d = self.temporary(RegisterClass::Word)?;
-        let how = Convert {
-            to: Type::F32,
-            from: ty,
-            round: Round::Nearest,
-            integral: false,
-            flush: false,
-            saturate: false,
-            register_bytes: 4,
-        };
-        self.emit(Op::Convert { how, d, a });
+        let how = Convert::plain(Type::F32, ty, Round::Nearest);
+        self.emit(Op::convert(how, d, a));
         Ok(d)
     }
 
@@ -52,17 +44,17 @@ impl<'a> Lowerer<'a> {
             *source = self.source(m, operand, Type::B32)?;
         }
         let mut results = [0; 2];
-        for (result, part) in results.iter_mut().zip([Un32::Zext16, Un32::High16]) {
+        for (result, part) in results.iter_mut().zip([Word1::Zext16, Word1::High16]) {
             let mut values = [0; 2];
             for (value, a) in values.iter_mut().zip(sources) {
                 let d = self.temporary(RegisterClass::Word)?;
-                self.emit(Op::Un32 { f: part, d, a });
+                self.emit(Op::word1(part, d, a));
                 *value = self.single(half, d)?;
             }
             let d = self.temporary(RegisterClass::Predicate)?;
             self.compare_slots(m, relation, Type::F32, false, d, values)?;
             if let Some((f, b)) = boolean {
-                self.emit(Op::Pred { f, d, a: d, b });
+                self.emit(Op::pred(f, d, d, b));
             }
             *result = d;
         }
@@ -126,22 +118,14 @@ impl<'a> Lowerer<'a> {
         };
         let (target, operands, boolean) = self.compared(m, boolean)?;
         let results = self.compare_pair(m, ty, relation, operands, boolean)?;
-        let (a, b) = (
-            self.constant(RegisterClass::Word, one)?,
-            self.constant(RegisterClass::Word, 0)?,
-        );
+        let [a, b] = self.constants(RegisterClass::Word, [one, 0])?;
         let mut halves = [0; 2];
         for (half, p) in halves.iter_mut().zip(results) {
             *half = self.temporary(RegisterClass::Word)?;
-            self.emit(Op::Select32 { d: *half, a, b, p });
+            self.emit(Op::select32(*half, a, b, p));
         }
         let d = self.target(m, target, Type::B32)?;
-        self.emit(Op::Bin32 {
-            f: Bin32::Pack16,
-            d,
-            a: halves[0],
-            b: halves[1],
-        });
+        self.emit(Op::bin32(Bin::Pack16, d, halves[0], halves[1]));
         Ok(())
     }
 }

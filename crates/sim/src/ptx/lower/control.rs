@@ -79,9 +79,7 @@ impl<'a> Lowerer<'a> {
         if m.take("red") {
             return self.reducing_barrier(m, aligned);
         }
-        let f = m
-            .take_one(&[("sync", BarrierOp::Sync), ("arrive", BarrierOp::Arrive)])
-            .ok_or_else(|| m.unsupported())?;
+        let f = m.one_of(&[("sync", BarrierOp::Sync), ("arrive", BarrierOp::Arrive)])?;
         m.finish()?;
         let (id, threads) = match m.operands {
             [id] if f == BarrierOp::Sync => (id, None),
@@ -93,9 +91,7 @@ impl<'a> Lowerer<'a> {
     }
 
     fn reducing_barrier(&mut self, m: &mut Mnemonic<'a>, aligned: bool) -> Result<(), PtxError> {
-        let operation = m
-            .take_one(&[("popc", 0), ("and", 1), ("or", 2)])
-            .ok_or_else(|| m.unsupported())?;
+        let operation = m.one_of(&[("popc", 0), ("and", 1), ("or", 2)])?;
         let ty = m.ty_of(&[if operation == 0 {
             Type::U32
         } else {

@@ -4,8 +4,7 @@ use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
-    Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen,
-    Window,
+    Bin, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un, Widen, Window, Word1,
 };
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
@@ -84,11 +83,7 @@ impl<'a> Lowerer<'a> {
             && RegisterClass::of(from) == RegisterClass::Word
         {
             a = self.temporary(RegisterClass::Word)?;
-            self.emit(Op::Narrow {
-                f: Narrow::Low,
-                d: a,
-                a: source.slot,
-            });
+            self.emit(Op::narrow(Narrow::Low, a, source.slot));
         }
         let register_bytes = target.ty.bytes();
         let how = Convert {
@@ -100,11 +95,7 @@ impl<'a> Lowerer<'a> {
             saturate,
             register_bytes: u8::try_from(register_bytes).unwrap_or(8),
         };
-        let op = simple(how, target.slot, a).unwrap_or(Op::Convert {
-            how,
-            d: target.slot,
-            a,
-        });
+        let op = simple(how, target.slot, a).unwrap_or(Op::convert(how, target.slot, a));
         self.emit(op);
         self.emit_clamps(clamps, to, target.slot);
         Ok(())
@@ -123,7 +114,7 @@ impl<'a> Lowerer<'a> {
             ("u2", (2, false)),
             ("s2", (2, true)),
         ];
-        let (bits, signed) = m.take_one(&WIDTHS).ok_or_else(|| m.unsupported())?;
+        let (bits, signed) = m.one_of(&WIDTHS)?;
         let third = bits < 16;
         if !m.take("sat") || third && !m.take("b32") {
             return Err(m.unsupported());
@@ -135,7 +126,7 @@ impl<'a> Lowerer<'a> {
             [d, a, b, c] if third => (d, a, b, c),
             _ => return Err(m.operand_count(if third { "4" } else { "3" })),
         };
-        let (a, b) = (self.source(m, a, Type::S32)?, self.source(m, b, Type::S32)?);
+        let [a, b] = self.sources(m, [a, b], Type::S32)?;
         let c = self.source(m, c, Type::B32)?;
         let d = self.target(m, d, Type::B32)?;
         self.emit_extra(Extra::PackSaturated { bits, signed }, d, [a, b, c]);
@@ -145,17 +136,17 @@ impl<'a> Lowerer<'a> {
     fn emit_clamps(&mut self, clamps: Clamps, ty: Type, d: Slot) {
         let operations = [(clamps.finite, HalfOp::Finite), (clamps.relu, HalfOp::Relu)];
         for (_, f) in operations.into_iter().filter(|(wanted, _)| *wanted) {
-            self.emit(Op::Half {
+            self.emit(Op::half(
                 f,
-                format: HalfFormat {
+                HalfFormat {
                     brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
                     packed: ty.bytes() == 4,
                 },
                 d,
-                a: d,
-                b: d,
-                c: d,
-            });
+                d,
+                d,
+                d,
+            ));
         }
     }
 
@@ -180,28 +171,15 @@ impl<'a> Lowerer<'a> {
         } else {
             Type::Bf16
         };
-        let how = Convert {
-            to: half,
-            from,
-            round,
-            integral: false,
-            flush: false,
-            saturate: false,
-            register_bytes: 2,
-        };
+        let how = Convert::plain(half, from, round);
         let mut slots = [0; 2];
         for (slot, operand) in slots.iter_mut().zip([low, high]) {
             let a = self.source(m, operand, from)?;
             *slot = self.temporary(RegisterClass::Word)?;
-            self.emit(Op::Convert { how, d: *slot, a });
+            self.emit(Op::convert(how, *slot, a));
         }
         let d = self.target(m, d, to)?;
-        self.emit(Op::Bin32 {
-            f: Bin32::Pack16,
-            d,
-            a: slots[0],
-            b: slots[1],
-        });
+        self.emit(Op::bin32(Bin::Pack16, d, slots[0], slots[1]));
         self.emit_clamps(clamps, to, d);
         Ok(())
     }
@@ -218,12 +196,12 @@ impl<'a> Lowerer<'a> {
             self.emit_move(RegisterClass::Double, d, a);
         } else {
             let b = self.constant(RegisterClass::Double, window.base())?;
-            self.emit(Op::Bin64 {
-                f: if to_window { Bin64::Sub } else { Bin64::Add },
+            self.emit(Op::bin64(
+                if to_window { Bin::Sub } else { Bin::Add },
                 d,
                 a,
                 b,
-            });
+            ));
         }
         Ok(())
     }
@@ -238,7 +216,7 @@ impl<'a> Lowerer<'a> {
         let [d, a] = m.operands()?;
         let a = self.source(m, a, Type::U64)?;
         let d = self.target(m, d, Type::Pred)?;
-        self.emit(Op::IsSpace { window, d, a });
+        self.emit(Op::is_space(window, d, a));
         Ok(())
     }
 }
@@ -249,51 +227,35 @@ fn simple(how: Convert, d: Slot, a: Slot) -> Option<Op> {
     if how.flush || how.saturate {
         return None;
     }
-    let word = |f| Some(Op::Un32 { f, d, a });
-    let widen = |f| Some(Op::Widen { f, d, a });
+    let word = |f| Some(Op::word1(f, d, a));
+    let widen = |f| Some(Op::widen(f, d, a));
     let nearest = how.round == Round::Nearest;
     match (how.to, how.from, how.register_bytes) {
-        (S32 | U32 | B32, S32 | U32 | B32, 4) => word(Un32::Move),
-        (S64 | U64 | B64, S64 | U64 | B64, 8) => Some(Op::Un64 {
-            f: Un64::Move,
-            d,
-            a,
-        }),
+        (S32 | U32 | B32, S32 | U32 | B32, 4) => Some(Op::un32(Un::Move, d, a)),
+        (S64 | U64 | B64, S64 | U64 | B64, 8) => Some(Op::un64(Un::Move, d, a)),
         (S64 | U64 | B64, S32, 8) => widen(Widen::Sext),
         (S64 | U64 | B64, U32 | B32, 8) => widen(Widen::Zext),
-        (S32 | U32 | B32, S64 | U64 | B64, 4) => Some(Op::Narrow {
-            f: Narrow::Low,
-            d,
-            a,
-        }),
+        (S32 | U32 | B32, S64 | U64 | B64, 4) => Some(Op::narrow(Narrow::Low, d, a)),
         (S32 | U32, U16 | B16, 4) | (U16, S32 | U32 | B32 | U16 | S16 | B16, 2) => {
-            word(Un32::Zext16)
+            word(Word1::Zext16)
         }
-        (S32 | U32, S16, 4) => word(Un32::Sext16),
+        (S32 | U32, S16, 4) => word(Word1::Sext16),
         (S32 | U32, U8 | B8, 4) | (U16 | S16, U8 | B8, 2) | (U8, _, 2 | 4)
             if how.from.bytes() <= 4 && how.from.is_integer() =>
         {
-            word(Un32::Zext8)
+            word(Word1::Zext8)
         }
-        (S32 | U32, S8, 4) => word(Un32::Sext8),
-        (F32, S32, 4) if nearest => word(Un32::S32ToF32),
-        (F32, U32, 4) if nearest => word(Un32::U32ToF32),
-        (S32, F32, 4) if how.round == Round::Zero => word(Un32::F32ToS32),
-        (U32, F32, 4) if how.round == Round::Zero => word(Un32::F32ToU32),
-        (F32, F32, 4) if !how.integral => word(Un32::Move),
-        (F64, F64, 8) if !how.integral => Some(Op::Un64 {
-            f: Un64::Move,
-            d,
-            a,
-        }),
+        (S32 | U32, S8, 4) => word(Word1::Sext8),
+        (F32, S32, 4) if nearest => word(Word1::S32ToF32),
+        (F32, U32, 4) if nearest => word(Word1::U32ToF32),
+        (S32, F32, 4) if how.round == Round::Zero => word(Word1::F32ToS32),
+        (U32, F32, 4) if how.round == Round::Zero => word(Word1::F32ToU32),
+        (F32, F32, 4) if !how.integral => Some(Op::un32(Un::Move, d, a)),
+        (F64, F64, 8) if !how.integral => Some(Op::un64(Un::Move, d, a)),
         (F64, F32, 8) => widen(Widen::F32ToF64),
         (F64, S32, 8) if nearest => widen(Widen::S32ToF64),
         (F64, U32, 8) if nearest => widen(Widen::U32ToF64),
-        (F32, F64, 4) if nearest => Some(Op::Narrow {
-            f: Narrow::F64ToF32,
-            d,
-            a,
-        }),
+        (F32, F64, 4) if nearest => Some(Op::narrow(Narrow::F64ToF32, d, a)),
         _ => None,
     }
 }

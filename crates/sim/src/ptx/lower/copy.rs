@@ -1,6 +1,6 @@
 //! Lowering of asynchronous copies from global to shared memory.
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Op, Window};
 use millstream_ptx::PtxError;
@@ -32,8 +32,7 @@ impl<'a> Lowerer<'a> {
         } else {
             self.start_copy(m)?
         };
-        self.code.copies.push(copy);
-        let index = u32::try_from(self.code.copies.len() - 1).unwrap_or(u32::MAX);
+        let index = add(&mut self.code.copies, copy);
         self.emit(Op::Copy(index));
         Ok(())
     }
@@ -67,9 +66,7 @@ impl<'a> Lowerer<'a> {
     }
 
     fn start_copy(&mut self, m: &mut Mnemonic<'a>) -> Result<AsyncCopy, PtxError> {
-        let whole = m
-            .take_one(&[("ca", false), ("cg", true)])
-            .ok_or_else(|| m.unsupported())?;
+        let whole = m.one_of(&[("ca", false), ("cg", true)])?;
         if !(m.take("shared") || m.take("shared::cta")) || !m.take("global") {
             return Err(m.unsupported());
         }

@@ -1,6 +1,6 @@
 //! Lowering of warp-wide exchanges.
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Exchange, ExchangeOp, Op, Slot};
@@ -9,11 +9,25 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    pub(super) fn emit_exchange(&mut self, exchange: Exchange) {
-        self.code.exchanges.push(exchange);
-        self.emit(Op::Exchange(
-            u32::try_from(self.code.exchanges.len() - 1).unwrap_or(u32::MAX),
-        ));
+    /// Emits an exchange with the results `d` and `p` and the operands `a`, `b` and `c`.
+    pub(super) fn emit_exchange(
+        &mut self,
+        f: ExchangeOp,
+        members: Slot,
+        (d, p): (Slot, Option<Slot>),
+        [a, b, c]: [Slot; 3],
+    ) {
+        let exchange = Exchange {
+            f,
+            members,
+            d,
+            p,
+            a,
+            b,
+            c,
+        };
+        let index = add(&mut self.code.exchanges, exchange);
+        self.emit(Op::Exchange(index));
     }
 
     /// Returns the member mask: the last operand or, for instructions without `.sync`, the active
@@ -44,35 +58,21 @@ impl<'a> Lowerer<'a> {
     pub(super) fn shuffle(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let sync = m.take("sync");
         let ty = m.ty_of(&[Type::B32])?;
-        let f = m
-            .take_one(&[
-                ("up", ExchangeOp::ShuffleUp),
-                ("down", ExchangeOp::ShuffleDown),
-                ("bfly", ExchangeOp::ShuffleButterfly),
-                ("idx", ExchangeOp::ShuffleIndex),
-            ])
-            .ok_or_else(|| m.unsupported())?;
+        let f = m.one_of(&[
+            ("up", ExchangeOp::ShuffleUp),
+            ("down", ExchangeOp::ShuffleDown),
+            ("bfly", ExchangeOp::ShuffleButterfly),
+            ("idx", ExchangeOp::ShuffleIndex),
+        ])?;
         m.finish()?;
         let (operands, mask) = Self::split_members(m, sync);
         let [target, a, b, c] = operands else {
             return Err(m.operand_count(if sync { "5" } else { "4" }));
         };
-        let (a, b, c) = (
-            self.source(m, a, ty)?,
-            self.source(m, b, ty)?,
-            self.source(m, c, ty)?,
-        );
+        let [a, b, c] = self.sources(m, [a, b, c], ty)?;
         let members = self.members(m, mask)?;
         let (d, p) = self.result_pair(m, target)?;
-        self.emit_exchange(Exchange {
-            f,
-            members,
-            d,
-            p,
-            a,
-            b,
-            c,
-        });
+        self.emit_exchange(f, members, (d, p), [a, b, c]);
         Ok(())
     }
 
@@ -120,14 +120,12 @@ impl<'a> Lowerer<'a> {
 
     pub(super) fn vote(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let sync = m.take("sync");
-        let f = m
-            .take_one(&[
-                ("all", ExchangeOp::VoteAll),
-                ("any", ExchangeOp::VoteAny),
-                ("uni", ExchangeOp::VoteUniform),
-                ("ballot", ExchangeOp::VoteBallot),
-            ])
-            .ok_or_else(|| m.unsupported())?;
+        let f = m.one_of(&[
+            ("all", ExchangeOp::VoteAll),
+            ("any", ExchangeOp::VoteAny),
+            ("uni", ExchangeOp::VoteUniform),
+            ("ballot", ExchangeOp::VoteBallot),
+        ])?;
         let ballot = f == ExchangeOp::VoteBallot;
         let ty = m.ty_of(&[if ballot { Type::B32 } else { Type::Pred }])?;
         m.finish()?;
@@ -138,15 +136,7 @@ impl<'a> Lowerer<'a> {
         let a = self.source(m, a, Type::Pred)?;
         let members = self.members(m, mask)?;
         let d = self.target(m, d, ty)?;
-        self.emit_exchange(Exchange {
-            f,
-            members,
-            d,
-            p: None,
-            a,
-            b: 0,
-            c: 0,
-        });
+        self.emit_exchange(f, members, (d, None), [a, 0, 0]);
         Ok(())
     }
 
@@ -167,15 +157,7 @@ impl<'a> Lowerer<'a> {
         let a = self.source(m, a, ty)?;
         let members = self.members(m, Some(mask))?;
         let (d, p) = self.result_pair(m, target)?;
-        self.emit_exchange(Exchange {
-            f,
-            members,
-            d,
-            p,
-            a,
-            b: 0,
-            c: 0,
-        });
+        self.emit_exchange(f, members, (d, p), [a, 0, 0]);
         Ok(())
     }
 
@@ -185,43 +167,27 @@ impl<'a> Lowerer<'a> {
         if !m.take("sync") {
             return Err(m.unsupported());
         }
-        let signed = ty.is_signed();
+        let signed = usize::from(ty.is_signed());
         let operations = [
             ("add", ExchangeOp::ReduceAdd),
             (
                 "min",
-                if signed {
-                    ExchangeOp::ReduceMinS
-                } else {
-                    ExchangeOp::ReduceMinU
-                },
+                [ExchangeOp::ReduceMinU, ExchangeOp::ReduceMinS][signed],
             ),
             (
                 "max",
-                if signed {
-                    ExchangeOp::ReduceMaxS
-                } else {
-                    ExchangeOp::ReduceMaxU
-                },
+                [ExchangeOp::ReduceMaxU, ExchangeOp::ReduceMaxS][signed],
             ),
             ("and", ExchangeOp::ReduceAnd),
             ("or", ExchangeOp::ReduceOr),
             ("xor", ExchangeOp::ReduceXor),
         ];
-        let f = m.take_one(&operations).ok_or_else(|| m.unsupported())?;
+        let f = m.one_of(&operations)?;
         let [d, a, mask] = m.operands()?;
         let a = self.source(m, a, ty)?;
         let members = self.members(m, Some(mask))?;
         let d = self.target(m, d, ty)?;
-        self.emit_exchange(Exchange {
-            f,
-            members,
-            d,
-            p: None,
-            a,
-            b: 0,
-            c: 0,
-        });
+        self.emit_exchange(f, members, (d, None), [a, 0, 0]);
         Ok(())
     }
 
@@ -230,15 +196,7 @@ impl<'a> Lowerer<'a> {
         let [mask] = m.operands()?;
         let members = self.members(m, Some(mask))?;
         let d = self.temporary(RegisterClass::Word)?;
-        self.emit_exchange(Exchange {
-            f: ExchangeOp::Barrier,
-            members,
-            d,
-            p: None,
-            a: 0,
-            b: 0,
-            c: 0,
-        });
+        self.emit_exchange(ExchangeOp::Barrier, members, (d, None), [0, 0, 0]);
         Ok(())
     }
 

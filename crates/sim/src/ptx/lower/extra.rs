@@ -1,16 +1,15 @@
 //! Lowering of rare operations on 32-bit registers: bit masks, packed integers, and hints.
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
+use crate::ptx::ir::{Bin, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {
     pub(super) fn emit_extra(&mut self, f: Extra, d: Slot, [a, b, c]: [Slot; 3]) {
-        self.code.extras.push(f);
-        let f = u32::try_from(self.code.extras.len() - 1).unwrap_or(u32::MAX);
+        let f = add(&mut self.code.extras, f);
         self.emit(Op::Extra { f, d, a, b, c });
     }
 
@@ -21,11 +20,7 @@ impl<'a> Lowerer<'a> {
             "fns" => {
                 let ty = m.ty_of(&[Type::B32])?;
                 let [d, a, b, c] = m.operands()?;
-                let (a, b, c) = (
-                    self.source(m, a, ty)?,
-                    self.source(m, b, ty)?,
-                    self.source(m, c, ty)?,
-                );
+                let [a, b, c] = self.sources(m, [a, b, c], ty)?;
                 let d = self.target(m, d, ty)?;
                 let f = Extra::FindNth;
                 self.emit_extra(f, d, [a, b, c]);
@@ -33,9 +28,7 @@ impl<'a> Lowerer<'a> {
             }
             base => {
                 let ty = m.ty_of(&[Type::B32, Type::U32, Type::S32])?;
-                let wrap = m
-                    .take_one(&[("wrap", true), ("clamp", false)])
-                    .ok_or_else(|| m.unsupported())?;
+                let wrap = m.one_of(&[("wrap", true), ("clamp", false)])?;
                 let [d, a, b] = m.operands()?;
                 let (a, b) = (self.source(m, a, ty)?, self.source(m, b, Type::U32)?);
                 let d = self.target(m, d, ty)?;
@@ -59,15 +52,12 @@ impl<'a> Lowerer<'a> {
         let [target, mask] = m.operands()?;
         let members = self.source(m, mask, Type::B32)?;
         let (d, p) = self.result_pair(m, target)?;
-        self.emit_exchange(Exchange {
-            f: ExchangeOp::Elect,
+        self.emit_exchange(
+            ExchangeOp::Elect,
             members,
-            d,
-            p,
-            a: members,
-            b: members,
-            c: members,
-        });
+            (d, p),
+            [members, members, members],
+        );
         Ok(())
     }
 
@@ -80,23 +70,18 @@ impl<'a> Lowerer<'a> {
     ) -> Result<(), PtxError> {
         let relu = m.base != "add" && ty.is_signed() && m.take("relu");
         let (f, word) = match m.base {
-            "add" => (PackedOp::Add, Bin32::Add),
-            "min" => (PackedOp::Min, Bin32::MinS),
-            "max" => (PackedOp::Max, Bin32::MaxS),
+            "add" => (PackedOp::Add, Bin::Add),
+            "min" => (PackedOp::Min, Bin::MinS),
+            "max" => (PackedOp::Max, Bin::MaxS),
             _ => return Err(m.unsupported()),
         };
         let [d, a, b] = m.operands()?;
-        let (a, b) = (self.source(m, a, Type::B32)?, self.source(m, b, Type::B32)?);
+        let [a, b] = self.sources(m, [a, b], Type::B32)?;
         let d = self.target(m, d, Type::B32)?;
         if ty == Type::S32 {
-            self.emit(Op::Bin32 { f: word, d, a, b });
+            self.emit(Op::bin32(word, d, a, b));
             let zero = self.constant(RegisterClass::Word, 0)?;
-            self.emit(Op::Bin32 {
-                f: Bin32::MaxS,
-                d,
-                a: d,
-                b: zero,
-            });
+            self.emit(Op::bin32(Bin::MaxS, d, d, zero));
             return Ok(());
         }
         let f = Extra::Packed(Packed {

@@ -4,11 +4,10 @@ use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
-    Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
+    Bin, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
 };
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// Lowers `add`, `sub`, `mul`, `mad`, `fma`, `div`, `neg`, `abs`, `min` and `max` of f32 and
@@ -18,34 +17,16 @@ impl<'a> Lowerer<'a> {
         let flush = single && m.take("ftz");
         match m.base {
             "neg" | "abs" => {
-                let f = if m.base == "neg" {
-                    FloatUn::Neg
-                } else {
-                    FloatUn::Abs
-                };
-                let [d, a] = m.operands()?;
-                return self.float_unary(m, ty, f, flush, d, a);
+                let negates = m.base == "neg";
+                let f = if negates { FloatUn::Neg } else { FloatUn::Abs };
+                return self.float_unary(m, ty, f, flush);
             }
             "min" | "max" if single && m.has("xorsign") => {
                 return self.minimum_of_magnitudes(m, flush);
             }
             "min" | "max" => {
-                let f = match (m.base, single && m.take("NaN")) {
-                    ("min", false) => FloatBin::Min,
-                    ("min", true) => FloatBin::MinNan,
-                    (_, false) => FloatBin::Max,
-                    (_, true) => FloatBin::MaxNan,
-                };
-                return self.float_binary(
-                    m,
-                    ty,
-                    f,
-                    FloatMode {
-                        round: Round::Nearest,
-                        flush,
-                    },
-                    false,
-                );
+                let f = min_or_max(m, single);
+                return self.float_binary(m, ty, f, FloatMode::nearest(flush), false);
             }
             _ => {}
         }
@@ -71,17 +52,9 @@ impl<'a> Lowerer<'a> {
             }
             "fma" | "mad" if round.is_some() => {
                 let [d, a, b, c] = m.operands()?;
-                let (a, b, c) = (
-                    self.source(m, a, ty)?,
-                    self.source(m, b, ty)?,
-                    self.source(m, c, ty)?,
-                );
+                let [a, b, c] = self.sources(m, [a, b, c], ty)?;
                 let d = self.target(m, d, ty)?;
-                self.emit(if single {
-                    Op::F32Fma { mode, d, a, b, c }
-                } else {
-                    Op::F64Fma { mode, d, a, b, c }
-                });
+                self.emit(Op::fma(ty, mode, d, a, b, c));
                 self.saturate(d, saturate);
                 Ok(())
             }
@@ -95,53 +68,27 @@ impl<'a> Lowerer<'a> {
         if !m.take("xorsign") || !m.take("abs") {
             return Err(m.unsupported());
         }
-        let f = match (m.base, m.take("NaN")) {
-            ("min", false) => FloatBin::Min,
-            ("min", true) => FloatBin::MinNan,
-            (_, false) => FloatBin::Max,
-            (_, true) => FloatBin::MaxNan,
-        };
+        let f = min_or_max(m, true);
         let [d, a, b] = m.operands()?;
-        let (a, b) = (self.source(m, a, Type::F32)?, self.source(m, b, Type::F32)?);
+        let [a, b] = self.sources(m, [a, b], Type::F32)?;
         let d = self.target(m, d, Type::F32)?;
         let sign = self.temporary(RegisterClass::Word)?;
-        let (x, y) = (
-            self.temporary(RegisterClass::Word)?,
-            self.temporary(RegisterClass::Word)?,
-        );
+        let [x, y] = self.temporaries(RegisterClass::Word)?;
         let top = self.constant(RegisterClass::Word, 0x8000_0000)?;
-        let bin32 = |f, d, a, b| Op::Bin32 { f, d, a, b };
-        self.emit(bin32(Bin32::Xor, sign, a, b));
-        self.emit(bin32(Bin32::And, sign, sign, top));
+        self.emit(Op::bin32(Bin::Xor, sign, a, b));
+        self.emit(Op::bin32(Bin::And, sign, sign, top));
         for (d, a) in [(x, a), (y, b)] {
-            self.emit(Op::F32Un {
-                f: FloatUn::Abs,
-                d,
-                a,
-            });
+            self.emit(Op::f32_un(FloatUn::Abs, d, a));
         }
-        let mode = FloatMode {
-            round: Round::Nearest,
-            flush,
-        };
-        self.emit(Op::F32Bin {
-            f,
-            mode,
-            d: x,
-            a: x,
-            b: y,
-        });
-        self.emit(bin32(Bin32::Or, d, x, sign));
+        let mode = FloatMode::nearest(flush);
+        self.emit(Op::f32_bin(f, mode, x, x, y));
+        self.emit(Op::bin32(Bin::Or, d, x, sign));
         Ok(())
     }
 
     fn saturate(&mut self, d: Slot, saturate: bool) {
         if saturate {
-            self.emit(Op::F32Un {
-                f: FloatUn::Saturate,
-                d,
-                a: d,
-            });
+            self.emit(Op::f32_un(FloatUn::Saturate, d, d));
         }
     }
 
@@ -154,13 +101,9 @@ impl<'a> Lowerer<'a> {
         saturate: bool,
     ) -> Result<(), PtxError> {
         let [d, a, b] = m.operands()?;
-        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let [a, b] = self.sources(m, [a, b], ty)?;
         let d = self.target(m, d, ty)?;
-        self.emit(if ty == Type::F32 {
-            Op::F32Bin { f, mode, d, a, b }
-        } else {
-            Op::F64Bin { f, mode, d, a, b }
-        });
+        self.emit(Op::float_bin(ty, f, mode, d, a, b));
         self.saturate(d, saturate);
         Ok(())
     }
@@ -171,25 +114,16 @@ impl<'a> Lowerer<'a> {
         ty: Type,
         f: FloatUn,
         flush: bool,
-        d: &'a Operand<'a>,
-        a: &'a Operand<'a>,
     ) -> Result<(), PtxError> {
+        let [d, a] = m.operands()?;
         let mut a = self.source(m, a, ty)?;
         let d = self.target(m, d, ty)?;
         if flush {
             a = self.flushed(a)?;
         }
-        self.emit(if ty == Type::F32 {
-            Op::F32Un { f, d, a }
-        } else {
-            Op::F64Un { f, d, a }
-        });
+        self.emit(Op::float_un(ty, f, d, a));
         if flush {
-            self.emit(Op::F32Un {
-                f: FloatUn::Flush,
-                d,
-                a: d,
-            });
+            self.emit(Op::f32_un(FloatUn::Flush, d, d));
         }
         Ok(())
     }
@@ -197,11 +131,7 @@ impl<'a> Lowerer<'a> {
     /// Emits a flush of subnormals of `a` to zero, and returns the slot of the result.
     pub(super) fn flushed(&mut self, a: Slot) -> Result<Slot, PtxError> {
         let d = self.temporary(RegisterClass::Word)?;
-        self.emit(Op::F32Un {
-            f: FloatUn::Flush,
-            d,
-            a,
-        });
+        self.emit(Op::f32_un(FloatUn::Flush, d, a));
         Ok(d)
     }
 
@@ -219,21 +149,11 @@ impl<'a> Lowerer<'a> {
                 "tanh" => HalfOp::Tanh,
                 _ => return Err(m.unsupported()),
             };
-            let format = HalfFormat {
-                brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
-                packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
-            };
+            let format = HalfFormat::of(ty);
             let [d, a] = m.operands()?;
             let a = self.source(m, a, ty)?;
             let d = self.target(m, d, ty)?;
-            self.emit(Op::Half {
-                f,
-                format,
-                d,
-                a,
-                b: a,
-                c: a,
-            });
+            self.emit(Op::half(f, format, d, a, a, a));
             return Ok(());
         }
         let double = ty == Type::F64;
@@ -254,31 +174,16 @@ impl<'a> Lowerer<'a> {
         if !matches!(ty, Type::F32 | Type::F64) || (double && flush && !approx) {
             return Err(m.unsupported());
         }
-        let [d, a] = m.operands()?;
-        self.float_unary(m, ty, f, flush && !double, d, a)
+        self.float_unary(m, ty, f, flush && !double)
     }
 
     /// Lowers `copysign d, a, b`: the sign of `a` and the magnitude of `b`.
     pub(super) fn copy_sign(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::F32, Type::F64])?;
         let [d, a, b] = m.operands()?;
-        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let [a, b] = self.sources(m, [a, b], ty)?;
         let d = self.target(m, d, ty)?;
-        self.emit(if ty == Type::F32 {
-            Op::Bin32 {
-                f: Bin32::CopySign,
-                d,
-                a,
-                b,
-            }
-        } else {
-            Op::Bin64 {
-                f: Bin64::CopySign,
-                d,
-                a,
-                b,
-            }
-        });
+        self.emit(Op::bin(ty, Bin::CopySign, d, a, b));
         Ok(())
     }
 
@@ -293,15 +198,21 @@ impl<'a> Lowerer<'a> {
             ("normal", Test::Normal),
             ("subnormal", Test::Subnormal),
         ];
-        let f = m.take_one(&tests).ok_or_else(|| m.unsupported())?;
+        let f = m.one_of(&tests)?;
         let [d, a] = m.operands()?;
         let a = self.source(m, a, ty)?;
         let d = self.target(m, d, Type::Pred)?;
-        self.emit(if ty == Type::F32 {
-            Op::Test32 { f, d, a }
-        } else {
-            Op::Test64 { f, d, a }
-        });
+        self.emit(Op::test(ty, f, d, a));
         Ok(())
+    }
+}
+
+/// Takes `.NaN`, if the type has it, and returns the minimum or maximum of the mnemonic.
+fn min_or_max(m: &mut Mnemonic<'_>, has_nan: bool) -> FloatBin {
+    match (m.base, has_nan && m.take("NaN")) {
+        ("min", false) => FloatBin::Min,
+        ("min", true) => FloatBin::MinNan,
+        (_, false) => FloatBin::Max,
+        (_, true) => FloatBin::MaxNan,
     }
 }

@@ -17,7 +17,7 @@ impl<'a> Lowerer<'a> {
                 ("rn", TensorRound::Even),
                 ("rz", TensorRound::Zero),
             ];
-            let round = m.take_one(&rounds).ok_or_else(|| m.unsupported())?;
+            let round = m.one_of(&rounds)?;
             if round == TensorRound::Away && relu {
                 return Err(m.unsupported());
             }
@@ -28,9 +28,7 @@ impl<'a> Lowerer<'a> {
             self.emit_extra(f, d, [a, a, a]);
             return Ok(());
         }
-        let format = m
-            .take_one(&[("e4m3x2", Float8::E4m3), ("e5m2x2", Float8::E5m2)])
-            .ok_or_else(|| m.unsupported())?;
+        let format = m.one_of(&[("e4m3x2", Float8::E4m3), ("e5m2x2", Float8::E5m2)])?;
         if !m.take("rn") {
             return Err(m.unsupported());
         }
@@ -39,7 +37,7 @@ impl<'a> Lowerer<'a> {
         m.finish()?;
         match (other, saturate, m.operands) {
             (Type::F32, true, [d, a, b]) => {
-                let (a, b) = (self.source(m, a, Type::F32)?, self.source(m, b, Type::F32)?);
+                let [a, b] = self.sources(m, [a, b], Type::F32)?;
                 let d = self.target(m, d, Type::B16)?;
                 let f = Extra::ToFloat8 { format, relu };
                 self.emit_extra(f, d, [a, b, b]);

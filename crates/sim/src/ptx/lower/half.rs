@@ -3,7 +3,7 @@
 use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
+use crate::ptx::ir::{Bin, HalfFormat, HalfOp, Op, Round, Slot};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
@@ -11,10 +11,7 @@ impl<'a> Lowerer<'a> {
     /// Lowers `add`, `sub`, `mul`, `fma`, `neg`, `abs`, `min` and `max` of f16, f16x2, bf16 and
     /// bf16x2.
     pub(super) fn half(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
-        let format = HalfFormat {
-            brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
-            packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
-        };
+        let format = HalfFormat::of(ty);
         // The only rounding mode is round to nearest.
         let rounded = !matches!(m.base, "min" | "max" | "neg" | "abs");
         if rounded && !matches!(m.round(), None | Some(Round::Nearest)) {
@@ -62,36 +59,17 @@ impl<'a> Lowerer<'a> {
         } else {
             None
         };
-        self.emit(Op::Half {
-            f,
-            format,
-            d,
-            a: slots[0],
-            b: slots[1],
-            c: slots[2],
-        });
+        self.emit(Op::half(f, format, d, slots[0], slots[1], slots[2]));
         let behind = [
             (flush, HalfOp::Flush),
             (relu, HalfOp::Relu),
             (saturate, HalfOp::Saturate),
         ];
         for (_, f) in behind.into_iter().filter(|(wanted, _)| *wanted) {
-            self.emit(Op::Half {
-                f,
-                format,
-                d,
-                a: d,
-                b: d,
-                c: d,
-            });
+            self.emit(Op::half(f, format, d, d, d, d));
         }
         if let Some(b) = sign {
-            self.emit(Op::Bin32 {
-                f: Bin32::Or,
-                d,
-                a: d,
-                b,
-            });
+            self.emit(Op::bin32(Bin::Or, d, d, b));
         }
         Ok(())
     }
@@ -99,14 +77,7 @@ impl<'a> Lowerer<'a> {
     /// Emits a unary operation, and returns the slot of the result.
     fn half_of(&mut self, f: HalfOp, format: HalfFormat, a: Slot) -> Result<Slot, PtxError> {
         let d = self.temporary(RegisterClass::Word)?;
-        self.emit(Op::Half {
-            f,
-            format,
-            d,
-            a,
-            b: a,
-            c: a,
-        });
+        self.emit(Op::half(f, format, d, a, a, a));
         Ok(d)
     }
 
@@ -117,8 +88,8 @@ impl<'a> Lowerer<'a> {
             self.temporary(RegisterClass::Word)?,
             self.constant(RegisterClass::Word, signs)?,
         );
-        for (f, a, b) in [(Bin32::Xor, a, b), (Bin32::And, d, mask)] {
-            self.emit(Op::Bin32 { f, d, a, b });
+        for (f, a, b) in [(Bin::Xor, a, b), (Bin::And, d, mask)] {
+            self.emit(Op::bin32(f, d, a, b));
         }
         Ok(d)
     }

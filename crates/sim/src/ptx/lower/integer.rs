@@ -3,9 +3,7 @@
 use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{
-    Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64,
-};
+use crate::ptx::ir::{Bin, Carry, Join, Narrow, Op, Shift, Slot, Tri, Un, Word1, Word3};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -32,18 +30,28 @@ impl<'a> Lowerer<'a> {
         match base {
             "add" | "sub" | "mad" if m.take("cc") => self.carry_chain(m, ty, false, true),
             "add" | "sub" if ty == Type::S32 && m.take("sat") => {
-                let f = if m.base == "add" {
-                    Bin32::AddSat
-                } else {
-                    Bin32::SubSat
-                };
-                self.binary_32(m, ty, f)
+                let is_sum = m.base == "add";
+                self.binary(m, ty, if is_sum { Bin::AddSat } else { Bin::SubSat })
             }
             "mul" => self.multiply(m, ty),
             "mad" => self.multiply_add(m, ty),
             "neg" | "abs" if ty.is_signed() => self.unary(m, ty),
-            "add" | "sub" | "div" | "rem" | "min" | "max" => self.binary(m, ty),
-            _ => Err(m.unsupported()),
+            _ => {
+                let f = match (base, ty.is_signed()) {
+                    ("add", _) => Bin::Add,
+                    ("sub", _) => Bin::Sub,
+                    ("div", true) => Bin::DivS,
+                    ("div", false) => Bin::DivU,
+                    ("rem", true) => Bin::RemS,
+                    ("rem", false) => Bin::RemU,
+                    ("min", true) => Bin::MinS,
+                    ("min", false) => Bin::MinU,
+                    ("max", true) => Bin::MaxS,
+                    ("max", false) => Bin::MaxU,
+                    _ => return Err(m.unsupported()),
+                };
+                self.binary(m, ty, f)
+            }
         }
     }
 
@@ -60,233 +68,131 @@ impl<'a> Lowerer<'a> {
             return Ok(a);
         }
         let d = self.temporary(RegisterClass::Word)?;
-        self.emit(Op::Un32 {
-            f: Un32::Sext16,
-            d,
-            a,
-        });
+        self.emit(Op::word1(Word1::Sext16, d, a));
         Ok(d)
+    }
+
+    /// Returns the slots of operands as [`extended`](Self::extended) values.
+    fn extended_all<const N: usize>(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operands: [&'a Operand<'a>; N],
+        ty: Type,
+    ) -> Result<[Slot; N], PtxError> {
+        let mut slots = [0; N];
+        for (slot, operand) in slots.iter_mut().zip(operands) {
+            *slot = self.extended(m, operand, ty)?;
+        }
+        Ok(slots)
     }
 
     /// Emits the truncation of a 16-bit result, if the type has 16 bits.
     pub(super) fn cut(&mut self, d: Slot, ty: Type) {
         if ty.bytes() == 2 {
-            self.emit(Op::Un32 {
-                f: Un32::Zext16,
-                d,
-                a: d,
-            });
+            self.emit(Op::word1(Word1::Zext16, d, d));
         }
     }
 
     fn unary(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
-        let [d, a] = m.operands()?;
-        let negate = m.base == "neg";
-        let target = self.target(m, d, ty)?;
-        if ty.bytes() == 8 {
-            let a = self.source(m, a, ty)?;
-            self.emit(Op::Un64 {
-                f: if negate { Un64::Neg } else { Un64::Abs },
-                d: target,
-                a,
-            });
-        } else {
-            let a = self.extended(m, a, ty)?;
-            self.emit(Op::Un32 {
-                f: if negate { Un32::Neg } else { Un32::Abs },
-                d: target,
-                a,
-            });
-            self.cut(target, ty);
-        }
-        Ok(())
-    }
-
-    fn binary(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
-        let signed = ty.is_signed();
-        if ty.bytes() == 8 {
-            let f = match (m.base, signed) {
-                ("add", _) => Bin64::Add,
-                ("sub", _) => Bin64::Sub,
-                ("div", true) => Bin64::DivS,
-                ("div", false) => Bin64::DivU,
-                ("rem", true) => Bin64::RemS,
-                ("rem", false) => Bin64::RemU,
-                ("min", true) => Bin64::MinS,
-                ("min", false) => Bin64::MinU,
-                ("max", true) => Bin64::MaxS,
-                _ => Bin64::MaxU,
-            };
-            return self.binary_64(m, ty, f);
-        }
-        let f = match (m.base, signed) {
-            ("add", _) => Bin32::Add,
-            ("sub", _) => Bin32::Sub,
-            ("div", true) => Bin32::DivS,
-            ("div", false) => Bin32::DivU,
-            ("rem", true) => Bin32::RemS,
-            ("rem", false) => Bin32::RemU,
-            ("min", true) => Bin32::MinS,
-            ("min", false) => Bin32::MinU,
-            ("max", true) => Bin32::MaxS,
-            _ => Bin32::MaxU,
-        };
-        self.binary_32(m, ty, f)
-    }
-
-    fn binary_32(&mut self, m: &Mnemonic<'a>, ty: Type, f: Bin32) -> Result<(), PtxError> {
-        let [d, a, b] = m.operands()?;
-        let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
-        let d = self.target(m, d, ty)?;
-        self.emit(Op::Bin32 { f, d, a, b });
+        let [target, a] = m.operands()?;
+        let d = self.target(m, target, ty)?;
+        let a = self.extended(m, a, ty)?;
+        let f = if m.base == "neg" { Un::Neg } else { Un::Abs };
+        self.emit(Op::un(ty, f, d, a));
         self.cut(d, ty);
         Ok(())
     }
 
-    fn binary_64(&mut self, m: &Mnemonic<'a>, ty: Type, f: Bin64) -> Result<(), PtxError> {
+    fn binary(&mut self, m: &Mnemonic<'a>, ty: Type, f: Bin) -> Result<(), PtxError> {
         let [d, a, b] = m.operands()?;
-        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let [a, b] = self.extended_all(m, [a, b], ty)?;
         let d = self.target(m, d, ty)?;
-        self.emit(Op::Bin64 { f, d, a, b });
+        self.emit(Op::bin(ty, f, d, a, b));
+        self.cut(d, ty);
+        Ok(())
+    }
+
+    fn ternary(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        f: Tri,
+        operands: [&'a Operand<'a>; 4],
+    ) -> Result<(), PtxError> {
+        let [d, a, b, c] = operands;
+        let [a, b, c] = self.extended_all(m, [a, b, c], ty)?;
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::tri(ty, f, d, a, b, c));
+        self.cut(d, ty);
         Ok(())
     }
 
     fn multiply(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
-        let part = m.take_one(&PARTS).ok_or_else(|| m.unsupported())?;
+        let part = m.one_of(&PARTS)?;
         let signed = ty.is_signed();
+        if part == Part::Low || part == Part::High && ty.bytes() > 2 {
+            return self.binary(m, ty, product(part, signed));
+        }
+        let [d, a, b] = m.operands()?;
+        let [a, b] = self.extended_all(m, [a, b], ty)?;
         match (part, ty.bytes()) {
-            (Part::Low, 8) => self.binary_64(m, ty, Bin64::Mul),
-            (Part::High, 8) => self.binary_64(
-                m,
-                ty,
-                if signed {
-                    Bin64::MulHighS
-                } else {
-                    Bin64::MulHighU
-                },
-            ),
-            (Part::Low, _) => self.binary_32(m, ty, Bin32::Mul),
-            (Part::High, 4) => self.binary_32(
-                m,
-                ty,
-                if signed {
-                    Bin32::MulHighS
-                } else {
-                    Bin32::MulHighU
-                },
-            ),
             (Part::Wide, 4) => {
-                let [d, a, b] = m.operands()?;
-                let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
                 let d = self.target(m, d, Type::B64)?;
-                self.emit(Op::Join {
-                    f: if signed { Join::MulS } else { Join::MulU },
+                self.emit(Op::join(
+                    if signed { Join::MulS } else { Join::MulU },
                     d,
                     a,
                     b,
-                });
-                Ok(())
+                ));
             }
             (Part::Wide, 2) => {
-                let [d, a, b] = m.operands()?;
-                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
                 let d = self.target(m, d, Type::B32)?;
-                self.emit(Op::Bin32 {
-                    f: Bin32::Mul,
-                    d,
-                    a,
-                    b,
-                });
-                Ok(())
+                self.emit(Op::bin32(Bin::Mul, d, a, b));
             }
             (Part::High, 2) => {
-                let [d, a, b] = m.operands()?;
-                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
                 let d = self.target(m, d, ty)?;
                 let product = self.temporary(RegisterClass::Word)?;
-                self.emit(Op::Bin32 {
-                    f: Bin32::Mul,
-                    d: product,
-                    a,
-                    b,
-                });
-                self.emit(Op::Un32 {
-                    f: Un32::High16,
-                    d,
-                    a: product,
-                });
-                Ok(())
+                self.emit(Op::bin32(Bin::Mul, product, a, b));
+                self.emit(Op::word1(Word1::High16, d, product));
             }
-            _ => Err(m.unsupported()),
+            _ => return Err(m.unsupported()),
         }
+        Ok(())
     }
 
     fn multiply_add(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
-        let part = m.take_one(&PARTS).ok_or_else(|| m.unsupported())?;
-        let [d, a, b, c] = m.operands()?;
+        let part = m.one_of(&PARTS)?;
+        let operands = m.operands()?.each_ref();
         let signed = ty.is_signed();
+        if part == Part::Low || part == Part::High && ty.bytes() > 2 {
+            let f = match (part, signed) {
+                (Part::High, true) => Tri::MadHighS,
+                (Part::High, false) => Tri::MadHighU,
+                _ => Tri::Mad,
+            };
+            return self.ternary(m, ty, f, operands);
+        }
+        let [d, a, b, c] = operands;
+        let [a, b] = self.extended_all(m, [a, b], ty)?;
         match (part, ty.bytes()) {
-            (Part::Low | Part::High, 8) => {
-                let f = match (part, signed) {
-                    (Part::High, true) => Tri64::MadHighS,
-                    (Part::High, false) => Tri64::MadHighU,
-                    _ => Tri64::Mad,
-                };
-                let (a, b, c) = (
-                    self.source(m, a, ty)?,
-                    self.source(m, b, ty)?,
-                    self.source(m, c, ty)?,
-                );
-                let d = self.target(m, d, ty)?;
-                self.emit(Op::Tri64 { f, d, a, b, c });
-            }
             (Part::Wide, 4) => {
-                let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
                 let c = self.source(m, c, Type::B64)?;
                 let d = self.target(m, d, Type::B64)?;
-                self.emit(Op::MadWide { signed, d, a, b, c });
+                self.emit(Op::mad_wide(signed, d, a, b, c));
             }
-            (Part::Low, 2 | 4) | (Part::High, 4) => {
-                let f = match (part, signed) {
-                    (Part::High, true) => Tri32::MadHighS,
-                    (Part::High, false) => Tri32::MadHighU,
-                    _ => Tri32::Mad,
-                };
-                let (a, b, c) = (
-                    self.extended(m, a, ty)?,
-                    self.extended(m, b, ty)?,
-                    self.extended(m, c, ty)?,
-                );
-                let d = self.target(m, d, ty)?;
-                self.emit(Op::Tri32 { f, d, a, b, c });
-                self.cut(d, ty);
+            (Part::Wide, 2) => {
+                let c = self.source(m, c, Type::B32)?;
+                let d = self.target(m, d, Type::B32)?;
+                self.emit(Op::tri32(Tri::Mad, d, a, b, c));
             }
             (Part::High, 2) => {
-                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
                 let c = self.source(m, c, ty)?;
                 let d = self.target(m, d, ty)?;
                 let product = self.temporary(RegisterClass::Word)?;
-                let bin32 = |f, d, a, b| Op::Bin32 { f, d, a, b };
-                self.emit(bin32(Bin32::Mul, product, a, b));
-                self.emit(Op::Un32 {
-                    f: Un32::High16,
-                    d: product,
-                    a: product,
-                });
-                self.emit(bin32(Bin32::Add, d, product, c));
+                self.emit(Op::bin32(Bin::Mul, product, a, b));
+                self.emit(Op::word1(Word1::High16, product, product));
+                self.emit(Op::bin32(Bin::Add, d, product, c));
                 self.cut(d, ty);
-            }
-            (Part::Wide, 2) => {
-                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
-                let c = self.source(m, c, Type::B32)?;
-                let d = self.target(m, d, Type::B32)?;
-                self.emit(Op::Tri32 {
-                    f: Tri32::Mad,
-                    d,
-                    a,
-                    b,
-                    c,
-                });
             }
             _ => return Err(m.unsupported()),
         }
@@ -297,9 +203,7 @@ impl<'a> Lowerer<'a> {
     /// zero-extended.
     pub(super) fn multiply_24(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U32, Type::S32])?;
-        let high = m
-            .take_one(&[("lo", false), ("hi", true)])
-            .ok_or_else(|| m.unsupported())?;
+        let high = m.one_of(&[("lo", false), ("hi", true)])?;
         let add = m.base == "mad24";
         m.finish()?;
         let (d, a, b, c) = match m.operands {
@@ -308,25 +212,16 @@ impl<'a> Lowerer<'a> {
             _ => return Err(m.operand_count(if add { "4" } else { "3" })),
         };
         let f = if ty.is_signed() {
-            Tri32::BfeS
+            Word3::BfeS
         } else {
-            Tri32::BfeU
+            Word3::BfeU
         };
-        let (zero, length) = (
-            self.constant(RegisterClass::Word, 0)?,
-            self.constant(RegisterClass::Word, 24)?,
-        );
+        let [zero, length] = self.constants(RegisterClass::Word, [0, 24])?;
         let mut parts = [0; 2];
         for (part, operand) in parts.iter_mut().zip([a, b]) {
             let a = self.source(m, operand, ty)?;
             *part = self.temporary(RegisterClass::Word)?;
-            self.emit(Op::Tri32 {
-                f,
-                d: *part,
-                a,
-                b: zero,
-                c: length,
-            });
+            self.emit(Op::word3(f, *part, a, zero, length));
         }
         let c = match c {
             Some(c) => self.source(m, c, ty)?,
@@ -335,47 +230,22 @@ impl<'a> Lowerer<'a> {
         let d = self.target(m, d, ty)?;
         let [a, b] = parts;
         if !high {
-            self.emit(Op::Tri32 {
-                f: Tri32::Mad,
-                d,
-                a,
-                b,
-                c,
-            });
+            self.emit(Op::tri32(Tri::Mad, d, a, b, c));
             return Ok(());
         }
         // The upper 32 bits of the 48-bit product.
         let product = self.temporary(RegisterClass::Double)?;
         let (join, shift) = if ty.is_signed() {
-            (Join::MulS, Shift64::ShrS)
+            (Join::MulS, Shift::ShrS)
         } else {
-            (Join::MulU, Shift64::ShrU)
+            (Join::MulU, Shift::ShrU)
         };
         let by = self.constant(RegisterClass::Word, 16)?;
-        self.emit(Op::Join {
-            f: join,
-            d: product,
-            a,
-            b,
-        });
-        self.emit(Op::Shift64 {
-            f: shift,
-            d: product,
-            a: product,
-            b: by,
-        });
+        self.emit(Op::join(join, product, a, b));
+        self.emit(Op::shift64(shift, product, product, by));
         let upper = self.temporary(RegisterClass::Word)?;
-        self.emit(Op::Narrow {
-            f: Narrow::Low,
-            d: upper,
-            a: product,
-        });
-        self.emit(Op::Bin32 {
-            f: Bin32::Add,
-            d,
-            a: upper,
-            b: c,
-        });
+        self.emit(Op::narrow(Narrow::Low, upper, product));
+        self.emit(Op::bin32(Bin::Add, d, upper, c));
         Ok(())
     }
 
@@ -404,36 +274,14 @@ impl<'a> Lowerer<'a> {
                 flag
             }
         };
-        let double = ty.bytes() == 8;
-        let class = RegisterClass::of(ty);
         let (d, a, b) = if matches!(m.base, "mad" | "madc") {
-            let part = m.take_one(&PARTS[..2]).ok_or_else(|| m.unsupported())?;
+            let part = m.one_of(&PARTS[..2])?;
             let [d, a, b, c] = m.operands()?;
-            let (a, b, c) = (
-                self.source(m, a, ty)?,
-                self.source(m, b, ty)?,
-                self.source(m, c, ty)?,
-            );
-            let product = self.temporary(class)?;
-            let (high, signed) = (part == Part::High, ty.is_signed());
-            self.emit(if double {
-                let f = [[Bin64::Mul, Bin64::Mul], [Bin64::MulHighU, Bin64::MulHighS]];
-                Op::Bin64 {
-                    f: f[usize::from(high)][usize::from(signed)],
-                    d: product,
-                    a,
-                    b,
-                }
-            } else {
-                let f = [[Bin32::Mul, Bin32::Mul], [Bin32::MulHighU, Bin32::MulHighS]];
-                Op::Bin32 {
-                    f: f[usize::from(high)][usize::from(signed)],
-                    d: product,
-                    a,
-                    b,
-                }
-            });
-            (d, product, c)
+            let [a, b, c] = self.sources(m, [a, b, c], ty)?;
+            let into = self.temporary(RegisterClass::of(ty))?;
+            let f = product(part, ty.is_signed());
+            self.emit(Op::bin(ty, f, into, a, b));
+            (d, into, c)
         } else {
             let [d, a, b] = m.operands()?;
             (d, self.source(m, a, ty)?, self.source(m, b, ty)?)
@@ -445,56 +293,24 @@ impl<'a> Lowerer<'a> {
             read: read.then_some(flag),
             write: write.then_some(flag),
         };
-        self.emit(if double {
-            Op::Carry64 { f, d, a, b }
-        } else {
-            Op::Carry32 { f, d, a, b }
-        });
+        self.emit(Op::carry(ty, f, d, a, b));
         Ok(())
     }
 
     /// Lowers `sad`: `c + |a - b|`.
     pub(super) fn sad(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let ty = m.ty_of(&[
-            Type::U16,
-            Type::S16,
-            Type::U32,
-            Type::S32,
-            Type::U64,
-            Type::S64,
-        ])?;
-        let [d, a, b, c] = m.operands()?;
-        let signed = ty.is_signed();
-        if ty.bytes() == 8 {
-            let (a, b, c) = (
-                self.source(m, a, ty)?,
-                self.source(m, b, ty)?,
-                self.source(m, c, ty)?,
-            );
-            let d = self.target(m, d, ty)?;
-            self.emit(Op::Tri64 {
-                f: if signed { Tri64::SadS } else { Tri64::SadU },
-                d,
-                a,
-                b,
-                c,
-            });
-        } else {
-            let (a, b, c) = (
-                self.extended(m, a, ty)?,
-                self.extended(m, b, ty)?,
-                self.extended(m, c, ty)?,
-            );
-            let d = self.target(m, d, ty)?;
-            self.emit(Op::Tri32 {
-                f: if signed { Tri32::SadS } else { Tri32::SadU },
-                d,
-                a,
-                b,
-                c,
-            });
-            self.cut(d, ty);
-        }
-        Ok(())
+        use Type::{S16, S32, S64, U16, U32, U64};
+        let ty = m.ty_of(&[U16, S16, U32, S32, U64, S64])?;
+        let f = if ty.is_signed() { Tri::SadS } else { Tri::SadU };
+        self.ternary(m, ty, f, m.operands()?.each_ref())
+    }
+}
+
+/// Returns the multiplication that returns a part of the product of the operands' size.
+fn product(part: Part, signed: bool) -> Bin {
+    match (part, signed) {
+        (Part::High, true) => Bin::MulHighS,
+        (Part::High, false) => Bin::MulHighU,
+        _ => Bin::Mul,
     }
 }

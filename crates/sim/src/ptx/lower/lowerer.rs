@@ -78,3 +78,9 @@ impl<'a> Lowerer<'a> {
         self.labels[label] = u32::try_from(self.code.instrs.len()).ok();
     }
 }
+
+/// Appends an entry to a table of the code, and returns its index.
+pub(super) fn add<T>(table: &mut Vec<T>, entry: T) -> u32 {
+    table.push(entry);
+    u32::try_from(table.len() - 1).unwrap_or(u32::MAX)
+}

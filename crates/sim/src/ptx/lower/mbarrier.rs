@@ -1,10 +1,10 @@
 //! Lowering of operations on barrier objects in shared memory.
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
-    AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window,
+    AccessSpace, Bin, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window,
 };
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
@@ -29,7 +29,7 @@ impl<'a> Lowerer<'a> {
             ("expect_tx", MbarrierOp::Expect),
         ];
         let (drop, may_block) = (m.has("arrive_drop"), m.has("try_wait"));
-        let f = match m.take_one(&operations).ok_or_else(|| m.unsupported())? {
+        let f = match m.one_of(&operations)? {
             MbarrierOp::Arrive { .. } => MbarrierOp::Arrive {
                 drop,
                 incomplete: m.take("noComplete"),
@@ -147,16 +147,18 @@ impl<'a> Lowerer<'a> {
         ) {
             return Err(m.mismatch(target, "a barrier object must lie in shared memory"));
         }
-        self.code.mbarriers.push(Mbarrier {
-            f,
-            space,
-            address,
-            count,
-            state,
-            answer,
-            orders,
-        });
-        let index = u32::try_from(self.code.mbarriers.len() - 1).unwrap_or(u32::MAX);
+        let index = add(
+            &mut self.code.mbarriers,
+            Mbarrier {
+                f,
+                space,
+                address,
+                count,
+                state,
+                answer,
+                orders,
+            },
+        );
         self.emit(Op::Mbarrier(index));
         Ok(())
     }
@@ -169,17 +171,8 @@ impl<'a> Lowerer<'a> {
         let d = self.target(m, d, Type::U32)?;
         let b = self.constant(RegisterClass::Double, PENDING_MASK)?;
         let pending = self.temporary(RegisterClass::Double)?;
-        self.emit(Op::Bin64 {
-            f: Bin64::And,
-            d: pending,
-            a,
-            b,
-        });
-        self.emit(Op::Narrow {
-            f: Narrow::Low,
-            d,
-            a: pending,
-        });
+        self.emit(Op::bin64(Bin::And, pending, a, b));
+        self.emit(Op::narrow(Narrow::Low, d, pending));
         Ok(())
     }
 }

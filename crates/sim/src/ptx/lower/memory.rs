@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
 use crate::ptx::ir::RegisterClass;
@@ -322,10 +322,10 @@ impl<'a> Lowerer<'a> {
             }
         }
         for (part, address) in parts(address, ty.bytes(), &values) {
-            self.code
-                .stores
-                .push(access((space, address), ty.bytes(), order, part, &values));
-            let index = u32::try_from(self.code.stores.len() - 1).unwrap_or(u32::MAX);
+            let index = add(
+                &mut self.code.stores,
+                access((space, address), ty.bytes(), order, part, &values),
+            );
             self.emit(Op::Store(index));
         }
         Ok(())
@@ -352,10 +352,10 @@ impl<'a> Lowerer<'a> {
             address.base = AddressBase::Double(d);
         }
         for (part, address) in parts(address, width, values) {
-            self.code
-                .loads
-                .push(access((space, address), width, order, part, values));
-            let index = u32::try_from(self.code.loads.len() - 1).unwrap_or(u32::MAX);
+            let index = add(
+                &mut self.code.loads,
+                access((space, address), width, order, part, values),
+            );
             self.emit(Op::Load(index));
         }
         Ok(())
@@ -367,20 +367,12 @@ impl<'a> Lowerer<'a> {
         match (class, double) {
             (RegisterClass::Double, false) => {
                 let d = self.temporary(RegisterClass::Word)?;
-                self.emit(Op::Narrow {
-                    f: Narrow::Low,
-                    d,
-                    a,
-                });
+                self.emit(Op::narrow(Narrow::Low, d, a));
                 Ok(d)
             }
             (RegisterClass::Word, true) => {
                 let d = self.temporary(RegisterClass::Double)?;
-                self.emit(Op::Widen {
-                    f: Widen::Zext,
-                    d,
-                    a,
-                });
+                self.emit(Op::widen(Widen::Zext, d, a));
                 Ok(d)
             }
             _ => Ok(a),

@@ -54,6 +54,12 @@ impl<'a> Mnemonic<'a> {
             .map(|(_, value)| *value)
     }
 
+    /// Removes the first modifier of `choices` that is present, and returns its value. Fails if
+    /// there is none.
+    pub(super) fn one_of<T: Copy>(&mut self, choices: &[(&str, T)]) -> Result<T, PtxError> {
+        self.take_one(choices).ok_or_else(|| self.unsupported())
+    }
+
     /// Removes all of `parts` that are present: hints and scopes that have no effect in the
     /// simulator.
     pub(super) fn ignore(&mut self, parts: &[&str]) {

@@ -3,7 +3,7 @@
 use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin32, Join, Narrow, Op, PredOp, Prmt, Slot, Un32, Un64};
+use crate::ptx::ir::{Bin, Join, Narrow, Op, PredOp, Prmt, Slot, Un, Word1};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -63,22 +63,9 @@ impl<'a> Lowerer<'a> {
 
     pub(super) fn emit_move(&mut self, class: RegisterClass, d: Slot, a: Slot) {
         self.emit(match class {
-            RegisterClass::Word => Op::Un32 {
-                f: Un32::Move,
-                d,
-                a,
-            },
-            RegisterClass::Double => Op::Un64 {
-                f: Un64::Move,
-                d,
-                a,
-            },
-            RegisterClass::Predicate => Op::Pred {
-                f: PredOp::Move,
-                d,
-                a,
-                b: a,
-            },
+            RegisterClass::Word => Op::un32(Un::Move, d, a),
+            RegisterClass::Double => Op::un64(Un::Move, d, a),
+            RegisterClass::Predicate => Op::pred(PredOp::Move, d, a, a),
         });
     }
 
@@ -109,41 +96,13 @@ impl<'a> Lowerer<'a> {
             return self.pack_bytes(d, &slots);
         }
         match *slots {
-            [a, b] if part == Type::B16 => self.emit(Op::Bin32 {
-                f: Bin32::Pack16,
-                d,
-                a,
-                b,
-            }),
-            [a, b] => self.emit(Op::Join {
-                f: Join::Pack,
-                d,
-                a,
-                b,
-            }),
+            [a, b] if part == Type::B16 => self.emit(Op::bin32(Bin::Pack16, d, a, b)),
+            [a, b] => self.emit(Op::join(Join::Pack, d, a, b)),
             [a, b, c, e] => {
-                let (low, high) = (
-                    self.temporary(RegisterClass::Word)?,
-                    self.temporary(RegisterClass::Word)?,
-                );
-                self.emit(Op::Bin32 {
-                    f: Bin32::Pack16,
-                    d: low,
-                    a,
-                    b,
-                });
-                self.emit(Op::Bin32 {
-                    f: Bin32::Pack16,
-                    d: high,
-                    a: c,
-                    b: e,
-                });
-                self.emit(Op::Join {
-                    f: Join::Pack,
-                    d,
-                    a: low,
-                    b: high,
-                });
+                let [low, high] = self.temporaries(RegisterClass::Word)?;
+                self.emit(Op::bin32(Bin::Pack16, low, a, b));
+                self.emit(Op::bin32(Bin::Pack16, high, c, e));
+                self.emit(Op::join(Join::Pack, d, low, high));
             }
             _ => return Err(m.unsupported()),
         }
@@ -170,40 +129,13 @@ impl<'a> Lowerer<'a> {
             [low, high] if part == Type::B16 => {
                 // The source may be one of the targets.
                 let whole = self.temporary(RegisterClass::Word)?;
-                self.emit(Op::Un32 {
-                    f: Un32::Move,
-                    d: whole,
-                    a,
-                });
+                self.emit(Op::un32(Un::Move, whole, a));
                 self.unpack_16(low, high, whole);
             }
-            [low, high] => {
-                self.emit(Op::Narrow {
-                    f: Narrow::Low,
-                    d: low,
-                    a,
-                });
-                self.emit(Op::Narrow {
-                    f: Narrow::High,
-                    d: high,
-                    a,
-                });
-            }
+            [low, high] => self.unpack_64(low, high, a),
             [first, second, third, fourth] => {
-                let (low, high) = (
-                    self.temporary(RegisterClass::Word)?,
-                    self.temporary(RegisterClass::Word)?,
-                );
-                self.emit(Op::Narrow {
-                    f: Narrow::Low,
-                    d: low,
-                    a,
-                });
-                self.emit(Op::Narrow {
-                    f: Narrow::High,
-                    d: high,
-                    a,
-                });
+                let [low, high] = self.temporaries(RegisterClass::Word)?;
+                self.unpack_64(low, high, a);
                 self.unpack_16(first, second, low);
                 self.unpack_16(third, fourth, high);
             }
@@ -233,26 +165,18 @@ impl<'a> Lowerer<'a> {
     /// Emits a byte permutation of two registers with a constant selector.
     fn permute(&mut self, d: Slot, [a, b]: [Slot; 2], picks: u64) -> Result<(), PtxError> {
         let c = self.constant(RegisterClass::Word, picks)?;
-        self.emit(Op::Prmt {
-            mode: Prmt::Index,
-            d,
-            a,
-            b,
-            c,
-        });
+        self.emit(Op::prmt(Prmt::Index, d, a, b, c));
         Ok(())
     }
 
+    /// Emits the halves of a 64-bit register.
+    pub(super) fn unpack_64(&mut self, low: Slot, high: Slot, a: Slot) {
+        self.emit(Op::narrow(Narrow::Low, low, a));
+        self.emit(Op::narrow(Narrow::High, high, a));
+    }
+
     fn unpack_16(&mut self, low: Slot, high: Slot, a: Slot) {
-        self.emit(Op::Un32 {
-            f: Un32::Zext16,
-            d: low,
-            a,
-        });
-        self.emit(Op::Un32 {
-            f: Un32::High16,
-            d: high,
-            a,
-        });
+        self.emit(Op::word1(Word1::Zext16, low, a));
+        self.emit(Op::word1(Word1::High16, high, a));
     }
 }

@@ -38,6 +38,31 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
+    /// Returns temporary slots; see [`temporary`](Self::temporary).
+    pub(super) fn temporaries<const N: usize>(
+        &mut self,
+        class: RegisterClass,
+    ) -> Result<[Slot; N], PtxError> {
+        let mut slots = [0; N];
+        for slot in &mut slots {
+            *slot = self.temporary(class)?;
+        }
+        Ok(slots)
+    }
+
+    /// Returns the slots of constants; see [`constant`](Self::constant).
+    pub(super) fn constants<const N: usize>(
+        &mut self,
+        class: RegisterClass,
+        bits: [u64; N],
+    ) -> Result<[Slot; N], PtxError> {
+        let mut slots = [0; N];
+        for (slot, bits) in slots.iter_mut().zip(bits) {
+            *slot = self.constant(class, bits)?;
+        }
+        Ok(slots)
+    }
+
     /// Returns the slot that holds a constant's bits.
     pub(super) fn constant(&mut self, class: RegisterClass, bits: u64) -> Result<Slot, PtxError> {
         if let Some(slot) = self.constants.get(&(class, bits)) {
@@ -125,6 +150,20 @@ impl<'a> Lowerer<'a> {
         }
     }
 
+    /// Returns the slots of operands read as type `ty`.
+    pub(super) fn sources<const N: usize>(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operands: [&Operand<'a>; N],
+        ty: Type,
+    ) -> Result<[Slot; N], PtxError> {
+        let mut slots = [0; N];
+        for (slot, operand) in slots.iter_mut().zip(operands) {
+            *slot = self.source(m, operand, ty)?;
+        }
+        Ok(slots)
+    }
+
     /// Returns the register of an operand read as type `ty`. The register may be wider than `ty`.
     pub(super) fn source_wide(
         &mut self,
@@ -166,12 +205,7 @@ impl<'a> Lowerer<'a> {
             Operand::Not(name) if ty == Type::Pred => {
                 let a = self.predicate(name)?;
                 let d = self.temporary(RegisterClass::Predicate)?;
-                self.emit(Op::Pred {
-                    f: PredOp::Not,
-                    d,
-                    a,
-                    b: a,
-                });
+                self.emit(Op::pred(PredOp::Not, d, a, a));
                 Ok(register(d))
             }
             // A constant in brackets is parsed as a list, like the arguments of a call.
@@ -316,11 +350,7 @@ impl<'a> Lowerer<'a> {
                     self.temporary(RegisterClass::Word)?,
                 );
                 self.emit(Op::Clock64 { d: a });
-                self.emit(Op::Narrow {
-                    f: Narrow::High,
-                    d,
-                    a,
-                });
+                self.emit(Op::narrow(Narrow::High, d, a));
                 return Ok(Some(d));
             }
             ("%clock" | "%clock64" | "%globaltimer" | "%globaltimer_lo", None) => {
@@ -414,12 +444,7 @@ impl<'a> Lowerer<'a> {
         let negated = self.guard & GUARD_NEGATED;
         let guard = std::mem::replace(&mut self.guard, NO_GUARD);
         debug_assert_ne!(guard, NO_GUARD);
-        self.emit(Op::Pred {
-            f: PredOp::Move,
-            d,
-            a,
-            b: a,
-        });
+        self.emit(Op::pred(PredOp::Move, d, a, a));
         self.guard = d | negated;
         Ok(())
     }

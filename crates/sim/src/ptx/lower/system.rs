@@ -1,7 +1,7 @@
 //! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail`,
 //! `free` and `cudaGraphSetConditional`.
 
-use super::lowerer::Lowerer;
+use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Access, AccessSpace, Address, MemoryOrder, Op, Slot, SystemCall, Window};
@@ -48,13 +48,11 @@ impl<'a> Lowerer<'a> {
                 return Err(self.error(PtxErrorKind::Unsupported(problem)));
             }
         };
-        self.code.system_calls.push(system);
-        let index = u32::try_from(self.code.system_calls.len() - 1).unwrap_or(u32::MAX);
+        let index = add(&mut self.code.system_calls, system);
         self.emit(Op::SystemCall(index));
         if let (SystemCall::Print { result, .. }, [target]) = (system, results) {
             let access = self.actual_access(m, target, RegisterClass::Word, result)?;
-            self.code.stores.push(access);
-            let index = u32::try_from(self.code.stores.len() - 1).unwrap_or(u32::MAX);
+            let index = add(&mut self.code.stores, access);
             self.emit(Op::Store(index));
         }
         Ok(())
@@ -69,8 +67,7 @@ impl<'a> Lowerer<'a> {
     ) -> Result<Slot, PtxError> {
         let d = self.temporary(class)?;
         let access = self.actual_access(m, actual, class, d)?;
-        self.code.loads.push(access);
-        let index = u32::try_from(self.code.loads.len() - 1).unwrap_or(u32::MAX);
+        let index = add(&mut self.code.loads, access);
         self.emit(Op::Load(index));
         Ok(d)
     }

@@ -3,7 +3,9 @@
 
 use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
-use crate::ptx::ir::{Extra, Packed, PackedOp, RegisterPart, SecondaryOp, Shift, Video, VideoOp};
+use crate::ptx::ir::{
+    Extra, Packed, PackedOp, RegisterPart, SecondaryOp, Video, VideoOp, VideoShift,
+};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -28,14 +30,14 @@ const SCALAR: [(&str, VideoOp); 9] = [
     ("vmax", VideoOp::Max),
     (
         "vshl",
-        VideoOp::Shift(Shift {
+        VideoOp::Shift(VideoShift {
             left: true,
             wrap: false,
         }),
     ),
     (
         "vshr",
-        VideoOp::Shift(Shift {
+        VideoOp::Shift(VideoShift {
             left: false,
             wrap: false,
         }),
@@ -196,9 +198,7 @@ impl<'a> Lowerer<'a> {
         let accumulate = m.take("add");
         let saturate = m.take("sat");
         let f = match f {
-            PackedOp::Set(_) => {
-                PackedOp::Set(m.take_one(&RELATIONS).ok_or_else(|| m.unsupported())?)
-            }
+            PackedOp::Set(_) => PackedOp::Set(m.one_of(&RELATIONS)?),
             f => f,
         };
         let (b_type, a_type) = (m.ty_of(&TYPES)?, m.ty_of(&TYPES)?);
@@ -240,10 +240,10 @@ impl<'a> Lowerer<'a> {
         let is_mad = matches!(f, VideoOp::MultiplyAdd { .. });
         let second = if is_mad { None } else { m.take_one(&seconds) };
         let f = match f {
-            VideoOp::Set(_) => VideoOp::Set(m.take_one(&RELATIONS).ok_or_else(|| m.unsupported())?),
+            VideoOp::Set(_) => VideoOp::Set(m.one_of(&RELATIONS)?),
             VideoOp::Shift(shift) => {
                 let wrap = m.take_one(&[("wrap", true), ("clamp", false)]);
-                VideoOp::Shift(Shift {
+                VideoOp::Shift(VideoShift {
                     wrap: wrap.ok_or_else(|| m.unsupported())?,
                     ..shift
                 })

@@ -4,7 +4,7 @@ use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
 use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Join, Narrow, Op, Slot};
+use crate::ptx::ir::{Join, Op, Slot};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -73,12 +73,7 @@ impl<'a> Lowerer<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         for (d, pair) in to.into_iter().zip(slots.chunks(parts.len() / 2)) {
             match *pair {
-                [a, b] => self.emit(Op::Join {
-                    f: Join::Pack,
-                    d,
-                    a,
-                    b,
-                }),
+                [a, b] => self.emit(Op::join(Join::Pack, d, a, b)),
                 [a] => self.emit_move(RegisterClass::Double, d, a),
                 _ => {}
             }
@@ -103,18 +98,7 @@ impl<'a> Lowerer<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         for (a, pair) in from.into_iter().zip(targets.chunks(parts.len() / 2)) {
             match *pair {
-                [low, high] => {
-                    self.emit(Op::Narrow {
-                        f: Narrow::Low,
-                        d: low,
-                        a,
-                    });
-                    self.emit(Op::Narrow {
-                        f: Narrow::High,
-                        d: high,
-                        a,
-                    });
-                }
+                [low, high] => self.unpack_64(low, high, a),
                 [d] => self.emit_move(RegisterClass::Double, d, a),
                 _ => {}
             }
