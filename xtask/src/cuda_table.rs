@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 use headers::Headers;
 
-/// The package of the headers. Its version is that of the newest driver that the drop-in library
+/// The package of the headers, and its version: that of the newest driver that the drop-in library
 /// can stand for.
-const PACKAGE: &str = "nvidia-cuda-runtime==13.0.96";
+const PACKAGE: (&str, &str) = ("nvidia-cuda-runtime", "13.5.37");
 
 /// The arguments of `cargo xtask cuda-table`.
 #[derive(clap::Args)]
@@ -22,9 +22,31 @@ pub(crate) struct Options {
     check: bool,
 }
 
+/// Returns the newest version of the package in the registry, if it can be asked.
+fn newest() -> Option<String> {
+    let mut pip = process::command("python3");
+    pip.args(["-m", "pip", "index", "versions", PACKAGE.0]);
+    let output = pip.output().ok().filter(|output| output.status.success())?;
+    version_in(&String::from_utf8_lossy(&output.stdout), PACKAGE.0).map(str::to_owned)
+}
+
+/// Returns the version in pip's line `package (version)`.
+fn version_in<'a>(answer: &'a str, package: &str) -> Option<&'a str> {
+    let line = answer.lines().find_map(|line| line.strip_prefix(package))?;
+    line.trim().strip_prefix('(')?.strip_suffix(')')
+}
+
 /// Writes or checks the tables.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let headers = Headers::install(PACKAGE)?;
+    let (name, version) = PACKAGE;
+    let headers = Headers::install(&format!("{name}=={version}"))?;
+    match newest() {
+        Some(newest) if newest != version => {
+            println!("newer headers exist: {name} {newest}, the tables are of {version}");
+        }
+        Some(_) => println!("{name} {version} is the newest"),
+        None => println!("the registry does not answer: whether newer headers exist is unknown"),
+    }
     let tables = [
         (
             "crates/libcuda/src/versions/table.rs",
@@ -55,4 +77,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_newest_version_is_read_from_the_answer_of_pip() {
+        let answer = "a-package (13.5.37)\nAvailable versions: 13.5.37, 13.4.92\n";
+        assert_eq!(super::version_in(answer, "a-package"), Some("13.5.37"));
+        assert_eq!(super::version_in("ERROR: none", "a-package"), None);
+    }
 }

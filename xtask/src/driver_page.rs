@@ -21,7 +21,7 @@ const REFUSED: &str = "crates/libcuda/src/refused.rs";
 const OPENING: &str = "\
 # Functions of the drop-in driver
 
-`crates/libcuda` exports every function of CUDA 13.0's driver API. This page is written by
+`crates/libcuda` exports every function of CUDA 13.5's driver API. This page is written by
 `cargo xtask driver-page`.
 
 ";
@@ -148,25 +148,24 @@ fn page(table: &str, refused: &str) -> Result<String> {
 /// Parses the table of functions.
 fn functions(table: &str) -> Result<BTreeMap<&str, Vec<Symbol<'_>>>> {
     let mut functions: BTreeMap<&str, Vec<Symbol<'_>>> = BTreeMap::new();
-    let mut current = None;
-    for line in table.lines().map(str::trim) {
-        let opening = line.strip_suffix(" {");
-        if let Some(name) = opening.filter(|name| name.starts_with("cu")) {
-            current = Some(name);
-        } else if line == "}" {
-            current = None;
-        } else if let (Some(function), Some((entry, _))) = (current, line.split_once('(')) {
-            let entry = entry.trim_start_matches("per_thread ");
-            let (since, name) = entry
-                .split_once(' ')
-                .with_context(|| format!("{TABLE}: a symbol without a version: {line}"))?;
-            let since = since
-                .parse()
-                .with_context(|| format!("{TABLE}: the version of {name}"))?;
-            functions
-                .entry(function)
-                .or_default()
-                .push(Symbol { since, name });
+    let (_, rows) = table
+        .split_once("$then! {")
+        .with_context(|| format!("{TABLE} has no rows"))?;
+    let (rows, _) = rows
+        .split_once('}')
+        .with_context(|| format!("the rows of {TABLE} do not end"))?;
+    for row in rows.split(';') {
+        let words = row.split_whitespace();
+        let words: Vec<&str> = words.filter(|&word| word != "per_thread").collect();
+        let mut symbols = Vec::new();
+        for version in words.chunks_exact(2) {
+            let name = version[1].split('(').next().unwrap_or(version[1]);
+            let since = version[0].parse();
+            let since = since.with_context(|| format!("{TABLE}: the version of {name}"))?;
+            symbols.push(Symbol { since, name });
+        }
+        if let Some(first) = symbols.first() {
+            functions.insert(first.name, symbols);
         }
     }
     Ok(functions)
@@ -225,17 +224,11 @@ mod tests {
         macro_rules! driver_functions {
             ($then:ident) => {
                 $then! {
-                    cuCopy {
-                        2000 cuCopy(2)
-                        3020 cuCopy_v2(2)
-                        per_thread 7000 cuCopy_v2_ptds(2)
-                    }
-                    cuGraphCreate {
-                        10000 cuGraphCreate(2)
-                    }
-                    cuOther {
-                        12040 cuOther(0)
-                    }";
+                    2000 cuCopy(2) 3020 cuCopy_v2(2)
+                        per_thread 7000 cuCopy_v2_ptds(2);
+                    10000 cuGraphCreate(2);
+                    12040 cuOther(0);
+                }";
 
     #[test]
     fn the_page_is_that_of_the_lists() {

@@ -324,6 +324,13 @@ functions! {
     [cuLaunchHostFunc, cuLaunchHostFunc_ptsz per_thread]
         (stream: Handle, function: HostFunctionPointer, data: In<c_void>)
         => stream::launch_host_function;
+    [cuLaunchHostFunc_v2, cuLaunchHostFunc_v2_ptsz per_thread]
+        (stream: Handle, function: HostFunctionPointer, data: In<c_void>, mode: u32)
+        => |call, stream, function, data, mode| match mode {
+            // To block or to spin until there is a function to call: both do the same here.
+            0 | 1 => stream::launch_host_function(call, stream, function, data),
+            _ => Err(ResultCode::INVALID_VALUE),
+        };
 
     [cuGraphCreate] (graph: Out<Handle>, flags: u32) => graph::create;
     [cuGraphDestroy] (graph: Handle) => graph::destroy;
@@ -420,7 +427,7 @@ functions! {
             let place = Place { graph, dependencies, count };
             graph_node::add_any(call, node, place, In::null(), fields)
         };
-    [cuGraphAddNode_v2]
+    [cuGraphAddNode_v2, cuGraphAddNode_v3]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, edges: In<u64>,
             count: usize, fields: Out<NodeFields>
@@ -534,7 +541,7 @@ functions! {
     [cuGraphEventWaitNodeSetEvent]
         (node: Handle, event: Handle)
         => |call, node, event| graph_node::set(call, node, Fields::Wait(event));
-    [cuGraphNodeSetParams]
+    [cuGraphNodeSetParams, cuGraphNodeSetParams_v2]
         (node: Handle, fields: In<NodeFields>) => graph_node::set_any;
 
     [cuGraphInstantiate, cuGraphInstantiate_v2]

@@ -22,7 +22,7 @@ const TYPES: [&str; 5] = [
 /// The texts of the headers.
 pub(super) struct Headers {
     /// The package that they come from, with its version.
-    pub(super) package: &'static str,
+    pub(super) package: String,
     /// The declarations of functions, macros and constants.
     pub(super) declarations: String,
     /// The function pointer types.
@@ -31,7 +31,7 @@ pub(super) struct Headers {
 
 impl Headers {
     /// Installs `package` below cargo's target folder unless it is there, and reads its headers.
-    pub(super) fn install(package: &'static str) -> Result<Self> {
+    pub(super) fn install(package: &str) -> Result<Self> {
         let wheel = process::target_folder().join("cuda-headers").join(package);
         let folder = wheel.join("nvidia/cu13/include");
         if !folder.exists() {
@@ -42,7 +42,7 @@ impl Headers {
             process::run(&mut pip)?;
         }
         Ok(Self {
-            package,
+            package: package.to_owned(),
             declarations: read(&folder, &DECLARATIONS)?,
             types: read(&folder, &TYPES)?,
         })

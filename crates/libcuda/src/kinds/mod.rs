@@ -2,7 +2,7 @@
 //! of all device attributes.
 //!
 //! A program reads attributes to size its launches and to choose between ways of working, so a kind
-//! has a value for each attribute that CUDA 13.0 numbers. A value comes from one of four places:
+//! has a value for each attribute that CUDA 13.5 numbers. A value comes from one of four places:
 //! the kind itself (`chips.rs`: published outputs of NVIDIA's deviceQuery, each named there), its
 //! compute capability (`capability.rs`: the CUDA C++ Programming Guide), the same value for all
 //! kinds (`values.rs`), or 0 for features that the simulated device does not have (`absent.rs`).
@@ -85,7 +85,7 @@ impl Kind {
     }
 
     /// Returns the value of the attribute with this number for the device with the index `device`,
-    /// or `None` if CUDA 13.0 has no such attribute.
+    /// or `None` if CUDA 13.5 has no such attribute.
     #[must_use]
     pub fn attribute(&self, number: i32, device: usize) -> Option<i32> {
         values::value(self, number, device).or_else(|| absent::is_absent(number).then_some(0))

@@ -2,7 +2,7 @@
 //!
 //! An older driver refuses the number of a newer attribute. The headers do not say when they gained
 //! an attribute; this list comes from comparing those of CUDA 11.7, 11.8, each version from 12.0 to
-//! 12.9 but 12.7, which was not published, and 13.0.
+//! 12.9 but 12.7, which was not published, and each from 13.0 to 13.5.
 
 use super::ATTRIBUTES;
 use super::number::*;
@@ -12,7 +12,7 @@ const OLDEST: i32 = 11_070;
 
 /// The attributes that the oldest header does not have, each with the first version whose header
 /// has it.
-const NEWER: [(i32, &[i32]); 9] = [
+const NEWER: [(i32, &[i32]); 13] = [
     (11_080, &[CLUSTER_LAUNCH]),
     (
         12_000,
@@ -52,6 +52,35 @@ const NEWER: [(i32, &[i32]); 9] = [
             HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
             HOST_ALLOC_DMA_BUF_SUPPORTED,
             ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
+        ],
+    ),
+    (13_010, &[ATOMIC_REDUCTION_SUPPORTED]),
+    (
+        13_030,
+        &[
+            D3D12_CIG_STREAMS_SUPPORTED,
+            DMA_BUF_MMAP_SUPPORTED,
+            LOGICAL_ENDPOINT_UNICAST_SUPPORTED,
+            LOGICAL_ENDPOINT_MULTICAST_SUPPORTED,
+            LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED,
+            LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED,
+        ],
+    ),
+    (
+        13_040,
+        &[
+            LOCALITY_DOMAIN_COUNT,
+            LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT,
+            MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK,
+            LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES,
+            GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED,
+        ],
+    ),
+    (
+        13_050,
+        &[
+            VULKAN_CIG_STREAMS_SUPPORTED,
+            TENSOR_MAP_LARGE_TENSOR_MIN_SIZE,
         ],
     ),
 ];

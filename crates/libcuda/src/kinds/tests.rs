@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn every_attribute_of_the_header_has_a_value_for_every_kind() {
-    assert_eq!(ATTRIBUTES.len(), 147);
+    assert_eq!(ATTRIBUTES.len(), 161);
     for kind in KINDS {
         for &(name, number) in ATTRIBUTES {
             let value = kind.attribute(number, 0);
@@ -104,6 +104,10 @@ fn an_older_driver_lacks_newer_attributes() {
         (12_080, 140),
         (12_090, 143),
         (13_000, 147),
+        (13_010, 148),
+        (13_030, 154),
+        (13_040, 159),
+        (13_050, 161),
     ] {
         assert_eq!(count(cuda_version), expected, "{cuda_version}");
     }
@@ -113,4 +117,5 @@ fn an_older_driver_lacks_newer_attributes() {
         Some(-1)
     );
     assert_eq!(H200.attribute_for_driver(148, 0, 13_000), None);
+    assert_eq!(H200.attribute_for_driver(162, 0, 13_050), None);
 }

@@ -90,18 +90,22 @@ pub enum Lookup {
 }
 
 macro_rules! functions {
-    ($($name:ident {
-        $($since:literal $symbol:ident($parameters:literal))+
-        $(per_thread $thread_since:literal $thread_symbol:ident($thread_parameters:literal))*
-    })*) => {
+    ($($first:literal $name:ident($first_parameters:literal)
+        $($since:literal $symbol:ident($parameters:literal))*
+        $(per_thread $thread_since:literal $thread_symbol:ident($thread_parameters:literal))*;
+    )*) => {
         /// All functions, in the order of their names.
         pub static FUNCTIONS: &[Function] = &[$(Function {
             name: stringify!($name),
-            legacy: &[$(Version {
+            legacy: &[Version {
+                since: $first,
+                symbol: stringify!($name),
+                parameters: $first_parameters,
+            }, $(Version {
                 since: $since,
                 symbol: stringify!($symbol),
                 parameters: $parameters,
-            }),+],
+            }),*],
             per_thread: &[$(Version {
                 since: $thread_since,
                 symbol: stringify!($thread_symbol),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// The newest driver that the table describes.
-const NEWEST: i32 = 13_000;
+const NEWEST: i32 = 13_050;
 
 /// Returns the symbol that a driver gives to a program made for CUDA version `asked`.
 #[track_caller]
