@@ -17,8 +17,8 @@ const BUNDLE: &str = "gpu-bundle";
 /// The script that runs all programs of the bundle.
 const SCRIPT: &str = include_str!("../gpu-run.sh");
 
-/// The maximum size of the bundle in bytes, small enough to send to a borrowed machine.
-const BYTES_MAX: u64 = 60 << 20;
+/// The maximum size of the bundle in MiB, small enough to send to a borrowed machine.
+const MEBIBYTES_MAX: f64 = 60.0;
 
 /// The packages whose tests and benchmarks use a device, with their folders.
 const PACKAGES: [(&str, &str); 6] = [
@@ -66,31 +66,11 @@ pub(crate) struct Options {
     examples: bool,
 }
 
-/// The kind of a program, which determines its arguments.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Test,
-    Bench,
-    Example,
-}
-
-impl Kind {
-    /// Returns the folder within the bundle.
-    fn folder(self) -> &'static str {
-        match self {
-            Kind::Test => "tests",
-            Kind::Bench => "benches",
-            Kind::Example => "examples",
-        }
-    }
-}
-
 /// A program that cargo built.
 #[derive(Debug, PartialEq)]
 struct Program {
-    kind: Kind,
-    /// The name, unique within its kind.
-    name: String,
+    /// The path in the bundle, in the folder `tests`, `benches` or `examples`.
+    place: String,
     executable: PathBuf,
 }
 
@@ -99,57 +79,40 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let all = !options.tests && !options.benches && !options.examples;
     let mut programs = Vec::new();
     if all || options.tests {
-        programs.extend(build(&["test", "--no-run", "--tests"], &packages())?);
+        let packages = PACKAGES.map(|(package, _)| package);
+        programs.extend(build("test --no-run --tests", &packages)?);
     }
     if all || options.benches {
-        programs.extend(build(&["build"], &["millstream-bench"])?);
+        programs.extend(build("build", &["millstream-bench"])?);
         // Only if it was built: it needs packages for Python, and this one does not.
         let executable = nvidia::executable();
         if executable.is_file() {
-            programs.push(Program {
-                kind: Kind::Bench,
-                name: nvidia::NAME.to_owned(),
-                executable,
-            });
+            let place = format!("benches/{}", nvidia::NAME);
+            programs.push(Program { place, executable });
         }
     }
     if all || options.examples {
-        programs.extend(build(&["build"], &EXAMPLES)?);
+        programs.extend(build("build", &EXAMPLES)?);
     }
     if programs.is_empty() {
         bail!("cargo built no program for the bundle");
     }
-    let bundle = process::root().join(BUNDLE);
-    bundle_programs(&programs, &bundle)?;
-    let bytes = print_sizes(&programs, &bundle)?;
-    println!(
-        "{BUNDLE}/: {} programs, {:.1} MiB",
-        programs.len(),
-        bytes as f64 / f64::from(1 << 20)
-    );
-    if bytes > BYTES_MAX {
+    let mebibytes = bundle(&programs, &process::root().join(BUNDLE))? as f64 / f64::from(1 << 20);
+    println!("{BUNDLE}/: {} programs, {mebibytes:.1} MiB", programs.len());
+    if mebibytes > MEBIBYTES_MAX {
         bail!(
-            "{BUNDLE}/ has {:.1} MiB, more than {}, the most that is easy to send: leave programs \
-             out with --tests, --benches or --examples",
-            bytes as f64 / f64::from(1 << 20),
-            BYTES_MAX >> 20
+            "{BUNDLE}/ has {mebibytes:.1} MiB, more than {MEBIBYTES_MAX}, the most that is easy to \
+             send: leave programs out with --tests, --benches or --examples"
         );
     }
     println!("on a machine with a GPU: {BUNDLE}/run.sh");
     Ok(())
 }
 
-/// The names of [`PACKAGES`].
-fn packages() -> Vec<&'static str> {
-    PACKAGES.iter().map(|(package, _)| *package).collect()
-}
-
 /// Runs cargo with `arguments` for these packages and returns the programs that it built.
-fn build(arguments: &[&str], packages: &[&str]) -> Result<Vec<Program>> {
-    let mut cargo = process::command("cargo");
-    cargo
-        .args(arguments)
-        .args(["--release", "--message-format=json-render-diagnostics"]);
+fn build(arguments: &str, packages: &[&str]) -> Result<Vec<Program>> {
+    let mut cargo = process::cargo(arguments);
+    cargo.args(["--release", "--message-format=json-render-diagnostics"]);
     for package in packages {
         cargo.args(["--package", package]);
     }
@@ -169,80 +132,56 @@ fn program(message: &Value) -> Option<Program> {
     let manifest = Path::new(message["manifest_path"].as_str()?);
     let is_of = |folder: &str| manifest.ends_with(Path::new(folder).join("Cargo.toml"));
     let target = message["target"]["name"].as_str()?;
-    let is_program = message["target"]["kind"][0] == "bin" && message["profile"]["test"] == false;
-    if is_program
-        && EXAMPLES
-            .iter()
-            .any(|name| is_of(&format!("examples/{name}")))
-    {
-        return Some(Program {
-            kind: Kind::Example,
-            name: target.to_owned(),
-            executable,
-        });
+    let kind = message["target"]["kind"][0].as_str()?;
+    let is_program = kind == "bin" && message["profile"]["test"] == false;
+    let is_example = |name: &&str| is_of(&format!("examples/{name}"));
+    if is_program && EXAMPLES.iter().any(is_example) {
+        let place = format!("examples/{target}");
+        return Some(Program { place, executable });
     }
     let (package, folder) = PACKAGES.iter().find(|(_, folder)| is_of(folder))?;
-    let kind = match message["target"]["kind"][0].as_str()? {
-        "bin" if *folder == BENCHMARKS && is_program => Kind::Bench,
-        // The runtime's unit tests use no device; its integration tests do.
-        "lib" if *folder == "crates/driver" => Kind::Test,
-        "test" if *folder == "crates/sim" && !SIMULATOR_TESTS.contains(&target) => return None,
-        "test" if !COMPILER_TESTS.contains(&target) && !SIMULATED_TESTS.contains(&target) => {
-            Kind::Test
+    let is_bundled = match kind {
+        "bin" if *folder == BENCHMARKS && is_program => {
+            let place = format!("benches/{target}");
+            return Some(Program { place, executable });
         }
-        _ => return None,
+        // The runtime's unit tests use no device; its integration tests do.
+        "lib" => *folder == "crates/driver",
+        "test" if *folder == "crates/sim" => SIMULATOR_TESTS.contains(&target),
+        "test" => !COMPILER_TESTS.contains(&target) && !SIMULATED_TESTS.contains(&target),
+        _ => false,
     };
-    let name = match kind {
-        Kind::Bench | Kind::Example => target.to_owned(),
-        Kind::Test => format!("{package}-{target}"),
-    };
-    Some(Program {
-        kind,
-        name,
+    is_bundled.then(|| Program {
+        place: format!("tests/{package}-{target}"),
         executable,
     })
 }
 
-/// Creates the folder anew, with the stripped and compressed programs and the script.
-fn bundle_programs(programs: &[Program], bundle: &Path) -> Result<()> {
+/// Creates the bundle anew, with the stripped and compressed programs and the script. Prints the
+/// size of each program, and returns the total in bytes.
+fn bundle(programs: &[Program], bundle: &Path) -> Result<u64> {
     process::remove_folder(bundle)?;
-    for program in programs {
-        let target = target(program, bundle);
-        let contents = std::fs::read(&program.executable)
-            .with_context(|| format!("cannot read {}", program.executable.display()))?;
-        process::write(&target, contents)?;
-        process::run(process::command("chmod").arg("+x").arg(&target))?;
-        process::run(process::command("strip").arg(&target))?;
+    let run = |program: &str, argument: &str, file: &Path| {
+        process::run(process::command(program).arg(argument).arg(file))
+    };
+    let mut sum = 0;
+    for Program { place, executable } in programs {
+        let target = bundle.join(place);
+        let contents = std::fs::read(executable);
+        let context = || format!("cannot read {}", executable.display());
+        process::write(&target, contents.with_context(context)?)?;
+        run("chmod", "+x", &target)?;
+        run("strip", "--strip-all", &target)?;
         // The script decompresses it. Each program contains the library, and uncompressed they are
         // too large to send.
-        process::run(process::command("gzip").arg("--force").arg(&target))?;
+        run("gzip", "--force", &target)?;
+        let bytes = target.with_extension("gz").metadata()?.len();
+        println!("{:8.1} MiB  {place}", bytes as f64 / f64::from(1 << 20));
+        sum += bytes;
     }
     let script = bundle.join("run.sh");
     process::write(&script, SCRIPT)?;
-    process::run(process::command("chmod").arg("+x").arg(&script))
-}
-
-/// Returns the path of a program in the bundle.
-fn target(program: &Program, bundle: &Path) -> PathBuf {
-    bundle.join(program.kind.folder()).join(&program.name)
-}
-
-/// Prints the size of each program and returns the total, in bytes.
-fn print_sizes(programs: &[Program], bundle: &Path) -> Result<u64> {
-    let mut sum = 0;
-    for program in programs {
-        let target = target(program, bundle).with_extension("gz");
-        let bytes = std::fs::metadata(&target)
-            .with_context(|| format!("cannot read {}", target.display()))?
-            .len();
-        println!(
-            "{:8.1} MiB  {}/{}",
-            bytes as f64 / f64::from(1 << 20),
-            program.kind.folder(),
-            program.name
-        );
-        sum += bytes;
-    }
+    run("chmod", "+x", &script)?;
     Ok(sum)
 }
 
@@ -251,9 +190,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Returns the bundled program for a build artifact with this package folder, target kind and
-    /// name, built with a test harness or not.
-    fn bundled(folder: &str, kind: &str, name: &str, test: bool) -> Option<(Kind, String)> {
+    /// Returns the place of the program of a build artifact with this package folder, target kind
+    /// and name, built with a test harness or not.
+    fn place(folder: &str, kind: &str, name: &str, test: bool) -> Option<String> {
         let message = json!({
             "reason": "compiler-artifact",
             "manifest_path": format!("/somewhere/{folder}/Cargo.toml"),
@@ -261,57 +200,55 @@ mod tests {
             "profile": { "test": test },
             "executable": "/somewhere/target/release/deps/x-0123456789abcdef",
         });
-        program(&message).map(|program| (program.kind, program.name))
+        program(&message).map(|program| program.place)
     }
 
     #[test]
-    fn programs_that_use_a_device_are_bundled() {
-        assert_eq!(
-            bundled("crates/runtime", "test", "streams", true),
-            Some((Kind::Test, "millstream-streams".into()))
-        );
-        assert_eq!(
-            bundled("crates/driver", "lib", "millstream_driver", true),
-            Some((Kind::Test, "millstream-driver-millstream_driver".into()))
-        );
-        assert_eq!(
-            bundled("crates/sim", "test", "conformance", true),
-            Some((Kind::Test, "millstream-sim-conformance".into()))
-        );
-        assert_eq!(
-            bundled("crates/sim", "test", "ptx", true),
-            Some((Kind::Test, "millstream-sim-ptx".into()))
-        );
-        assert_eq!(
-            bundled("crates/bench", "bin", "millstream-bench", false),
-            Some((Kind::Bench, "millstream-bench".into()))
-        );
-        assert_eq!(
-            bundled("examples/photos", "bin", "photos", false),
-            Some((Kind::Example, "photos".into()))
-        );
-    }
-
-    #[test]
-    fn other_programs_are_not_bundled() {
-        assert_eq!(bundled("crates/runtime", "lib", "millstream", true), None);
-        assert_eq!(
-            bundled("crates/runtime", "test", "compile_fail", true),
-            None
-        );
-        assert_eq!(bundled("examples/photos", "bin", "photos", true), None);
-        assert_eq!(bundled("crates/sim", "test", "kernels", true), None);
-        assert_eq!(
-            bundled("crates/bench", "bin", "millstream-bench", true),
-            None
-        );
-        assert_eq!(
-            program(&json!({ "reason": "build-finished", "success": true })),
-            None
-        );
-        assert_eq!(
-            program(&json!({ "reason": "compiler-artifact", "executable": null })),
-            None
-        );
+    fn programs_that_use_a_device_are_bundled_and_no_others() {
+        for (folder, kind, name, test, expected) in [
+            (
+                "crates/runtime",
+                "test",
+                "streams",
+                true,
+                "tests/millstream-streams",
+            ),
+            (
+                "crates/driver",
+                "lib",
+                "x",
+                true,
+                "tests/millstream-driver-x",
+            ),
+            (
+                "crates/sim",
+                "test",
+                "ptx",
+                true,
+                "tests/millstream-sim-ptx",
+            ),
+            (
+                "crates/bench",
+                "bin",
+                "millstream-bench",
+                false,
+                "benches/millstream-bench",
+            ),
+            ("examples/photos", "bin", "photos", false, "examples/photos"),
+            ("crates/runtime", "lib", "millstream", true, ""),
+            ("crates/runtime", "test", "compile_fail", true, ""),
+            ("examples/photos", "bin", "photos", true, ""),
+            ("crates/sim", "test", "kernels", true, ""),
+            ("crates/bench", "bin", "millstream-bench", true, ""),
+        ] {
+            let place = place(folder, kind, name, test).unwrap_or_default();
+            assert_eq!(place, expected, "{folder} {name}");
+        }
+        for message in [
+            json!({ "reason": "build-finished", "success": true }),
+            json!({ "reason": "compiler-artifact", "executable": null }),
+        ] {
+            assert_eq!(program(&message), None);
+        }
     }
 }

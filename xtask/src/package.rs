@@ -159,7 +159,7 @@ fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
     let user = target.join("package-user");
     process::remove_folder(&user)?;
     process::write(&user.join("src/main.rs"), program)?;
-    process::write(&user.join("Cargo.toml"), &manifest(crates))?;
+    process::write(&user.join("Cargo.toml"), manifest(crates))?;
     for Crate { name, version } in crates {
         let file = output_folder().join(format!("package/{name}-{version}.crate"));
         let mut tar = process::command("tar");
