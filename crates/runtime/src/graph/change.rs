@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 use super::{
     Graph, GraphRecorder,
     body::Body,
-    conditional::Conditions,
-    node::{self, Node, OperandMemory, Work},
+    conditions::Conditions,
+    node::{self, Node, Work},
+    operand::OperandMemory,
     recorder,
     recording::RecordedGraph,
     replay,

@@ -1,112 +1,21 @@
-//! The driver's objects of a graph: the template that names its nodes, and the executable graph.
+//! The executable graph, with the template that names its nodes.
 
-#![allow(
-    unsafe_code,
-    reason = "makes, changes and destroys the driver's graphs"
-)]
+#![allow(unsafe_code, reason = "adds and changes nodes of the driver's graphs")]
 
 use std::sync::Arc;
 
 use millstream_driver::{
-    ConditionHandle, ConditionalNode, DriverError, GraphExecHandle, GraphHandle, GraphNode,
-    GraphNodeHandle,
+    ConditionalNode, DriverError, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle,
 };
 
 use super::{
-    conditional::{Conditional, Conditions, SetterPlace},
-    node::{Node, Operand, Work},
+    conditional::{Conditional, SetterPlace},
+    conditions::Conditions,
+    driver_graph::{OwnedExec, OwnedGraph},
+    node::{Node, Work},
+    operand::Operand,
 };
-use crate::{context::DeviceState, disposal::log};
-
-/// A graph of the driver, destroyed on drop.
-#[derive(Debug)]
-pub(super) struct OwnedGraph {
-    device: Arc<DeviceState>,
-    handle: GraphHandle,
-}
-
-impl PartialEq for OwnedGraph {
-    fn eq(&self, other: &Self) -> bool {
-        self.handle == other.handle
-    }
-}
-
-impl OwnedGraph {
-    /// Takes over a graph.
-    pub(super) fn new(device: &Arc<DeviceState>, handle: GraphHandle) -> Self {
-        Self {
-            device: Arc::clone(device),
-            handle,
-        }
-    }
-
-    /// Creates an empty graph.
-    pub(super) fn create(device: &Arc<DeviceState>) -> Result<Self, DriverError> {
-        // SAFETY: the device keeps its context alive.
-        let handle = unsafe { device.driver.graph_create(device.context) }?;
-        Ok(Self::new(device, handle))
-    }
-
-    /// Returns the driver's handle.
-    pub(super) fn handle(&self) -> GraphHandle {
-        self.handle
-    }
-
-    /// Creates a condition for a conditional node of the graph, or of a body in it.
-    pub(super) fn condition(&self) -> Result<ConditionHandle, DriverError> {
-        let Self { device, handle } = self;
-        // SAFETY: the graph is alive. A condition without a node is only made to see whether the
-        // driver has conditions, and that graph is not instantiated.
-        unsafe { device.driver.graph_condition(device.context, *handle, 0) }
-    }
-
-    /// Makes an executable graph.
-    pub(super) fn instantiate(&self) -> Result<OwnedExec, DriverError> {
-        let Self { device, handle } = self;
-        device.page_locked().idle_frees.make_room_for_graph(device);
-        // SAFETY: the graph is alive. Kernels stay loaded while the device is open.
-        let exec = unsafe { device.driver.graph_instantiate(device.context, *handle) }?;
-        Ok(OwnedExec {
-            device: Arc::clone(device),
-            handle: exec,
-        })
-    }
-}
-
-impl Drop for OwnedGraph {
-    fn drop(&mut self) {
-        let Self { device, handle } = self;
-        // SAFETY: the graph is alive and not used again.
-        let destroyed = unsafe { device.driver.graph_destroy(device.context, *handle) };
-        if let Err(error) = destroyed {
-            log!(debug, %error, "cannot destroy a graph");
-        }
-    }
-}
-
-/// An executable graph of the driver. Dropping it defers its destruction, which may wait for the
-/// device (rule 62).
-#[derive(Debug)]
-pub(super) struct OwnedExec {
-    device: Arc<DeviceState>,
-    handle: GraphExecHandle,
-}
-
-impl OwnedExec {
-    /// Returns the driver's handle.
-    pub(super) fn handle(&self) -> GraphExecHandle {
-        self.handle
-    }
-}
-
-impl Drop for OwnedExec {
-    fn drop(&mut self) {
-        self.device
-            .page_locked()
-            .idle_frees
-            .defer_graph(self.handle);
-    }
-}
+use crate::context::DeviceState;
 
 /// An executable graph and the template by which its nodes are named.
 #[derive(Debug)]
@@ -362,7 +271,7 @@ impl Exec {
     /// Changes a node of the executable graph.
     #[inline]
     fn set(&self, number: usize, node: &Node, operands: &[Operand]) -> Result<(), DriverError> {
-        let device = &self.exec.device;
+        let device = self.exec.device();
         let _name = device.named(node.label, node.location);
         node.work.with_node(operands, |operation| {
             // SAFETY: the executable graph and its template are alive, and the operands live as
@@ -385,7 +294,7 @@ impl Exec {
         nodes: &[Node],
         operands: &[Operand],
     ) -> Result<(), DriverError> {
-        let device = &self.exec.device;
+        let device = self.exec.device();
         let (context, template) = (device.context, self.template.handle());
         for &number in changed {
             let node = &nodes[number];

@@ -8,16 +8,21 @@
 //! has a body of nodes that runs as often as a flag says ([`conditional`]).
 
 mod body;
+mod branches;
 mod change;
 mod conditional;
+mod conditions;
 mod dot;
+mod driver_graph;
 mod exec;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod limit;
 mod node;
+mod operand;
 mod options;
 mod params;
+mod placement;
 mod recorder;
 mod recording;
 mod replay;
@@ -38,8 +43,9 @@ pub use recorder::GraphRecorder;
 pub use unbound::{BoundReplay, RecordedKernels, UnboundGraph};
 
 use body::Body;
-use conditional::Conditions;
-use node::{Node, Operand};
+use conditions::Conditions;
+use node::Node;
+use operand::Operand;
 use recording::RecordedGraph;
 use replay::{ExecState, GraphAccess};
 

@@ -4,79 +4,21 @@
 use std::{collections::BTreeMap, fmt, panic::Location, sync::Arc};
 
 use millstream_driver::{
-    Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphNode, KernelNode, LaunchAttributes,
-    LaunchDims, Side2d,
+    Copy2d, FillPattern, FunctionHandle, GraphNode, KernelNode, LaunchAttributes, LaunchDims,
+    Side2d,
 };
 use smallvec::SmallVec;
 
-use super::{body::Block, conditional::Conditional, exec::OwnedGraph, params::Params};
+use super::{
+    conditional::Conditional,
+    driver_graph::OwnedGraph,
+    operand::{Address, Operand},
+    params::Params,
+};
 use crate::{
     error::OperationKind,
-    memory::Allocation,
     tracker::{AccessKind, AccessUnion, Extent},
 };
-
-/// The memory of an operand.
-#[derive(Clone, Debug)]
-pub(super) struct Operand {
-    pub(super) pointer: DevicePtr,
-    pub(super) bytes: u64,
-    pub(super) memory: OperandMemory,
-    /// The alignment of the recorded address, which every other address of the operand has too.
-    pub(super) alignment: u64,
-}
-
-/// The largest alignment of an address on which an operation relies: that of arrays.
-const ALIGNMENT_MAX: u64 = 256;
-
-/// The owner of an operand's memory.
-#[derive(Clone, Debug)]
-pub(super) enum OperandMemory {
-    /// An array that the program may use too.
-    Outside(Arc<Allocation>),
-    /// An array made in the recording that did not leave it, before a [body](super::body) has it.
-    Recorded {
-        allocation: Arc<Allocation>,
-        /// True if replays only read it.
-        constant: bool,
-    },
-    /// Memory of the graph's body, or of that of another graph whose replay was recorded.
-    Block(Arc<Block>),
-}
-
-impl Operand {
-    /// Creates an operand of a recording.
-    pub(super) fn new(pointer: DevicePtr, bytes: u64, memory: OperandMemory) -> Self {
-        let address = pointer.as_raw() | ALIGNMENT_MAX;
-        Self {
-            pointer,
-            bytes,
-            memory,
-            alignment: 1 << address.trailing_zeros(),
-        }
-    }
-
-    /// Returns the array, if the program may use it too.
-    pub(super) fn outside(&self) -> Option<&Arc<Allocation>> {
-        match &self.memory {
-            OperandMemory::Outside(allocation) => Some(allocation),
-            OperandMemory::Recorded { .. } | OperandMemory::Block(_) => None,
-        }
-    }
-}
-
-/// A position in an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) operand: usize,
-    pub(super) offset: u64,
-}
-
-impl Address {
-    pub(super) fn resolve(self, operands: &[Operand]) -> DevicePtr {
-        operands[self.operand].pointer.offset(self.offset)
-    }
-}
 
 /// An access of a node to an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]

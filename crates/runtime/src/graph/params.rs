@@ -4,7 +4,7 @@ use std::{ffi::c_void, ptr};
 
 use bytemuck::Pod;
 
-use super::node::{Address, Operand};
+use super::operand::{Address, Operand};
 
 /// The number of parameters up to which a kernel is passed to the driver without an allocation.
 const INLINE: usize = 16;
@@ -146,7 +146,7 @@ mod tests {
     use millstream_driver::DevicePtr;
 
     use super::*;
-    use crate::{Device, graph::node::OperandMemory, memory::Allocation};
+    use crate::{Device, graph::operand::OperandMemory, memory::Allocation};
 
     #[test]
     fn each_parameter_begins_at_a_word_and_addresses_are_those_of_the_operands() {

@@ -22,7 +22,8 @@ use nested::INSIDE;
 use super::{
     body::Block,
     limit::LoopSite,
-    node::{Node, NodeAccess, Operand, OperandMemory},
+    node::{Node, NodeAccess},
+    operand::{Operand, OperandMemory},
     options::{GraphOptions, Order},
     sink::{Collector, OperandRange},
 };

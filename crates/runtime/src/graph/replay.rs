@@ -9,10 +9,11 @@ use millstream_driver::{DriverError, FillPattern};
 use super::{
     Graph,
     body::Body,
-    conditional::Conditions,
+    conditions::Conditions,
     exec::{BuildError, Exec},
     limit::{BegunReplay, LoopNotes},
-    node::{Node, Operand, OperandMemory},
+    node::Node,
+    operand::{Operand, OperandMemory},
     recording::Recording,
     steps::HostReplay,
 };

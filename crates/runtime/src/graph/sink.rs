@@ -8,8 +8,9 @@ use millstream_driver::{Copy2d, DevicePtr, GraphNode, KernelNode, Memory2d, Side
 use smallvec::SmallVec;
 
 use super::{
-    exec::OwnedGraph,
-    node::{Address, Copy, Kernel, Work},
+    driver_graph::OwnedGraph,
+    node::{Copy, Kernel, Work},
+    operand::Address,
     params::Params,
 };
 use crate::{

@@ -19,7 +19,8 @@ use super::{
     body::Body,
     conditional::Conditional,
     limit::{LoopNotes, ReplayNote},
-    node::{Node, NodeAccess, Operand, OperandMemory, Work},
+    node::{Node, NodeAccess, Work},
+    operand::{Operand, OperandMemory},
 };
 use crate::{
     Buffer, Error, Result, Stream,

@@ -5,29 +5,18 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use millstream_driver::ModuleHandle;
-use millstream_ptx::{Interface, KernelInterface, VariableUse};
+use millstream_ptx::{Interface, KernelInterface};
 use parking_lot::MappedMutexGuard;
 
 use super::{
-    Cuda, Function, ModuleCache, ModuleSource, Signature, Variable,
+    Cuda, Function, ModuleSource, Signature, Variable,
     compile::compile_for,
-    entry_point::{EntryPoint, Image, ModuleLabel, load_module, unload},
+    entry_point::{Image, ModuleLabel, load_module, unload},
     matching::{Mismatch, Slices, compare},
+    module_cache::{DeclaredModule, ModuleCache},
     variables::{self, LoadedVariable, VariableMemory},
 };
 use crate::{Device, Global, Result, UsageError, UsageErrorKind, context::DeviceState};
-
-/// A declared module that is loaded on a device.
-#[derive(Debug)]
-pub(super) struct DeclaredModule {
-    /// The address of the [`ModuleSource`] that declares the module.
-    source: usize,
-    pub(super) module: ModuleHandle,
-    entry_points: Vec<EntryPoint>,
-    /// The variables that each kernel uses, by their indices in `variables`.
-    uses: Vec<Vec<VariableUse>>,
-    variables: Vec<LoadedVariable>,
-}
 
 /// The declared variables of a loaded module, in their order.
 #[doc(hidden)]

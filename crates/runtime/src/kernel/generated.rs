@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::{
     entry_point::{EntryPoint, Image, ModuleLabel, load_module},
-    module::{Function, ModuleCache},
+    function::Function,
+    module_cache::ModuleCache,
 };
 use crate::{Device, Result, context::DeviceState};
 

@@ -12,11 +12,11 @@ use millstream_driver::{ModuleHandle, ResultCode};
 use millstream_ptx::{Interface, KernelInterface, PtxError, PtxErrorKind};
 
 use super::{
-    Function, Kernel, KernelSignature, ModuleCache, ParamKind, Ptx, declare_arrays,
+    ElementLayout, Function, Kernel, KernelSignature, ModuleCache, ParamKind, Ptx, declare_arrays,
     entry_point::{Image, ModuleLabel, explain, find_entry_point, load_image, unload},
     matching::{Mismatch, Slices, compare},
     names::{interned, is_mangled, nearest},
-    variables::{self, ElementLayout, LoadedVariable},
+    variables::{self, LoadedVariable},
 };
 use crate::{
     Device, Diagnostic, Error, Global, Result, UsageError, UsageErrorKind, context::DeviceState,

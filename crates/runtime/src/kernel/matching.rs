@@ -4,8 +4,8 @@ use millstream_ptx::Param as PtxParam;
 
 use super::ParamKind;
 
-/// The size of a slice that is passed as one parameter: its address and its length.
-const PACKED_BYTES: usize = 16;
+/// The size of a slice that is passed as one parameter, as rustc does: its address and its length.
+pub(super) const PACKED_BYTES: usize = 16;
 
 /// The way in which a kernel takes its slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

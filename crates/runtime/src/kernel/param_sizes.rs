@@ -6,16 +6,15 @@ use millstream_driver::FunctionHandle;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::{ParamKind, matching::Slices, module::ModuleCache};
-use crate::context::DeviceState;
-
-/// The size of a slice that is passed as one parameter, as rustc does: its address and its length.
-const PACKED_BYTES: usize = 16;
+use super::{
+    ParamKind,
+    matching::{PACKED_BYTES, Slices},
+};
 
 /// The sizes in bytes of the parameters of the kernels that are loaded on a device. All signatures
 /// of a kernel agree in them.
 #[derive(Debug, Default)]
-pub(super) struct ParamSizes(Mutex<FxHashMap<FunctionHandle, Arc<[usize]>>>);
+pub(super) struct ParamSizes(pub(super) Mutex<FxHashMap<FunctionHandle, Arc<[usize]>>>);
 
 impl ParamSizes {
     /// Notes the parameters of a kernel.
@@ -28,23 +27,6 @@ impl ParamSizes {
             _ => Some(kind.layout().0),
         });
         self.0.lock().insert(function, sizes.collect());
-    }
-}
-
-impl ModuleCache {
-    /// Returns the sizes of a kernel's parameters, if this library loaded it.
-    pub(crate) fn param_sizes(
-        device: &DeviceState,
-        function: FunctionHandle,
-    ) -> Option<Arc<[usize]>> {
-        let cache = Self::of(device);
-        let noted = cache.param_sizes.0.lock().get(&function).map(Arc::clone);
-        if noted.is_some() {
-            return noted;
-        }
-        let sizes = cache.generated.lock().param_sizes(function)?;
-        let mut known = cache.param_sizes.0.lock();
-        Some(Arc::clone(known.entry(function).or_insert(sizes)))
     }
 }
 

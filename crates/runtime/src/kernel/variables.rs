@@ -2,25 +2,25 @@
 
 #![allow(unsafe_code, reason = "looks up variables of a loaded module")]
 
-use std::{panic::Location, sync::Arc};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ModuleHandle, ResultCode};
 use millstream_ptx::{DeviceVariable, VariableUse};
 
-use super::{Function, names::nearest};
+use super::{ElementLayout, names::nearest};
 use crate::{
-    Error, Global, Result, UsageError, UsageErrorKind,
+    Error, Global, Result, UsageErrorKind,
     array::Span,
     context::DeviceState,
     memory::Allocation,
-    tracker::{Access, AccessKind, Accesses},
+    tracker::{Access, AccessKind},
 };
 
 /// A variable of a module that a kernel uses.
 #[derive(Clone, Debug)]
 pub(super) struct UsedVariable {
-    name: String,
+    pub(super) name: String,
     allocation: Arc<Allocation>,
     kind: AccessKind,
 }
@@ -36,31 +36,6 @@ impl UsedVariable {
             peer: false,
         };
         span.access(self.kind)
-    }
-}
-
-impl Function {
-    /// Returns an error if an operand is a variable that the kernel uses by its name too, and one
-    /// of the two uses writes.
-    pub(super) fn check_variables(
-        &self,
-        operands: &Accesses<'_>,
-        location: &'static Location<'static>,
-    ) -> Result<()> {
-        for variable in self.variables() {
-            let by_name = variable.access();
-            let conflicts = |operand: &Access<'_>| {
-                std::ptr::eq(operand.history, by_name.history)
-                    && operand.extent.overlaps(&by_name.extent)
-                    && (operand.kind == AccessKind::Write || by_name.kind == AccessKind::Write)
-            };
-            if operands.iter().any(conflicts) {
-                let variable = variable.name.clone();
-                let problem = UsageErrorKind::UsedByName { variable };
-                return Err(UsageError::new(self.name, problem).at(location).into());
-            }
-        }
-        Ok(())
     }
 }
 
@@ -159,28 +134,6 @@ pub(super) fn used(
 pub(super) fn names(variables: &[LoadedVariable]) -> impl Iterator<Item = &str> {
     let known = variables.iter().filter(|known| known.memory.is_some());
     known.map(|known| known.declared.name.as_str())
-}
-
-/// The type of a variable's elements.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct ElementLayout {
-    /// The name of the type, for errors.
-    name: fn() -> &'static str,
-    pub(super) bytes: usize,
-    pub(super) align: usize,
-}
-
-impl ElementLayout {
-    /// Returns the layout of a type.
-    #[must_use]
-    pub const fn of<T: Pod>() -> Self {
-        Self {
-            name: std::any::type_name::<T>,
-            bytes: size_of::<T>(),
-            align: align_of::<T>(),
-        }
-    }
 }
 
 /// Returns the variable of this name if it can be an array of these elements.

@@ -11,16 +11,14 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
-    Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
-    leases::Leases, tickets::Tickets, users::Users,
+    Provenance, StreamId, Ticket,
+    event_policy::EventPolicy,
+    extent::{AccessKind, Extent},
+    layout::HistoryLayout,
+    leases::Leases,
+    tickets::Tickets,
+    users::Users,
 };
-
-/// The kind of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AccessKind {
-    Read,
-    Write,
-}
 
 /// The unlocked state of an access history: disjoint segments that cover the allocation.
 pub(crate) struct HistoryState {

@@ -2,6 +2,13 @@
 
 use std::ops::Range;
 
+/// The kind of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessKind {
+    Read,
+    Write,
+}
+
 /// Bytes of an allocation: one range, or rows of equal length at a constant pitch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {

@@ -168,9 +168,9 @@ mod histories;
 #[cfg(test)]
 mod model;
 
-pub(crate) use access_history::{AccessHistory, AccessKind};
+pub(crate) use access_history::AccessHistory;
 pub(crate) use accesses::{Access, Accesses};
-pub(crate) use extent::Extent;
+pub(crate) use extent::{AccessKind, Extent};
 pub(crate) use leases::{ConflictingLease, LeaseNumber, PutOffEnd};
 pub(crate) use plan::{
     Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, plan_lease,

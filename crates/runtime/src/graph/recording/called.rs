@@ -13,7 +13,8 @@ use crate::{
     context::StreamState,
     graph::{
         Graph,
-        node::{Node, NodeAccess, OperandMemory},
+        node::{Node, NodeAccess},
+        operand::OperandMemory,
         options::Order,
     },
     tracker::AccessUnion,

@@ -12,7 +12,8 @@ use crate::{
     graph::{
         conditional::{Conditional, Flag, Repeat},
         limit::LoopSite,
-        node::{Address, Node, Work},
+        node::{Node, Work},
+        operand::Address,
     },
     memory::Allocation,
 };

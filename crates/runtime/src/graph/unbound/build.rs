@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 use super::{
     super::{
         GraphOptions, GraphRecorder,
-        node::{Address, Operand, OperandMemory, Work},
+        node::Work,
+        operand::{Address, Operand, OperandMemory},
         recorder,
         recording::RecordedGraph,
     },

@@ -1,0 +1,186 @@
+//! The parts that the conditional nodes of a graph share: the kernel that sets conditions, and the
+//! memory for loops.
+
+use std::{panic::Location, sync::Arc};
+
+use millstream_driver::{DevicePtr, FunctionHandle, ResultCode};
+use parking_lot::Mutex;
+
+use super::{
+    conditional::NotingPlace,
+    driver_graph::OwnedGraph,
+    limit::LoopNotes,
+    operand::{Operand, OperandMemory},
+    recording::RecordedGraph,
+};
+use crate::{
+    Device, Result, Stream, context::DeviceState, kernel::load_generated, memory::Allocation,
+};
+
+/// The compute capability from which on the kernel below can be loaded.
+const CAPABILITY_MIN: (i32, i32) = (7, 5);
+
+/// A kernel of one thread that copies a flag to a condition, as 0 or 1. With the address of a
+/// counter it belongs to a loop: if `max` is 0, it sets the counter to 0; otherwise it counts an
+/// iteration, and if the flag is set in iteration `max`, the condition becomes 0, and the loop's
+/// number is noted in that of the words at `limit` whose index is at `slot`: atomically, because
+/// another loop of the graph may do so at the same time. The driver provides the function that it
+/// calls.
+const PTX: &str = "\
+.version 8.0
+.target sm_75
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+.visible .entry millstream_set_condition(
+    .param .u64 condition,
+    .param .u64 flag,
+    .param .u64 counter,
+    .param .u64 limit,
+    .param .u64 slot,
+    .param .u32 max,
+    .param .u32 number)
+{
+    .reg .pred %p<5>;
+    .reg .b32 %r<7>;
+    .reg .b64 %d<7>;
+    ld.param.u64 %d1, [condition];
+    ld.param.u64 %d2, [flag];
+    ld.param.u64 %d3, [counter];
+    ld.param.u32 %r1, [max];
+    ld.global.u32 %r2, [%d2];
+    setp.ne.u32 %p1, %r2, 0;
+    selp.u32 %r3, 1, 0, %p1;
+    setp.eq.u64 %p2, %d3, 0;
+    @%p2 bra SET;
+    mov.u32 %r4, 0;
+    setp.eq.u32 %p3, %r1, 0;
+    @%p3 bra COUNTED;
+    ld.global.u32 %r4, [%d3];
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p4, %r4, %r1;
+    @%p4 bra COUNTED;
+    @!%p1 bra COUNTED;
+    mov.u32 %r3, 0;
+    ld.param.u64 %d4, [limit];
+    ld.param.u64 %d5, [slot];
+    ld.param.u32 %r5, [number];
+    ld.global.u32 %r6, [%d5];
+    mul.wide.u32 %d6, %r6, 4;
+    add.u64 %d4, %d4, %d6;
+    red.global.max.u32 [%d4], %r5;
+COUNTED:
+    st.global.u32 [%d3], %r4;
+SET:
+    {
+    .param .b64 handle;
+    .param .b32 value;
+    st.param.b64 [handle], %d1;
+    st.param.b32 [value], %r3;
+    call.uni cudaGraphSetConditional, (handle, value);
+    }
+    ret;
+}
+";
+
+/// The parts of a graph with conditional nodes that its nodes share.
+#[derive(Debug)]
+pub(super) struct Conditions {
+    /// The kernel that sets conditions. `None` if the host runs loops.
+    pub(super) setter: Option<FunctionHandle>,
+    pub(super) notes: Arc<LoopNotes>,
+    /// The number of the operand that holds the index of a replay's word, if there are loops.
+    slot: Option<usize>,
+}
+
+impl Conditions {
+    /// Creates the shared parts, if a node is conditional. Adds an operand for loops.
+    pub(super) fn of(
+        device: &Arc<DeviceState>,
+        name: &'static str,
+        graph: &mut RecordedGraph,
+    ) -> Result<Option<Self>> {
+        if graph.nodes.iter().all(|node| node.work.body().is_empty()) {
+            return Ok(None);
+        }
+        let loops = std::mem::take(&mut graph.loops);
+        let slot = match loops.is_empty() {
+            true => None,
+            false => {
+                let word = Stream::new(device, 0)?.zeros_at::<u32>(1, Location::caller())?;
+                let allocation = Allocation::recorded(word.shared_memory());
+                let number = graph.operands.len();
+                let (pointer, bytes) = (allocation.pointer, allocation.history.bytes());
+                let memory = OperandMemory::Recorded {
+                    allocation,
+                    constant: false,
+                };
+                graph.operands.push(Operand::new(pointer, bytes, memory));
+                Some(number)
+            }
+        };
+        Ok(Some(Self {
+            setter: setter(device)?,
+            notes: LoopNotes::new(device, name, loops)?,
+            slot,
+        }))
+    }
+
+    /// Returns the address of the index of a replay's word, if there are loops.
+    pub(super) fn slot(&self, operands: &[Operand]) -> Option<DevicePtr> {
+        self.slot.map(|number| operands[number].pointer)
+    }
+
+    /// Returns the memory by which the device notes that a loop ended at its limit.
+    pub(super) fn noting_place(&self, operands: &[Operand]) -> NotingPlace {
+        NotingPlace {
+            words: self.notes.pointer(),
+            // No kernel uses it without loops.
+            slot: self.slot(operands).unwrap_or(DevicePtr::from_raw(0)),
+        }
+    }
+
+    /// Creates the parts of another graph with the same nodes.
+    pub(super) fn again(&self, device: &Arc<DeviceState>, name: &'static str) -> Result<Self> {
+        Ok(Self {
+            setter: self.setter,
+            notes: LoopNotes::new(device, name, self.notes.loops().to_vec())?,
+            slot: self.slot,
+        })
+    }
+}
+
+/// The kernel that sets conditions, once it is known whether the driver has conditional nodes.
+#[derive(Debug, Default)]
+struct Setter(Mutex<Option<Option<FunctionHandle>>>);
+
+/// Returns the kernel that sets conditions, loaded at the first call. `None` if the driver or the
+/// device has no conditional nodes.
+pub(super) fn setter(device: &Arc<DeviceState>) -> Result<Option<FunctionHandle>> {
+    let user = Device::from_state(Arc::clone(device));
+    let slot = user.slot(Setter::default);
+    let known = *slot.0.lock();
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let is_capable = device.limits.compute_capability >= CAPABILITY_MIN;
+    let found = match is_capable && has_conditional_nodes(device)? {
+        true => {
+            let name = "set_condition";
+            let loaded = load_generated(&user, PTX, "millstream_set_condition", || name, 7)?;
+            Some(loaded.handle())
+        }
+        false => None,
+    };
+    *slot.0.lock() = Some(found);
+    Ok(found)
+}
+
+/// Returns whether the driver has conditional nodes.
+fn has_conditional_nodes(device: &Arc<DeviceState>) -> Result<bool> {
+    let made = OwnedGraph::create(device).and_then(|graph| graph.condition());
+    match made {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == ResultCode::NOT_SUPPORTED => Ok(false),
+        Err(error) => Err(device.record_failure(error)),
+    }
+}

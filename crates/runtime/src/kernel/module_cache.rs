@@ -1,0 +1,82 @@
+//! The modules that are loaded on a device.
+
+use std::sync::Arc;
+
+use millstream_driver::{ContextHandle, Driver, FunctionHandle, ModuleHandle};
+use millstream_ptx::VariableUse;
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+
+use super::{
+    entry_point::EntryPoint, generated::GeneratedKernels, param_sizes::ParamSizes,
+    variables::LoadedVariable,
+};
+use crate::context::{DeviceSlot, DeviceState, KernelLayer};
+
+/// A declared module that is loaded on a device.
+#[derive(Debug)]
+pub(super) struct DeclaredModule {
+    /// The address of the [`ModuleSource`] that declares the module.
+    pub(super) source: usize,
+    pub(super) module: ModuleHandle,
+    pub(super) entry_points: Vec<EntryPoint>,
+    /// The variables that each kernel uses, by their indices in `variables`.
+    pub(super) uses: Vec<Vec<VariableUse>>,
+    pub(super) variables: Vec<LoadedVariable>,
+}
+
+/// The modules loaded on a device. They stay loaded until it is closed: a running kernel needs its
+/// module, and unloading a module may wait for the device.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleCache {
+    pub(super) declared: Mutex<Vec<DeclaredModule>>,
+    /// Modules that were loaded or compiled at run time.
+    given: Mutex<Vec<ModuleHandle>>,
+    pub(super) generated: Mutex<GeneratedKernels>,
+    /// Kernels that have opted in to more than the default limit of shared memory.
+    pub(super) opted_in: Mutex<FxHashSet<FunctionHandle>>,
+    pub(super) param_sizes: ParamSizes,
+}
+
+impl DeviceSlot for KernelLayer {
+    type Value = ModuleCache;
+
+    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> ModuleCache {
+        ModuleCache::default()
+    }
+}
+
+impl ModuleCache {
+    /// Returns the module cache of a device.
+    pub(super) fn of(device: &DeviceState) -> &Self {
+        &device.kernel_slot
+    }
+
+    /// Keeps a module that was loaded at run time until the device is closed.
+    pub(super) fn keep(device: &DeviceState, module: ModuleHandle) {
+        Self::of(device).given.lock().push(module);
+    }
+
+    /// Removes all modules, to be unloaded when the device is idle.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
+        let declared = std::mem::take(&mut *self.declared.lock());
+        let generated = std::mem::take(&mut *self.generated.lock());
+        let given = std::mem::take(&mut *self.given.lock());
+        let declared = declared.into_iter().map(|declared| declared.module);
+        declared.chain(generated.into_modules()).chain(given)
+    }
+    /// Returns the sizes of a kernel's parameters, if this library loaded it.
+    pub(crate) fn param_sizes(
+        device: &DeviceState,
+        function: FunctionHandle,
+    ) -> Option<Arc<[usize]>> {
+        let cache = Self::of(device);
+        let noted = cache.param_sizes.0.lock().get(&function).map(Arc::clone);
+        if noted.is_some() {
+            return noted;
+        }
+        let sizes = cache.generated.lock().param_sizes(function)?;
+        let mut known = cache.param_sizes.0.lock();
+        Some(Arc::clone(known.entry(function).or_insert(sizes)))
+    }
+}
