@@ -3,7 +3,7 @@
 use libtest_mimic::Failed;
 use millstream_driver::{ALLOCATION_ALIGNMENT, StreamHandle};
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 /// Allocation sizes around the thresholds at which allocators switch strategy.
 const SIZES: [usize; 8] = [1, 4, 100, 4096, 5000, 65_536, 70_000, 3 << 20];

@@ -12,7 +12,7 @@ use std::{
 
 use libtest_mimic::Failed;
 
-use crate::{
+use crate::conformance::{
     async_copies, configurations,
     device_harness::{DeviceHarness, Observation},
     host_functions, managed, peers, two_devices,

@@ -8,7 +8,7 @@ use millstream_driver::{
     StreamHandle,
 };
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 const LOCAL: CaptureMode = CaptureMode::ThreadLocal;
 

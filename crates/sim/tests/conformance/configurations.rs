@@ -14,7 +14,7 @@ use libtest_mimic::Failed;
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, Rules, Schedule, SimConfig};
 
-use crate::{device_harness::DeviceHarness, rules::Rule, table};
+use crate::conformance::{device_harness::DeviceHarness, rules::Rule, table};
 
 /// The time that one rule may take in one configuration before it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(20);

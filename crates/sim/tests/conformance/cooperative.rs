@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 use millstream_driver::{DeviceAttribute, LaunchDims, ResultCode};
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 pub(crate) fn r58(dev: &DeviceHarness) -> Observation {
     if dev.attribute(DeviceAttribute::COOPERATIVE_LAUNCH)? == 0 {

@@ -20,7 +20,7 @@ use millstream_driver::{
 };
 use millstream_sim::Gpu;
 
-use crate::{
+use crate::conformance::{
     harness::{Harness, Host, Result},
     kernels::Kernels,
 };

@@ -15,7 +15,7 @@ use libtest_mimic::Failed;
 use millstream_driver::{DriverError, StreamHandle};
 use millstream_sim::Hold;
 
-use crate::{device_harness::DeviceHarness, harness::Host};
+use crate::conformance::{device_harness::DeviceHarness, harness::Host};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 

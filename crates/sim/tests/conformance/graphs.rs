@@ -6,7 +6,7 @@ use millstream_driver::{
     GraphNodeHandle, ResultCode, Side2d,
 };
 
-use crate::{
+use crate::conformance::{
     captures::launch_once,
     device_harness::{DeviceHarness, Observation, check},
     harness::graphs::{GRAPH_PTX, copy, fill},

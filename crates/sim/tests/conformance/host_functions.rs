@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
+use crate::conformance::{
     apart,
     device_harness::{DeviceHarness, Observation, check},
 };

@@ -13,7 +13,7 @@ use millstream_driver::{
     ContextHandle, DevicePtr, Driver, DriverError, FunctionHandle, StreamHandle,
 };
 
-use crate::{device_harness::DeviceHarness, harness::Host};
+use crate::conformance::{device_harness::DeviceHarness, harness::Host};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 

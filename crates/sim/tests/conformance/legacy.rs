@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use libtest_mimic::Failed;
 use millstream_driver::{DriverError, StreamHandle};
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const NULL: StreamHandle = StreamHandle::from_raw(0);

@@ -2,7 +2,7 @@
 
 use millstream_driver::{DeviceAttribute, FillPattern, ManagedAdvice, ManagedLocation, ResultCode};
 
-use crate::{
+use crate::conformance::{
     apart,
     device_harness::{DeviceHarness, Observation, check},
 };

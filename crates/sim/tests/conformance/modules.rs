@@ -5,7 +5,7 @@
 use libtest_mimic::Failed;
 use millstream_driver::{DevicePtr, DriverError, FunctionHandle, StreamHandle};
 
-use crate::{
+use crate::conformance::{
     device_harness::{DeviceHarness, Observation, check},
     gate::CallOutcome,
     kernels::KERNELS_PTX,

@@ -2,7 +2,7 @@
 
 use millstream_driver::{FillPattern, P2pAttribute, PeerCopy2d, ResultCode};
 
-use crate::{
+use crate::conformance::{
     apart,
     device_harness::{DeviceHarness, Observation, check},
 };

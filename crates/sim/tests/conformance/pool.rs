@@ -4,7 +4,7 @@ use std::thread;
 
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 
-use crate::{
+use crate::conformance::{
     device_harness::{DeviceHarness, Observation, check},
     gate::Gate,
 };

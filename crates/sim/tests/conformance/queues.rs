@@ -12,7 +12,7 @@ use std::{
 use libtest_mimic::Failed;
 use millstream_driver::{DriverError, FillPattern, StreamHandle};
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 /// The number of operations tried.
 const MOST: usize = 1500;

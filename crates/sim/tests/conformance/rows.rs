@@ -5,7 +5,7 @@ use millstream_driver::{
     Copy2d, DeviceAttribute, DevicePtr, FillPattern, ResultCode, Side2d, StreamHandle,
 };
 
-use crate::{
+use crate::conformance::{
     device_harness::{DeviceHarness, Observation, check},
     gate::CallOutcome,
     harness::Host,

@@ -1,6 +1,6 @@
 //! The list of tested rules with the observations that their documentation allows.
 
-use crate::{
+use crate::conformance::{
     allocations, async_copies, captures, cooperative,
     device_harness::{DeviceHarness, Observation},
     events, graphs, host_functions, legacy, managed, modules, peers, pool, queues, rows,

@@ -2,7 +2,7 @@
 
 use millstream_driver::{DeviceAttribute, FunctionAttribute, ResultCode};
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 pub(crate) fn r57(dev: &DeviceHarness) -> Observation {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;

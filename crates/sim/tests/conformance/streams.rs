@@ -8,7 +8,7 @@ use std::thread;
 
 use millstream_driver::{FillPattern, StreamHandle};
 
-use crate::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::device_harness::{DeviceHarness, Observation, check};
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 

@@ -2,7 +2,7 @@
 
 use millstream_driver::StreamHandle;
 
-use crate::{
+use crate::conformance::{
     device_harness::{DeviceHarness, Observation, check},
     gate::CallOutcome,
 };

@@ -4,7 +4,7 @@
 use libtest_mimic::Failed;
 use millstream_driver::{DriverError, FillPattern, StreamHandle};
 
-use crate::device_harness::{DeviceHarness, Observation};
+use crate::conformance::device_harness::{DeviceHarness, Observation};
 
 const BYTES: usize = 4096;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::rules::RULES;
+use crate::conformance::rules::RULES;
 
 /// Distinct observations by rule and driver.
 static SEEN: Mutex<BTreeMap<(u32, String), Vec<String>>> = Mutex::new(BTreeMap::new());

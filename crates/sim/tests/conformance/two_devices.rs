@@ -2,7 +2,7 @@
 
 use millstream_driver::ResultCode;
 
-use crate::{
+use crate::conformance::{
     apart,
     device_harness::{DeviceHarness, Observation, check},
 };

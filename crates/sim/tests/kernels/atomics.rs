@@ -1,6 +1,6 @@
 //! Kernels that combine values with atomic operations on shared locations.
 
-use crate::memory::{DeviceMemory, Value, floats, launch, load, numbers};
+use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load, numbers};
 
 #[test]
 fn histogram_counts_every_byte() {

@@ -6,7 +6,7 @@ use millstream_sim::exec::{
 };
 use millstream_sim::ptx;
 
-use crate::memory::{DeviceMemory, Value, launch, params};
+use crate::kernels::memory::{DeviceMemory, Value, launch, params};
 
 /// The PTX that NVRTC 12.0 and 13.0 generated from the same kernels for sm_80 and sm_90.
 const COMPILED: [&str; 4] = [

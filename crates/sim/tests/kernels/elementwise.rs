@@ -1,6 +1,6 @@
 //! Elementwise kernels, whose threads are independent of each other.
 
-use crate::memory::{DeviceMemory, Value, floats, launch, load};
+use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load};
 
 #[test]
 fn saxpy_is_fused() {

@@ -3,7 +3,7 @@
 use millstream_sim::exec::{KernelFault, KernelFaultKind, Launch, run};
 use millstream_sim::ptx;
 
-use crate::memory::{DeviceMemory, Value, launch, load, params};
+use crate::kernels::memory::{DeviceMemory, Value, launch, load, params};
 
 /// Runs a kernel `k` with the given body and one pointer parameter, whose address is in `%rd1`.
 fn run_body(

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use millstream_sim::exec::{self, Launch};
 use millstream_sim::ptx;
 
-use crate::memory::{DeviceMemory, Value, params};
+use crate::kernels::memory::{DeviceMemory, Value, params};
 
 /// The number of threads, each with different inputs.
 const THREADS: usize = 2048;

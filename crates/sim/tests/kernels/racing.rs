@@ -11,7 +11,7 @@ use millstream_sim::Severity;
 use millstream_sim::exec::{Launch, RaceModel, RacedMemory, run_checked_by};
 use millstream_sim::ptx;
 
-use crate::memory::{DeviceMemory, Value, params};
+use crate::kernels::memory::{DeviceMemory, Value, params};
 use model::{Model, ModelReading};
 use steps::{KernelGenerator, text};
 

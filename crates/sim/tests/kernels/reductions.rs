@@ -1,6 +1,6 @@
 //! Reduction kernels, whose lanes exchange values.
 
-use crate::memory::{DeviceMemory, Value, floats, launch, load};
+use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load};
 
 /// Returns a warp's sum, added in the order of `shfl.down`.
 fn warp_sum(mut lanes: [f32; 32]) -> f32 {

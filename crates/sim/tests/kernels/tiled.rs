@@ -1,6 +1,6 @@
 //! Tiled kernels, which use shared memory and barriers.
 
-use crate::memory::{DeviceMemory, Value, floats, launch, load};
+use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load};
 
 #[test]
 fn matmul_accumulates_in_order() {

@@ -3,7 +3,7 @@
 use millstream_sim::exec::{KernelStats, Launch, run};
 use millstream_sim::ptx;
 
-use crate::memory::{DeviceMemory, Value, params};
+use crate::kernels::memory::{DeviceMemory, Value, params};
 
 /// Runs a kernel `k` with the given body and one pointer parameter, whose address is in `%rd1`;
 /// `%r1` is the thread's index and `%r2` the block's.

@@ -2,7 +2,7 @@
 
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::{
+use crate::races::{
     kernels::zeros,
     sim_harness::{Arg, SimHarness},
 };

@@ -2,7 +2,7 @@
 
 use millstream_sim::{Report, ReportKind, Severity, SimConfig};
 
-use crate::{
+use crate::races::{
     expect::{clean_with, expect_with},
     sim_harness::SimHarness,
 };

@@ -4,7 +4,7 @@ use millstream_driver::DevicePtr;
 use millstream_sim::exec::KernelOrder;
 use millstream_sim::{Severity, SimConfig};
 
-use crate::{
+use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
     sim_harness::{Arg, Host, SimHarness},

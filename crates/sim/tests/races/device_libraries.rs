@@ -5,7 +5,7 @@
 use millstream_driver::{DevicePtr, LaunchDims};
 use millstream_sim::{Severity, SimConfig};
 
-use crate::{
+use crate::races::{
     kernels::zeros,
     sim_harness::{Arg, Host, SimHarness},
 };

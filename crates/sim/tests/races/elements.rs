@@ -9,7 +9,7 @@ use std::{
 use millstream_driver::{Driver, FloatOperand, FunctionHandle};
 use millstream_sim::{ReportKind, SimConfig, ptx, race::Finding};
 
-use crate::{
+use crate::races::{
     expect::expect,
     kernels::zeros,
     sim_harness::{Arg, SimHarness},

@@ -4,7 +4,7 @@ use std::{env, fs, path::Path};
 
 use millstream_sim::{Rules, Schedule, SimConfig};
 
-use crate::sim_harness::SimHarness;
+use crate::races::sim_harness::SimHarness;
 
 const SCHEDULES: [Schedule; 8] = [
     Schedule::Timed,

@@ -5,7 +5,7 @@ use millstream_driver::{
 };
 use millstream_sim::race::Label;
 
-use crate::{
+use crate::races::{
     expect::{clean, expect},
     harness::graphs::{copy, fill},
     kernels::{BYTES, zeros},

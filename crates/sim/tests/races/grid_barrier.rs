@@ -4,7 +4,7 @@
 use millstream_driver::{LaunchDims, ResultCode};
 use millstream_sim::SimConfig;
 
-use crate::{
+use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
     sim_harness::{Arg, Host, SimHarness, assert_code},

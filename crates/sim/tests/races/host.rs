@@ -1,6 +1,6 @@
 //! Races between the host and copies, in page-locked and pageable memory.
 
-use crate::{
+use crate::races::{
     expect::{clean, expect},
     kernels::{BYTES, launch, zeros},
     sim_harness::{Host, SimHarness},

@@ -2,7 +2,7 @@
 
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 
-use crate::{
+use crate::races::{
     expect::{clean, expect},
     sim_harness::{Arg, SimHarness},
 };

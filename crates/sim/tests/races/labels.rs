@@ -3,7 +3,7 @@
 use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
 
-use crate::{expect::expect, sim_harness::SimHarness};
+use crate::races::{expect::expect, sim_harness::SimHarness};
 
 fn two_fills(sim: &SimHarness) {
     let memory = {

@@ -9,7 +9,7 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, Schedule, SimConfig};
 
-use crate::{
+use crate::races::{
     harness::graphs::{copy, fill},
     sim_harness::SimHarness,
 };

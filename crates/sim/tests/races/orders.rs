@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use millstream_driver::{Completion, DevicePtr, Driver, FillPattern, StreamHandle};
 
-use crate::{
+use crate::races::{
     expect::{clean, expect},
     kernels::{BYTES, zeros},
     sim_harness::{Host, SimHarness},

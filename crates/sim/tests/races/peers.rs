@@ -3,7 +3,7 @@
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 use millstream_sim::SimConfig;
 
-use crate::{
+use crate::races::{
     expect::{clean_with, expect_with},
     kernels::{BYTES, launch},
     sim_harness::SimHarness,

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, ops::Range};
 use millstream_driver::{DevicePtr, DriverError, EventKind, FillPattern, StreamHandle};
 use millstream_sim::{ReportKind, Schedule, SimConfig, race::Finding};
 
-use crate::{
+use crate::races::{
     kernels::{BYTES as KERNEL_BYTES, PTX},
     sim_harness::{Arg, SimHarness},
 };

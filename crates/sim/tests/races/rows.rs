@@ -3,7 +3,7 @@
 use millstream_driver::{Copy2d, FillPattern, Side2d};
 use millstream_sim::SimConfig;
 
-use crate::{
+use crate::races::{
     expect::{clean, expect, expect_with},
     kernels::{BYTES, zeros},
     sim_harness::SimHarness,

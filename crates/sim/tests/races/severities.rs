@@ -4,7 +4,7 @@
 use millstream_driver::LaunchDims;
 use millstream_sim::{Report, Severity, SimConfig, exec::RaceClass};
 
-use crate::{
+use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
     sim_harness::{Arg, SimHarness},

@@ -3,7 +3,7 @@
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 use millstream_sim::{ReportKind, Schedule, SimConfig};
 
-use crate::{
+use crate::races::{
     expect::{clean, expect},
     kernels::{BYTES, launch, zeros},
     sim_harness::SimHarness,

@@ -9,7 +9,7 @@ use std::{
 use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
 
-use crate::sim_harness::SimHarness;
+use crate::races::sim_harness::SimHarness;
 
 /// Fills memory when it is dropped.
 struct FillOnDrop(SimHarness, Sender<()>);

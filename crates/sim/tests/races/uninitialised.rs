@@ -5,7 +5,7 @@ use std::panic::Location;
 use millstream_driver::{Driver, FillPattern, MemoryReuse};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::{
+use crate::races::{
     expect::{clean, expect},
     kernels::{BYTES, launch, zeros},
     sim_harness::SimHarness,

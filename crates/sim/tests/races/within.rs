@@ -6,7 +6,7 @@ use std::path::Path;
 use millstream_driver::{DevicePtr, LaunchDims};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::{
+use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
     sim_harness::{Arg, SimHarness},

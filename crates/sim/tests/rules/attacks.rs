@@ -7,7 +7,7 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::sim_harness::{DEVICE, Host, SimHarness, assert_code, each_schedule};
+use crate::rules::sim_harness::{DEVICE, Host, SimHarness, assert_code, each_schedule};
 
 #[test]
 fn handles_that_were_never_given() {

@@ -7,7 +7,7 @@ use millstream_driver::{
 };
 use millstream_sim::{SimConfig, race::Label};
 
-use crate::{
+use crate::rules::{
     graph_harness::{Kernels, destroy, word, words},
     sim_harness::{Arg, SimHarness, assert_code, each_schedule},
 };
@@ -100,7 +100,7 @@ fn nodes_can_be_added_to_a_capture_by_hand() {
     let active = sim.stream_capture_info(stream).unwrap().active.unwrap();
     assert_eq!(active.dependencies.len(), 1);
     let after = &active.dependencies;
-    let copy = crate::harness::graphs::copy(memory.offset(4), memory, 4);
+    let copy = crate::rules::harness::graphs::copy(memory.offset(4), memory, 4);
     let node = sim.graph_add(active.graph, after, &copy).unwrap();
     sim.stream_set_capture_dependencies(stream, &[node])
         .unwrap();

@@ -13,7 +13,7 @@ use millstream_driver::{
 };
 use millstream_sim::{Link, Links, PeerPool, Rules, SimConfig};
 
-use crate::{
+use crate::rules::{
     kernels::SET,
     sim_harness::{Arg, Host, SCHEDULES, SimHarness, each_schedule_and_reading},
 };

@@ -3,7 +3,7 @@
 use millstream_driver::{ConditionalKind, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::{
+use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     sim_harness::{SimHarness, assert_code, each_schedule},
 };

@@ -3,7 +3,7 @@
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::sim_harness::{Arg, SimHarness, assert_code};
+use crate::rules::sim_harness::{Arg, SimHarness, assert_code};
 
 /// The largest number of threads of a launch here.
 const THREADS_MAX: u32 = 1 << 20;

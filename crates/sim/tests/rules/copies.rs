@@ -3,7 +3,7 @@
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Reading, ReportKind, Rules, SimConfig};
 
-use crate::sim_harness::{
+use crate::rules::sim_harness::{
     Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading, each_schedule_with,
 };
 

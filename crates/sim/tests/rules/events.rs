@@ -3,7 +3,7 @@
 use millstream_driver::{Completion, EventKind, FillPattern, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::sim_harness::{assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{assert_code, each_schedule, each_schedule_with};
 
 #[test]
 fn r22_a_record_captures_the_work_so_far_and_an_unrecorded_event_is_complete() {

@@ -2,7 +2,7 @@
 
 use millstream_driver::{DevicePtr, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle};
 
-use crate::{
+use crate::rules::{
     harness::{Host, graphs::GRAPH_PTX},
     sim_harness::SimHarness,
 };

@@ -12,7 +12,7 @@ use millstream_sim::{
     Fault, LiveKind, Reading, ReportKind, Rules, Schedule, SimConfig, race::Label,
 };
 
-use crate::{
+use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::{ONE_THREAD, copy, fill},
     sim_harness::{Arg, SimHarness, assert_code, each_schedule, each_schedule_with},

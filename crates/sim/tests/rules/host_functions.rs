@@ -14,7 +14,7 @@ use std::{
 use millstream_driver::{Driver, FillPattern, ResultCode};
 use millstream_sim::{ReportKind, Schedule};
 
-use crate::sim_harness::{SimHarness, assert_code, each_schedule};
+use crate::rules::sim_harness::{SimHarness, assert_code, each_schedule};
 
 const LONG: Duration = Duration::from_secs(20);
 

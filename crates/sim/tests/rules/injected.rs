@@ -13,7 +13,9 @@ use std::{
 use millstream_driver::{DeviceOrdinal, Driver, FillPattern, ResultCode};
 use millstream_sim::{Fault, Gpu, SimConfig};
 
-use crate::sim_harness::{DEVICE, SimHarness, assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    DEVICE, SimHarness, assert_code, each_schedule, each_schedule_with,
+};
 
 #[test]
 fn the_nth_call_of_a_function_fails_and_has_done_nothing() {

@@ -3,7 +3,7 @@
 use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::sim_harness::{
+use crate::rules::sim_harness::{
     Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
 };
 

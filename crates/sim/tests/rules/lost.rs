@@ -16,7 +16,7 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::{
+use crate::rules::{
     kernels::SET,
     sim_harness::{
         self, Arg, DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_with,

@@ -6,7 +6,7 @@ use millstream_driver::{
 };
 use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
 
-use crate::{
+use crate::rules::{
     kernels::SET,
     sim_harness::{
         Arg, DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,

@@ -3,7 +3,7 @@
 use millstream_driver::{FillPattern, ResultCode};
 use millstream_sim::{POISON, Reading, ReportKind, Rules, Schedule, SimConfig};
 
-use crate::sim_harness::{Host, SimHarness, assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{Host, SimHarness, assert_code, each_schedule, each_schedule_with};
 
 const MIB: usize = 1 << 20;
 

@@ -5,7 +5,7 @@
 use millstream_driver::{ContextHandle, Driver, FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Gpu, ReportKind, SimConfig};
 
-use crate::sim_harness::DEVICE;
+use crate::rules::sim_harness::DEVICE;
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const ONES: FillPattern = FillPattern::U8(1);

@@ -7,7 +7,7 @@ use millstream_driver::{
 };
 use millstream_sim::{Gpu, LiveKind, Schedule, SimConfig};
 
-use crate::sim_harness::DEVICE;
+use crate::rules::sim_harness::DEVICE;
 
 const MIB: usize = 1 << 20;
 

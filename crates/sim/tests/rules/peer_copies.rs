@@ -3,7 +3,7 @@
 use millstream_driver::{Driver, FillPattern, P2pAttribute, PeerCopy, PeerCopy2d, ResultCode};
 use millstream_sim::{Fault, Link, Links, PeerPool, ReportKind, Rules, Schedule, SimConfig, Span};
 
-use crate::{
+use crate::rules::{
     kernels::SET,
     peers::{BYTES, Pair, pooled, two_devices},
     sim_harness::{DEVICE, Host, Result, SimHarness, assert_code, each_schedule_with},

@@ -6,7 +6,7 @@ use millstream_driver::{
 };
 use millstream_sim::{Link, Links, Reading, ReportKind, Rules, SimConfig};
 
-use crate::{
+use crate::rules::{
     kernels::SET,
     sim_harness::{Arg, DEVICE, SimHarness, assert_code, each_schedule_with},
 };

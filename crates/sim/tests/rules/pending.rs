@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use millstream_driver::{CaptureMode, FillPattern, StreamHandle};
 use millstream_sim::{Schedule, SimConfig};
 
-use crate::{graph_harness::destroy, harness::graphs::fill, sim_harness::SimHarness};
+use crate::rules::{graph_harness::destroy, harness::graphs::fill, sim_harness::SimHarness};
 
 /// The number of operations whose time is taken together.
 const BATCH: usize = 5000;

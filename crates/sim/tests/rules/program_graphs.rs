@@ -10,7 +10,7 @@ use std::sync::{
 use millstream_driver::{CaptureMode, GraphHandle, GraphNodeHandle, ResultCode};
 use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction, ReportKind, SimConfig};
 
-use crate::{
+use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::fill,
     sim_harness::{SimHarness, each_schedule},
@@ -151,7 +151,7 @@ fn a_condition_selects_one_of_several_bodies_or_none() {
                 let exec = sim.graph_instantiate(graph).unwrap();
                 let params = arguments(value);
                 let params = params.each_ref().map(|it| std::ptr::from_ref(it).cast());
-                let one = (kernels.set, crate::harness::graphs::ONE_THREAD);
+                let one = (kernels.set, crate::rules::harness::graphs::ONE_THREAD);
                 // SAFETY: the kernel has a parameter of 8 bytes and one of 4.
                 unsafe { sim.graph_set_kernel(exec, set, one, &params) }.unwrap();
                 sim.graph_launch(exec, stream).unwrap();
@@ -171,7 +171,7 @@ fn a_graph_allocates_memory_that_ends_with_it() {
     let sim = SimHarness::new(SimConfig::new());
     let stream = sim.stream();
     let graph = sim.graph_create().unwrap();
-    let device = crate::sim_harness::DEVICE;
+    let device = crate::rules::sim_harness::DEVICE;
     let (made, memory) = call!(sim.graph_add_allocation(graph, &[], device, 64)).unwrap();
     let filled = sim.graph_add(graph, &[made], &fill(memory, 1, 64)).unwrap();
     add(&sim, graph, &[filled], &ProgramNode::Free(memory));
@@ -203,7 +203,7 @@ fn a_body_has_no_nodes_for_the_host_events_or_memory() {
         assert_eq!(refused.code(), ResultCode::INVALID_VALUE);
         assert!(refused.to_string().contains("body"), "{refused}");
     }
-    let device = crate::sim_harness::DEVICE;
+    let device = crate::rules::sim_harness::DEVICE;
     let refused = call!(sim.graph_add_allocation(bodies[0], &[], device, 64)).unwrap_err();
     assert_eq!(refused.code(), ResultCode::INVALID_VALUE);
 }

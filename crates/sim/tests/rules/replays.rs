@@ -3,7 +3,7 @@
 use millstream_driver::FillPattern;
 use millstream_sim::{Gpu, ReplayStatus, ReportKind, Rules, Schedule, Search, SimConfig};
 
-use crate::{
+use crate::rules::{
     schedules::program,
     sim_harness::{SCHEDULES, SimHarness},
 };

@@ -5,7 +5,7 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, Rules, SimConfig};
 
-use crate::sim_harness::{
+use crate::rules::sim_harness::{
     DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
     each_schedule_with,
 };

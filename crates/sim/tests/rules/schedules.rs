@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream_driver::{Completion, Driver, FillPattern};
 use millstream_sim::{Schedule, SimConfig};
 
-use crate::sim_harness::{SimHarness, each_schedule};
+use crate::rules::sim_harness::{SimHarness, each_schedule};
 
 #[test]
 fn eager_work_is_done_when_its_call_returns() {
@@ -145,7 +145,7 @@ pub(crate) fn program(sim: &SimHarness) -> (Vec<u64>, Vec<bool>) {
 
 #[test]
 fn a_program_runs_the_same_every_time() {
-    for schedule in crate::sim_harness::SCHEDULES {
+    for schedule in crate::rules::sim_harness::SCHEDULES {
         let run = || {
             program(&SimHarness::new(
                 SimConfig::new().timeline(true).schedule(schedule),

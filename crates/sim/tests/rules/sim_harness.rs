@@ -11,8 +11,8 @@ use millstream_driver::{
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
-use crate::harness::Harness;
-pub(crate) use crate::harness::{Host, Result};
+use crate::rules::harness::Harness;
+pub(crate) use crate::rules::harness::{Host, Result};
 
 pub(crate) const DEVICE: DeviceOrdinal = DeviceOrdinal::from_raw(0);
 

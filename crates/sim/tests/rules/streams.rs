@@ -6,7 +6,7 @@ use std::thread;
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::sim_harness::{SimHarness, assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{SimHarness, assert_code, each_schedule, each_schedule_with};
 
 #[test]
 fn r16_a_stream_is_first_in_first_out() {

@@ -3,7 +3,9 @@
 use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
 
-use crate::sim_harness::{Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_with,
+};
 
 /// A kernel that writes a word at its address argument.
 const WRITE: &str = r#"

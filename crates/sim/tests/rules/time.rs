@@ -3,7 +3,7 @@
 use millstream_driver::{FillPattern, StreamHandle};
 use millstream_sim::{CostModel, Schedule, SimConfig, Span};
 
-use crate::sim_harness::{SimHarness, each_schedule_with};
+use crate::rules::sim_harness::{SimHarness, each_schedule_with};
 
 const BYTES: usize = 1 << 20;
 

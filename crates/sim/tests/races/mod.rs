@@ -12,9 +12,6 @@ mod elements;
 mod expect;
 mod graphs;
 mod grid_barrier;
-#[path = "../harness/mod.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod harness;
 mod host;
 mod kernels;
 mod labels;
@@ -25,10 +22,9 @@ mod peers;
 mod planted;
 mod rows;
 mod severities;
-#[path = "../rules/sim_harness.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod sim_harness;
 mod streams;
 mod threads;
 mod uninitialised;
 mod within;
+
+use crate::{harness, rules::sim_harness};

@@ -9,7 +9,7 @@ use std::ptr;
 
 use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode};
 
-use crate::harness::{Gpu, Outcome, check};
+use crate::gpu::harness::{Gpu, Outcome, check};
 
 pub(crate) fn copies_and_fills_in_stream_order(gpu: &Gpu) -> Outcome {
     const COUNT: usize = 1000;

@@ -8,7 +8,7 @@
 
 use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, EventKind, StreamHandle};
 
-use crate::{
+use crate::gpu::{
     harness::{Gpu, Outcome, check},
     modules::{SCALE_PTX, scale},
 };

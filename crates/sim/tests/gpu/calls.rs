@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, ResultCode};
 
-use crate::harness::{Gpu, Outcome, check};
+use crate::gpu::harness::{Gpu, Outcome, check};
 
 pub(crate) fn device_properties(gpu: &Gpu) -> Outcome {
     let Gpu {

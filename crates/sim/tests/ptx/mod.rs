@@ -11,10 +11,9 @@ mod list;
 mod run_line;
 mod values;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use millstream_driver::{DevicePtr, LaunchDims};
 
 use device::TestDevice;
@@ -22,8 +21,8 @@ use expression::{Names, evaluate};
 use run_line::{ArgumentKind, Directives, Run, Tolerance};
 use values::Number;
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+/// Returns the test of each run line.
+pub(crate) fn trials() -> Vec<Trial> {
     let cuda = std::env::var("MILLSTREAM_DEVICE")
         .ok()
         .and_then(|device| device.strip_prefix("cuda:")?.parse::<i32>().ok());
@@ -39,7 +38,7 @@ fn main() -> ExitCode {
             Err(problem) => trials.push(Trial::test(*name, move || Err(problem.into()))),
         }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 /// Returns the device of a trial: the GPU, or a new simulated one.

@@ -9,7 +9,7 @@ use millstream_driver::{
     DeviceAttribute, DeviceOrdinal, Driver, P2pAttribute, PeerCopy, PeerCopy2d, ResultCode,
 };
 
-use crate::{
+use crate::gpu::{
     harness::{Gpu, Outcome, check},
     modules::{SCALE_PTX, scale},
 };

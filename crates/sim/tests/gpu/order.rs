@@ -7,7 +7,7 @@
 
 use millstream_driver::{Completion, Driver, EventKind, FillPattern, StreamHandle};
 
-use crate::harness::{Gpu, Outcome, check};
+use crate::gpu::harness::{Gpu, Outcome, check};
 
 pub(crate) fn events_order_streams_and_measure_time(gpu: &Gpu) -> Outcome {
     let Gpu {

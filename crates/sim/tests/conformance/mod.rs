@@ -15,9 +15,6 @@ mod device_harness;
 mod events;
 mod gate;
 mod graphs;
-#[path = "../harness/mod.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod harness;
 mod host_functions;
 mod kernels;
 mod legacy;
@@ -35,29 +32,19 @@ mod synchronisation;
 mod table;
 mod two_devices;
 
-use std::process::ExitCode;
+use libtest_mimic::Trial;
 
-use libtest_mimic::{Arguments, Trial};
+use crate::harness;
 
-use configurations::on_gpu;
+pub(crate) use apart::asked_for;
+pub(crate) use configurations::on_gpu;
 use rules::{RULES, Rule};
+pub(crate) use table::print as print_table;
 
-fn main() -> ExitCode {
-    if let Some(code) = apart::asked_for() {
-        return code;
-    }
-    let mut arguments = Arguments::from_args();
-    if on_gpu() {
-        // Serial, because loading a module or freeing memory would wait for another test's gate.
-        arguments.test_threads = Some(1);
-    }
+/// Returns the test of each rule.
+pub(crate) fn trials() -> Vec<Trial> {
     let devices = configurations::device_count();
-    let trials = RULES.iter().map(|rule| trial(rule, devices)).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !arguments.list {
-        table::print();
-    }
-    conclusion.exit_code()
+    RULES.iter().map(|rule| trial(rule, devices)).collect()
 }
 
 fn trial(rule: &'static Rule, devices: i32) -> Trial {

@@ -11,7 +11,7 @@ use millstream_driver::{
     DevicePtr, Driver, FunctionAttribute, FunctionHandle, LaunchDims, ResultCode, cuda::ParamLayout,
 };
 
-use crate::harness::{Gpu, Outcome, check};
+use crate::gpu::harness::{Gpu, Outcome, check};
 
 /// A module with the kernel `scale(float *data, float factor, unsigned n)`, which multiplies each
 /// of `n` elements, and a variable of 8 bytes.

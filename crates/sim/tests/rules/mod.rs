@@ -10,9 +10,6 @@ mod copies;
 mod events;
 mod graph_harness;
 mod graphs;
-#[path = "../harness/mod.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod harness;
 mod host_functions;
 mod injected;
 mod kernels;
@@ -28,7 +25,9 @@ mod program_graphs;
 mod replays;
 mod rows;
 mod schedules;
-mod sim_harness;
+pub(crate) mod sim_harness;
 mod streams;
 mod texts;
 mod time;
+
+use crate::harness;

@@ -9,9 +9,9 @@ mod modules;
 mod order;
 mod peers;
 
-use std::{env, process::ExitCode};
+use std::env;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 
 use harness::{Gpu, Outcome};
@@ -85,8 +85,8 @@ const TESTS_OF_TWO: &[Test] = &[
     ),
 ];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+/// Returns the tests. Those whose devices are missing are listed as ignored.
+pub(crate) fn trials() -> Vec<Trial> {
     let demanded = env::var("MILLSTREAM_DEVICE")
         .ok()
         .filter(|value| value.starts_with("cuda"));
@@ -118,5 +118,5 @@ fn main() -> ExitCode {
         }));
     };
     extend(TESTS_OF_TWO, devices < 2, "needs two GPUs");
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
