@@ -8,17 +8,14 @@
     reason = "launches kernels through cudarc, which trusts its caller"
 )]
 
-#[cfg(target_os = "linux")]
-#[path = "harness/mod.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod harness;
-
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{env, error::Error, sync::Arc};
 
 use cudarc::{
     driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg as _},
     nvrtc::Ptx,
 };
+
+use crate::harness::{Program, Run};
 
 const COUNT: usize = 4096;
 
@@ -62,50 +59,37 @@ fn client(mended: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
-fn trials() -> Vec<libtest_mimic::Trial> {
-    use harness::Program;
-    use libtest_mimic::Trial;
+/// The variable that says how the client runs.
+const MODE: &str = "MILLSTREAM_TEST_CLIENT";
 
-    let run = |mode: &str| Program::this().run(&["client", mode], &[]);
-    vec![
-        Trial::test("cudarc_s_lost_reader_is_reported", move || {
-            let run = run("lost");
-            run.succeeded();
-            let report = &run.errors;
-            for part in [
-                "millstream: 1 problem\n1. Race: ",
-                "fill (16384 bytes), at ",
-                "kernel `vecadd`, at ",
-                "missing: stream 1 never waits for anything recorded on stream 2",
-            ] {
-                assert!(report.contains(part), "no `{part}` in:\n{report}");
-            }
-            Ok(())
-        }),
-        Trial::test("a_writer_that_waits_for_both_readers_is_clean", move || {
-            run("mended").is_clean();
-            Ok(())
-        }),
-    ]
+#[test]
+#[ignore = "the client, which the other tests start"]
+fn inner_client() -> Result<(), Box<dyn Error>> {
+    client(env::var(MODE)? == "mended")
 }
 
-/// The library takes the place of the driver on Linux only.
-#[cfg(not(target_os = "linux"))]
-fn trials() -> Vec<libtest_mimic::Trial> {
-    Vec::new()
+/// Runs the client in a process in which the library takes the place of the driver.
+fn run(mode: &str) -> Run {
+    let arguments = ["--exact", "cudarc::inner_client", "--ignored"];
+    Program::this().run(&arguments, &[(MODE, mode)])
 }
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["client", mode] => match client(mode == "mended") {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                println!("{error}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials()).exit_code(),
+#[test]
+fn cudarc_s_lost_reader_is_reported() {
+    let run = run("lost");
+    run.succeeded();
+    let report = &run.errors;
+    for part in [
+        "millstream: 1 problem\n1. Race: ",
+        "fill (16384 bytes), at ",
+        "kernel `vecadd`, at ",
+        "missing: stream 1 never waits for anything recorded on stream 2",
+    ] {
+        assert!(report.contains(part), "no `{part}` in:\n{report}");
     }
+}
+
+#[test]
+fn a_writer_that_waits_for_both_readers_is_clean() {
+    run("mended").is_clean();
 }

@@ -70,7 +70,7 @@ impl Program {
         Self { path }
     }
 
-    /// Returns the program of the running test.
+    /// Returns the program of the running tests.
     pub(crate) fn this() -> Self {
         let path = std::env::current_exe().unwrap();
         Self { path }

@@ -1,12 +1,6 @@
 //! C programs over the library, which the system's loader finds under the name `libcuda.so.1`.
 
-#![cfg(target_os = "linux")]
-
-#[path = "harness/mod.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod harness;
-
-use harness::{Program, Run};
+use crate::harness::{Program, Run};
 
 /// Runs a program with the PTX file of the vector addition and further arguments.
 fn run(program: &str, arguments: &[&str]) -> Run {

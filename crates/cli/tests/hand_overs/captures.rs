@@ -12,25 +12,7 @@ use millstream_cudarc::{
     Error, Result, SharedStream, adopt_slice, lend, with_slice, with_slice_mut,
 };
 
-use crate::{
-    play::{Gate, N, Outcome, Setup},
-    scenarios::Scenario,
-};
-
-pub(crate) const SCENARIOS: [Scenario; 3] = [
-    Scenario {
-        name: "no_operation_becomes_part_of_a_capture_of_cudarc",
-        run: refused_in_captures,
-    },
-    Scenario {
-        name: "captures_that_another_thread_begins_never_take_up_an_operation",
-        run: captured_meanwhile,
-    },
-    Scenario {
-        name: "a_borrowed_slice_is_in_use_no_more_when_its_stream_was_captured_meanwhile",
-        run: captured_while_borrowed,
-    },
-];
+use crate::hand_overs::play::{Gate, N, Outcome, Setup};
 
 fn begin(stream: &CudaStream) -> Outcome {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -155,4 +137,10 @@ fn captured_while_borrowed() -> Outcome {
     opener.join().expect("the gate opens");
     assert_eq!(theirs.cudarc().clone_dtoh(&slice)?, [5.0; N]);
     Ok(())
+}
+
+scenarios! {
+    no_operation_becomes_part_of_a_capture_of_cudarc: refused_in_captures;
+    captures_that_another_thread_begins_never_take_up_an_operation: captured_meanwhile;
+    a_borrowed_slice_is_in_use_no_more_when_its_stream_was_captured_meanwhile: captured_while_borrowed;
 }

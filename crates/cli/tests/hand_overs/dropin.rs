@@ -6,6 +6,8 @@ use std::{
     process::{self, Command},
 };
 
+use crate::hand_overs::play::Outcome;
+
 /// Creates a folder in which the library has the names under which programs look for a driver.
 fn shim(name: &str) -> io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -37,17 +39,34 @@ fn interposed(folder: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Runs the scenario in a process of its own.
+/// The variable of a process with the library in the place of the driver.
+const CHILD: &str = "MILLSTREAM_TEST_HAND_OVERS";
+
+/// Runs the scenario of a test: here on a GPU, elsewhere in a process of its own.
 ///
 /// # Errors
 ///
 /// If it fails, or if the driver reports a problem.
-pub(crate) fn run(name: &str) -> Result<(), String> {
-    let driver = shim(name).map_err(|error| format!("cannot prepare the driver: {error}"))?;
+pub(crate) fn run(test: &str, scenario: fn() -> Outcome) -> Outcome {
+    let on_gpu = env::var("MILLSTREAM_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+    if on_gpu || env::var_os(CHILD).is_some() {
+        return scenario();
+    }
+    let (_, test) = test
+        .split_once("::")
+        .ok_or("a test's name has its modules")?;
+    Ok(run_apart(test)?)
+}
+
+/// Runs a test in a process of its own.
+fn run_apart(name: &str) -> Result<(), String> {
+    let driver = shim(&name.replace("::", "-"))
+        .map_err(|error| format!("cannot prepare the driver: {error}"))?;
     let interposed = interposed(&driver)?;
     let output = env::current_exe().and_then(|executable| {
         Command::new(executable)
-            .args(["client", name])
+            .args(["--exact", name, "--test-threads=1"])
+            .env(CHILD, "1")
             .env("LD_LIBRARY_PATH", &driver)
             .env("LD_PRELOAD", &interposed)
             .env_remove("MILLSTREAM_DEVICE")
@@ -62,5 +81,6 @@ pub(crate) fn run(name: &str) -> Result<(), String> {
     if output.status.success() && errors.is_empty() {
         return Ok(());
     }
-    Err(format!("{}\n{errors}", output.status))
+    let printed = String::from_utf8_lossy(&output.stdout);
+    Err(format!("{}\n{printed}{errors}", output.status))
 }

@@ -21,43 +21,10 @@ use millstream_cudarc::{
     return_slice, with_slice, with_slice_mut,
 };
 
-use crate::{
+use crate::hand_overs::{
     interposed::waits,
     play::{Gate, N, Outcome, Play, Setup},
 };
-
-/// A scenario, which runs in a process of its own where there is no GPU.
-pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
-    pub(crate) run: fn() -> Outcome,
-}
-
-pub(crate) const SCENARIOS: [Scenario; 6] = [
-    Scenario {
-        name: "i05_a_slice_goes_to_our_stream_then_to_a_kernel_of_cudarc_and_back",
-        run: there_and_back,
-    },
-    Scenario {
-        name: "i05_ten_thousand_random_hand_overs_are_right_and_never_wait_on_the_host",
-        run: random_hand_overs,
-    },
-    Scenario {
-        name: "i04_a_dropped_slice_is_freed_behind_our_uses",
-        run: freed_behind_uses,
-    },
-    Scenario {
-        name: "i07_default_streams_and_other_contexts_are_refused",
-        run: refused,
-    },
-    Scenario {
-        name: "a_call_of_cudarc_on_our_stream_is_ordered_by_its_operands",
-        run: foreign_calls,
-    },
-    Scenario {
-        name: "a_borrowed_slice_never_becomes_an_operand_of_a_graph",
-        run: borrowed_for_a_graph,
-    },
-];
 
 fn there_and_back() -> Outcome {
     let setup = Setup::new()?;
@@ -255,4 +222,13 @@ fn borrowed_for_a_graph() -> Outcome {
     assert_eq!(theirs.cudarc().clone_dtoh(&slice)?, [0.0; N]);
     assert_eq!(ours.download(&target)?.wait()?, [3.0; N]);
     Ok(())
+}
+
+scenarios! {
+    i05_a_slice_goes_to_our_stream_then_to_a_kernel_of_cudarc_and_back: there_and_back;
+    i05_ten_thousand_random_hand_overs_are_right_and_never_wait_on_the_host: random_hand_overs;
+    i04_a_dropped_slice_is_freed_behind_our_uses: freed_behind_uses;
+    i07_default_streams_and_other_contexts_are_refused: refused;
+    a_call_of_cudarc_on_our_stream_is_ordered_by_its_operands: foreign_calls;
+    a_borrowed_slice_never_becomes_an_operand_of_a_graph: borrowed_for_a_graph;
 }

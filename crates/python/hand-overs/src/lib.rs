@@ -1,9 +1,9 @@
 //! Random hand-overs between cudarc and Millstream, in which a framework of Python takes part: a
 //! module for the tests of three libraries in one process.
 
-#[path = "../../../cudarc/tests/hand_overs/interposed.rs"]
+#[path = "../../../cli/tests/hand_overs/interposed.rs"]
 mod interposed;
-#[path = "../../../cudarc/tests/hand_overs/play.rs"]
+#[path = "../../../cli/tests/hand_overs/play.rs"]
 mod play;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

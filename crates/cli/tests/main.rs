@@ -1,0 +1,12 @@
+//! The tests of the command and of the drop-in driver, in one program: with programs in C, in Python
+//! and of the published crate cudarc. They run on Linux, where the system's loader finds the library
+//! in the place of the driver.
+
+#![cfg(target_os = "linux")]
+
+mod cudarc;
+mod hand_overs;
+mod harness;
+mod numba;
+mod programs;
+mod run;
