@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millstream_driver::{
-    ContextHandle, DeviceOrdinal, EventHandle, FunctionHandle, ModuleHandle, ResultCode,
-    StreamHandle,
+    ContextHandle, DeviceOrdinal, EventHandle, FunctionHandle, GraphHandle, ModuleHandle,
+    ResultCode, StreamHandle,
 };
 
 use crate::{
@@ -119,6 +119,18 @@ impl Call {
         match found {
             Some(entry) => Ok((entry.context, stream)),
             None => Err(self.wrong_handle("stream", raw)),
+        }
+    }
+
+    /// Resolves a graph handle: the graph, and the context that it belongs to.
+    pub(crate) fn graph(&self, raw: Handle) -> Answer<(ContextHandle, GraphHandle)> {
+        let graph = GraphHandle::from_raw(raw);
+        match self.process()?.gpu.graph_context(graph) {
+            Some(context) => Ok((context, graph)),
+            None => {
+                self.wrong_handle("graph", raw);
+                Err(ResultCode::INVALID_VALUE)
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use millstream_driver::{CaptureInfo, CaptureMode, CaptureStatus, ResultCode, Str
 use crate::{
     abi::{Handle, In, Out},
     api::{
-        graph::{graph_of, nodes, refuse_edge_data},
+        graph::{nodes, refuse_edge_data},
         graph_node::Place,
     },
     call::Call,
@@ -55,7 +55,7 @@ pub(crate) fn begin_in_graph(
 ) -> Answer {
     refuse_edge_data(edges, place.count)?;
     let (context, stream) = call.stream(stream)?;
-    let (_, graph) = graph_of(call, place.graph)?;
+    let (_, graph) = call.graph(place.graph)?;
     let dependencies = nodes(place.dependencies, place.count)?;
     let mode = mode_of(mode)?;
     call.process()?

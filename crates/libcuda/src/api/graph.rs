@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use millstream_driver::{ContextHandle, GraphHandle, GraphNodeHandle, ResultCode};
+use millstream_driver::{GraphHandle, GraphNodeHandle, ResultCode};
 use millstream_sim::NodeDetails;
 
 use crate::{
@@ -14,18 +14,6 @@ use crate::{
     call::Call,
     codes::Answer,
 };
-
-/// Resolves a graph handle: the graph, and the context that it belongs to.
-pub(super) fn graph_of(call: &Call, raw: Handle) -> Answer<(ContextHandle, GraphHandle)> {
-    let graph = GraphHandle::from_raw(raw);
-    match call.process()?.gpu.graph_context(graph) {
-        Some(context) => Ok((context, graph)),
-        None => {
-            call.wrong_handle("graph", raw);
-            Err(ResultCode::INVALID_VALUE)
-        }
-    }
-}
 
 /// `cuGraphCreate`
 pub(crate) fn create(call: &Call, graph: Out<Handle>, flags: u32) -> Answer {
@@ -39,7 +27,7 @@ pub(crate) fn create(call: &Call, graph: Out<Handle>, flags: u32) -> Answer {
 
 /// `cuGraphDestroy`
 pub(crate) fn destroy(call: &Call, graph: Handle) -> Answer {
-    let (context, graph) = graph_of(call, graph)?;
+    let (context, graph) = call.graph(graph)?;
     let nodes = nodes_within(call, graph)?;
     call.process()?.graph_destroy(context, graph)?;
     drop_lists(call, &nodes)?;
@@ -73,7 +61,7 @@ pub(super) fn drop_lists(call: &Call, nodes: &[GraphNodeHandle]) -> Answer {
 /// `cuGraphClone`
 pub(crate) fn clone(call: &Call, copy: Out<Handle>, graph: Handle) -> Answer {
     copy.check()?;
-    let (context, graph) = graph_of(call, graph)?;
+    let (context, graph) = call.graph(graph)?;
     let process = call.process()?;
     let cloned = process.graph_clone(context, graph)?;
     user_object::copy_references(call, graph.as_raw(), cloned.as_raw())?;
@@ -112,14 +100,14 @@ impl Edges {
 
 /// `cuGraphAddDependencies`
 pub(crate) fn add_dependencies(call: &Call, graph: Handle, edges: Edges) -> Answer {
-    let (context, graph) = graph_of(call, graph)?;
+    let (context, graph) = call.graph(graph)?;
     call.process()?
         .graph_add_dependencies(context, graph, &edges.pairs()?)
 }
 
 /// `cuGraphRemoveDependencies`
 pub(crate) fn remove_dependencies(call: &Call, graph: Handle, edges: Edges) -> Answer {
-    let (context, graph) = graph_of(call, graph)?;
+    let (context, graph) = call.graph(graph)?;
     call.process()?
         .graph_remove_dependencies(context, graph, &edges.pairs()?)
 }
@@ -139,7 +127,7 @@ pub(crate) fn create_condition(
     if flags & !ASSIGN_DEFAULT != 0 {
         return Err(ResultCode::INVALID_VALUE);
     }
-    let (context, graph) = graph_of(call, graph)?;
+    let (context, graph) = call.graph(graph)?;
     call.context_of_handle(its_context)?;
     let initial = if flags == ASSIGN_DEFAULT { initial } else { 0 };
     let created = call.process()?.graph_condition(context, graph, initial)?;

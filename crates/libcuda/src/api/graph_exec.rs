@@ -6,7 +6,7 @@ use millstream_driver::{ContextHandle, DriverError, GraphExecHandle, GraphNodeHa
 
 use crate::{
     abi::{Handle, In, InstantiateFields, NodeFields, Out, UpdateFields},
-    api::{graph::graph_of, graph_node::Fields, user_object},
+    api::{graph_node::Fields, user_object},
     call::Call,
     codes::Answer,
     objects::ExecutableEntry,
@@ -56,7 +56,7 @@ fn make(
     flags: u64,
 ) -> Answer<Result<GraphExecHandle, DriverError>> {
     exec.check()?;
-    let (context, graph) = graph_of(call, graph)?;
+    let (context, graph) = call.graph(graph)?;
     let process = call.process()?;
     let made = process.graph_instantiate(context, graph);
     if let Ok(made) = made {
@@ -210,7 +210,7 @@ pub(crate) fn update(
     write: impl FnOnce(UpdateFields),
 ) -> Answer {
     let (context, exec) = exec_of(call, exec)?;
-    let (_, graph) = graph_of(call, graph)?;
+    let (_, graph) = call.graph(graph)?;
     let updated = call.process()?.graph_exec_update(context, exec, graph);
     let error_node = updated.as_ref().map_or_else(node_of, |()| 0);
     write(UpdateFields {

@@ -13,7 +13,7 @@ use crate::{
     },
     api::{
         copy_3d,
-        graph::{drop_lists, graph_of, nodes, nodes_within, refuse_edge_data},
+        graph::{drop_lists, nodes, nodes_within, refuse_edge_data},
         graph_questions::NodeKind,
         launch, pool, user_object,
     },
@@ -100,7 +100,7 @@ impl Fields {
             Self::Wait(event) => work(&ProgramNode::Wait(call.event(event)?.1)),
             Self::Free(pointer) => work(&ProgramNode::Free(DevicePtr::from_raw(pointer))),
             Self::Child(child) => {
-                let (_, child) = graph_of(call, child)?;
+                let (_, child) = call.graph(child)?;
                 work(&ProgramNode::Driver(GraphNode::Child(child)))
             }
             Self::Empty => work(&ProgramNode::Driver(GraphNode::Empty)),
@@ -176,7 +176,7 @@ fn fill_of(fields: In<FillNodeFields>) -> Answer<GraphNode<'static>> {
 /// `cuGraphAddKernelNode` and the like: adds a node without further results.
 pub(crate) fn add(call: &Call, node: Out<Handle>, place: Place, fields: Fields) -> Answer {
     node.check()?;
-    let (context, graph) = graph_of(call, place.graph)?;
+    let (context, graph) = call.graph(place.graph)?;
     let dependencies = nodes(place.dependencies, place.count)?;
     let added = fields.with(call, context, |operation| {
         call.process()?
@@ -198,7 +198,7 @@ pub(crate) fn add_allocation(
 ) -> Answer {
     node.check()?;
     let given = fields.get_at(0)?;
-    let (context, graph) = graph_of(call, place.graph)?;
+    let (context, graph) = call.graph(place.graph)?;
     let dependencies = nodes(place.dependencies, place.count)?;
     let device = pool::device_of(call, given.pool.location, given.pool.kind)?;
     if given.pool.handle_types != 0 {
@@ -236,7 +236,7 @@ fn add_conditional(
     let condition = ConditionHandle::from_raw(parameters[0]);
     let (kind, bodies) = (parameters[1] as u32, (parameters[1] >> 32) as u32);
     let has_branches = options()?.cuda_version >= BRANCHES_SINCE;
-    let (context, graph) = graph_of(call, place.graph)?;
+    let (context, graph) = call.graph(place.graph)?;
     call.context_of_handle(parameters[3] as Handle)?;
     let dependencies = nodes(place.dependencies, place.count)?;
     let process = call.process()?;

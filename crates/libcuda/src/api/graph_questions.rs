@@ -10,7 +10,7 @@ use crate::{
         Address, AllocationFields, Copy3dFields, Device, FillNodeFields, Handle, In,
         KernelNodeFields, KernelNodeFields2, Out, Side3dFields,
     },
-    api::{graph::graph_of, graph_node::node_of, pool},
+    api::{graph_node::node_of, pool},
     call::Call,
     codes::Answer,
     objects::NodeList,
@@ -72,7 +72,7 @@ pub(super) fn kind_of(operation: &NodeDetails) -> NodeKind {
 
 /// Returns the nodes of a graph.
 pub(super) fn entries(call: &Call, graph: Handle) -> Answer<Vec<NodeEntry>> {
-    let (_, graph) = graph_of(call, graph)?;
+    let (_, graph) = call.graph(graph)?;
     let nodes = call.process()?.gpu.graph_nodes(graph);
     nodes.ok_or(ResultCode::INVALID_VALUE)
 }
@@ -194,7 +194,7 @@ pub(crate) fn kind(call: &Call, node: Handle, kind: Out<i32>) -> Answer {
 pub(crate) fn in_clone(call: &Call, found: Out<Handle>, node: Handle, clone: Handle) -> Answer {
     found.check()?;
     let (_, node) = node_of(call, node)?;
-    let (_, clone) = graph_of(call, clone)?;
+    let (_, clone) = call.graph(clone)?;
     let copy = call.process()?.gpu.graph_node_in_clone(node, clone);
     found.set(copy.ok_or(ResultCode::INVALID_VALUE)?.as_raw())
 }

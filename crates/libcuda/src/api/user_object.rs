@@ -6,7 +6,6 @@ use millstream_driver::ResultCode;
 
 use crate::{
     abi::{Handle, HostFunctionPointer, In, Out},
-    api::graph::graph_of,
     call::Call,
     codes::Answer,
     host_function,
@@ -103,7 +102,7 @@ pub(crate) fn retain_by_graph(
 ) -> Answer {
     /// `CU_GRAPH_USER_OBJECT_MOVE`: the graph takes over references of the caller.
     const MOVE: u32 = 1;
-    graph_of(call, graph)?;
+    call.graph(graph)?;
     let count = references(count)?;
     if flags & !MOVE != 0 {
         return Err(ResultCode::INVALID_VALUE);
@@ -120,7 +119,7 @@ pub(crate) fn retain_by_graph(
 
 /// `cuGraphReleaseUserObject`
 pub(crate) fn release_by_graph(call: &Call, graph: Handle, object: Handle, count: u32) -> Answer {
-    graph_of(call, graph)?;
+    call.graph(graph)?;
     let count = references(count)?;
     let mut objects = call.process()?.objects.lock();
     let held = objects.graph_references.get_mut(&graph);

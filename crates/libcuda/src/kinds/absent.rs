@@ -3,7 +3,7 @@
 //! Their value is 0, which is the answer of a driver or a device without the feature: programs that
 //! ask take another way.
 
-use super::number::*;
+use super::attributes::number::*;
 
 /// Returns whether the attribute belongs to a feature that the simulated device does not have.
 pub(super) fn is_absent(number: i32) -> bool {

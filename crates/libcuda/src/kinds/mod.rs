@@ -8,6 +8,7 @@
 //! kinds (`values.rs`), or 0 for features that the simulated device does not have (`absent.rs`).
 
 mod absent;
+mod attributes;
 mod capability;
 mod chips;
 mod numbers;
@@ -17,27 +18,10 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+pub use attributes::{ATTRIBUTES, number};
 pub use chips::{A100, H100, H200, KINDS, L4, RTX_4090, T4, V100};
 
 use capability::Limits;
-
-macro_rules! attributes {
-    ($($name:ident = $number:literal)*) => {
-        /// The numbers of the device attributes.
-        pub mod number {
-            $(
-                #[doc = concat!("`CU_DEVICE_ATTRIBUTE_", stringify!($name), "`.")]
-                pub const $name: i32 = $number;
-            )*
-        }
-
-        /// The name, as it follows `CU_DEVICE_ATTRIBUTE_`, and the number of each attribute, in the
-        /// order of their numbers.
-        pub static ATTRIBUTES: &[(&str, i32)] = &[$((stringify!($name), $number)),*];
-    };
-}
-
-numbers::device_attributes!(attributes);
 
 /// A kind of device.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 //! an attribute; this list comes from comparing those of CUDA 11.7, 11.8, each version from 12.0 to
 //! 12.9 but 12.7, which was not published, and each from 13.0 to 13.5.
 
-use super::ATTRIBUTES;
-use super::number::*;
+use super::attributes::{ATTRIBUTES, number::*};
 
 /// The CUDA version of the oldest header that was compared.
 const OLDEST: i32 = 11_070;

@@ -6,7 +6,7 @@
 //! the attributes of a Tesla P100, made with PyCUDA, and from outputs of deviceQuery.
 
 use super::Kind;
-use super::number::*;
+use super::attributes::number::*;
 
 /// The PCI domain of all simulated devices. Real domains are numbered from 0.
 const PCI_DOMAIN: i32 = 0xffff;
