@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use anyhow::{Context, Result};
 
-use crate::Way;
+use super::Way;
 
 const WIDTH: usize = 640;
 const BAR: usize = 28;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use millstream::{Buffer, Device, LaunchConfig, Stream};
 
-use crate::kernels::decode::{self, Kernels};
+use super::kernels::decode::{self, Kernels};
 
 /// The threads of a block of kernels with a thread for each element, and of products.
 const BLOCK: usize = 128;

@@ -24,7 +24,7 @@ use shader::{Change, Shader};
 
 /// Draws a moving picture whose kernel can be edited while it runs.
 #[derive(Parser)]
-struct Options {
+pub(crate) struct Options {
     /// The kernel's file.
     #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/shade.cu"))]
     file: PathBuf,
@@ -40,7 +40,11 @@ struct Options {
 }
 
 fn main() -> Result<()> {
-    let options = Options::parse();
+    draw(&Options::parse())
+}
+
+/// Draws pictures until the last one, if there is one.
+pub(crate) fn draw(options: &Options) -> Result<()> {
     let (width, height) = (options.size[0], options.size[1]);
     let device = Device::open(Select::Auto)?;
     let stream = device.stream()?;

@@ -8,7 +8,7 @@
 
 use millstream::{Buffer, Device, LaunchConfig, Pinned, Result, Stream};
 
-use crate::{
+use super::{
     cpu::{self, Analysis},
     picture::Picture,
 };
@@ -191,8 +191,8 @@ mod tests {
 
     use millstream::Select;
 
+    use super::super::picture;
     use super::*;
-    use crate::picture;
 
     /// Creates a picture in which neighbouring bytes differ.
     fn noise(width: u32, height: u32) -> Picture {

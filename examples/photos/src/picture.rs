@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 pub(crate) use input::gather;
 
-use crate::cpu::Analysis;
+use super::cpu::Analysis;
 
 /// A picture in memory.
 #[derive(Debug)]

@@ -1,20 +1,37 @@
-//! Edits the kernel of the example while it runs. Without NVRTC the test is listed as ignored.
+//! Edits the kernel of the example `live` while it runs. It needs NVRTC: `cargo xtask ci` runs it.
 
 use std::{
+    env,
+    error::Error,
     fs,
     io::Read,
     path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
 };
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use millstream::driver::nvrtc;
+use clap::Parser;
+
+use crate::live::{Options, draw};
+
+type Failed = Box<dyn Error>;
 
 /// The last line of the kernel, which stores the brightness.
 const LAST: &str = "out[i] = 0.5f + 0.5f * sinf(12.0f * distance - 3.0f * seconds);";
+
+/// The variable with the kernel's file.
+const FILE: &str = "MILLSTREAM_TEST_KERNEL";
+
+#[test]
+#[ignore = "the example, which the other test starts"]
+fn inner_example() -> anyhow::Result<()> {
+    let file = env::var(FILE)?;
+    draw(&Options::parse_from([
+        "live", &file, "--size", "6", "2", "--pause", "0.05",
+    ]))
+}
 
 /// The example, running on the simulated device with a kernel's file of its own.
 struct Live {
@@ -27,13 +44,18 @@ struct Live {
 
 impl Live {
     fn start() -> Result<Self, Failed> {
-        let folder = std::env::temp_dir().join(format!("millstream-edited-{}", std::process::id()));
+        let folder = env::temp_dir().join(format!("millstream-edited-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
         let file = folder.join("shade.cu");
-        fs::write(&file, include_str!("../kernels/shade.cu"))?;
-        let mut process = Command::new(env!("CARGO_BIN_EXE_live"))
-            .arg(&file)
-            .args(["--size", "6", "2", "--pause", "0.05"])
+        fs::write(&file, include_str!("../live/kernels/shade.cu"))?;
+        let mut process = Command::new(env::current_exe()?)
+            .args([
+                "--exact",
+                "edited::inner_example",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(FILE, &file)
             .env("MILLSTREAM_DEVICE", "sim")
             .env("MILLSTREAM_KERNEL_CACHE", "off")
             .stdout(Stdio::piped())
@@ -58,7 +80,7 @@ impl Live {
 
     /// Saves the kernel with another last line, as an editor does: a new file takes the place.
     fn save(&self, last: &str) -> Result<(), Failed> {
-        let source = include_str!("../kernels/shade.cu").replace(LAST, last);
+        let source = include_str!("../live/kernels/shade.cu").replace(LAST, last);
         let new = self.folder.join("new");
         fs::write(&new, source)?;
         fs::rename(new, self.folder.join("shade.cu"))?;
@@ -98,6 +120,8 @@ fn picture(of: char) -> String {
     format!("\x1b[H{row}\n{row}\n\x1b[J")
 }
 
+#[test]
+#[ignore = "needs NVRTC"]
 fn an_edited_kernel_draws_and_a_broken_one_leaves_the_picture() -> Result<(), Failed> {
     let mut live = Live::start()?;
     let first = live.wait_for("\x1b[J")?;
@@ -110,7 +134,7 @@ fn an_edited_kernel_draws_and_a_broken_one_leaves_the_picture() -> Result<(), Fa
     live.save("out[i] = valeu;")?;
     // The column, and the mark below it, are not there in the messages of NVRTC 12.0.
     let shown = live.wait_for("|   out[i] = valeu;\n")?;
-    let line = 1 + include_str!("../kernels/shade.cu")
+    let line = 1 + include_str!("../live/kernels/shade.cu")
         .lines()
         .position(|line| line.contains(LAST))
         .ok_or("the kernel has another last line")?;
@@ -133,15 +157,4 @@ fn an_edited_kernel_draws_and_a_broken_one_leaves_the_picture() -> Result<(), Fa
     live.wait_for(&picture(' '))?;
     assert!(live.process.try_wait()?.is_none(), "it still runs");
     Ok(())
-}
-
-fn main() -> ExitCode {
-    let lacks = nvrtc::load().is_err();
-    let trial = Trial::test(
-        "an_edited_kernel_draws_and_a_broken_one_leaves_the_picture",
-        an_edited_kernel_draws_and_a_broken_one_leaves_the_picture,
-    );
-    let kind = if lacks { "needs NVRTC" } else { "" };
-    let trial = trial.with_kind(kind).with_ignored_flag(lacks);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
 }
