@@ -19,7 +19,7 @@
 //!
 //! # Files
 //!
-//! `api` declares and looks up the functions, `library` opens and initialises the library, `calls`
+//! `functions` lists the functions, `api` declares and looks them up, `library` opens and initialises the library, `calls`
 //! implements [`Driver`], `convert` translates argument types, `module` validates PTX,
 //! `host_function` passes closures through a C callback, and `fork` detects forked children, in
 //! which every call returns an error.
@@ -30,6 +30,7 @@ mod convert;
 #[cfg(test)]
 mod current_tests;
 mod fork;
+mod functions;
 mod host_function;
 mod library;
 mod module;

@@ -2,8 +2,8 @@
 //!
 //! The table is the only statement of a method's signature. From it come the trait
 //! [`Driver`](crate::Driver), the calls of libcuda, the simulated device's calls, and drivers that
-//! wrap another driver or do nothing. A new driver call is a row here, a declaration in
-//! `cuda/api.rs`, and a method of the simulated device.
+//! wrap another driver or do nothing. A new driver call is a row here, one in
+//! `cuda/functions.rs`, and a method of the simulated device.
 
 /// Applies the macro `$with` to the fallible methods of [`Driver`](crate::Driver).
 ///

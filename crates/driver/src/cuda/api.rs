@@ -136,14 +136,23 @@ pub const STREAM_SET_CAPTURE_DEPENDENCIES: c_uint = 1;
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
 
-/// Declares the functions, each with its name, its symbol in the library, and its parameters. The
-/// result is always a [`ResultCode`].
+/// Returns the symbol of a row: the name, unless another one follows.
+macro_rules! symbol {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident $symbol:ident) => {
+        stringify!($symbol)
+    };
+}
+
+/// Declares the functions of the table, and looks them up.
 macro_rules! functions {
     (
-        required { $($name:ident = $symbol:ident($($parameter:ident: $type:ty),*);)* }
+        required { $($name:ident $([$symbol:ident])? ($($parameter:ident: $type:ty),*);)* }
         optional {
-            $($optional:ident =
-                $optional_symbol:ident($($optional_parameter:ident: $optional_type:ty),*);)*
+            $($optional:ident $([$optional_symbol:ident])?
+                ($($optional_parameter:ident: $optional_type:ty),*);)*
         }
     ) => {
         /// The type of each function, under the function's name.
@@ -151,21 +160,15 @@ macro_rules! functions {
         pub mod types {
             use super::*;
             $(
-                #[doc = concat!("`", stringify!($symbol), "`")]
+                #[doc = concat!("`", symbol!($name $($symbol)?), "`")]
                 pub type $name = unsafe extern "C" fn($($parameter: $type),*) -> ResultCode;
             )*
             $(
-                #[doc = concat!("`", stringify!($optional_symbol), "`, an optional function")]
+                #[doc = concat!("`", symbol!($optional $($optional_symbol)?), "`, an optional function")]
                 pub type $optional =
                     unsafe extern "C" fn($($optional_parameter: $optional_type),*) -> ResultCode;
             )*
         }
-
-        /// Name and symbol of every function declared here.
-        pub const SYMBOLS: &[(&str, &str)] = &[
-            $((stringify!($name), stringify!($symbol)),)*
-            $((stringify!($optional), stringify!($optional_symbol)),)*
-        ];
 
         /// The functions that the library provides.
         #[allow(non_snake_case, reason = "the functions' own names")]
@@ -183,14 +186,14 @@ macro_rules! functions {
                 let lookup = Lookup::new(library, driver_version)?;
                 Ok(Self {
                     $($name: {
-                        let address = lookup.required(stringify!($name), stringify!($symbol))?;
+                        let address = lookup.required(stringify!($name), symbol!($name $($symbol)?))?;
                         // SAFETY: the address is that of the function declared under this name and
                         // version.
                         unsafe { std::mem::transmute::<*mut c_void, types::$name>(address) }
                     },)*
                     $($optional: {
-                        let address =
-                            lookup.find(stringify!($optional), stringify!($optional_symbol));
+                        let symbol = symbol!($optional $($optional_symbol)?);
+                        let address = lookup.find(stringify!($optional), symbol);
                         address.map(|address| {
                             // SAFETY: the address is that of the function declared under this name
                             // and version.
@@ -218,364 +221,7 @@ macro_rules! functions {
     };
 }
 
-functions! {
-    required {
-        cuInit = cuInit(flags: c_uint);
-        cuGetErrorName = cuGetErrorName(code: ResultCode, name: *mut *const c_char);
-        cuGetErrorString = cuGetErrorString(code: ResultCode, text: *mut *const c_char);
-
-        cuDeviceGetCount = cuDeviceGetCount(count: *mut c_int);
-        cuDeviceGet = cuDeviceGet(device: *mut c_int, ordinal: c_int);
-        cuDeviceGetName = cuDeviceGetName(name: *mut c_char, capacity: c_int, device: c_int);
-        cuDeviceGetUuid = cuDeviceGetUuid_v2(uuid: *mut Uuid, device: c_int);
-        cuDeviceTotalMem = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
-        cuDeviceGetAttribute =
-            cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
-        cuDeviceGetPCIBusId =
-            cuDeviceGetPCIBusId(address: *mut c_char, capacity: c_int, device: c_int);
-        cuDeviceCanAccessPeer =
-            cuDeviceCanAccessPeer(can_access: *mut c_int, device: c_int, peer: c_int);
-        cuDeviceGetP2PAttribute = cuDeviceGetP2PAttribute(
-            value: *mut c_int,
-            attribute: c_int,
-            source: c_int,
-            target: c_int
-        );
-        cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(pool: *mut PoolHandle, device: c_int);
-        cuDevicePrimaryCtxRetain =
-            cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
-        cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(device: c_int);
-
-        cuCtxGetCurrent = cuCtxGetCurrent(context: *mut ContextHandle);
-        cuCtxSetCurrent = cuCtxSetCurrent(context: ContextHandle);
-        cuCtxSynchronize = cuCtxSynchronize();
-        cuCtxEnablePeerAccess = cuCtxEnablePeerAccess(peer: ContextHandle, flags: c_uint);
-        cuCtxGetStreamPriorityRange =
-            cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
-
-        cuStreamCreateWithPriority =
-            cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
-        cuStreamDestroy = cuStreamDestroy_v2(stream: StreamHandle);
-        cuStreamQuery = cuStreamQuery(stream: StreamHandle);
-        cuStreamGetCtx = cuStreamGetCtx(stream: StreamHandle, context: *mut ContextHandle);
-        cuPointerGetAttributes = cuPointerGetAttributes(
-            count: c_uint,
-            attributes: *mut c_int,
-            values: *mut *mut c_void,
-            pointer: DevicePtr
-        );
-        cuStreamSynchronize = cuStreamSynchronize(stream: StreamHandle);
-        cuStreamWaitEvent =
-            cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: c_uint);
-
-        cuEventCreate = cuEventCreate(event: *mut EventHandle, flags: c_uint);
-        cuEventDestroy = cuEventDestroy_v2(event: EventHandle);
-        cuEventRecord = cuEventRecord(event: EventHandle, stream: StreamHandle);
-        cuEventQuery = cuEventQuery(event: EventHandle);
-        cuEventSynchronize = cuEventSynchronize(event: EventHandle);
-        cuEventElapsedTime =
-            cuEventElapsedTime(milliseconds: *mut f32, start: EventHandle, end: EventHandle);
-
-        cuMemGetInfo = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
-        cuMemAlloc = cuMemAlloc_v2(pointer: *mut DevicePtr, bytes: usize);
-        cuMemFree = cuMemFree_v2(pointer: DevicePtr);
-        cuMemAllocAsync =
-            cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
-        cuMemFreeAsync = cuMemFreeAsync(pointer: DevicePtr, stream: StreamHandle);
-        cuMemAllocManaged = cuMemAllocManaged(pointer: *mut DevicePtr, bytes: usize, flags: c_uint);
-        cuMemPoolSetAttribute =
-            cuMemPoolSetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
-        cuMemPoolGetAttribute =
-            cuMemPoolGetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
-        cuMemPoolSetAccess =
-            cuMemPoolSetAccess(pool: PoolHandle, accesses: *const MemoryAccess, count: usize);
-        cuMemPoolTrimTo = cuMemPoolTrimTo(pool: PoolHandle, keep_bytes: usize);
-        cuMemHostAlloc = cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
-        cuMemFreeHost = cuMemFreeHost(pointer: *mut c_void);
-        cuMemHostRegister = cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
-        cuMemHostUnregister = cuMemHostUnregister(pointer: *mut c_void);
-
-        cuMemcpyHtoD = cuMemcpyHtoD_v2(target: DevicePtr, source: *const c_void, bytes: usize);
-        cuMemcpyDtoH = cuMemcpyDtoH_v2(target: *mut c_void, source: DevicePtr, bytes: usize);
-        cuMemcpyDtoD = cuMemcpyDtoD_v2(target: DevicePtr, source: DevicePtr, bytes: usize);
-        cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(
-            target: DevicePtr,
-            source: *const c_void,
-            bytes: usize,
-            stream: StreamHandle
-        );
-        cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(
-            target: *mut c_void,
-            source: DevicePtr,
-            bytes: usize,
-            stream: StreamHandle
-        );
-        cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(
-            target: DevicePtr,
-            source: DevicePtr,
-            bytes: usize,
-            stream: StreamHandle
-        );
-        cuMemcpy = cuMemcpy(target: DevicePtr, source: DevicePtr, bytes: usize);
-        cuMemcpyAsync =
-            cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
-        cuMemcpy2DAsync = cuMemcpy2DAsync_v2(copy: *const Memcpy2d, stream: StreamHandle);
-        cuMemcpyPeerAsync = cuMemcpyPeerAsync(
-            target: DevicePtr,
-            target_context: ContextHandle,
-            source: DevicePtr,
-            source_context: ContextHandle,
-            bytes: usize,
-            stream: StreamHandle
-        );
-        cuMemcpy3DPeerAsync = cuMemcpy3DPeerAsync(copy: *const Memcpy3dPeer, stream: StreamHandle);
-        cuMemsetD8Async =
-            cuMemsetD8Async(target: DevicePtr, value: u8, count: usize, stream: StreamHandle);
-        cuMemsetD16Async =
-            cuMemsetD16Async(target: DevicePtr, value: u16, count: usize, stream: StreamHandle);
-        cuMemsetD32Async =
-            cuMemsetD32Async(target: DevicePtr, value: u32, count: usize, stream: StreamHandle);
-
-        cuModuleLoadDataEx = cuModuleLoadDataEx(
-            module: *mut ModuleHandle,
-            image: *const c_void,
-            option_count: c_uint,
-            options: *mut c_int,
-            option_values: *mut *mut c_void
-        );
-        cuModuleUnload = cuModuleUnload(module: ModuleHandle);
-        cuModuleGetFunction = cuModuleGetFunction(
-            function: *mut FunctionHandle,
-            module: ModuleHandle,
-            name: *const c_char
-        );
-        cuModuleGetGlobal = cuModuleGetGlobal_v2(
-            pointer: *mut DevicePtr,
-            bytes: *mut usize,
-            module: ModuleHandle,
-            name: *const c_char
-        );
-        cuFuncGetAttribute =
-            cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: FunctionHandle);
-        cuFuncSetAttribute =
-            cuFuncSetAttribute(function: FunctionHandle, attribute: c_int, value: c_int);
-        cuLaunchKernel = cuLaunchKernel(
-            function: FunctionHandle,
-            grid_x: c_uint,
-            grid_y: c_uint,
-            grid_z: c_uint,
-            block_x: c_uint,
-            block_y: c_uint,
-            block_z: c_uint,
-            shared_bytes: c_uint,
-            stream: StreamHandle,
-            params: *mut *mut c_void,
-            extra: *mut *mut c_void
-        );
-        cuOccupancyMaxActiveBlocksPerMultiprocessor =
-            cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                blocks: *mut c_int,
-                function: FunctionHandle,
-                block_threads: c_int,
-                dynamic_shared_bytes: usize
-            );
-        cuOccupancyMaxPotentialBlockSize = cuOccupancyMaxPotentialBlockSize(
-            min_blocks: *mut c_int,
-            threads: *mut c_int,
-            function: FunctionHandle,
-            shared_bytes_of: Option<unsafe extern "C" fn(c_int) -> usize>,
-            dynamic_shared_bytes: usize,
-            threads_max: c_int
-        );
-        cuLaunchHostFunc = cuLaunchHostFunc(
-            stream: StreamHandle,
-            function: Option<unsafe extern "C" fn(*mut c_void)>,
-            data: *mut c_void
-        );
-        cuGraphCreate = cuGraphCreate(graph: *mut GraphHandle, flags: c_uint);
-        cuGraphDestroy = cuGraphDestroy(graph: GraphHandle);
-        cuGraphClone = cuGraphClone(copy: *mut GraphHandle, graph: GraphHandle);
-        cuGraphDestroyNode = cuGraphDestroyNode(node: GraphNodeHandle);
-        cuGraphAddKernelNode = cuGraphAddKernelNode_v2(
-            node: *mut GraphNodeHandle,
-            graph: GraphHandle,
-            dependencies: *const GraphNodeHandle,
-            count: usize,
-            params: *const KernelNodeParams
-        );
-        cuGraphGetNodes = cuGraphGetNodes(
-            graph: GraphHandle,
-            nodes: *mut GraphNodeHandle,
-            count: *mut usize
-        );
-        cuGraphNodeGetType = cuGraphNodeGetType(node: GraphNodeHandle, node_type: *mut c_int);
-        cuGraphNodeGetDependencies = cuGraphNodeGetDependencies(
-            node: GraphNodeHandle,
-            dependencies: *mut GraphNodeHandle,
-            count: *mut usize
-        );
-        cuGraphKernelNodeGetParams = cuGraphKernelNodeGetParams_v2(
-            node: GraphNodeHandle,
-            params: *mut KernelNodeParams
-        );
-        cuGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute(
-            node: GraphNodeHandle,
-            attribute: c_int,
-            value: *mut c_void
-        );
-        cuGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(
-            node: GraphNodeHandle,
-            attribute: c_int,
-            value: *const c_void
-        );
-        cuGraphAddMemcpyNode = cuGraphAddMemcpyNode(
-            node: *mut GraphNodeHandle,
-            graph: GraphHandle,
-            dependencies: *const GraphNodeHandle,
-            count: usize,
-            params: *const Memcpy3d,
-            context: ContextHandle
-        );
-        cuGraphAddMemsetNode = cuGraphAddMemsetNode(
-            node: *mut GraphNodeHandle,
-            graph: GraphHandle,
-            dependencies: *const GraphNodeHandle,
-            count: usize,
-            params: *const MemsetNodeParams,
-            context: ContextHandle
-        );
-        cuGraphAddChildGraphNode = cuGraphAddChildGraphNode(
-            node: *mut GraphNodeHandle,
-            graph: GraphHandle,
-            dependencies: *const GraphNodeHandle,
-            count: usize,
-            child: GraphHandle
-        );
-        cuGraphAddEmptyNode = cuGraphAddEmptyNode(
-            node: *mut GraphNodeHandle,
-            graph: GraphHandle,
-            dependencies: *const GraphNodeHandle,
-            count: usize
-        );
-        cuGraphAddDependencies = cuGraphAddDependencies(
-            graph: GraphHandle,
-            from: *const GraphNodeHandle,
-            to: *const GraphNodeHandle,
-            count: usize
-        );
-        cuGraphInstantiateWithParams = cuGraphInstantiateWithParams(
-            exec: *mut GraphExecHandle,
-            graph: GraphHandle,
-            params: *mut InstantiateParams
-        );
-        cuGraphExecDestroy = cuGraphExecDestroy(exec: GraphExecHandle);
-        cuGraphUpload = cuGraphUpload(exec: GraphExecHandle, stream: StreamHandle);
-        cuGraphLaunch = cuGraphLaunch(exec: GraphExecHandle, stream: StreamHandle);
-        cuGraphExecKernelNodeSetParams = cuGraphExecKernelNodeSetParams_v2(
-            exec: GraphExecHandle,
-            node: GraphNodeHandle,
-            params: *const KernelNodeParams
-        );
-        cuGraphExecMemcpyNodeSetParams = cuGraphExecMemcpyNodeSetParams(
-            exec: GraphExecHandle,
-            node: GraphNodeHandle,
-            params: *const Memcpy3d,
-            context: ContextHandle
-        );
-        cuGraphExecMemsetNodeSetParams = cuGraphExecMemsetNodeSetParams(
-            exec: GraphExecHandle,
-            node: GraphNodeHandle,
-            params: *const MemsetNodeParams,
-            context: ContextHandle
-        );
-        cuGraphKernelNodeSetParams = cuGraphKernelNodeSetParams_v2(
-            node: GraphNodeHandle,
-            params: *const KernelNodeParams
-        );
-        cuGraphMemcpyNodeSetParams = cuGraphMemcpyNodeSetParams(
-            node: GraphNodeHandle,
-            params: *const Memcpy3d
-        );
-        cuGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams(
-            node: GraphNodeHandle,
-            params: *const MemsetNodeParams
-        );
-        cuGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(
-            exec: GraphExecHandle,
-            node: GraphNodeHandle,
-            child: GraphHandle
-        );
-        cuGraphExecUpdate = cuGraphExecUpdate_v2(
-            exec: GraphExecHandle,
-            graph: GraphHandle,
-            result: *mut ExecUpdateResultInfo
-        );
-        cuStreamBeginCapture = cuStreamBeginCapture_v2(stream: StreamHandle, mode: c_int);
-        cuStreamEndCapture = cuStreamEndCapture(stream: StreamHandle, graph: *mut GraphHandle);
-        cuStreamGetCaptureInfo = cuStreamGetCaptureInfo_v2(
-            stream: StreamHandle,
-            status: *mut c_int,
-            id: *mut u64,
-            graph: *mut GraphHandle,
-            dependencies: *mut *const GraphNodeHandle,
-            count: *mut usize
-        );
-        cuStreamUpdateCaptureDependencies = cuStreamUpdateCaptureDependencies(
-            stream: StreamHandle,
-            dependencies: *mut GraphNodeHandle,
-            count: usize,
-            flags: c_uint
-        );
-    }
-    optional {
-        cuMemPrefetchAsync = cuMemPrefetchAsync(
-            pointer: DevicePtr,
-            bytes: usize,
-            device: c_int,
-            stream: StreamHandle
-        );
-        cuMemAdvise = cuMemAdvise(pointer: DevicePtr, bytes: usize, advice: c_int, device: c_int);
-        cuMemcpyBatchAsync = cuMemcpyBatchAsync(
-            targets: *mut DevicePtr,
-            sources: *mut DevicePtr,
-            sizes: *mut usize,
-            count: usize,
-            attributes: *mut CopyAttributes,
-            attribute_starts: *mut usize,
-            attribute_count: usize,
-            failed_at: *mut usize,
-            stream: StreamHandle
-        );
-        cuFuncLoad = cuFuncLoad(function: FunctionHandle);
-        cuLaunchKernelEx = cuLaunchKernelEx(
-            config: *const LaunchConfig,
-            function: FunctionHandle,
-            params: *mut *mut c_void,
-            extra: *mut *mut c_void
-        );
-        cuGraphConditionalHandleCreate = cuGraphConditionalHandleCreate(
-            condition: *mut ConditionHandle,
-            graph: GraphHandle,
-            context: ContextHandle,
-            initial: c_uint,
-            flags: c_uint
-        );
-        cuGraphAddNode = cuGraphAddNode_v2(
-            node: *mut GraphNodeHandle,
-            graph: GraphHandle,
-            dependencies: *const GraphNodeHandle,
-            edge_data: *const c_void,
-            count: usize,
-            params: *mut ConditionalNodeParams
-        );
-        cuFuncGetParamInfo = cuFuncGetParamInfo(
-            function: FunctionHandle,
-            index: usize,
-            offset: *mut usize,
-            bytes: *mut usize
-        );
-    }
-}
+crate::cuda_functions!(functions);
 
 /// `cuDriverGetVersion`, which is called before any other function is looked up.
 pub type DriverGetVersion = unsafe extern "C" fn(version: *mut c_int) -> ResultCode;

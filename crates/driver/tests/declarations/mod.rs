@@ -140,141 +140,39 @@ fn abi_types_of<F: AbiSignature>(_: F) -> Vec<AbiType> {
     F::abi_types()
 }
 
-/// Compares each function and returns the list of compared functions: `(name, symbol)`.
+/// The published function of a row: that of the name, unless another symbol follows.
+macro_rules! published {
+    ($name:ident) => {
+        sys::$name
+    };
+    ($name:ident $symbol:ident) => {
+        sys::$symbol
+    };
+}
+
+/// Stands for the type of a parameter.
+macro_rules! any {
+    ($parameter:ident) => {
+        _
+    };
+}
+
+/// Compares each function with the published one.
 macro_rules! compare {
-    ($($name:ident = $symbol:ident($($any:tt)*);)*) => {
-        [$({
-            assert_eq!(
-                <types::$name as AbiSignature>::abi_types(),
-                abi_types_of(sys::$symbol as unsafe fn($($any)*) -> _),
-                concat!(stringify!($name), ": ours left, published right"),
-            );
-            (stringify!($name), stringify!($symbol))
-        },)*]
+    ($($kind:ident {
+        $($name:ident $([$symbol:ident])? ($($parameter:ident: $type:ty),*);)*
+    })*) => {
+        $($(assert_eq!(
+            <types::$name as AbiSignature>::abi_types(),
+            abi_types_of(published!($name $($symbol)?) as unsafe fn($(any!($parameter)),*) -> _),
+            concat!(stringify!($name), ": ours left, published right"),
+        );)*)*
     };
 }
 
 #[test]
 fn every_function_has_the_published_parameters() {
-    let compared = compare! {
-        cuInit = cuInit(_);
-        cuGetErrorName = cuGetErrorName(_, _);
-        cuGetErrorString = cuGetErrorString(_, _);
-        cuDeviceGetCount = cuDeviceGetCount(_);
-        cuDeviceGet = cuDeviceGet(_, _);
-        cuDeviceGetName = cuDeviceGetName(_, _, _);
-        cuDeviceGetUuid = cuDeviceGetUuid_v2(_, _);
-        cuDeviceTotalMem = cuDeviceTotalMem_v2(_, _);
-        cuDeviceGetAttribute = cuDeviceGetAttribute(_, _, _);
-        cuDeviceGetPCIBusId = cuDeviceGetPCIBusId(_, _, _);
-        cuDeviceCanAccessPeer = cuDeviceCanAccessPeer(_, _, _);
-        cuDeviceGetP2PAttribute = cuDeviceGetP2PAttribute(_, _, _, _);
-        cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(_, _);
-        cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain(_, _);
-        cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(_);
-        cuCtxGetCurrent = cuCtxGetCurrent(_);
-        cuCtxSetCurrent = cuCtxSetCurrent(_);
-        cuCtxSynchronize = cuCtxSynchronize();
-        cuCtxEnablePeerAccess = cuCtxEnablePeerAccess(_, _);
-        cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange(_, _);
-        cuStreamCreateWithPriority = cuStreamCreateWithPriority(_, _, _);
-        cuStreamDestroy = cuStreamDestroy_v2(_);
-        cuStreamQuery = cuStreamQuery(_);
-        cuStreamGetCtx = cuStreamGetCtx(_, _);
-        cuPointerGetAttributes = cuPointerGetAttributes(_, _, _, _);
-        cuStreamSynchronize = cuStreamSynchronize(_);
-        cuStreamWaitEvent = cuStreamWaitEvent(_, _, _);
-        cuEventCreate = cuEventCreate(_, _);
-        cuEventDestroy = cuEventDestroy_v2(_);
-        cuEventRecord = cuEventRecord(_, _);
-        cuEventQuery = cuEventQuery(_);
-        cuEventSynchronize = cuEventSynchronize(_);
-        cuEventElapsedTime = cuEventElapsedTime(_, _, _);
-        cuMemGetInfo = cuMemGetInfo_v2(_, _);
-        cuMemAlloc = cuMemAlloc_v2(_, _);
-        cuMemFree = cuMemFree_v2(_);
-        cuMemAllocAsync = cuMemAllocAsync(_, _, _);
-        cuMemFreeAsync = cuMemFreeAsync(_, _);
-        cuMemAllocManaged = cuMemAllocManaged(_, _, _);
-        cuMemPoolSetAttribute = cuMemPoolSetAttribute(_, _, _);
-        cuMemPoolGetAttribute = cuMemPoolGetAttribute(_, _, _);
-        cuMemPoolSetAccess = cuMemPoolSetAccess(_, _, _);
-        cuMemPoolTrimTo = cuMemPoolTrimTo(_, _);
-        cuMemHostAlloc = cuMemHostAlloc(_, _, _);
-        cuMemFreeHost = cuMemFreeHost(_);
-        cuMemHostRegister = cuMemHostRegister_v2(_, _, _);
-        cuMemHostUnregister = cuMemHostUnregister(_);
-        cuMemcpyHtoD = cuMemcpyHtoD_v2(_, _, _);
-        cuMemcpyDtoH = cuMemcpyDtoH_v2(_, _, _);
-        cuMemcpyDtoD = cuMemcpyDtoD_v2(_, _, _);
-        cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(_, _, _, _);
-        cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(_, _, _, _);
-        cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(_, _, _, _);
-        cuMemcpy = cuMemcpy(_, _, _);
-        cuMemcpyAsync = cuMemcpyAsync(_, _, _, _);
-        cuMemcpy2DAsync = cuMemcpy2DAsync_v2(_, _);
-        cuMemcpyPeerAsync = cuMemcpyPeerAsync(_, _, _, _, _, _);
-        cuMemcpy3DPeerAsync = cuMemcpy3DPeerAsync(_, _);
-        cuMemsetD8Async = cuMemsetD8Async(_, _, _, _);
-        cuMemsetD16Async = cuMemsetD16Async(_, _, _, _);
-        cuMemsetD32Async = cuMemsetD32Async(_, _, _, _);
-        cuModuleLoadDataEx = cuModuleLoadDataEx(_, _, _, _, _);
-        cuModuleUnload = cuModuleUnload(_);
-        cuModuleGetFunction = cuModuleGetFunction(_, _, _);
-        cuModuleGetGlobal = cuModuleGetGlobal_v2(_, _, _, _);
-        cuFuncGetAttribute = cuFuncGetAttribute(_, _, _);
-        cuFuncSetAttribute = cuFuncSetAttribute(_, _, _);
-        cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
-        cuOccupancyMaxActiveBlocksPerMultiprocessor =
-            cuOccupancyMaxActiveBlocksPerMultiprocessor(_, _, _, _);
-        cuOccupancyMaxPotentialBlockSize = cuOccupancyMaxPotentialBlockSize(_, _, _, _, _, _);
-        cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
-        cuGraphCreate = cuGraphCreate(_, _);
-        cuGraphDestroy = cuGraphDestroy(_);
-        cuGraphClone = cuGraphClone(_, _);
-        cuGraphDestroyNode = cuGraphDestroyNode(_);
-        cuGraphAddKernelNode = cuGraphAddKernelNode_v2(_, _, _, _, _);
-        cuGraphGetNodes = cuGraphGetNodes(_, _, _);
-        cuGraphNodeGetType = cuGraphNodeGetType(_, _);
-        cuGraphNodeGetDependencies = cuGraphNodeGetDependencies(_, _, _);
-        cuGraphKernelNodeGetParams = cuGraphKernelNodeGetParams_v2(_, _);
-        cuGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute(_, _, _);
-        cuGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(_, _, _);
-        cuGraphAddMemcpyNode = cuGraphAddMemcpyNode(_, _, _, _, _, _);
-        cuGraphAddMemsetNode = cuGraphAddMemsetNode(_, _, _, _, _, _);
-        cuGraphAddChildGraphNode = cuGraphAddChildGraphNode(_, _, _, _, _);
-        cuGraphAddEmptyNode = cuGraphAddEmptyNode(_, _, _, _);
-        cuGraphAddDependencies = cuGraphAddDependencies(_, _, _, _);
-        cuGraphInstantiateWithParams = cuGraphInstantiateWithParams(_, _, _);
-        cuGraphExecDestroy = cuGraphExecDestroy(_);
-        cuGraphUpload = cuGraphUpload(_, _);
-        cuGraphLaunch = cuGraphLaunch(_, _);
-        cuGraphExecKernelNodeSetParams = cuGraphExecKernelNodeSetParams_v2(_, _, _);
-        cuGraphExecMemcpyNodeSetParams = cuGraphExecMemcpyNodeSetParams(_, _, _, _);
-        cuGraphExecMemsetNodeSetParams = cuGraphExecMemsetNodeSetParams(_, _, _, _);
-        cuGraphKernelNodeSetParams = cuGraphKernelNodeSetParams_v2(_, _);
-        cuGraphMemcpyNodeSetParams = cuGraphMemcpyNodeSetParams(_, _);
-        cuGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams(_, _);
-        cuGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(_, _, _);
-        cuGraphExecUpdate = cuGraphExecUpdate_v2(_, _, _);
-        cuStreamBeginCapture = cuStreamBeginCapture_v2(_, _);
-        cuStreamEndCapture = cuStreamEndCapture(_, _);
-        cuStreamGetCaptureInfo = cuStreamGetCaptureInfo_v2(_, _, _, _, _, _);
-        cuStreamUpdateCaptureDependencies = cuStreamUpdateCaptureDependencies(_, _, _, _);
-        cuMemPrefetchAsync = cuMemPrefetchAsync(_, _, _, _);
-        cuMemAdvise = cuMemAdvise(_, _, _, _);
-        cuMemcpyBatchAsync = cuMemcpyBatchAsync(_, _, _, _, _, _, _, _, _);
-        cuFuncLoad = cuFuncLoad(_);
-        cuLaunchKernelEx = cuLaunchKernelEx(_, _, _, _);
-        cuGraphConditionalHandleCreate = cuGraphConditionalHandleCreate(_, _, _, _, _);
-        cuGraphAddNode = cuGraphAddNode_v2(_, _, _, _, _, _);
-        cuFuncGetParamInfo = cuFuncGetParamInfo(_, _, _, _);
-    };
-    assert_eq!(
-        compared,
-        api::SYMBOLS,
-        "a declaration is not compared, or under another symbol"
-    );
+    millstream_driver::cuda_functions!(compare);
     assert_eq!(
         <api::DriverGetVersion as AbiSignature>::abi_types(),
         abi_types_of(sys::cuDriverGetVersion as unsafe fn(_) -> _)
