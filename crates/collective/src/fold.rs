@@ -18,7 +18,7 @@ pub(super) const FOLDED_MAX: usize = 8;
 /// The number of threads of a block.
 const BLOCK_THREADS: u32 = 256;
 /// The number of bytes of each array that a thread handles at a time.
-const THREAD_BYTES: usize = 64;
+const THREAD_BYTES: usize = 32;
 /// The number of blocks for each multiprocessor, at most.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 8;
 
@@ -48,7 +48,7 @@ impl FoldKernels {
     }
 
     /// Sets each element of `target` to the reduction of those of the terms, from the first to the
-    /// last. There are at most [`FOLDED_MAX`] terms, all as long as `target`. An average divides by
+    /// last. There are two to [`FOLDED_MAX`] terms, all as long as `target`. An average divides by
     /// `divisor`.
     pub(super) fn fold(
         &self,
@@ -58,7 +58,11 @@ impl FoldKernels {
         (reduce, divisor): (Reduce, usize),
         location: &'static Location<'static>,
     ) -> Result<()> {
-        assert!(terms.len() <= FOLDED_MAX, "too many terms for one launch");
+        assert!(
+            (2..=FOLDED_MAX).contains(&terms.len()),
+            "{} terms",
+            terms.len()
+        );
         for term in terms {
             if let Term::Array(span) = term {
                 assert_eq!(span.bytes(), target.bytes(), "terms differ in length");

@@ -1,4 +1,4 @@
-// nvrtc: --include-path=crates/runtime/src/collective/kernels --fmad=false
+// nvrtc: --include-path=crates/collective/src/kernels --fmad=false
 // Reductions of arrays of f16.
 #include "half.h"
 #define ENTRY(reduction) fold_f16_##reduction
@@ -12,4 +12,5 @@ static __device__ __forceinline__ T narrowed(float a) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(a));
   return narrow;
 }
+static __device__ __forceinline__ T exact(float a) { return narrowed(a); }
 #include "fold.h"

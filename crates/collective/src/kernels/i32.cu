@@ -1,4 +1,4 @@
-// nvrtc: --include-path=crates/runtime/src/collective/kernels --fmad=false
+// nvrtc: --include-path=crates/collective/src/kernels --fmad=false
 // Reductions of arrays of i32.
 #define T int
 #define VECTOR int4

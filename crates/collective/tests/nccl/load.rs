@@ -33,7 +33,7 @@ fn the_variable_names_the_only_place() {
     let output = Command::new(program)
         .args([
             "--exact",
-            "load::inner_load",
+            "nccl::load::inner_load",
             "--include-ignored",
             "--nocapture",
         ])
