@@ -30,12 +30,9 @@ pub(crate) fn run() -> Result<()> {
              tests: add one",
         )?;
         println!("{command}");
-        let mut shell = process::command("sh");
-        if let Some(nvrtc) = clients::install::nvrtc() {
-            shell.env("MILLSTREAM_NVRTC", nvrtc);
-        }
-        process::run(shell.args(["-c", command]))
+        process::run(process::command("sh").args(["-c", command]))
     })?;
+    step("the tests of what a package registry has", installed)?;
     cargo_step(WITHOUT_SIMULATOR)?;
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
@@ -55,6 +52,35 @@ pub(crate) fn run() -> Result<()> {
         start.elapsed().as_secs_f64()
     );
     Ok(())
+}
+
+/// Runs the tests that need NVRTC, and those that need numba-cuda, as far as both can be installed.
+fn installed() -> Result<()> {
+    let nvrtc = clients::install::nvrtc();
+    let folder = process::target_folder().join("numba");
+    let numba = clients::install::python(&folder, "crates/cli/tests/numba/requirements.txt");
+    if let Err(error) = &numba {
+        println!("numba-cuda cannot be installed, so its tests are left out: {error:#}");
+    }
+    let tests = [
+        nvrtc
+            .is_some()
+            .then_some("compiled:: edited:: --skip times:: --skip k05_"),
+        numba.is_ok().then_some("numba::"),
+    ];
+    let tests: Vec<_> = tests
+        .into_iter()
+        .flatten()
+        .flat_map(|tests| tests.split(' '))
+        .collect();
+    if tests.is_empty() {
+        return Ok(());
+    }
+    let mut cargo = process::cargo("test --workspace --test all -- --ignored --skip inner_");
+    cargo.args(tests);
+    cargo.envs(nvrtc.map(|folder| ("MILLSTREAM_NVRTC", folder)));
+    cargo.envs(numba.ok().map(|python| ("MILLSTREAM_NUMBA", python)));
+    process::run(&mut cargo)
 }
 
 /// Runs one step: prints a heading, does the work, and prints its outcome and duration.

@@ -20,14 +20,15 @@ const SCRIPT: &str = include_str!("../gpu-run.sh");
 /// The maximum size of the bundle in MiB, small enough to send to a borrowed machine.
 const MEBIBYTES_MAX: f64 = 60.0;
 
-/// The packages whose tests and benchmarks use a device, with their folders.
-const PACKAGES: [(&str, &str); 6] = [
-    ("millstream-bench", BENCHMARKS),
-    ("millstream", "crates/runtime"),
-    ("millstream-driver", "crates/driver"),
-    ("millstream-sim", "crates/sim"),
-    ("millstream-region", "crates/region"),
-    ("millstream-cudarc", "crates/cudarc"),
+/// The packages whose tests and benchmarks use a device: their folders, and the target that does.
+const PACKAGES: [(&str, &str, &str); 7] = [
+    ("millstream-bench", BENCHMARKS, "millstream-bench"),
+    ("millstream", "crates/runtime", "all"),
+    ("millstream-driver", "crates/driver", "millstream_driver"),
+    ("millstream-sim", "crates/sim", "devices"),
+    ("millstream-region", "crates/region", "all"),
+    ("millstream-collective", "crates/collective", "all"),
+    ("millstream-cli", "crates/cli", "all"),
 ];
 
 /// The folder of the benchmarks, which are a program and not a test.
@@ -42,15 +43,6 @@ const EXAMPLES: [&str; 6] = [
     "photos",
     "rust_kernels",
 ];
-
-/// The simulator's tests that also run on a GPU.
-const SIMULATOR_TESTS: [&str; 2] = ["conformance", "ptx"];
-
-/// Tests that run the compiler, which the other machine lacks, and use no device.
-const COMPILER_TESTS: [&str; 2] = ["compile_fail", "ui"];
-
-/// Tests that use simulated devices only, wherever they run.
-const SIMULATED_TESTS: [&str; 3] = ["fusion", "mesh", "without_simulator"];
 
 /// The arguments of `cargo xtask gpu`. Without any, everything is bundled.
 #[derive(clap::Args)]
@@ -79,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let all = !options.tests && !options.benches && !options.examples;
     let mut programs = Vec::new();
     if all || options.tests {
-        let packages = PACKAGES.map(|(package, _)| package);
+        let packages = PACKAGES.map(|(package, ..)| package);
         programs.extend(build("test --no-run --tests", &packages)?);
     }
     if all || options.benches {
@@ -139,19 +131,13 @@ fn program(message: &Value) -> Option<Program> {
         let place = format!("examples/{target}");
         return Some(Program { place, executable });
     }
-    let (package, folder) = PACKAGES.iter().find(|(_, folder)| is_of(folder))?;
-    let is_bundled = match kind {
-        "bin" if *folder == BENCHMARKS && is_program => {
-            let place = format!("benches/{target}");
-            return Some(Program { place, executable });
-        }
-        // The runtime's unit tests use no device; its integration tests do.
-        "lib" => *folder == "crates/driver",
-        "test" if *folder == "crates/sim" => SIMULATOR_TESTS.contains(&target),
-        "test" => !COMPILER_TESTS.contains(&target) && !SIMULATED_TESTS.contains(&target),
-        _ => false,
-    };
-    is_bundled.then(|| Program {
+    let is_bundled = |(_, folder, name): &&(&str, &str, &str)| is_of(folder) && *name == target;
+    let (package, folder, _) = PACKAGES.iter().find(is_bundled)?;
+    if *folder == BENCHMARKS {
+        let place = format!("benches/{target}");
+        return is_program.then_some(Program { place, executable });
+    }
+    Some(Program {
         place: format!("tests/{package}-{target}"),
         executable,
     })
@@ -209,23 +195,23 @@ mod tests {
             (
                 "crates/runtime",
                 "test",
-                "streams",
+                "all",
                 true,
-                "tests/millstream-streams",
+                "tests/millstream-all",
             ),
             (
                 "crates/driver",
                 "lib",
-                "x",
+                "millstream_driver",
                 true,
-                "tests/millstream-driver-x",
+                "tests/millstream-driver-millstream_driver",
             ),
             (
                 "crates/sim",
                 "test",
-                "ptx",
+                "devices",
                 true,
-                "tests/millstream-sim-ptx",
+                "tests/millstream-sim-devices",
             ),
             (
                 "crates/bench",
@@ -236,9 +222,7 @@ mod tests {
             ),
             ("examples/photos", "bin", "photos", false, "examples/photos"),
             ("crates/runtime", "lib", "millstream", true, ""),
-            ("crates/runtime", "test", "compile_fail", true, ""),
-            ("examples/photos", "bin", "photos", true, ""),
-            ("crates/sim", "test", "kernels", true, ""),
+            ("crates/sim", "test", "all", true, ""),
             ("crates/bench", "bin", "millstream-bench", true, ""),
         ] {
             let place = place(folder, kind, name, test).unwrap_or_default();

@@ -20,7 +20,7 @@ const TESTS: &str = "crates/python/example/tests";
 /// The package's part that is written in Python.
 const PACKAGE: &str = "crates/python/example/python/millstream_example";
 /// The library that counts the waits of a process.
-const INTERPOSED: &str = "crates/cudarc/tests/hand_overs/interposed.c";
+const INTERPOSED: &str = "crates/cli/tests/hand_overs/interposed.c";
 
 /// Builds the package and runs its tests.
 pub(crate) fn run() -> Result<()> {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{ci, clients, process};
+use crate::{ci, process};
 
 /// The arguments of `cargo xtask repeat`.
 #[derive(clap::Args)]
@@ -123,9 +123,6 @@ fn run_round(condition: Condition, words: &[&str]) -> Result<Vec<String>> {
         .args(&words[1..])
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    if let Some(nvrtc) = clients::install::nvrtc() {
-        command.env("MILLSTREAM_NVRTC", nvrtc);
-    }
     let mut child = command
         .spawn()
         .with_context(|| format!("cannot start {}", words[0]))?;

@@ -8,7 +8,7 @@ use millstream_testkit::refused::Refused;
 fn invalid_region_programs_are_rejected_with_advice() {
     let programs = Refused {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
-        scratch: &Path::new(env!("CARGO_TARGET_TMPDIR")).join("region"),
+        tmp: Path::new(env!("CARGO_TARGET_TMPDIR")),
         uses: &[("millstream", "runtime"), ("millstream-region", "region")],
         others: "ndarray = \"*\"\n",
     };

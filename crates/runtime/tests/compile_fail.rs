@@ -9,7 +9,7 @@ use millstream_testkit::refused::Refused;
 fn invalid_programs_fail_to_compile_with_the_expected_errors() {
     let programs = Refused {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
-        scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),
+        tmp: Path::new(env!("CARGO_TARGET_TMPDIR")),
         uses: &[("millstream", "runtime")],
         others: "bytemuck = { version = \"1\", features = [\"derive\"] }\n",
     };

@@ -16,6 +16,7 @@ pub mod outsiders;
 #[cfg(feature = "sim")]
 pub mod readings;
 pub mod refused;
+pub mod share;
 #[cfg(feature = "sim")]
 pub mod sizes;
 #[cfg(feature = "sim")]

@@ -33,8 +33,8 @@ publish = false
 pub struct Refused<'a> {
     /// The folder of the crate that has the programs in `tests/compile_fail`.
     pub package: &'a Path,
-    /// The folder to build in.
-    pub scratch: &'a Path,
+    /// The folder `tmp` within cargo's output folder.
+    pub tmp: &'a Path,
     /// The crates of this workspace that the programs use, each with its folder next to the
     /// package's.
     pub uses: &'a [(&'a str, &'a str)],
@@ -102,8 +102,13 @@ impl Refused<'_> {
 
     /// Checks all programs as binaries of one package and returns every error.
     fn compile(&self, programs: &[PathBuf]) -> Vec<Refusal> {
-        let package = self.scratch.join("compile_fail");
+        let folder = self.package.file_name().expect("the crate has a folder");
+        let package = self.tmp.join("compile_fail").join(folder);
         fs::create_dir_all(&package).unwrap();
+        let workspace = fs::read_to_string(self.package.join("../../Cargo.toml")).unwrap();
+        let profiles = workspace
+            .find("[profile.dev]")
+            .expect("the workspace has profiles");
         let mut manifest = String::from(MANIFEST);
         for (name, folder) in self.uses {
             let path = self.package.join("..").join(folder);
@@ -116,6 +121,9 @@ impl Refused<'_> {
                 "\n[[bin]]\nname = \"{name}\"\npath = \"{path}\"\n"
             ));
         }
+        // With equal profiles, cargo uses what it has compiled for the workspace.
+        manifest.push_str("\n");
+        manifest.push_str(&workspace[profiles..]);
         fs::write(package.join("Cargo.toml"), manifest).unwrap();
         fs::copy(
             self.package.join("../../Cargo.lock"),
@@ -133,7 +141,7 @@ impl Refused<'_> {
         ]);
         cargo
             .current_dir(&package)
-            .env("CARGO_TARGET_DIR", package.join("target"));
+            .env("CARGO_TARGET_DIR", self.tmp.join(".."));
         let output = cargo
             .output()
             .expect("cargo starts: it has also started this test");

@@ -23,6 +23,7 @@ use crate::{
     configurations::Sizes,
     harness::{CLOSED_WITHIN, Watch},
     instrumented::instrumented_devices,
+    share,
 };
 
 /// The time limit of a run on the device's virtual clock, which every wait advances. Without a
@@ -47,6 +48,9 @@ pub const CODES: [ResultCode; 5] = [
 
 /// The environment variable that makes every call fail with every code instead of one in turn.
 const EVERY_CODE: &str = "MILLSTREAM_EVERY_CODE";
+
+/// The number of days in which every call fails in every mode.
+const SHARE: u64 = 3;
 
 /// The memory that a probe of peer access allocates on both devices, in bytes.
 const PROBE_BYTES: u64 = 4 * 4096;
@@ -138,8 +142,8 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Makes every call fail in every mode, with one of the codes in turn, or with each of them if
-    /// [`EVERY_CODE`] is set; returns the number of runs.
+    /// Makes every call fail in every mode within [`SHARE`] days, with one of the codes in turn, or
+    /// with each of them if [`EVERY_CODE`] is set; returns the number of runs.
     pub fn sweep(&self) -> usize {
         self.sweep_with(&CODES)
     }
@@ -154,11 +158,17 @@ impl Subject<'_> {
         // The modes begin with different codes, so that a call fails with several of them.
         let modes = FAULT_MODES.into_iter().enumerate();
         for (first, mode) in modes.flat_map(|(at, mode)| (at..at + turns).map(move |f| (f, mode))) {
-            for number in 1.. {
+            let is_in_turn = |number: &u64| share::has(number + first as u64, SHARE);
+            for number in (1..).filter(is_in_turn) {
                 let code = codes[(number as usize + first) % codes.len()];
                 let name = format!(
-                    "{}, {:?}, {}, {}, call {number}, {mode:?}, {code}",
-                    self.name, self.schedule, self.links, self.sizes
+                    "{}, {:?}, {}, {}, call {number}, {mode:?}, {code}, {}={}",
+                    self.name,
+                    self.schedule,
+                    self.links,
+                    self.sizes,
+                    share::DAY,
+                    share::day()
                 );
                 let _watch = Watch::over(name);
                 runs += 1;
@@ -173,9 +183,14 @@ impl Subject<'_> {
     /// Makes every call fail once, in a program that repeats what has failed: it must succeed.
     pub fn sweep_once_with(&self, code: ResultCode) {
         let once = [false, true].map(|afterwards| FaultMode::new(FaultTarget::NthCall, afterwards));
-        for mode in once {
-            for number in 1.. {
-                let name = format!("{}, call {number}, {mode:?}, {code}", self.name);
+        for (first, mode) in (0..).zip(once) {
+            for number in (1..).filter(|number| share::has(number + first, SHARE)) {
+                let name = format!(
+                    "{}, call {number}, {mode:?}, {code}, {}={}",
+                    self.name,
+                    share::DAY,
+                    share::day()
+                );
                 let _watch = Watch::over(name.clone());
                 let (gpu, calls, devices) =
                     instrumented_devices(self.schedule, self.devices, self.links.clone());

@@ -7,7 +7,7 @@
 //!
 //! A failure prints the seed, the configuration and the program. `MILLSTREAM_SEED=n` runs that
 //! program alone, in every configuration; `MILLSTREAM_PROGRAMS=n` sets the number of programs of
-//! each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
+//! each kind, which differ from day to day (`share.rs` in the crate of the tests' helpers). With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
 mod attention;
@@ -41,9 +41,10 @@ mod value;
 mod variances;
 mod wide_indices;
 
-use std::{env, error::Error};
+use std::{env, error::Error, ops::Range};
 
 use millstream_region::RegionExt;
+use millstream_testkit::share;
 
 use self::configurations::{Configuration, configuration, configurations};
 use self::program::{Program, STEP_KINDS, Size, program};
@@ -52,12 +53,12 @@ use self::value::{Back, Dev, Given};
 /// The result of a test.
 pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// The number of random programs.
-const PROGRAMS: u64 = 2000;
-/// The number of programs of each kind of step.
-const SINGLES: u64 = 40;
-/// The number of programs over long arrays.
-const LONGS: u64 = 96;
+/// The numbers of random programs of a day and of the whole suite.
+const PROGRAMS: (u64, u64) = (400, 2000);
+/// The same of programs of each kind of step.
+const SINGLES: (u64, u64) = (10, 40);
+/// The same of programs over long arrays.
+const LONGS: (u64, u64) = (24, 96);
 /// The number of tests over which the random programs are spread, so that several run at once.
 const SHARDS: u64 = 8;
 
@@ -66,9 +67,10 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// Returns the number of programs of a kind.
-fn count(usual: u64) -> u64 {
-    number("MILLSTREAM_PROGRAMS").unwrap_or(usual)
+/// Returns the seeds of the programs of a kind.
+fn seeds((share, whole): (u64, u64)) -> Range<u64> {
+    let share = number("MILLSTREAM_PROGRAMS").unwrap_or(share);
+    share::numbers(share, whole)
 }
 
 /// Runs a program on the device twice: with newly generated kernels, and with cached ones.
@@ -134,12 +136,8 @@ fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
     Ok(())
 }
 
-fn random(shard: u64) -> Outcome {
-    let size = |seed: u64| Size {
-        steps: 3 + (seed % 13) as usize,
-        is_long: false,
-        only: None,
-    };
+/// Runs the programs of a shard, or the one that the environment selects.
+fn run_shard(shard: u64, all: (u64, u64), size: impl Fn(u64) -> Size) -> Outcome {
     if let Some(seed) = number("MILLSTREAM_SEED") {
         return if shard == 0 {
             check(seed, size(seed), true)
@@ -147,10 +145,24 @@ fn random(shard: u64) -> Outcome {
             Ok(())
         };
     }
-    let of_shard = (0..count(PROGRAMS)).filter(|seed| seed % SHARDS == shard);
-    of_shard
-        .into_iter()
-        .try_for_each(|seed| check(seed, size(seed), false))
+    let mut of_shard = seeds(all).filter(|seed| seed % SHARDS == shard);
+    of_shard.try_for_each(|seed| check(seed, size(seed), false))
+}
+
+fn random(shard: u64) -> Outcome {
+    run_shard(shard, PROGRAMS, |seed| Size {
+        steps: 3 + (seed % 13) as usize,
+        is_long: false,
+        only: None,
+    })
+}
+
+fn long(shard: u64) -> Outcome {
+    run_shard(shard, LONGS, |seed| Size {
+        steps: 2 + (seed % 4) as usize,
+        is_long: true,
+        only: None,
+    })
 }
 
 fn single(kind: u32) -> Outcome {
@@ -162,26 +174,7 @@ fn single(kind: u32) -> Outcome {
     if let Some(seed) = number("MILLSTREAM_SEED") {
         return check(seed, size, true);
     }
-    (0..count(SINGLES)).try_for_each(|seed| check(seed, size, false))
-}
-
-fn long(shard: u64) -> Outcome {
-    let size = |seed: u64| Size {
-        steps: 2 + (seed % 4) as usize,
-        is_long: true,
-        only: None,
-    };
-    if let Some(seed) = number("MILLSTREAM_SEED") {
-        return if shard == 0 {
-            check(seed, size(seed), true)
-        } else {
-            Ok(())
-        };
-    }
-    let of_shard = (0..count(LONGS)).filter(|seed| seed % SHARDS == shard);
-    of_shard
-        .into_iter()
-        .try_for_each(|seed| check(seed, size(seed), false))
+    seeds(SINGLES).try_for_each(|seed| check(seed, size, false))
 }
 
 /// Declares a test for each number of a function.

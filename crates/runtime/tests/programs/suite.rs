@@ -10,15 +10,18 @@ use std::{
     thread,
 };
 
+use millstream_testkit::share;
+
 use crate::programs::{
     case::{Case, Kind, cases, on_gpu},
     graphs,
     shrink::{TRIES, shrink},
 };
 
-const PROGRAMS: u64 = 1800;
-const PROGRAMS_WITH_FAULTS: u64 = 400;
-const PROGRAMS_OF_GRAPHS: u64 = 400;
+/// The numbers of programs of a day and of the whole suite, of each kind.
+const PROGRAMS: (u64, u64) = (300, 1800);
+const PROGRAMS_WITH_FAULTS: (u64, u64) = (80, 400);
+const PROGRAMS_OF_GRAPHS: (u64, u64) = (80, 400);
 /// The number of workers, more than one for each core: a run sleeps while the reactor still holds
 /// its device.
 const WORKERS: usize = 4;
@@ -86,8 +89,8 @@ pub(crate) fn run_all(next: impl Fn() -> Option<(u64, Kind)> + Sync, done: impl 
     }
 }
 
-/// Runs the programs from 0 on, or the single case that the environment selects.
-fn run_first(programs: u64, kind: Kind) {
+/// Runs a day's programs, or the single case that the environment selects.
+fn run_share((share, whole): (u64, u64), kind: Kind) {
     if let Ok(text) = env::var(VARIABLE) {
         let case: Case = text
             .parse()
@@ -97,24 +100,26 @@ fn run_first(programs: u64, kind: Kind) {
         }
         return;
     }
-    let next = AtomicU64::new(0);
+    let programs = share::numbers(share, whole);
+    println!("programs {programs:?}");
+    let next = AtomicU64::new(programs.start);
     let draw = || {
         let program = next.fetch_add(1, Ordering::Relaxed);
-        (program < programs).then_some((program, kind))
+        (program < programs.end).then_some((program, kind))
     };
     run_all(draw, || ());
 }
 
 #[test]
 fn random_programs_agree_with_plain_vectors() {
-    run_first(PROGRAMS, Kind::Plain);
+    run_share(PROGRAMS, Kind::Plain);
 }
 
 /// Skipped on a GPU, where no faults can be injected.
 #[test]
 fn random_programs_with_failing_calls_are_correct_or_return_errors() {
     if !on_gpu() {
-        run_first(PROGRAMS_WITH_FAULTS, Kind::Faults);
+        run_share(PROGRAMS_WITH_FAULTS, Kind::Faults);
     }
 }
 
@@ -122,7 +127,7 @@ fn random_programs_with_failing_calls_are_correct_or_return_errors() {
 #[test]
 fn random_programs_of_graphs_agree_with_plain_vectors_after_every_change() {
     if !on_gpu() {
-        run_first(PROGRAMS_OF_GRAPHS, Kind::Graphs);
+        run_share(PROGRAMS_OF_GRAPHS, Kind::Graphs);
     }
 }
 

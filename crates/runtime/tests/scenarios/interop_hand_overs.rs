@@ -1,5 +1,5 @@
 //! Scenario I5 with simulated outsiders: random hand-overs between several streams of ours and of
-//! others, with the driver calls counted. The same with cudarc is in `crates/cudarc/tests`.
+//! others, with the driver calls counted. The same with cudarc is in `crates/cli/tests`.
 
 use std::sync::Arc;
 

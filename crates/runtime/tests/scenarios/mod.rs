@@ -13,6 +13,7 @@ mod collective_failures;
 mod collective_ranks;
 mod collectives;
 mod counts;
+mod covered;
 mod declared_modules;
 mod dlpack;
 mod events;
