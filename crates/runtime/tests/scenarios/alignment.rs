@@ -1,12 +1,8 @@
 //! Elements with a large alignment: the host never gets a misaligned reference.
 
 use bytemuck::{Pod, Zeroable};
-use millstream::{Error, Pinned, Result, UsageErrorKind};
 
-use crate::scenarios::{
-    harness::{Harness, everywhere},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 /// An element with the largest alignment that page-locked and managed memory guarantees (rule 56).
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]

@@ -1,13 +1,8 @@
 //! Scenarios A: arrays shared between streams, threads and handles.
 
-use std::{rc::Rc, sync::Arc, thread};
+use std::rc::Rc;
 
-use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
-
-use crate::scenarios::{
-    harness::{Harness, everywhere},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 /// The length of the arrays: enough for several thread blocks and pages.
 const N: usize = 1500;

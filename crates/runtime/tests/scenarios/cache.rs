@@ -3,9 +3,7 @@
 
 #![allow(unsafe_code, reason = "makes uninitialised arrays")]
 
-use millstream::{Buffer, Result, Stream};
-
-use crate::scenarios::harness::{everywhere, everywhere_counted};
+use crate::scenarios::prelude::*;
 
 const N: usize = 10_000;
 

@@ -1,16 +1,9 @@
 //! Futures dropped before completion: by timeouts, aborts, and after every number of polls.
 //! Enqueued work still runs, memory is freed, and everything stays usable.
 
-use std::{
-    cell::Cell,
-    future::Future,
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::cell::Cell;
 
-use millstream::{Buffer, Result, Stream};
-
-use crate::scenarios::harness::{Harness, everywhere};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

@@ -1,12 +1,6 @@
 //! Casts of arrays to other element types: rejected casts, and preservation of the access history.
 
-use millstream::{Result, UsageErrorKind};
-
-use crate::scenarios::{
-    calls::Calls,
-    harness::{Harness, everywhere_counted},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());

@@ -3,7 +3,7 @@
 
 use std::{env, process::Command};
 
-use crate::scenarios::harness::Watch;
+use crate::scenarios::prelude::*;
 
 /// The exit status and output of a child process.
 pub(crate) struct Ended {

@@ -2,9 +2,8 @@
 //! stay within.
 
 use bytemuck::{Pod, Zeroable};
-use millstream::{LaunchConfig, Result, UsageErrorKind};
 
-use crate::scenarios::{harness::everywhere, shapes::problem};
+use crate::scenarios::prelude::*;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]

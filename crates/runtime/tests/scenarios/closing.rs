@@ -1,21 +1,7 @@
 //! Closing a device does not block users of the same context, be they another driver or a second
 //! open of the device.
 
-use std::{
-    sync::{Arc, mpsc},
-    thread,
-    time::{Duration, Instant},
-};
-
-use millstream::{Device, Pinned, Result, Stream, sim::Schedule};
-
-use crate::scenarios::{
-    calls::Calls,
-    child::in_process,
-    harness::{CLOSED_WITHIN, Harness, Watch, assert_nothing_left, everywhere},
-    instrumented::{instrumented_gpu, open},
-    owned::comes_back_itself,
-};
+use crate::scenarios::{instrumented::instrumented_gpu, owned::comes_back_itself, prelude::*};
 
 const N: usize = 1000;
 

@@ -5,19 +5,11 @@
     reason = "launches a kernel that faults, and opens a recording driver"
 )]
 
-use std::sync::Arc;
-
-use millstream::{
-    Device, Error, LaunchConfig, Result,
-    driver::Driver,
-    sim::{Gpu, Link, Links, Schedule, SimConfig},
-};
 use millstream_collective::{Collectives, Reduce};
 
 use crate::scenarios::{
-    calls::Calls,
     collective_ranks::{Ranks, devices, reduced},
-    harness::{Watch, gate_kernel},
+    prelude::*,
 };
 
 #[test]

@@ -1,11 +1,12 @@
 //! Collectives over a group of devices, compared with plain Rust to the bit: the element types, the
 //! arrays, and the checks of each operation.
 
-use std::{fmt::Debug, ops::Range, sync::Arc};
+use std::{fmt::Debug, ops::Range};
 
 use half::{bf16, f16};
-use millstream::{Buffer, Device, Stream, sim::Gpu};
 use millstream_collective::{CollectiveElement, Collectives, Reduce};
+
+use crate::scenarios::prelude::*;
 
 /// An element type with the arithmetic of plain Rust.
 pub(crate) trait Element: CollectiveElement + Debug {

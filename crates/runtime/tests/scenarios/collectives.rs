@@ -2,22 +2,11 @@
 //! Tests named after two devices run on two GPUs as well, and are excluded by name on a machine
 //! with one.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::Duration,
-};
-
-use millstream::{
-    Error, Pending,
-    sim::{Gpu, Link, Links, Schedule, SimConfig},
-};
 use millstream_collective::{Collectives, Reduce};
 
 use crate::scenarios::{
     collective_ranks::{Element, Ranks, TYPES, devices, reduced},
-    configurations::on_gpu,
-    harness::{Watch, assert_nothing_left, everywhere},
+    prelude::*,
 };
 
 /// Runs a test on a simulated machine, and checks that nothing is reported or left.

@@ -1,13 +1,7 @@
 //! Scenarios that count driver calls: operations that must need none, and calls that must be made
 //! exactly once.
 
-use millstream::{LaunchConfig, Result, Stream};
-
-use crate::scenarios::{
-    arrays::sums,
-    calls::Calls,
-    harness::{Harness, everywhere_counted},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

@@ -3,13 +3,7 @@
 
 #![allow(unsafe_code, reason = "declares kernels")]
 
-use millstream::{Result, UsageErrorKind};
-
-use crate::scenarios::{
-    given_modules::VARIABLES,
-    harness::{everywhere, once},
-    shapes::problem,
-};
+use crate::scenarios::{given_modules::VARIABLES, prelude::*};
 
 /// Two kernels of one thread. `bump()` adds 1 to the variable `count`, with a load and a store.
 /// `look_up(out, i)` stores element `i` of the variable `squares`.

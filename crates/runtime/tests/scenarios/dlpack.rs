@@ -3,25 +3,17 @@
 
 #![allow(unsafe_code, reason = "makes and consumes structures of DLPack")]
 
-use std::{mem, ptr, thread, time::Duration};
+use std::ptr;
 
 use millstream::{
-    Buffer, Error, UsageErrorKind,
     driver::DevicePtr,
-    interop::{
-        After,
-        dlpack::{
-            DEVICE_CPU, DEVICE_CUDA, DlDataType, DlManagedTensor, DlManagedTensorVersioned,
-            DlTensor, Element, ManagedTensor, READ_ONLY,
-        },
+    interop::dlpack::{
+        DEVICE_CPU, DEVICE_CUDA, DlDataType, DlManagedTensor, DlManagedTensorVersioned, DlTensor,
+        Element, ManagedTensor, READ_ONLY,
     },
 };
 
-use crate::scenarios::{
-    harness::{Harness, everywhere, once},
-    outsiders::{BYTES, Drops, Outsider},
-    tensors::produce,
-};
+use crate::scenarios::{prelude::*, tensors::produce};
 
 /// The bytes of the arrays.
 const N: usize = BYTES;

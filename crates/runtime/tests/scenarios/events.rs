@@ -1,8 +1,6 @@
 //! Events: elapsed times, and explicit ordering.
 
-use millstream::{Device, Error, Result};
-
-use crate::scenarios::harness::{Harness, everywhere, everywhere_counted};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

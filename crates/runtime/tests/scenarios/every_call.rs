@@ -3,26 +3,15 @@
 
 use std::{
     panic::{Location, resume_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    thread,
+    sync::atomic::AtomicU64,
 };
 
-use millstream::{
-    Buffer, Device, Error, GraphRecorder, Result, Stream, UsageErrorKind,
-    driver::{DriverError, FillPattern, ResultCode},
-    kernel::{self, Argument, DriverStream},
-    sim::{Link, Links, Schedule},
-};
+use millstream::kernel::{self, Argument, DriverStream};
 
 use crate::scenarios::{
-    arrays::sums,
-    configurations::Sizes,
-    harness::assert_nothing_left,
-    instrumented::{instrumented_gpu, open},
+    instrumented::instrumented_gpu,
     loops::{one_thread, words},
+    prelude::*,
     random::{program, run},
     sweep::{CODES, KINDS_OF_CODES, Subject},
 };

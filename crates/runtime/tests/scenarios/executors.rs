@@ -1,30 +1,15 @@
 //! Values awaited on several executors: many at once, in tasks that migrate between threads, and
 //! next to other futures.
 
-use std::{
-    future::Future,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
-};
+use std::{pin::pin, task::Wake};
 
 use futures::{
     FutureExt, StreamExt,
     future::{self, Either},
     stream::FuturesUnordered,
 };
-use millstream::{Buffer, Pending, Result, Stream};
 
-use crate::scenarios::{
-    configurations::on_gpu,
-    harness::{Harness, everywhere, once},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 /// The time limit within which a completion must be noticed.

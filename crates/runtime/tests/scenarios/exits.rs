@@ -1,22 +1,8 @@
 //! D7: a process that ends with pending work ends cleanly, however it ends.
 
-use std::{
-    any::Any,
-    future::Future,
-    mem,
-    pin::Pin,
-    process,
-    task::{Context, Waker},
-    thread,
-    time::Duration,
-};
+use std::{any::Any, pin::Pin, process};
 
-use millstream::Result;
-
-use crate::scenarios::{
-    child::in_process,
-    harness::{Gate, Harness, somewhere},
-};
+use crate::scenarios::{harness::somewhere, prelude::*};
 
 const N: usize = 1500;
 /// The time given to the waiting threads to start waiting.

@@ -1,11 +1,8 @@
 //! Scenarios D: missing devices and malformed inputs are errors that name the cause.
 
-use millstream::{
-    Device, Error, Select, UsageErrorKind,
-    kernel::{self, ModuleSource, Param, ParamKind, Signature},
-};
+use millstream::kernel::{self, ModuleSource, Param, ParamKind, Signature};
 
-use crate::scenarios::{child::in_process, configurations::on_gpu, harness::everywhere};
+use crate::scenarios::prelude::*;
 
 /// Prints the result of opening a device; run in child processes with a changed environment.
 #[test]

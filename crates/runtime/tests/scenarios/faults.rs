@@ -4,27 +4,10 @@
 use std::{
     array,
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
+    sync::{Mutex, atomic::AtomicU64},
 };
 
-use millstream::{
-    Device, Error, LaunchConfig, PeerStatus, Result,
-    driver::{Driver, DriverError, ResultCode},
-    sim::{Gpu, Link, Links, Schedule},
-};
-
-use crate::scenarios::{
-    arrays::sums,
-    calls::{Calls, Failure},
-    harness::{Watch, assert_nothing_left},
-    instrumented::instrumented_devices,
-};
+use crate::scenarios::{calls::Failure, instrumented::instrumented_devices, prelude::*};
 
 const N: usize = 1500;
 

@@ -1,16 +1,10 @@
 //! Foreign calls whose closure calls Millstream, and foreign calls in graphs.
 
-use millstream::{
-    Error, Result, UsageErrorKind,
-    driver::FillPattern,
-    interop::{ForeignCall, write},
-    kernel::{self, Argument, DriverStream},
-};
+use millstream::kernel::{self, Argument, DriverStream};
 
 use crate::scenarios::{
     graphs::{N, scenario},
-    harness::once,
-    shapes::problem,
+    prelude::*,
     user_code::call_back,
 };
 

@@ -4,12 +4,11 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "forks the process")]
 
-use std::{io::Write, process, sync::Arc, time::Duration};
+use std::{io::Write, process};
 
 use bytes::Bytes;
-use millstream::{Device, LaunchConfig, Result, Select, Stream, sim::SimConfig};
 
-use crate::scenarios::{arrays::sums, child::in_process, configurations::on_gpu};
+use crate::scenarios::prelude::*;
 
 /// Uses every thread that the library starts: for futures, large copies, host functions, kernels
 /// and logging.

@@ -2,13 +2,9 @@
 
 #![allow(unsafe_code, reason = "launches kernels")]
 
-use millstream::{Device, LaunchConfig, Module, Ptx, Result, UsageErrorKind, signature};
+use millstream::{Module, signature};
 
-use crate::scenarios::{
-    configurations::on_gpu,
-    harness::{everywhere, once},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 /// Two kernels that use variables. `scale(x, n)`: multiplies by the constant `factor` and adds
 /// `offsets[i % 4]`. `tally(x, n)`: adds the numbers below `n` to the variable `total`.

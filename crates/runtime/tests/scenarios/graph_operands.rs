@@ -3,25 +3,11 @@
 
 #![allow(unsafe_code, reason = "adopts memory and launches kernels")]
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
-
-use millstream::{
-    Buffer, Global, Graph, GraphRecorder, Kernel, LaunchArguments, LaunchConfig, Ptx, Release,
-    Result, Stream, UsageErrorKind,
-    driver::{DriverError, ResultCode},
-    interop::After,
-    signature,
-};
+use millstream::{Global, Kernel, LaunchArguments, signature};
 
 use crate::scenarios::{
-    arrays::sums,
     graphs::{counted_scenario, scenario},
-    harness::{Harness, everywhere},
-    outsiders::Outsider,
-    shapes::problem,
+    prelude::*,
 };
 
 /// The elements of the arrays.

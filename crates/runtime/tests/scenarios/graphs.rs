@@ -1,15 +1,6 @@
 //! Scenarios G, and A13: graphs that are recorded once and replayed.
 
-use std::thread;
-
-use millstream::{Buffer, Graph, Result, Stream, UsageErrorKind};
-
-use crate::scenarios::{
-    arrays::sums,
-    calls::Calls,
-    harness::{Harness, everywhere, everywhere_counted},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 pub(crate) const N: usize = 1500;
 

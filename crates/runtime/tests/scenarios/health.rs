@@ -2,18 +2,9 @@
 
 #![allow(unsafe_code, reason = "launches kernels that fault")]
 
-use std::{sync::Arc, thread};
+use millstream::{Health, Suspect};
 
-use millstream::{
-    Device, Error, Graph, Health, LaunchConfig, Stream, Suspect,
-    driver::{Driver, DriverError, ResultCode},
-    sim::{Gpu, Schedule, SimConfig},
-};
-
-use crate::scenarios::{
-    calls::Calls,
-    harness::{Watch, gate_kernel},
-};
+use crate::scenarios::prelude::*;
 
 const SCHEDULES: [Schedule; 5] = [
     Schedule::Timed,

@@ -1,13 +1,6 @@
 //! Scenarios B: copies and host memory.
 
-use std::{sync::mpsc, thread};
-
-use millstream::{
-    Device, Result,
-    sim::{Gpu, Schedule, SimConfig},
-};
-
-use crate::scenarios::harness::{Harness, Watch, assert_nothing_left, everywhere};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

@@ -2,26 +2,16 @@
 
 #![allow(unsafe_code, reason = "adopts streams and memory")]
 
-use std::{
-    mem,
-    panic::Location,
-    sync::{Arc, atomic::Ordering},
-    thread,
-    time::Duration,
-};
+use std::panic::Location;
 
-use millstream::{
-    Error, Release, Result, UsageErrorKind,
-    driver::FillPattern,
-    interop::{ForeignCall, read, write},
-};
+use millstream::interop::read;
 
 use crate::scenarios::{
-    arrays, counts, graphs,
-    harness::everywhere,
-    managed, memory, opting_out,
-    outsiders::{BYTES, Drops, Outsider, adopted, wait_until, with_adopted_streams},
-    peers_kernels, rectangles, threads, unsubmitted, within,
+    arrays, counts, graphs, managed, memory, opting_out,
+    outsiders::{wait_until, with_adopted_streams},
+    peers_kernels,
+    prelude::*,
+    rectangles, threads, unsubmitted, within,
 };
 
 /// The bytes of the arrays.

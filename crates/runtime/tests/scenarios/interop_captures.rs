@@ -2,19 +2,9 @@
 
 #![allow(unsafe_code, reason = "adopts memory")]
 
-use std::{
-    fmt::Debug,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::fmt::Debug;
 
-use millstream::{Error, Release, Result, Stream, UsageErrorKind, interop::After};
-
-use crate::scenarios::{
-    harness::{Harness, everywhere, once},
-    outsiders::{BYTES, Drops, Outsider, adopted},
-};
+use crate::scenarios::prelude::*;
 
 /// The bytes of the arrays.
 const N: usize = BYTES;

@@ -3,17 +3,8 @@
 
 #![allow(unsafe_code, reason = "adopts streams and memory")]
 
-use std::sync::Arc;
-
-use millstream::{
-    Device, Error, Release, Result,
-    interop::{After, ForeignCall, write},
-    sim::{Gpu, Links, Schedule},
-};
-
 use crate::scenarios::{
-    configurations::Sizes,
-    outsiders::{BYTES, Outsider},
+    prelude::*,
     sweep::{KINDS_OF_CODES, Subject},
 };
 

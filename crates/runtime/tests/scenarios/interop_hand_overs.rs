@@ -1,17 +1,10 @@
 //! Scenario I5 with simulated outsiders: random hand-overs between several streams of ours and of
 //! others, with the driver calls counted. The same with cudarc is in `crates/cli/tests`.
 
-use std::sync::Arc;
-
-use millstream::{Buffer, Device, Release, Stream, sim::Gpu};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::scenarios::{
-    calls::Calls,
-    harness::{everywhere, once_counted},
-    outsiders::{BYTES, Drops, Outsider, adopted, wait_until},
-};
+use crate::scenarios::{harness::once_counted, outsiders::wait_until, prelude::*};
 
 /// The bytes of the arrays.
 const N: usize = BYTES;

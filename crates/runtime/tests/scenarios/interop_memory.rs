@@ -2,20 +2,9 @@
 
 #![allow(unsafe_code, reason = "adopts streams and memory")]
 
-use std::{mem, thread, time::Duration};
+use millstream::driver::{DevicePtr, StreamHandle};
 
-use millstream::{
-    Device, Release, UsageErrorKind,
-    driver::{DevicePtr, StreamHandle},
-    interop::After,
-    sim::{Gpu, SimConfig},
-};
-
-use crate::scenarios::{
-    harness::{Harness, everywhere, everywhere_simulated},
-    interop::assert_problem,
-    outsiders::{BYTES, Drops, Keeper, Outsider, adopted},
-};
+use crate::scenarios::{interop::assert_problem, outsiders::Keeper, prelude::*};
 
 /// The bytes of the arrays.
 const N: usize = BYTES;

@@ -3,13 +3,12 @@
 
 #![allow(unsafe_code, reason = "calls another library")]
 
-use millstream::{Buffer, Error, Graph, Stream, UsageErrorKind, View, ViewMut, interop::write};
+use millstream::{View, ViewMut};
 
 use crate::scenarios::{
-    harness::{Harness, everywhere},
     interop::assert_problem,
     loops::{one_thread, with_and_without_conditional_nodes, words},
-    outsiders::{BYTES, Outsider},
+    prelude::*,
 };
 
 /// The bytes of the arrays.

@@ -1,25 +1,12 @@
 //! G12: loops and conditions in graphs.
 
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
+use std::sync::{Mutex, atomic::AtomicU32};
 
-use millstream::{
-    Buffer, Error, GraphOptions, GraphRecorder, LaunchConfig, Result, Stream, UsageErrorKind,
-    driver::{DriverError, ResultCode},
-};
+use millstream::GraphOptions;
 
 use crate::scenarios::{
-    calls::Calls,
     graphs::{counted_scenario, scenario},
-    harness::{Harness, once},
-    shapes::problem,
+    prelude::*,
 };
 
 millstream::kernels! {

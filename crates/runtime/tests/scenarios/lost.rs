@@ -3,18 +3,9 @@
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use millstream::sim::ReportKind;
 
-use millstream::{
-    Buffer, Device, Error, LaunchConfig, Result, Stream,
-    driver::ResultCode,
-    sim::{Gpu, ReportKind, Schedule, SimConfig},
-};
-
-use crate::scenarios::harness::{CLOSED_WITHIN, Watch, gate_kernel};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

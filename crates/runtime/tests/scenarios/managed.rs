@@ -1,14 +1,8 @@
 //! Managed memory: tracked by byte range like all memory, and accessed by the host through guards.
 
-use std::{thread, time::Duration};
+use millstream::Advice;
 
-use millstream::{Advice, Error, LaunchConfig, Result, UsageErrorKind};
-
-use crate::scenarios::{
-    arrays::sums,
-    configurations::on_gpu,
-    harness::{Harness, everywhere, everywhere_counted},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

@@ -2,20 +2,9 @@
 
 #![allow(unsafe_code, reason = "opens devices of a recording driver")]
 
-use std::{sync::Arc, thread};
+use millstream::{MemoryStats, OutOfMemory, sim::Rules};
 
-use millstream::{
-    Buffer, Device, Error, MemoryStats, OutOfMemory, Result,
-    driver::Driver,
-    sim::{Gpu, Rules, Schedule, SimConfig},
-};
-
-use crate::scenarios::{
-    calls::Calls,
-    configurations::on_gpu,
-    harness::{Watch, everywhere},
-    outsiders::Outsiders,
-};
+use crate::scenarios::{outsiders::Outsiders, prelude::*};
 
 const MIB: usize = 1 << 20;
 const SCHEDULES: [Schedule; 5] = [

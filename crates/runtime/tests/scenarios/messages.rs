@@ -1,19 +1,14 @@
 //! Messages of errors and panics: they name the caller's line, the operand, the device and the
 //! file.
 
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 
 use millstream::{
-    Device, Error, LaunchConfig, Rejected, Result, UsageError, UsageErrorKind,
+    UsageError,
     kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
-use crate::scenarios::{
-    arrays::sums,
-    child::in_process,
-    configurations::on_gpu,
-    harness::{everywhere, somewhere},
-};
+use crate::scenarios::{harness::somewhere, prelude::*};
 
 /// Returns the usage error of a call.
 fn usage_error<T>(result: Result<T>) -> UsageError {

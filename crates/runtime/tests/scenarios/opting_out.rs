@@ -5,13 +5,7 @@
 
 #![allow(unsafe_code, reason = "opts accesses out of ordering")]
 
-use millstream::{Buffer, LaunchConfig, Result, Stream};
-
-use crate::scenarios::{
-    arrays::sums,
-    calls::Calls,
-    harness::{Harness, everywhere_counted},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

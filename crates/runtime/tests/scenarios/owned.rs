@@ -1,23 +1,10 @@
 //! Owned uploads, and vectors registered as page-locked memory.
 
-use std::{
-    panic::Location,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::panic::Location;
 
 use bytes::Bytes;
-use millstream::{
-    Device, Error, Pinned, Rejected, Result, UsageErrorKind,
-    driver::{Driver, DriverError, ResultCode},
-    sim::{Gpu, SimConfig},
-};
 
-use crate::scenarios::{
-    configurations::on_gpu,
-    harness::{CLOSED_WITHIN, Harness, Watch, everywhere, everywhere_counted},
-};
+use crate::scenarios::prelude::*;
 
 /// The length of a source that may be captured at once.
 const SMALL: usize = 1500;

@@ -4,15 +4,7 @@
 //!
 //! On a machine with one GPU they are excluded by name.
 
-use std::{sync::Arc, thread};
-
-use millstream::{Buffer, Device, PeerStatus, Result, Stream};
-
-use crate::scenarios::{
-    calls::Calls,
-    configurations::on_gpu,
-    harness::{Ask, Harness, everywhere, everywhere_counted},
-};
+use crate::scenarios::{harness::Ask, prelude::*};
 
 pub(crate) const N: usize = 1500;
 

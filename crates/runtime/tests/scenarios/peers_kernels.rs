@@ -1,21 +1,12 @@
 //! Scenarios of kernels with operands on another device: views of its pool memory, and managed
 //! memory. On a machine with one GPU they are excluded by name.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
-
-use millstream::{
-    Buffer, Device, Error, LaunchConfig, PeerStatus, Result, Stream, UsageErrorKind, ViewMut,
-    sim::{Gpu, SimConfig},
-};
+use millstream::ViewMut;
 
 use crate::scenarios::{
-    arrays::sums,
     configurations::all_simulated,
-    harness::{Watch, assert_nothing_left},
     peers::{N, assert_all_pending, copied, counted, scenario, streams},
+    prelude::*,
 };
 
 /// Returns twice the elements of an array on any device, in a new array on the stream's.

@@ -5,15 +5,9 @@
 
 use std::fmt::Debug;
 
-use millstream::{
-    Device, Error, LaunchConfig, Result, Stream,
-    sim::{Gpu, Link, Links, Schedule, SimConfig},
-};
-
 use crate::scenarios::{
-    arrays::sums,
-    harness::{Watch, gate_kernel},
     peers::{N, copied, streams},
+    prelude::*,
 };
 
 const SCHEDULES: [Schedule; 5] = [

@@ -1,22 +1,9 @@
 //! Scenarios of setting up peer access: pairs of devices that have none, a driver whose peer access
 //! loses data, and several threads at once. All run on the simulated device.
 
-use std::{
-    fmt::Debug,
-    mem,
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
-};
+use std::{fmt::Debug, sync::mpsc::RecvTimeoutError};
 
-use millstream::{
-    Buffer, Device, Error, PeerStatus, Result, UsageErrorKind,
-    driver::{DriverError, ResultCode},
-    sim::{Gpu, Link, Links, PeerPool, Schedule, SimConfig},
-};
+use millstream::sim::PeerPool;
 use parking_lot::Mutex;
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -26,11 +13,10 @@ use tracing::{
 };
 
 use crate::scenarios::{
-    arrays::sums,
-    harness::{Harness, Watch, everywhere_simulated},
     instrumented::instrumented_devices,
     peers::{N, copied, streams},
     peers_lost::{fault, open},
+    prelude::*,
 };
 
 /// Returns the reason for which a pair is staged.

@@ -2,12 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream::{
-    Device, Select,
-    sim::{Gpu, SimConfig},
-};
-
-use crate::scenarios::{configurations::on_gpu, harness::everywhere};
+use crate::scenarios::prelude::*;
 
 #[test]
 fn the_properties_of_a_device_agree_with_each_other() {

@@ -3,11 +3,8 @@
 
 use std::any::Any;
 
-use millstream::{Device, Error, Result, Stream};
-
 use crate::scenarios::{
-    configurations::on_gpu,
-    harness::{Harness, everywhere},
+    prelude::*,
     program::{
         Allowed, Environment, Interpreter, Sort, check, generate,
         outcome::{LogEntry, Outcome},

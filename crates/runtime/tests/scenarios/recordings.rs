@@ -1,18 +1,11 @@
 //! Recordings of graphs: the edges that are found, the memory of arrays that are made inside, the
 //! operations that can be recorded, and those that are refused.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
-};
-
-use millstream::{GraphOptions, GraphRecorder, LaunchConfig, Order, Result, UsageErrorKind};
+use millstream::{GraphOptions, Order};
 
 use crate::scenarios::{
-    arrays::sums,
     graphs::{N, increment, scenario},
-    shapes::problem,
+    prelude::*,
 };
 
 #[test]

@@ -1,14 +1,8 @@
 //! Rectangles of arrays: their ordering, their cost in driver calls, and rejected arguments.
 
-use std::thread;
+use millstream::View2dMut;
 
-use millstream::{Buffer, Device, Result, Stream, UsageErrorKind, View2dMut};
-
-use crate::scenarios::{
-    calls::Calls,
-    harness::{Harness, everywhere_counted, once},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 const ROWS: usize = 40;
 const COLS: usize = 50;

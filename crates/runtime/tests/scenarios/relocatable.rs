@@ -8,15 +8,13 @@
 use std::ffi::c_void;
 
 use millstream::{
-    Buffer, Result, Stream,
-    driver::{DriverError, FunctionHandle, LaunchDims, ModuleHandle, ResultCode},
-    interop::{ForeignCall, read, write},
+    driver::{FunctionHandle, LaunchDims, ModuleHandle},
+    interop::read,
 };
 
 use crate::scenarios::{
     graphs::{N, scenario},
-    harness::Harness,
-    shapes::problem,
+    prelude::*,
 };
 
 /// The library's kernels: the first writes twice the source to the target, whose addresses are

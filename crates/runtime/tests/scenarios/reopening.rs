@@ -2,12 +2,7 @@
 
 use std::fs;
 
-use millstream::{
-    Device,
-    sim::{Gpu, SimConfig},
-};
-
-use crate::scenarios::{child::in_process, harness::assert_nothing_left};
+use crate::scenarios::prelude::*;
 
 /// The number of times that two devices are opened and closed.
 const ROUNDS: usize = 10_000;

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "declares and launches kernels")]
 
-use millstream::{Ptx, Result, UsageErrorKind, signature};
+use millstream::signature;
 
-use crate::scenarios::{harness::everywhere, shapes::problem};
+use crate::scenarios::prelude::*;
 
 /// Kernels in Rust, compiled by rustc: a slice is one parameter with its address and its length.
 const SLICES: &str = include_str!("../../src/guide/slices.ptx");

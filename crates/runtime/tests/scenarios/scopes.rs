@@ -2,23 +2,9 @@
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
 
-use std::{
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
+use millstream::Scope;
 
-use millstream::{Device, Error, LaunchConfig, Result, Scope, UsageErrorKind, sim::SimConfig};
-
-use crate::scenarios::{
-    calls::Calls,
-    harness::{Gate, Harness, everywhere, everywhere_counted, gate_kernel},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 /// The time for which a gate stays closed after the body of its scope has ended.

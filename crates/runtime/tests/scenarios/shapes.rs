@@ -1,11 +1,6 @@
 //! Scenarios of sizes and mismatches: B13, B15, B16 and B17.
 
-use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
-
-use crate::scenarios::{
-    arrays::sums,
-    harness::{Harness, everywhere, everywhere_counted, once},
-};
+use crate::scenarios::prelude::*;
 
 fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());

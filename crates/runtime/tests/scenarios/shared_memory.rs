@@ -2,15 +2,7 @@
 
 #![allow(unsafe_code, reason = "declares the kernels that it launches")]
 
-use millstream::{
-    Device, Error, LaunchConfig, Result, UsageErrorKind,
-    driver::{DriverError, ResultCode},
-};
-
-use crate::scenarios::{
-    harness::{everywhere, everywhere_counted},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 /// The shared memory available to every block without opting in, in bytes.
 const USUAL_BYTES: u32 = 48 << 10;

@@ -1,8 +1,5 @@
 //! Spans of submissions, allocations and waits, for `tracing` and for NVTX.
 
-use std::sync::Arc;
-
-use millstream::{Device, Result};
 use parking_lot::Mutex;
 use tracing::{
     Event, Metadata, Subscriber,
@@ -10,6 +7,8 @@ use tracing::{
     field::{Field, Visit},
     span,
 };
+
+use crate::scenarios::prelude::*;
 
 /// A subscriber that writes down the spans of this library.
 #[derive(Clone, Default)]

@@ -1,12 +1,6 @@
 //! `tracing` subscribers that block, panic or call back: the library logs without holding a lock.
 
-use std::sync::{Arc, mpsc};
-
-use millstream::{
-    Device, Error, Result, Stream,
-    driver::{DeviceOrdinal, ResultCode},
-    sim::{Fault, Gpu, SimConfig},
-};
+use millstream::{driver::DeviceOrdinal, sim::Fault};
 use parking_lot::Mutex;
 use tracing::{
     Event, Metadata, Subscriber,
@@ -15,7 +9,7 @@ use tracing::{
 };
 
 use crate::scenarios::{
-    harness::Watch,
+    prelude::*,
     user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_action},
 };
 

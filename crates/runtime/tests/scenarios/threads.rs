@@ -1,22 +1,10 @@
 //! Concurrent threads, and threads that end.
 
-use std::{
-    cell::RefCell,
-    sync::{Arc, Mutex},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, sync::Mutex};
 
-use millstream::{
-    Device, LaunchConfig, Result, Stream, Timeline,
-    sim::{Gpu, Schedule, SimConfig},
-};
+use millstream::Timeline;
 
-use crate::scenarios::{
-    arrays::sums,
-    harness::Watch,
-    outsiders::{Outsider, are_adopted},
-};
+use crate::scenarios::{outsiders::are_adopted, prelude::*};
 
 const N: usize = 64;
 

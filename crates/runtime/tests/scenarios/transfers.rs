@@ -3,26 +3,9 @@
 
 #![allow(unsafe_code, reason = "opens devices of a recording driver")]
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Barrier},
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
+use std::{pin::Pin, sync::Barrier};
 
-use millstream::{
-    Device, Error, Rejected, Result, UsageErrorKind,
-    driver::Driver,
-    sim::{Gpu, Schedule, SimConfig},
-};
-
-use crate::scenarios::{
-    calls::Calls,
-    configurations::Sizes,
-    harness::{Harness, Watch, assert_nothing_left, everywhere},
-};
+use crate::scenarios::prelude::*;
 
 /// The chunk size of [`Sizes::Odd`].
 const CHUNK: usize = 4093;

@@ -6,18 +6,11 @@
 )]
 
 use millstream::{
-    Device, Error, LaunchConfig, Pinned, Result, Stream, UsageErrorKind,
-    driver::{DeviceOrdinal, Driver, ResultCode, cuda::Cuda},
-    sim::{Fault, Gpu, Link, Links, Schedule, SimConfig},
+    driver::{DeviceOrdinal, cuda::Cuda},
+    sim::Fault,
 };
 
-use crate::scenarios::{
-    arrays::sums,
-    calls::Calls,
-    configurations::on_gpu,
-    harness::{Harness, LARGE_LEN, Watch, everywhere, everywhere_simulated, gate_kernel},
-    instrumented::open,
-};
+use crate::scenarios::{harness::LARGE_LEN, prelude::*};
 
 /// Runs a scenario with the harness's device and each other one.
 fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {

@@ -1,23 +1,6 @@
 //! Scenario A18: an error or a panic between an operation's bookkeeping and its submission.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
-
-use millstream::{
-    Buffer, LaunchConfig, Result, Stream,
-    driver::{DriverError, ResultCode},
-};
-
-use crate::scenarios::{
-    arrays::sums,
-    calls::Calls,
-    harness::{Harness, everywhere_counted},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

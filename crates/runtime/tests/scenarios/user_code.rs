@@ -2,25 +2,14 @@
 //! futures. It must block only itself.
 
 use std::{
-    future::Future,
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::{Duration, Instant},
+    task::Wake,
 };
 
-use crate::scenarios::{
-    arrays::sums,
-    harness::{Harness, Watch, once},
-};
 use bytes::Bytes;
-use millstream::{Device, Error, LaunchConfig, Pending, Pinned, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::scenarios::prelude::*;
 
 /// The time limit of operations that do not depend on user code.
 pub(crate) const NOTICED_WITHIN: Duration = Duration::from_secs(20);

@@ -1,21 +1,9 @@
 //! Wakers with side effects: the reactor holds no lock while it calls a waker, and survives one
 //! that panics.
 
-use std::{
-    future::Future,
-    pin::pin,
-    sync::{Arc, Mutex, mpsc},
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
-};
+use std::{pin::pin, sync::Mutex, task::Wake};
 
-use millstream::{
-    Device, Pending, Result,
-    sim::{Gpu, Schedule, SimConfig},
-};
-
-use crate::scenarios::child::in_process;
+use crate::scenarios::prelude::*;
 
 /// The time limit within which a completion must be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);

@@ -5,13 +5,7 @@
     reason = "declares byte arrays of any length as plain data"
 )]
 
-use millstream::{Result, UsageErrorKind};
-
-use crate::scenarios::{
-    calls::Calls,
-    harness::{Harness, everywhere_counted},
-    shapes::problem,
-};
+use crate::scenarios::prelude::*;
 
 fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
