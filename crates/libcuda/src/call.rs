@@ -26,14 +26,13 @@ pub(crate) struct Call {
 
 /// Runs the body of an exported function and returns its result as a number. A panic becomes
 /// `CUDA_ERROR_UNKNOWN`, because it must not reach the C caller.
-pub(crate) fn run(
-    name: &'static str,
-    default_stream: StreamHandle,
-    body: impl FnOnce(&Call) -> Answer,
-) -> i32 {
+pub(crate) fn run(name: &'static str, per_thread: bool, body: impl FnOnce(&Call) -> Answer) -> i32 {
     let call = Call {
         name,
-        default_stream,
+        default_stream: match per_thread {
+            true => StreamHandle::PER_THREAD,
+            false => StreamHandle::LEGACY,
+        },
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| body(&call)));
     let code = match outcome {

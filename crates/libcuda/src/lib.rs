@@ -39,6 +39,7 @@ mod call;
 mod codes;
 mod current;
 pub mod demangle;
+mod export;
 pub mod fatbin;
 mod functions;
 mod host_function;

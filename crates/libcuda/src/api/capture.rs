@@ -12,6 +12,7 @@ use crate::{
     },
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// The number of the mode that captures have if a call names none.
@@ -25,24 +26,6 @@ fn mode_of(number: i32) -> Answer<CaptureMode> {
         2 => Ok(CaptureMode::Relaxed),
         _ => Err(ResultCode::INVALID_VALUE),
     }
-}
-
-/// `cuThreadExchangeStreamCaptureMode`
-pub(crate) fn exchange_mode(call: &Call, mode: Out<i32>) -> Answer {
-    let given = mode_of(mode.get_at(0)?)?;
-    let before = match call.process()?.exchange_capture_mode(given) {
-        CaptureMode::Global => GLOBAL,
-        CaptureMode::ThreadLocal => 1,
-        CaptureMode::Relaxed => 2,
-    };
-    mode.set(before)
-}
-
-/// `cuStreamBeginCapture`
-pub(crate) fn begin(call: &Call, stream: Handle, mode: i32) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    let mode = mode_of(mode)?;
-    call.process()?.stream_begin_capture(context, stream, mode)
 }
 
 /// `cuStreamBeginCaptureToGraph`. Edges with data are not supported.
@@ -62,20 +45,6 @@ pub(crate) fn begin_in_graph(
         .stream_begin_capture_into(context, stream, graph, &dependencies, mode)
 }
 
-/// `cuStreamEndCapture`. A capture that is invalid yields a null graph.
-pub(crate) fn end(call: &Call, stream: Handle, graph: Out<Handle>) -> Answer {
-    graph.check()?;
-    let (context, stream) = call.stream(stream)?;
-    let process = call.process()?;
-    match process.stream_end_capture(context, stream) {
-        Ok(captured) => graph.set(captured.as_raw()),
-        Err(code) => {
-            graph.set(0)?;
-            Err(code)
-        }
-    }
-}
-
 /// Returns a stream with the state of its capture.
 fn info_of(call: &Call, stream: Handle) -> Answer<(StreamHandle, CaptureInfo)> {
     let (context, stream) = call.stream(stream)?;
@@ -90,11 +59,6 @@ fn number(status: CaptureStatus) -> i32 {
         CaptureStatus::Active => 1,
         CaptureStatus::Invalidated => 2,
     }
-}
-
-/// `cuStreamIsCapturing`
-pub(crate) fn is_capturing(call: &Call, stream: Handle, status: Out<i32>) -> Answer {
-    status.set(number(info_of(call, stream)?.1.status))
 }
 
 /// The results of `cuStreamGetCaptureInfo` beside the status, null for those that a version does
@@ -131,28 +95,105 @@ pub(crate) fn info(call: &Call, stream: Handle, status: Out<i32>, fields: InfoFi
     Ok(())
 }
 
-/// `cuStreamUpdateCaptureDependencies`. Edges with data are not supported.
-pub(crate) fn update_dependencies(
-    call: &Call,
-    stream: Handle,
-    list: In<Handle>,
-    edges: In<u64>,
-    count: usize,
-    flags: u32,
-) -> Answer {
-    refuse_edge_data(edges, count)?;
-    let mut nodes = nodes(list, count)?;
-    match flags {
-        // CU_STREAM_ADD_CAPTURE_DEPENDENCIES
-        0 => {
-            let active = info_of(call, stream)?.1.active;
-            nodes.extend(active.into_iter().flat_map(|active| active.dependencies));
-        }
-        // CU_STREAM_SET_CAPTURE_DEPENDENCIES
-        1 => {}
-        _ => return Err(ResultCode::INVALID_VALUE),
+exports! {
+    [cuThreadExchangeStreamCaptureMode]
+    fn exchange_mode(call, mode: Out<i32>) {
+        let given = mode_of(mode.get_at(0)?)?;
+        let before = match call.process()?.exchange_capture_mode(given) {
+            CaptureMode::Global => GLOBAL,
+            CaptureMode::ThreadLocal => 1,
+            CaptureMode::Relaxed => 2,
+        };
+        mode.set(before)
     }
-    let (context, stream) = call.stream(stream)?;
-    call.process()?
-        .stream_set_capture_dependencies(context, stream, &nodes)
+
+    [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz per_thread]
+    fn begin(call, stream: Handle, mode: i32) {
+        let (context, stream) = call.stream(stream)?;
+        let mode = mode_of(mode)?;
+        call.process()?.stream_begin_capture(context, stream, mode)
+    }
+
+    /// A capture that is invalid yields a null graph.
+    [cuStreamEndCapture, cuStreamEndCapture_ptsz per_thread]
+    fn end(call, stream: Handle, graph: Out<Handle>) {
+        graph.check()?;
+        let (context, stream) = call.stream(stream)?;
+        let process = call.process()?;
+        match process.stream_end_capture(context, stream) {
+            Ok(captured) => graph.set(captured.as_raw()),
+            Err(code) => {
+                graph.set(0)?;
+                Err(code)
+            }
+        }
+    }
+
+    [cuStreamIsCapturing, cuStreamIsCapturing_ptsz per_thread]
+    fn is_capturing(call, stream: Handle, status: Out<i32>) {
+        status.set(number(info_of(call, stream)?.1.status))
+    }
+
+    /// Edges with data are not supported.
+    [cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz per_thread]
+    fn update_dependencies(
+        call, stream: Handle, list: In<Handle>, edges: In<u64>, count: usize, flags: u32
+    ) {
+        refuse_edge_data(edges, count)?;
+        let mut nodes = nodes(list, count)?;
+        match flags {
+            // CU_STREAM_ADD_CAPTURE_DEPENDENCIES
+            0 => {
+                let active = info_of(call, stream)?.1.active;
+                nodes.extend(active.into_iter().flat_map(|active| active.dependencies));
+            }
+            // CU_STREAM_SET_CAPTURE_DEPENDENCIES
+            1 => {}
+            _ => return Err(ResultCode::INVALID_VALUE),
+        }
+        let (context, stream) = call.stream(stream)?;
+        call.process()?
+            .stream_set_capture_dependencies(context, stream, &nodes)
+    }
+
+    [cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz per_thread]
+    fn _(call, stream: Handle, status: Out<i32>, id: Out<u64>) {
+        let (graph, nodes, edges, count) = (Out::null(), Out::null(), Out::null(), Out::null());
+        info(call, stream, status, InfoFields { id, graph, nodes, edges, count })
+    }
+
+    [cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz per_thread]
+    fn _(
+        call, stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
+        nodes: Out<*const Handle>, count: Out<usize>
+    ) {
+        let edges = Out::null();
+        info(call, stream, status, InfoFields { id, graph, nodes, edges, count })
+    }
+
+    [cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz per_thread]
+    fn _(
+        call, stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
+        nodes: Out<*const Handle>, edges: Out<*const c_void>, count: Out<usize>
+    ) {
+        info(call, stream, status, InfoFields { id, graph, nodes, edges, count })
+    }
+
+    [cuStreamBeginCapture, cuStreamBeginCapture_ptsz per_thread]
+    fn _(call, stream: Handle) {
+        begin(call, stream, GLOBAL)
+    }
+
+    [cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz per_thread]
+    fn _(
+        call, stream: Handle, graph: Handle, dependencies: In<Handle>, edges: In<u64>, count: usize,
+        mode: i32
+    ) {
+        begin_in_graph(call, stream, Place { graph, dependencies, count }, edges, mode)
+    }
+
+    [cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz per_thread]
+    fn _(call, stream: Handle, nodes: In<Handle>, count: usize, flags: u32) {
+        update_dependencies(call, stream, nodes, In::null(), count, flags)
+    }
 }

@@ -7,6 +7,7 @@ use crate::{
     api::pointer::allocation,
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// Returns device memory as an operand.
@@ -59,116 +60,6 @@ fn copy_async(
             process.copy_synchronous(context, target, source, bytes, stream)
         }
     }
-}
-
-/// `cuMemcpy`
-pub(crate) fn any(call: &Call, target: Address, source: Address, bytes: usize) -> Answer {
-    let (target, source) = (unified(call, target)?, unified(call, source)?);
-    copy(call, target, source, bytes)
-}
-
-/// `cuMemcpyAsync`
-pub(crate) fn any_async(
-    call: &Call,
-    target: Address,
-    source: Address,
-    bytes: usize,
-    stream: Handle,
-) -> Answer {
-    let (target, source) = (unified(call, target)?, unified(call, source)?);
-    copy_async(call, target, source, bytes, stream)
-}
-
-/// `cuMemcpyHtoD`
-pub(crate) fn host_to_device(
-    call: &Call,
-    target: Address,
-    source: *mut u8,
-    bytes: usize,
-) -> Answer {
-    copy(call, device(target), Memory2d::Host(source), bytes)
-}
-
-/// `cuMemcpyHtoDAsync`
-pub(crate) fn host_to_device_async(
-    call: &Call,
-    target: Address,
-    source: *mut u8,
-    bytes: usize,
-    stream: Handle,
-) -> Answer {
-    copy_async(call, device(target), Memory2d::Host(source), bytes, stream)
-}
-
-/// `cuMemcpyDtoH`
-pub(crate) fn device_to_host(
-    call: &Call,
-    target: *mut u8,
-    source: Address,
-    bytes: usize,
-) -> Answer {
-    copy(call, Memory2d::Host(target), device(source), bytes)
-}
-
-/// `cuMemcpyDtoHAsync`
-pub(crate) fn device_to_host_async(
-    call: &Call,
-    target: *mut u8,
-    source: Address,
-    bytes: usize,
-    stream: Handle,
-) -> Answer {
-    copy_async(call, Memory2d::Host(target), device(source), bytes, stream)
-}
-
-/// `cuMemcpyDtoD`
-pub(crate) fn device_to_device(
-    call: &Call,
-    target: Address,
-    source: Address,
-    bytes: usize,
-) -> Answer {
-    copy(call, device(target), device(source), bytes)
-}
-
-/// `cuMemcpyDtoDAsync`
-pub(crate) fn device_to_device_async(
-    call: &Call,
-    target: Address,
-    source: Address,
-    bytes: usize,
-    stream: Handle,
-) -> Answer {
-    copy_async(call, device(target), device(source), bytes, stream)
-}
-
-/// `cuMemcpyPeer`
-pub(crate) fn peer(
-    call: &Call,
-    target: Address,
-    target_context: Handle,
-    source: Address,
-    source_context: Handle,
-    bytes: usize,
-) -> Answer {
-    call.context_of_handle(target_context)?;
-    call.context_of_handle(source_context)?;
-    device_to_device(call, target, source, bytes)
-}
-
-/// `cuMemcpyPeerAsync`
-pub(crate) fn peer_async(
-    call: &Call,
-    target: Address,
-    target_context: Handle,
-    source: Address,
-    source_context: Handle,
-    bytes: usize,
-    stream: Handle,
-) -> Answer {
-    call.context_of_handle(target_context)?;
-    call.context_of_handle(source_context)?;
-    device_to_device_async(call, target, source, bytes, stream)
 }
 
 /// `CUmemcpyAttributes`: an order of access, two hints of locations, and flags.
@@ -294,17 +185,110 @@ fn rows(call: &Call, copy: In<Copy2dFields>) -> Answer<Copy2d> {
     })
 }
 
-/// `cuMemcpy2D` and `cuMemcpy2DUnaligned`
-pub(crate) fn of_rows(call: &Call, copy: In<Copy2dFields>) -> Answer {
-    let context = call.context()?;
-    let copy = rows(call, copy)?;
-    call.process()?
-        .copy_2d_synchronous(context, &copy, call.default_stream)
-}
+exports! {
+    [cuMemcpy, cuMemcpy_ptds per_thread]
+    fn any(call, target: Address, source: Address, bytes: usize) {
+        let (target, source) = (unified(call, target)?, unified(call, source)?);
+        copy(call, target, source, bytes)
+    }
 
-/// `cuMemcpy2DAsync`
-pub(crate) fn of_rows_async(call: &Call, copy: In<Copy2dFields>, stream: Handle) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    let copy = rows(call, copy)?;
-    call.process()?.copy_2d_async(context, &copy, stream)
+    [cuMemcpyAsync, cuMemcpyAsync_ptsz per_thread]
+    fn any_async(call, target: Address, source: Address, bytes: usize, stream: Handle) {
+        let (target, source) = (unified(call, target)?, unified(call, source)?);
+        copy_async(call, target, source, bytes, stream)
+    }
+
+    [cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds per_thread]
+    fn host_to_device(call, target: Address, source: *mut u8, bytes: usize) {
+        copy(call, device(target), Memory2d::Host(source), bytes)
+    }
+
+    [cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz per_thread]
+    fn host_to_device_async(call, target: Address, source: *mut u8, bytes: usize, stream: Handle) {
+        copy_async(call, device(target), Memory2d::Host(source), bytes, stream)
+    }
+
+    [cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds per_thread]
+    fn device_to_host(call, target: *mut u8, source: Address, bytes: usize) {
+        copy(call, Memory2d::Host(target), device(source), bytes)
+    }
+
+    [cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz per_thread]
+    fn device_to_host_async(call, target: *mut u8, source: Address, bytes: usize, stream: Handle) {
+        copy_async(call, Memory2d::Host(target), device(source), bytes, stream)
+    }
+
+    [cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds per_thread]
+    fn device_to_device(call, target: Address, source: Address, bytes: usize) {
+        copy(call, device(target), device(source), bytes)
+    }
+
+    [cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz per_thread]
+    fn device_to_device_async(
+        call, target: Address, source: Address, bytes: usize, stream: Handle
+    ) {
+        copy_async(call, device(target), device(source), bytes, stream)
+    }
+
+    [cuMemcpyPeer, cuMemcpyPeer_ptds per_thread]
+    fn peer(
+        call, target: Address, target_context: Handle, source: Address, source_context: Handle,
+        bytes: usize
+    ) {
+        call.context_of_handle(target_context)?;
+        call.context_of_handle(source_context)?;
+        device_to_device(call, target, source, bytes)
+    }
+
+    [cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz per_thread]
+    fn peer_async(
+        call, target: Address, target_context: Handle, source: Address, source_context: Handle,
+        bytes: usize, stream: Handle
+    ) {
+        call.context_of_handle(target_context)?;
+        call.context_of_handle(source_context)?;
+        device_to_device_async(call, target, source, bytes, stream)
+    }
+
+    [
+        cuMemcpy2D_v2,
+        cuMemcpy2D_v2_ptds per_thread,
+        cuMemcpy2DUnaligned_v2,
+        cuMemcpy2DUnaligned_v2_ptds per_thread
+    ]
+    fn of_rows(call, copy: In<Copy2dFields>) {
+        let context = call.context()?;
+        let copy = rows(call, copy)?;
+        call.process()?
+            .copy_2d_synchronous(context, &copy, call.default_stream)
+    }
+
+    [cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz per_thread]
+    fn of_rows_async(call, copy: In<Copy2dFields>, stream: Handle) {
+        let (context, stream) = call.stream(stream)?;
+        let copy = rows(call, copy)?;
+        call.process()?.copy_2d_async(context, &copy, stream)
+    }
+
+    [cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz per_thread]
+    fn _(
+        call, targets: In<Address>, sources: In<Address>, sizes: In<usize>, count: usize,
+        attributes: In<CopyAttributeFields>, starts: In<usize>, attributes_count: usize,
+        failed: Out<usize>, stream: Handle
+    ) {
+        let batch =
+            Batch { targets, sources, sizes, count, attributes, starts, attributes_count };
+        self::batch(call, &batch, failed, stream)
+    }
+
+    [cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz per_thread]
+    fn _(
+        call, targets: In<Address>, sources: In<Address>, sizes: In<usize>, count: usize,
+        attributes: In<CopyAttributeFields>, starts: In<usize>, attributes_count: usize,
+        stream: Handle
+    ) {
+        let batch =
+            Batch { targets, sources, sizes, count, attributes, starts, attributes_count };
+        self::batch(call, &batch, Out::null(), stream)
+    }
 }

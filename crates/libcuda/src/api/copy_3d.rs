@@ -8,6 +8,7 @@ use crate::{
     api::copy::memory_at,
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// The distances within one side, in bytes.
@@ -88,17 +89,6 @@ fn copy(
     Ok(())
 }
 
-/// `cuMemcpy3D`
-pub(crate) fn of_boxes(call: &Call, fields: In<Copy3dFields>) -> Answer {
-    let place = (call.context()?, call.default_stream);
-    copy(call, &fields.get()?, place, false)
-}
-
-/// `cuMemcpy3DAsync`
-pub(crate) fn of_boxes_async(call: &Call, fields: In<Copy3dFields>, stream: Handle) -> Answer {
-    copy(call, &fields.get()?, call.stream(stream)?, true)
-}
-
 /// Returns the fields of a copy between contexts, which must be alive.
 fn between_contexts(call: &Call, fields: In<Copy3dFields>) -> Answer<Copy3dFields> {
     let fields = fields.get()?;
@@ -108,14 +98,27 @@ fn between_contexts(call: &Call, fields: In<Copy3dFields>) -> Answer<Copy3dField
     Ok(fields)
 }
 
-/// `cuMemcpy3DPeer`
-pub(crate) fn peer(call: &Call, fields: In<Copy3dFields>) -> Answer {
-    let fields = between_contexts(call, fields)?;
-    copy(call, &fields, (call.context()?, call.default_stream), false)
-}
+exports! {
+    [cuMemcpy3D_v2, cuMemcpy3D_v2_ptds per_thread]
+    fn of_boxes(call, fields: In<Copy3dFields>) {
+        let place = (call.context()?, call.default_stream);
+        copy(call, &fields.get()?, place, false)
+    }
 
-/// `cuMemcpy3DPeerAsync`
-pub(crate) fn peer_async(call: &Call, fields: In<Copy3dFields>, stream: Handle) -> Answer {
-    let fields = between_contexts(call, fields)?;
-    copy(call, &fields, call.stream(stream)?, true)
+    [cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz per_thread]
+    fn of_boxes_async(call, fields: In<Copy3dFields>, stream: Handle) {
+        copy(call, &fields.get()?, call.stream(stream)?, true)
+    }
+
+    [cuMemcpy3DPeer, cuMemcpy3DPeer_ptds per_thread]
+    fn peer(call, fields: In<Copy3dFields>) {
+        let fields = between_contexts(call, fields)?;
+        copy(call, &fields, (call.context()?, call.default_stream), false)
+    }
+
+    [cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz per_thread]
+    fn peer_async(call, fields: In<Copy3dFields>, stream: Handle) {
+        let fields = between_contexts(call, fields)?;
+        copy(call, &fields, call.stream(stream)?, true)
+    }
 }

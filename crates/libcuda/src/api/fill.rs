@@ -1,15 +1,17 @@
 //! Fills of bytes and of rows. The synchronous forms are enqueued on the default stream: the
 //! simulated device blocks the host only for memory that the host can access (rule 12).
 
-use millstream_driver::{DevicePtr, FillPattern, ResultCode, StreamHandle};
+use millstream_driver::{DevicePtr, FillPattern, ResultCode};
 
 use crate::{
     abi::{Address, Handle},
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
-/// Enqueues a fill of rows. A row is one operation, unless the rows are contiguous.
+/// Enqueues a fill of rows; stream 0 is the default stream of the call. A row is one operation,
+/// unless the rows are contiguous.
 fn fill_rows(
     call: &Call,
     (target, pitch): (Address, usize),
@@ -37,63 +39,73 @@ fn fill_rows(
     Ok(())
 }
 
-macro_rules! fills {
-    ($($pattern:ident($value:ty):
-        $plain:ident, $plain_async:ident, $rows:ident, $rows_async:ident;)*) => {$(
-        /// `cuMemsetD8`, `cuMemsetD16` or `cuMemsetD32`
-        pub(crate) fn $plain(call: &Call, target: Address, value: $value, count: usize) -> Answer {
-            $plain_async(call, target, value, count, default_stream(call))
-        }
+exports! {
+    [cuMemsetD8_v2, cuMemsetD8_v2_ptds per_thread]
+    fn _(call, target: Address, value: u8, count: usize) {
+        fill_rows(call, (target, 0), FillPattern::U8(value), (count, 1), 0)
+    }
 
-        /// The same with `Async`.
-        pub(crate) fn $plain_async(
-            call: &Call,
-            target: Address,
-            value: $value,
-            count: usize,
-            stream: Handle,
-        ) -> Answer {
-            let pattern = FillPattern::$pattern(value);
-            fill_rows(call, (target, 0), pattern, (count, 1), stream)
-        }
+    [cuMemsetD8Async, cuMemsetD8Async_ptsz per_thread]
+    fn _(call, target: Address, value: u8, count: usize, stream: Handle) {
+        fill_rows(call, (target, 0), FillPattern::U8(value), (count, 1), stream)
+    }
 
-        /// `cuMemsetD2D8`, `cuMemsetD2D16` or `cuMemsetD2D32`
-        pub(crate) fn $rows(
-            call: &Call,
-            target: Address,
-            pitch: usize,
-            value: $value,
-            width: usize,
-            height: usize,
-        ) -> Answer {
-            let stream = default_stream(call);
-            $rows_async(call, target, pitch, value, width, height, stream)
-        }
+    [cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds per_thread]
+    fn _(call, target: Address, pitch: usize, value: u8, width: usize, height: usize) {
+        fill_rows(call, (target, pitch), FillPattern::U8(value), (width, height), 0)
+    }
 
-        /// The same with `Async`.
-        pub(crate) fn $rows_async(
-            call: &Call,
-            target: Address,
-            pitch: usize,
-            value: $value,
-            width: usize,
-            height: usize,
-            stream: Handle,
-        ) -> Answer {
-            let pattern = FillPattern::$pattern(value);
-            fill_rows(call, (target, pitch), pattern, (width, height), stream)
-        }
-    )*};
-}
+    [cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz per_thread]
+    fn _(
+        call, target: Address, pitch: usize, value: u8, width: usize, height: usize,
+        stream: Handle
+    ) {
+        fill_rows(call, (target, pitch), FillPattern::U8(value), (width, height), stream)
+    }
 
-/// Returns the default stream of the call as a handle.
-fn default_stream(call: &Call) -> Handle {
-    let stream: StreamHandle = call.default_stream;
-    stream.as_raw()
-}
+    [cuMemsetD16_v2, cuMemsetD16_v2_ptds per_thread]
+    fn _(call, target: Address, value: u16, count: usize) {
+        fill_rows(call, (target, 0), FillPattern::U16(value), (count, 1), 0)
+    }
 
-fills! {
-    U8(u8): bytes, bytes_async, rows_of_bytes, rows_of_bytes_async;
-    U16(u16): halves, halves_async, rows_of_halves, rows_of_halves_async;
-    U32(u32): words, words_async, rows_of_words, rows_of_words_async;
+    [cuMemsetD16Async, cuMemsetD16Async_ptsz per_thread]
+    fn _(call, target: Address, value: u16, count: usize, stream: Handle) {
+        fill_rows(call, (target, 0), FillPattern::U16(value), (count, 1), stream)
+    }
+
+    [cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds per_thread]
+    fn _(call, target: Address, pitch: usize, value: u16, width: usize, height: usize) {
+        fill_rows(call, (target, pitch), FillPattern::U16(value), (width, height), 0)
+    }
+
+    [cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz per_thread]
+    fn _(
+        call, target: Address, pitch: usize, value: u16, width: usize, height: usize,
+        stream: Handle
+    ) {
+        fill_rows(call, (target, pitch), FillPattern::U16(value), (width, height), stream)
+    }
+
+    [cuMemsetD32_v2, cuMemsetD32_v2_ptds per_thread]
+    fn _(call, target: Address, value: u32, count: usize) {
+        fill_rows(call, (target, 0), FillPattern::U32(value), (count, 1), 0)
+    }
+
+    [cuMemsetD32Async, cuMemsetD32Async_ptsz per_thread]
+    fn _(call, target: Address, value: u32, count: usize, stream: Handle) {
+        fill_rows(call, (target, 0), FillPattern::U32(value), (count, 1), stream)
+    }
+
+    [cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds per_thread]
+    fn _(call, target: Address, pitch: usize, value: u32, width: usize, height: usize) {
+        fill_rows(call, (target, pitch), FillPattern::U32(value), (width, height), 0)
+    }
+
+    [cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz per_thread]
+    fn _(
+        call, target: Address, pitch: usize, value: u32, width: usize, height: usize,
+        stream: Handle
+    ) {
+        fill_rows(call, (target, pitch), FillPattern::U32(value), (width, height), stream)
+    }
 }

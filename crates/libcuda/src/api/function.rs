@@ -11,6 +11,7 @@ use crate::{
     api::{device, library},
     call::Call,
     codes::Answer,
+    export::exports,
     objects::FunctionEntry,
 };
 
@@ -24,13 +25,6 @@ pub(crate) fn resolve(call: &Call, raw: Handle) -> Answer<(FunctionHandle, Funct
         return library::function_in(call, raw, call.context()?);
     }
     call.function_of_module(raw)
-}
-
-/// `cuFuncGetAttribute`
-pub(crate) fn attribute(call: &Call, value: Out<i32>, attribute: i32, function: Handle) -> Answer {
-    value.check()?;
-    let (handle, entry) = resolve(call, function)?;
-    value.set(value_of(call, handle, &entry, attribute)?)
 }
 
 /// Returns the value of an attribute.
@@ -73,12 +67,6 @@ pub(crate) fn value_of(
     })
 }
 
-/// `cuFuncSetAttribute`
-pub(crate) fn set_attribute(call: &Call, function: Handle, attribute: i32, value: i32) -> Answer {
-    let (handle, entry) = resolve(call, function)?;
-    set_value(call, handle, &entry, attribute, value)
-}
-
 /// Sets the value of an attribute.
 pub(crate) fn set_value(
     call: &Call,
@@ -109,28 +97,6 @@ pub(crate) fn set_value(
     }
 }
 
-/// `cuFuncSetCacheConfig` and `cuFuncSetSharedMemConfig`: hints without effect.
-pub(crate) fn set_config(call: &Call, function: Handle, config: i32) -> Answer {
-    resolve(call, function)?;
-    if (0..=3).contains(&config) {
-        Ok(())
-    } else {
-        Err(ResultCode::INVALID_VALUE)
-    }
-}
-
-/// `cuFuncGetModule`
-pub(crate) fn module(call: &Call, module: Out<Handle>, function: Handle) -> Answer {
-    module.set(resolve(call, function)?.1.module.as_raw())
-}
-
-/// `cuFuncGetName`
-pub(crate) fn name(call: &Call, name: Out<*const c_char>, function: Handle) -> Answer {
-    name.check()?;
-    let (_, entry) = resolve(call, function)?;
-    name.set(call.process()?.objects.lock().name(&entry.details.name))
-}
-
 /// Writes offset and size of a parameter.
 pub(crate) fn write_param(
     params: &[Range<usize>],
@@ -144,26 +110,59 @@ pub(crate) fn write_param(
     Ok(())
 }
 
-/// `cuFuncGetParamInfo`
-pub(crate) fn param_info(
-    call: &Call,
-    function: Handle,
-    index: usize,
-    offset: Out<usize>,
-    bytes: Out<usize>,
-) -> Answer {
-    let (_, entry) = resolve(call, function)?;
-    write_param(&entry.details.params, index, offset, bytes)
-}
+exports! {
+    [cuFuncGetAttribute]
+    fn attribute(call, value: Out<i32>, attribute: i32, function: Handle) {
+        value.check()?;
+        let (handle, entry) = resolve(call, function)?;
+        value.set(value_of(call, handle, &entry, attribute)?)
+    }
 
-/// `cuFuncIsLoaded`: a module is loaded as a whole.
-pub(crate) fn is_loaded(call: &Call, state: Out<i32>, function: Handle) -> Answer {
-    const LOADED: i32 = 1;
-    call.function_of_module(function)?;
-    state.set(LOADED)
-}
+    [cuFuncSetAttribute]
+    fn set_attribute(call, function: Handle, attribute: i32, value: i32) {
+        let (handle, entry) = resolve(call, function)?;
+        set_value(call, handle, &entry, attribute, value)
+    }
 
-/// `cuFuncLoad`
-pub(crate) fn load(call: &Call, function: Handle) -> Answer {
-    call.function_of_module(function).map(drop)
+    /// Hints without effect.
+    [cuFuncSetCacheConfig, cuFuncSetSharedMemConfig]
+    fn set_config(call, function: Handle, config: i32) {
+        resolve(call, function)?;
+        if (0..=3).contains(&config) {
+            Ok(())
+        } else {
+            Err(ResultCode::INVALID_VALUE)
+        }
+    }
+
+    [cuFuncGetModule]
+    fn module(call, module: Out<Handle>, function: Handle) {
+        module.set(resolve(call, function)?.1.module.as_raw())
+    }
+
+    [cuFuncGetName]
+    fn name(call, name: Out<*const c_char>, function: Handle) {
+        name.check()?;
+        let (_, entry) = resolve(call, function)?;
+        name.set(call.process()?.objects.lock().name(&entry.details.name))
+    }
+
+    [cuFuncGetParamInfo]
+    fn param_info(call, function: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>) {
+        let (_, entry) = resolve(call, function)?;
+        write_param(&entry.details.params, index, offset, bytes)
+    }
+
+    /// A module is loaded as a whole.
+    [cuFuncIsLoaded]
+    fn is_loaded(call, state: Out<i32>, function: Handle) {
+        const LOADED: i32 = 1;
+        call.function_of_module(function)?;
+        state.set(LOADED)
+    }
+
+    [cuFuncLoad]
+    fn load(call, function: Handle) {
+        call.function_of_module(function).map(drop)
+    }
 }

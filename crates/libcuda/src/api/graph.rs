@@ -13,26 +13,8 @@ use crate::{
     },
     call::Call,
     codes::Answer,
+    export::exports,
 };
-
-/// `cuGraphCreate`
-pub(crate) fn create(call: &Call, graph: Out<Handle>, flags: u32) -> Answer {
-    graph.check()?;
-    if flags != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let context = call.context()?;
-    graph.set(call.process()?.graph_create(context)?.as_raw())
-}
-
-/// `cuGraphDestroy`
-pub(crate) fn destroy(call: &Call, graph: Handle) -> Answer {
-    let (context, graph) = call.graph(graph)?;
-    let nodes = nodes_within(call, graph)?;
-    call.process()?.graph_destroy(context, graph)?;
-    drop_lists(call, &nodes)?;
-    user_object::drop_references(call, graph.as_raw())
-}
 
 /// Returns the nodes of a graph, with those of the bodies in it.
 pub(super) fn nodes_within(call: &Call, graph: GraphHandle) -> Answer<Vec<GraphNodeHandle>> {
@@ -56,16 +38,6 @@ pub(super) fn drop_lists(call: &Call, nodes: &[GraphNodeHandle]) -> Answer {
         objects.node_lists.remove(node);
     }
     Ok(())
-}
-
-/// `cuGraphClone`
-pub(crate) fn clone(call: &Call, copy: Out<Handle>, graph: Handle) -> Answer {
-    copy.check()?;
-    let (context, graph) = call.graph(graph)?;
-    let process = call.process()?;
-    let cloned = process.graph_clone(context, graph)?;
-    user_object::copy_references(call, graph.as_raw(), cloned.as_raw())?;
-    copy.set(cloned.as_raw())
 }
 
 /// Returns a list of nodes.
@@ -112,41 +84,88 @@ pub(crate) fn remove_dependencies(call: &Call, graph: Handle, edges: Edges) -> A
         .graph_remove_dependencies(context, graph, &edges.pairs()?)
 }
 
-/// `cuGraphConditionalHandleCreate`
-pub(crate) fn create_condition(
-    call: &Call,
-    condition: Out<u64>,
-    graph: Handle,
-    its_context: Handle,
-    initial: u32,
-    flags: u32,
-) -> Answer {
-    /// `CU_GRAPH_COND_ASSIGN_DEFAULT`: each launch begins with the initial value.
-    const ASSIGN_DEFAULT: u32 = 1;
-    condition.check()?;
-    if flags & !ASSIGN_DEFAULT != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let (context, graph) = call.graph(graph)?;
-    call.context_of_handle(its_context)?;
-    let initial = if flags == ASSIGN_DEFAULT { initial } else { 0 };
-    let created = call.process()?.graph_condition(context, graph, initial)?;
-    condition.set(created.as_raw())
-}
-
-/// `cuGraphDebugDotPrint`: the kinds of the nodes with their edges, whatever the flags are.
-pub(crate) fn print(call: &Call, graph: Handle, path: Text, _flags: u32) -> Answer {
-    /// `CUDA_ERROR_OPERATING_SYSTEM`
-    const OPERATING_SYSTEM: i32 = 304;
-    let mut text = "digraph {\n".to_owned();
-    for entry in entries(call, graph)? {
-        let node = entry.node.as_raw();
-        let kind = kind_of(&entry.operation);
-        let _ = writeln!(text, "  n{node} [label=\"{kind:?}\"];");
-        for before in entry.dependencies {
-            let _ = writeln!(text, "  n{} -> n{node};", before.as_raw());
+exports! {
+    [cuGraphCreate]
+    fn create(call, graph: Out<Handle>, flags: u32) {
+        graph.check()?;
+        if flags != 0 {
+            return Err(ResultCode::INVALID_VALUE);
         }
+        let context = call.context()?;
+        graph.set(call.process()?.graph_create(context)?.as_raw())
     }
-    let written = std::fs::write(path.get()?, text + "}\n");
-    written.map_err(|_| ResultCode::from_raw(OPERATING_SYSTEM))
+
+    [cuGraphDestroy]
+    fn destroy(call, graph: Handle) {
+        let (context, graph) = call.graph(graph)?;
+        let nodes = nodes_within(call, graph)?;
+        call.process()?.graph_destroy(context, graph)?;
+        drop_lists(call, &nodes)?;
+        user_object::drop_references(call, graph.as_raw())
+    }
+
+    [cuGraphClone]
+    fn clone(call, copy: Out<Handle>, graph: Handle) {
+        copy.check()?;
+        let (context, graph) = call.graph(graph)?;
+        let process = call.process()?;
+        let cloned = process.graph_clone(context, graph)?;
+        user_object::copy_references(call, graph.as_raw(), cloned.as_raw())?;
+        copy.set(cloned.as_raw())
+    }
+
+    [cuGraphConditionalHandleCreate]
+    fn create_condition(
+        call, condition: Out<u64>, graph: Handle, its_context: Handle, initial: u32, flags: u32
+    ) {
+        /// `CU_GRAPH_COND_ASSIGN_DEFAULT`: each launch begins with the initial value.
+        const ASSIGN_DEFAULT: u32 = 1;
+        condition.check()?;
+        if flags & !ASSIGN_DEFAULT != 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let (context, graph) = call.graph(graph)?;
+        call.context_of_handle(its_context)?;
+        let initial = if flags == ASSIGN_DEFAULT { initial } else { 0 };
+        let created = call.process()?.graph_condition(context, graph, initial)?;
+        condition.set(created.as_raw())
+    }
+
+    /// The kinds of the nodes with their edges, whatever the flags are.
+    [cuGraphDebugDotPrint]
+    fn print(call, graph: Handle, path: Text, _flags: u32) {
+        /// `CUDA_ERROR_OPERATING_SYSTEM`
+        const OPERATING_SYSTEM: i32 = 304;
+        let mut text = "digraph {\n".to_owned();
+        for entry in entries(call, graph)? {
+            let node = entry.node.as_raw();
+            let kind = kind_of(&entry.operation);
+            let _ = writeln!(text, "  n{node} [label=\"{kind:?}\"];");
+            for before in entry.dependencies {
+                let _ = writeln!(text, "  n{} -> n{node};", before.as_raw());
+            }
+        }
+        let written = std::fs::write(path.get()?, text + "}\n");
+        written.map_err(|_| ResultCode::from_raw(OPERATING_SYSTEM))
+    }
+
+    [cuGraphAddDependencies]
+    fn _(call, graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) {
+        add_dependencies(call, graph, Edges { from, to, data: In::null(), count })
+    }
+
+    [cuGraphAddDependencies_v2]
+    fn _(call, graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u64>, count: usize) {
+        add_dependencies(call, graph, Edges { from, to, data: edges, count })
+    }
+
+    [cuGraphRemoveDependencies]
+    fn _(call, graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) {
+        remove_dependencies(call, graph, Edges { from, to, data: In::null(), count })
+    }
+
+    [cuGraphRemoveDependencies_v2]
+    fn _(call, graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u64>, count: usize) {
+        remove_dependencies(call, graph, Edges { from, to, data: edges, count })
+    }
 }

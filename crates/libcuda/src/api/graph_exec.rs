@@ -5,10 +5,14 @@ use std::ffi::c_char;
 use millstream_driver::{ContextHandle, DriverError, GraphExecHandle, GraphNodeHandle, ResultCode};
 
 use crate::{
-    abi::{Handle, In, InstantiateFields, NodeFields, Out, UpdateFields},
+    abi::{
+        Copy3dFields, FillNodeFields, Handle, HostNodeFields, In, InstantiateFields,
+        KernelNodeFields, KernelNodeFields2, NodeFields, Out, UpdateFields,
+    },
     api::{graph_node::Fields, user_object},
     call::Call,
     codes::Answer,
+    export::exports,
     objects::ExecutableEntry,
 };
 
@@ -73,93 +77,6 @@ fn node_of(error: &DriverError) -> Handle {
     error.graph_node().map_or(0, |node| node.as_raw())
 }
 
-/// `cuGraphInstantiate`, in the versions before CUDA 12. The log stays empty.
-pub(crate) fn instantiate(
-    call: &Call,
-    exec: Out<Handle>,
-    graph: Handle,
-    error_node: Out<Handle>,
-    log: Out<c_char>,
-    log_bytes: usize,
-) -> Answer {
-    if log_bytes > 0 {
-        log.set_text("", log_bytes)?;
-    }
-    match make(call, exec, graph, 0)? {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            error_node.set_if_wanted(node_of(&error));
-            Err(error.code())
-        }
-    }
-}
-
-/// `cuGraphInstantiateWithFlags`
-pub(crate) fn instantiate_with_flags(
-    call: &Call,
-    exec: Out<Handle>,
-    graph: Handle,
-    flags: u64,
-) -> Answer {
-    check_flags(flags, AUTO_FREE | DEVICE_LAUNCH | NODE_PRIORITY)?;
-    let made = make(call, exec, graph, flags)?;
-    made.map(drop).map_err(|error| error.code())
-}
-
-/// `cuGraphInstantiateWithParams`
-pub(crate) fn instantiate_with_params(
-    call: &Call,
-    exec: Out<Handle>,
-    graph: Handle,
-    fields: Out<InstantiateFields>,
-) -> Answer {
-    let given = fields.get_at(0)?;
-    check_flags(
-        given.flags,
-        AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY,
-    )?;
-    let made = make(call, exec, graph, given.flags)?;
-    let failed_at = made.as_ref().map_or_else(node_of, |_| 0);
-    fields.set(InstantiateFields {
-        error_node: failed_at,
-        // CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, CUDA_GRAPH_INSTANTIATE_ERROR
-        result: match &made {
-            Ok(_) => 0,
-            Err(_) if failed_at != 0 => 2,
-            Err(_) => 1,
-        },
-        ..given
-    })?;
-    let made = made.map_err(|error| error.code())?;
-    if given.flags & UPLOAD != 0 {
-        upload(call, made.as_raw(), given.stream)?;
-    }
-    Ok(())
-}
-
-/// `cuGraphExecDestroy`
-pub(crate) fn destroy(call: &Call, exec: Handle) -> Answer {
-    let (context, exec) = exec_of(call, exec)?;
-    let process = call.process()?;
-    process.objects.lock().executables.remove(&exec);
-    process.graph_exec_destroy(context, exec)?;
-    user_object::drop_references(call, exec.as_raw())
-}
-
-/// `cuGraphLaunch`
-pub(crate) fn launch(call: &Call, exec: Handle, stream: Handle) -> Answer {
-    let (_, exec) = exec_of(call, exec)?;
-    let (context, stream) = call.stream(stream)?;
-    call.process()?.graph_launch(context, exec, stream)
-}
-
-/// `cuGraphUpload`
-pub(crate) fn upload(call: &Call, exec: Handle, stream: Handle) -> Answer {
-    let (_, exec) = exec_of(call, exec)?;
-    let (context, stream) = call.stream(stream)?;
-    call.process()?.graph_upload(context, exec, stream)
-}
-
 /// `cuGraphExecKernelNodeSetParams` and the like: changes a node of an executable graph.
 pub(crate) fn set(call: &Call, exec: Handle, node: Handle, fields: Fields) -> Answer {
     let (context, exec) = exec_of(call, exec)?;
@@ -168,38 +85,6 @@ pub(crate) fn set(call: &Call, exec: Handle, node: Handle, fields: Fields) -> An
         call.process()?
             .graph_exec_set_program_node(context, exec, node, operation)
     })
-}
-
-/// `cuGraphExecNodeSetParams`
-pub(crate) fn set_any(call: &Call, exec: Handle, node: Handle, fields: In<NodeFields>) -> Answer {
-    set(call, exec, node, Fields::of_node(&fields.get()?)?)
-}
-
-/// `cuGraphNodeSetEnabled`
-pub(crate) fn set_enabled(call: &Call, exec: Handle, node: Handle, enabled: u32) -> Answer {
-    let (context, exec) = exec_of(call, exec)?;
-    let node = GraphNodeHandle::from_raw(node);
-    call.process()?
-        .graph_exec_set_enabled(context, exec, node, enabled != 0)
-}
-
-/// `cuGraphNodeGetEnabled`
-pub(crate) fn enabled(call: &Call, exec: Handle, node: Handle, enabled: Out<u32>) -> Answer {
-    enabled.check()?;
-    let (context, exec) = exec_of(call, exec)?;
-    let node = GraphNodeHandle::from_raw(node);
-    let process = call.process()?;
-    enabled.set(process.graph_exec_enabled(context, exec, node)?.into())
-}
-
-/// `cuGraphExecGetFlags`
-pub(crate) fn flags(call: &Call, exec: Handle, flags: Out<u64>) -> Answer {
-    let (_, exec) = exec_of(call, exec)?;
-    let objects = call.process()?.objects.lock();
-    let entry = objects.executables.get(&exec);
-    let given = entry.ok_or(ResultCode::INVALID_VALUE)?.flags;
-    // As an H200 answers.
-    flags.set(given & !NODE_PRIORITY)
 }
 
 /// `cuGraphExecUpdate`. Passes the result for the program to `write`.
@@ -229,4 +114,167 @@ pub(crate) fn update(
         error_from_node: 0,
     });
     updated.map_err(|error| error.code())
+}
+
+exports! {
+    /// In the versions before CUDA 12. The log stays empty.
+    [cuGraphInstantiate, cuGraphInstantiate_v2]
+    fn instantiate(
+        call, exec: Out<Handle>, graph: Handle, error_node: Out<Handle>, log: Out<c_char>,
+        log_bytes: usize
+    ) {
+        if log_bytes > 0 {
+            log.set_text("", log_bytes)?;
+        }
+        match make(call, exec, graph, 0)? {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                error_node.set_if_wanted(node_of(&error));
+                Err(error.code())
+            }
+        }
+    }
+
+    [cuGraphInstantiateWithFlags]
+    fn instantiate_with_flags(call, exec: Out<Handle>, graph: Handle, flags: u64) {
+        check_flags(flags, AUTO_FREE | DEVICE_LAUNCH | NODE_PRIORITY)?;
+        let made = make(call, exec, graph, flags)?;
+        made.map(drop).map_err(|error| error.code())
+    }
+
+    [cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz per_thread]
+    fn instantiate_with_params(
+        call, exec: Out<Handle>, graph: Handle, fields: Out<InstantiateFields>
+    ) {
+        let given = fields.get_at(0)?;
+        check_flags(
+            given.flags,
+            AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY,
+        )?;
+        let made = make(call, exec, graph, given.flags)?;
+        let failed_at = made.as_ref().map_or_else(node_of, |_| 0);
+        fields.set(InstantiateFields {
+            error_node: failed_at,
+            // CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, CUDA_GRAPH_INSTANTIATE_ERROR
+            result: match &made {
+                Ok(_) => 0,
+                Err(_) if failed_at != 0 => 2,
+                Err(_) => 1,
+            },
+            ..given
+        })?;
+        let made = made.map_err(|error| error.code())?;
+        if given.flags & UPLOAD != 0 {
+            upload(call, made.as_raw(), given.stream)?;
+        }
+        Ok(())
+    }
+
+    [cuGraphExecDestroy]
+    fn destroy(call, exec: Handle) {
+        let (context, exec) = exec_of(call, exec)?;
+        let process = call.process()?;
+        process.objects.lock().executables.remove(&exec);
+        process.graph_exec_destroy(context, exec)?;
+        user_object::drop_references(call, exec.as_raw())
+    }
+
+    [cuGraphLaunch, cuGraphLaunch_ptsz per_thread]
+    fn launch(call, exec: Handle, stream: Handle) {
+        let (_, exec) = exec_of(call, exec)?;
+        let (context, stream) = call.stream(stream)?;
+        call.process()?.graph_launch(context, exec, stream)
+    }
+
+    [cuGraphUpload, cuGraphUpload_ptsz per_thread]
+    fn upload(call, exec: Handle, stream: Handle) {
+        let (_, exec) = exec_of(call, exec)?;
+        let (context, stream) = call.stream(stream)?;
+        call.process()?.graph_upload(context, exec, stream)
+    }
+
+    [cuGraphExecNodeSetParams]
+    fn set_any(call, exec: Handle, node: Handle, fields: In<NodeFields>) {
+        set(call, exec, node, Fields::of_node(&fields.get()?)?)
+    }
+
+    [cuGraphNodeSetEnabled]
+    fn set_enabled(call, exec: Handle, node: Handle, enabled: u32) {
+        let (context, exec) = exec_of(call, exec)?;
+        let node = GraphNodeHandle::from_raw(node);
+        call.process()?
+            .graph_exec_set_enabled(context, exec, node, enabled != 0)
+    }
+
+    [cuGraphNodeGetEnabled]
+    fn enabled(call, exec: Handle, node: Handle, enabled: Out<u32>) {
+        enabled.check()?;
+        let (context, exec) = exec_of(call, exec)?;
+        let node = GraphNodeHandle::from_raw(node);
+        let process = call.process()?;
+        enabled.set(process.graph_exec_enabled(context, exec, node)?.into())
+    }
+
+    [cuGraphExecGetFlags]
+    fn flags(call, exec: Handle, flags: Out<u64>) {
+        let (_, exec) = exec_of(call, exec)?;
+        let objects = call.process()?.objects.lock();
+        let entry = objects.executables.get(&exec);
+        let given = entry.ok_or(ResultCode::INVALID_VALUE)?.flags;
+        // As an H200 answers.
+        flags.set(given & !NODE_PRIORITY)
+    }
+
+    [cuGraphExecKernelNodeSetParams]
+    fn _(call, exec: Handle, node: Handle, fields: In<KernelNodeFields>) {
+        set(call, exec, node, Fields::Kernel(fields))
+    }
+
+    [cuGraphExecKernelNodeSetParams_v2]
+    fn _(call, exec: Handle, node: Handle, fields: In<KernelNodeFields2>) {
+        set(call, exec, node, Fields::Kernel2(fields))
+    }
+
+    [cuGraphExecMemcpyNodeSetParams]
+    fn _(call, exec: Handle, node: Handle, fields: In<Copy3dFields>, _context: Handle) {
+        set(call, exec, node, Fields::Copy(fields))
+    }
+
+    [cuGraphExecMemsetNodeSetParams]
+    fn _(call, exec: Handle, node: Handle, fields: In<FillNodeFields>, _context: Handle) {
+        set(call, exec, node, Fields::Fill(fields))
+    }
+
+    [cuGraphExecHostNodeSetParams]
+    fn _(call, exec: Handle, node: Handle, fields: In<HostNodeFields>) {
+        set(call, exec, node, Fields::Host(fields))
+    }
+
+    [cuGraphExecEventRecordNodeSetEvent]
+    fn _(call, exec: Handle, node: Handle, event: Handle) {
+        set(call, exec, node, Fields::Record(event))
+    }
+
+    [cuGraphExecEventWaitNodeSetEvent]
+    fn _(call, exec: Handle, node: Handle, event: Handle) {
+        set(call, exec, node, Fields::Wait(event))
+    }
+
+    [cuGraphExecChildGraphNodeSetParams]
+    fn _(call, exec: Handle, node: Handle, child: Handle) {
+        set(call, exec, node, Fields::Child(child))
+    }
+
+    [cuGraphExecUpdate]
+    fn _(call, exec: Handle, graph: Handle, error_node: Out<Handle>, result: Out<i32>) {
+        update(call, exec, graph, |fields| {
+            error_node.set_if_wanted(fields.error_node);
+            result.set_if_wanted(fields.result);
+        })
+    }
+
+    [cuGraphExecUpdate_v2]
+    fn _(call, exec: Handle, graph: Handle, result: Out<UpdateFields>) {
+        update(call, exec, graph, |fields| result.set_if_wanted(fields))
+    }
 }

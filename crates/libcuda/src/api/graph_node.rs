@@ -19,6 +19,7 @@ use crate::{
     },
     call::Call,
     codes::Answer,
+    export::exports,
     host_function,
     objects::NodeList,
     process::options,
@@ -311,21 +312,159 @@ pub(crate) fn set(call: &Call, node: Handle, fields: Fields) -> Answer {
     })
 }
 
-/// `cuGraphNodeSetParams`
-pub(crate) fn set_any(call: &Call, node: Handle, fields: In<NodeFields>) -> Answer {
-    set(call, node, Fields::of_node(&fields.get()?)?)
-}
-
-/// `cuGraphDestroyNode`
-pub(crate) fn destroy(call: &Call, node: Handle) -> Answer {
-    let (context, node) = node_of(call, node)?;
-    let process = call.process()?;
-    let mut nodes = vec![node];
-    if let Some(NodeDetails::Conditional { bodies, .. }) = process.gpu.graph_node(node) {
-        for body in bodies {
-            nodes.extend(nodes_within(call, body)?);
-        }
+exports! {
+    [cuGraphNodeSetParams, cuGraphNodeSetParams_v2]
+    fn set_any(call, node: Handle, fields: In<NodeFields>) {
+        set(call, node, Fields::of_node(&fields.get()?)?)
     }
-    process.graph_remove_node(context, node)?;
-    drop_lists(call, &nodes)
+
+    [cuGraphDestroyNode]
+    fn destroy(call, node: Handle) {
+        let (context, node) = node_of(call, node)?;
+        let process = call.process()?;
+        let mut nodes = vec![node];
+        if let Some(NodeDetails::Conditional { bodies, .. }) = process.gpu.graph_node(node) {
+            for body in bodies {
+                nodes.extend(nodes_within(call, body)?);
+            }
+        }
+        process.graph_remove_node(context, node)?;
+        drop_lists(call, &nodes)
+    }
+
+    [cuGraphAddKernelNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: In<KernelNodeFields>
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Kernel(fields))
+    }
+
+    [cuGraphAddKernelNode_v2]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: In<KernelNodeFields2>
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Kernel2(fields))
+    }
+
+    [cuGraphAddMemcpyNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: In<Copy3dFields>, _context: Handle
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Copy(fields))
+    }
+
+    [cuGraphAddMemsetNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: In<FillNodeFields>, _context: Handle
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Fill(fields))
+    }
+
+    [cuGraphAddHostNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: In<HostNodeFields>
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Host(fields))
+    }
+
+    [cuGraphAddChildGraphNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        child: Handle
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Child(child))
+    }
+
+    [cuGraphAddEmptyNode]
+    fn _(call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Empty)
+    }
+
+    [cuGraphAddEventRecordNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        event: Handle
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Record(event))
+    }
+
+    [cuGraphAddEventWaitNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        event: Handle
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Wait(event))
+    }
+
+    [cuGraphAddMemFreeNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        pointer: Address
+    ) {
+        add(call, node, Place { graph, dependencies, count }, Fields::Free(pointer))
+    }
+
+    [cuGraphAddMemAllocNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: Out<AllocationFields>
+    ) {
+        add_allocation(call, node, Place { graph, dependencies, count }, fields)
+    }
+
+    [cuGraphAddNode]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+        fields: Out<NodeFields>
+    ) {
+        add_any(call, node, Place { graph, dependencies, count }, In::null(), fields)
+    }
+
+    [cuGraphAddNode_v2, cuGraphAddNode_v3]
+    fn _(
+        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, edges: In<u64>,
+        count: usize, fields: Out<NodeFields>
+    ) {
+        add_any(call, node, Place { graph, dependencies, count }, edges, fields)
+    }
+
+    [cuGraphKernelNodeSetParams]
+    fn _(call, node: Handle, fields: In<KernelNodeFields>) {
+        set(call, node, Fields::Kernel(fields))
+    }
+
+    [cuGraphKernelNodeSetParams_v2]
+    fn _(call, node: Handle, fields: In<KernelNodeFields2>) {
+        set(call, node, Fields::Kernel2(fields))
+    }
+
+    [cuGraphMemcpyNodeSetParams]
+    fn _(call, node: Handle, fields: In<Copy3dFields>) {
+        set(call, node, Fields::Copy(fields))
+    }
+
+    [cuGraphMemsetNodeSetParams]
+    fn _(call, node: Handle, fields: In<FillNodeFields>) {
+        set(call, node, Fields::Fill(fields))
+    }
+
+    [cuGraphHostNodeSetParams]
+    fn _(call, node: Handle, fields: In<HostNodeFields>) {
+        set(call, node, Fields::Host(fields))
+    }
+
+    [cuGraphEventRecordNodeSetEvent]
+    fn _(call, node: Handle, event: Handle) {
+        set(call, node, Fields::Record(event))
+    }
+
+    [cuGraphEventWaitNodeSetEvent]
+    fn _(call, node: Handle, event: Handle) {
+        set(call, node, Fields::Wait(event))
+    }
 }

@@ -13,6 +13,7 @@ use crate::{
     api::{graph_node::node_of, pool},
     call::Call,
     codes::Answer,
+    export::exports,
     objects::NodeList,
 };
 
@@ -136,37 +137,6 @@ pub(crate) fn roots(call: &Call, graph: Handle, list: List) -> Answer {
     list.write(roots.map(|entry| entry.node))
 }
 
-/// `cuGraphGetEdges`
-pub(crate) fn edges(
-    call: &Call,
-    graph: Handle,
-    from: Out<Handle>,
-    to: Out<Handle>,
-    data: Out<u64>,
-    count: Out<usize>,
-) -> Answer {
-    let entries = entries(call, graph)?;
-    if from.is_null() != to.is_null() {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let pairs = entries.iter().flat_map(|entry| {
-        let before = entry.dependencies.iter();
-        before.map(|before| (*before, entry.node))
-    });
-    let (starts, ends): (Vec<_>, Vec<_>) = pairs.unzip();
-    let room = count.get_at(0)?;
-    List { values: to, count }.write(ends.into_iter())?;
-    if !from.is_null() {
-        count.set(room)?;
-    }
-    let list = List {
-        values: from,
-        count,
-    };
-    list.write(starts.into_iter())?;
-    list.write_data(data)
-}
-
 /// `cuGraphNodeGetDependencies`
 pub(crate) fn dependencies(call: &Call, node: Handle, data: Out<u64>, list: List) -> Answer {
     let (node, nodes) = siblings(call, node)?;
@@ -183,20 +153,6 @@ pub(crate) fn dependents(call: &Call, node: Handle, data: Out<u64>, list: List) 
         .filter(|entry| entry.dependencies.contains(&node));
     list.write(behind.map(|entry| entry.node))?;
     list.write_data(data)
-}
-
-/// `cuGraphNodeGetType`
-pub(crate) fn kind(call: &Call, node: Handle, kind: Out<i32>) -> Answer {
-    kind.set(kind_of(&details(call, node)?) as i32)
-}
-
-/// `cuGraphNodeFindInClone`
-pub(crate) fn in_clone(call: &Call, found: Out<Handle>, node: Handle, clone: Handle) -> Answer {
-    found.check()?;
-    let (_, node) = node_of(call, node)?;
-    let (_, clone) = call.graph(clone)?;
-    let copy = call.process()?.gpu.graph_node_in_clone(node, clone);
-    found.set(copy.ok_or(ResultCode::INVALID_VALUE)?.as_raw())
 }
 
 /// Returns the fields of a kernel in the first version. The program may read the arguments until it
@@ -225,31 +181,6 @@ fn kernel_fields(
     })
 }
 
-/// `cuGraphKernelNodeGetParams`
-pub(crate) fn kernel(call: &Call, node: Handle, fields: Out<KernelNodeFields>) -> Answer {
-    fields.check()?;
-    match details(call, node)? {
-        NodeDetails::Kernel {
-            function: Some(function),
-            dims,
-            params,
-        } => fields.set(kernel_fields(call, node, function, dims, params)?),
-        NodeDetails::Kernel { function: None, .. } => Err(ResultCode::INVALID_HANDLE),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuGraphKernelNodeGetParams_v2`
-pub(crate) fn kernel_2(call: &Call, node: Handle, fields: Out<KernelNodeFields2>) -> Answer {
-    fields.check()?;
-    kernel(call, node, fields.first_version())?;
-    fields.set(KernelNodeFields2 {
-        kernel: 0,
-        context: 0,
-        ..fields.get_at(0)?
-    })
-}
-
 /// Returns the fields of one side of a copy.
 fn side(side: &Side2d) -> Side3dFields {
     let (memory_type, host, device) = match side.memory {
@@ -271,125 +202,225 @@ fn side(side: &Side2d) -> Side3dFields {
     }
 }
 
-/// `cuGraphMemcpyNodeGetParams`
-pub(crate) fn copy(call: &Call, node: Handle, fields: Out<Copy3dFields>) -> Answer {
-    let NodeDetails::Copy(Copy2d {
-        source,
-        target,
-        width_bytes,
-        height,
-    }) = details(call, node)?
-    else {
-        return Err(ResultCode::INVALID_VALUE);
-    };
-    fields.set(Copy3dFields {
-        source: side(&source),
-        target: side(&target),
-        width_bytes,
-        height,
-        depth: 1,
-    })
-}
-
-/// `cuGraphMemsetNodeGetParams`
-pub(crate) fn fill(call: &Call, node: Handle, fields: Out<FillNodeFields>) -> Answer {
-    let NodeDetails::Fill {
-        target,
-        pattern,
-        count,
-    } = details(call, node)?
-    else {
-        return Err(ResultCode::INVALID_VALUE);
-    };
-    let (value, element_bytes) = match pattern {
-        FillPattern::U8(value) => (value.into(), 1),
-        FillPattern::U16(value) => (value.into(), 2),
-        FillPattern::U32(value) => (value, 4),
-    };
-    fields.set(FillNodeFields {
-        target: target.as_raw(),
-        pitch: 0,
-        value,
-        element_bytes,
-        width: count,
-        height: 1,
-    })
-}
-
-/// `cuGraphHostNodeGetParams`: the addresses of the function and of its data.
-pub(crate) fn host(call: &Call, node: Handle, fields: Out<[usize; 2]>) -> Answer {
-    match details(call, node)? {
-        NodeDetails::Host(function) => fields.set(function.tag),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuGraphEventRecordNodeGetEvent`
-pub(crate) fn record(call: &Call, node: Handle, event: Out<Handle>) -> Answer {
-    match details(call, node)? {
-        NodeDetails::Record(found) => event.set(found.as_raw()),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuGraphEventWaitNodeGetEvent`
-pub(crate) fn wait(call: &Call, node: Handle, event: Out<Handle>) -> Answer {
-    match details(call, node)? {
-        NodeDetails::Wait(found) => event.set(found.as_raw()),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuGraphMemAllocNodeGetParams`
-pub(crate) fn allocation(call: &Call, node: Handle, fields: Out<AllocationFields>) -> Answer {
-    match details(call, node)? {
-        NodeDetails::Allocation {
-            pointer,
-            bytes,
-            device,
-        } => fields.set(AllocationFields {
-            pool: pool::fields_of(device as Device),
-            access: In::null(),
-            access_count: 0,
-            bytes,
-            pointer: pointer.as_raw(),
-        }),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuGraphMemFreeNodeGetParams`
-pub(crate) fn free(call: &Call, node: Handle, pointer: Out<Address>) -> Answer {
-    match details(call, node)? {
-        NodeDetails::Free(found) => pointer.set(found.as_raw()),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuDeviceGetGraphMemAttribute`: the current numbers of bytes. Peaks are not supported.
-pub(crate) fn memory(
-    call: &Call,
-    device: Device,
-    attribute: i32,
-    value: Out<std::ffi::c_void>,
-) -> Answer {
-    /// `CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT`, `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`
-    const CURRENT: [i32; 2] = [0, 2];
-    let device = call.device(device)?;
-    value.check()?;
-    match attribute {
-        _ if CURRENT.contains(&attribute) => {
-            let gpu = &call.process()?.gpu;
-            value
-                .to()
-                .set(gpu.graph_memory_bytes(device.as_raw() as u32))
+exports! {
+    [cuGraphGetEdges_v2]
+    fn edges(
+        call, graph: Handle, from: Out<Handle>, to: Out<Handle>, data: Out<u64>, count: Out<usize>
+    ) {
+        let entries = entries(call, graph)?;
+        if from.is_null() != to.is_null() {
+            return Err(ResultCode::INVALID_VALUE);
         }
-        1 | 3 => Err(ResultCode::NOT_SUPPORTED),
-        _ => Err(ResultCode::INVALID_VALUE),
+        let pairs = entries.iter().flat_map(|entry| {
+            let before = entry.dependencies.iter();
+            before.map(|before| (*before, entry.node))
+        });
+        let (starts, ends): (Vec<_>, Vec<_>) = pairs.unzip();
+        let room = count.get_at(0)?;
+        List { values: to, count }.write(ends.into_iter())?;
+        if !from.is_null() {
+            count.set(room)?;
+        }
+        let list = List {
+            values: from,
+            count,
+        };
+        list.write(starts.into_iter())?;
+        list.write_data(data)
     }
-}
 
-/// `cuDeviceGraphMemTrim`: memory of graphs that are gone is freed at once in any case.
-pub(crate) fn trim(call: &Call, device: Device) -> Answer {
-    call.device(device).map(drop)
+    [cuGraphNodeGetType]
+    fn kind(call, node: Handle, kind: Out<i32>) {
+        kind.set(kind_of(&details(call, node)?) as i32)
+    }
+
+    [cuGraphNodeFindInClone]
+    fn in_clone(call, found: Out<Handle>, node: Handle, clone: Handle) {
+        found.check()?;
+        let (_, node) = node_of(call, node)?;
+        let (_, clone) = call.graph(clone)?;
+        let copy = call.process()?.gpu.graph_node_in_clone(node, clone);
+        found.set(copy.ok_or(ResultCode::INVALID_VALUE)?.as_raw())
+    }
+
+    [cuGraphKernelNodeGetParams]
+    fn kernel(call, node: Handle, fields: Out<KernelNodeFields>) {
+        fields.check()?;
+        match details(call, node)? {
+            NodeDetails::Kernel {
+                function: Some(function),
+                dims,
+                params,
+            } => fields.set(kernel_fields(call, node, function, dims, params)?),
+            NodeDetails::Kernel { function: None, .. } => Err(ResultCode::INVALID_HANDLE),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuGraphKernelNodeGetParams_v2]
+    fn kernel_2(call, node: Handle, fields: Out<KernelNodeFields2>) {
+        fields.check()?;
+        kernel(call, node, fields.first_version())?;
+        fields.set(KernelNodeFields2 {
+            kernel: 0,
+            context: 0,
+            ..fields.get_at(0)?
+        })
+    }
+
+    [cuGraphMemcpyNodeGetParams]
+    fn copy(call, node: Handle, fields: Out<Copy3dFields>) {
+        let NodeDetails::Copy(Copy2d {
+            source,
+            target,
+            width_bytes,
+            height,
+        }) = details(call, node)?
+        else {
+            return Err(ResultCode::INVALID_VALUE);
+        };
+        fields.set(Copy3dFields {
+            source: side(&source),
+            target: side(&target),
+            width_bytes,
+            height,
+            depth: 1,
+        })
+    }
+
+    [cuGraphMemsetNodeGetParams]
+    fn fill(call, node: Handle, fields: Out<FillNodeFields>) {
+        let NodeDetails::Fill {
+            target,
+            pattern,
+            count,
+        } = details(call, node)?
+        else {
+            return Err(ResultCode::INVALID_VALUE);
+        };
+        let (value, element_bytes) = match pattern {
+            FillPattern::U8(value) => (value.into(), 1),
+            FillPattern::U16(value) => (value.into(), 2),
+            FillPattern::U32(value) => (value, 4),
+        };
+        fields.set(FillNodeFields {
+            target: target.as_raw(),
+            pitch: 0,
+            value,
+            element_bytes,
+            width: count,
+            height: 1,
+        })
+    }
+
+    /// The addresses of the function and of its data.
+    [cuGraphHostNodeGetParams]
+    fn host(call, node: Handle, fields: Out<[usize; 2]>) {
+        match details(call, node)? {
+            NodeDetails::Host(function) => fields.set(function.tag),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuGraphEventRecordNodeGetEvent]
+    fn record(call, node: Handle, event: Out<Handle>) {
+        match details(call, node)? {
+            NodeDetails::Record(found) => event.set(found.as_raw()),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuGraphEventWaitNodeGetEvent]
+    fn wait(call, node: Handle, event: Out<Handle>) {
+        match details(call, node)? {
+            NodeDetails::Wait(found) => event.set(found.as_raw()),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuGraphMemAllocNodeGetParams]
+    fn allocation(call, node: Handle, fields: Out<AllocationFields>) {
+        match details(call, node)? {
+            NodeDetails::Allocation {
+                pointer,
+                bytes,
+                device,
+            } => fields.set(AllocationFields {
+                pool: pool::fields_of(device as Device),
+                access: In::null(),
+                access_count: 0,
+                bytes,
+                pointer: pointer.as_raw(),
+            }),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuGraphMemFreeNodeGetParams]
+    fn free(call, node: Handle, pointer: Out<Address>) {
+        match details(call, node)? {
+            NodeDetails::Free(found) => pointer.set(found.as_raw()),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    /// The current numbers of bytes. Peaks are not supported.
+    [cuDeviceGetGraphMemAttribute]
+    fn memory(call, device: Device, attribute: i32, value: Out<std::ffi::c_void>) {
+        /// `CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT`, `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`
+        const CURRENT: [i32; 2] = [0, 2];
+        let device = call.device(device)?;
+        value.check()?;
+        match attribute {
+            _ if CURRENT.contains(&attribute) => {
+                let gpu = &call.process()?.gpu;
+                value
+                    .to()
+                    .set(gpu.graph_memory_bytes(device.as_raw() as u32))
+            }
+            1 | 3 => Err(ResultCode::NOT_SUPPORTED),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    /// Memory of graphs that are gone is freed at once in any case.
+    [cuDeviceGraphMemTrim]
+    fn trim(call, device: Device) {
+        call.device(device).map(drop)
+    }
+
+    [cuGraphGetNodes]
+    fn _(call, graph: Handle, values: Out<Handle>, count: Out<usize>) {
+        all(call, graph, List { values, count })
+    }
+
+    [cuGraphGetRootNodes]
+    fn _(call, graph: Handle, values: Out<Handle>, count: Out<usize>) {
+        roots(call, graph, List { values, count })
+    }
+
+    [cuGraphGetEdges]
+    fn _(call, graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) {
+        edges(call, graph, from, to, Out::null(), count)
+    }
+
+    [cuGraphNodeGetDependencies]
+    fn _(call, node: Handle, values: Out<Handle>, count: Out<usize>) {
+        dependencies(call, node, Out::null(), List { values, count })
+    }
+
+    [cuGraphNodeGetDependencies_v2]
+    fn _(call, node: Handle, values: Out<Handle>, edges: Out<u64>, count: Out<usize>) {
+        dependencies(call, node, edges, List { values, count })
+    }
+
+    [cuGraphNodeGetDependentNodes]
+    fn _(call, node: Handle, values: Out<Handle>, count: Out<usize>) {
+        dependents(call, node, Out::null(), List { values, count })
+    }
+
+    [cuGraphNodeGetDependentNodes_v2]
+    fn _(call, node: Handle, values: Out<Handle>, edges: Out<u64>, count: Out<usize>) {
+        dependents(call, node, edges, List { values, count })
+    }
 }

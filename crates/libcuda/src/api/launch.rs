@@ -9,6 +9,7 @@ use crate::{
     api::library,
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// The pointers to the arguments of a launch, of which CUDA has two forms.
@@ -97,86 +98,11 @@ fn buffer(extra: In<*const c_void>) -> Answer<Option<(*const c_void, usize)>> {
     clippy::too_many_arguments,
     reason = "the parameters of cuLaunchKernel"
 )]
-pub(crate) fn kernel(
-    call: &Call,
-    function: Handle,
-    grid_x: u32,
-    grid_y: u32,
-    grid_z: u32,
-    block_x: u32,
-    block_y: u32,
-    block_z: u32,
-    shared_bytes: u32,
-    stream: Handle,
-    pointers: In<*const c_void>,
-    extra: In<*const c_void>,
-) -> Answer {
-    let dims = LaunchDims {
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        shared_bytes,
-    };
-    let arguments = Arguments { pointers, extra };
-    launch(call, function, (&dims, false), stream, arguments)
-}
-
 /// `cuLaunchCooperativeKernel`
 #[expect(
     clippy::too_many_arguments,
     reason = "the parameters of cuLaunchCooperativeKernel"
 )]
-pub(crate) fn cooperative_kernel(
-    call: &Call,
-    function: Handle,
-    grid_x: u32,
-    grid_y: u32,
-    grid_z: u32,
-    block_x: u32,
-    block_y: u32,
-    block_z: u32,
-    shared_bytes: u32,
-    stream: Handle,
-    pointers: In<*const c_void>,
-) -> Answer {
-    let dims = LaunchDims {
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        shared_bytes,
-    };
-    let extra = In::of(std::ptr::null::<*const c_void>());
-    let arguments = Arguments { pointers, extra };
-    launch(call, function, (&dims, true), stream, arguments)
-}
-
-/// `cuLaunchKernelEx`
-pub(crate) fn with_config(
-    call: &Call,
-    config: In<LaunchConfigFields>,
-    function: Handle,
-    pointers: In<*const c_void>,
-    extra: In<*const c_void>,
-) -> Answer {
-    let config = config.get()?;
-    let dims = LaunchDims {
-        grid: config.grid,
-        block: config.block,
-        shared_bytes: config.shared_bytes,
-    };
-    let mut cooperative = false;
-    for attribute in config.attributes.all(config.attribute_count as usize)? {
-        accept(&attribute)?;
-        cooperative |= attribute.id == COOPERATIVE && attribute.value[0] != 0;
-    }
-    let arguments = Arguments { pointers, extra };
-    launch(
-        call,
-        function,
-        (&dims, cooperative),
-        config.stream,
-        arguments,
-    )
-}
-
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
 const COOPERATIVE: u32 = 2;
 
@@ -194,5 +120,63 @@ fn accept(attribute: &LaunchAttributeFields) -> Answer {
         4 | 11 if attribute.value[..3].iter().all(|&blocks| blocks <= 1) => Ok(()),
         4 | 7 | 11..=13 => Err(ResultCode::NOT_SUPPORTED),
         _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+exports! {
+    [cuLaunchKernel, cuLaunchKernel_ptsz per_thread]
+    fn kernel(
+        call, function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
+        block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>,
+        extra: In<*const c_void>
+    ) {
+        let dims = LaunchDims {
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            shared_bytes,
+        };
+        let arguments = Arguments { pointers, extra };
+        launch(call, function, (&dims, false), stream, arguments)
+    }
+
+    [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz per_thread]
+    fn cooperative_kernel(
+        call, function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
+        block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>
+    ) {
+        let dims = LaunchDims {
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            shared_bytes,
+        };
+        let extra = In::of(std::ptr::null::<*const c_void>());
+        let arguments = Arguments { pointers, extra };
+        launch(call, function, (&dims, true), stream, arguments)
+    }
+
+    [cuLaunchKernelEx, cuLaunchKernelEx_ptsz per_thread]
+    fn with_config(
+        call, config: In<LaunchConfigFields>, function: Handle, pointers: In<*const c_void>,
+        extra: In<*const c_void>
+    ) {
+        let config = config.get()?;
+        let dims = LaunchDims {
+            grid: config.grid,
+            block: config.block,
+            shared_bytes: config.shared_bytes,
+        };
+        let mut cooperative = false;
+        for attribute in config.attributes.all(config.attribute_count as usize)? {
+            accept(&attribute)?;
+            cooperative |= attribute.id == COOPERATIVE && attribute.value[0] != 0;
+        }
+        let arguments = Arguments { pointers, extra };
+        launch(
+            call,
+            function,
+            (&dims, cooperative),
+            config.stream,
+            arguments,
+        )
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     },
     call::Call,
     codes::Answer,
+    export::exports,
     image,
     jit::JitOptions,
     objects::{FunctionEntry, KernelEntry, LibraryEntry, Tag},
@@ -25,50 +26,11 @@ use crate::{
     clippy::too_many_arguments,
     reason = "the parameters of cuLibraryLoadData"
 )]
-pub(crate) fn load_data(
-    call: &Call,
-    library: Out<Handle>,
-    image: Image,
-    numbers: In<i32>,
-    values: Out<usize>,
-    count: u32,
-    _library_numbers: In<i32>,
-    _library_values: In<usize>,
-    _library_count: u32,
-) -> Answer {
-    let options = JitOptions {
-        count,
-        numbers,
-        values,
-    };
-    load(call, library, image.get()?, &options)
-}
-
 /// `cuLibraryLoadFromFile`
 #[expect(
     clippy::too_many_arguments,
     reason = "the parameters of cuLibraryLoadFromFile"
 )]
-pub(crate) fn load_file(
-    call: &Call,
-    library: Out<Handle>,
-    path: Text,
-    numbers: In<i32>,
-    values: Out<usize>,
-    count: u32,
-    _library_numbers: In<i32>,
-    _library_values: In<usize>,
-    _library_count: u32,
-) -> Answer {
-    let options = JitOptions {
-        count,
-        numbers,
-        values,
-    };
-    let image = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
-    load(call, library, image, &options)
-}
-
 /// Checks an image, and enters it with the names of its kernels.
 fn load(call: &Call, library: Out<Handle>, image: Vec<u8>, options: &JitOptions) -> Answer {
     library.check()?;
@@ -108,30 +70,6 @@ fn load(call: &Call, library: Out<Handle>, image: Vec<u8>, options: &JitOptions)
     library.set(handle)
 }
 
-/// `cuLibraryUnload`
-pub(crate) fn unload(call: &Call, library: Handle) -> Answer {
-    let modules = with_library(call, library, |entry| entry.modules.clone())?;
-    let mut outcome = Ok(());
-    for (context, module) in modules {
-        match module::unload_from(call, context, module) {
-            // A capture forbids the call, and the library stays with this module.
-            Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED) => {
-                return Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
-            }
-            unloaded => outcome = outcome.and(unloaded),
-        }
-        if let Some(entry) = call.process()?.objects.lock().libraries.get_mut(&library) {
-            entry.modules.remove(&context);
-        }
-    }
-    let mut objects = call.process()?.objects.lock();
-    objects.libraries.remove(&library);
-    objects
-        .kernels
-        .retain(|_, kernel| kernel.library != library);
-    outcome
-}
-
 /// Reads the entry of a library.
 fn with_library<R>(
     call: &Call,
@@ -167,54 +105,6 @@ fn module_of(call: &Call, library: Handle, context: ContextHandle) -> Answer<Mod
     Ok(*entry.modules.entry(context).or_insert(module))
 }
 
-/// `cuLibraryGetModule`
-pub(crate) fn get_module(call: &Call, module: Out<Handle>, library: Handle) -> Answer {
-    module.check()?;
-    let context = call.context()?;
-    module.set(module_of(call, library, context)?.as_raw())
-}
-
-/// `cuLibraryGetKernel`
-pub(crate) fn kernel(call: &Call, kernel: Out<Handle>, library: Handle, name: Text) -> Answer {
-    kernel.check()?;
-    let name = name.get()?;
-    let found = with_library(call, library, |entry| {
-        let known = entry.kernels.iter().find(|(known, _)| *known == name);
-        known.map(|(_, kernel)| *kernel)
-    })?;
-    kernel.set(found.ok_or(ResultCode::NOT_FOUND)?)
-}
-
-/// `cuLibraryGetKernelCount`
-pub(crate) fn kernel_count(call: &Call, count: Out<u32>, library: Handle) -> Answer {
-    let kernels = with_library(call, library, |entry| entry.kernels.len())?;
-    count.set(kernels as u32)
-}
-
-/// `cuLibraryEnumerateKernels`
-pub(crate) fn kernels(call: &Call, kernels: Out<Handle>, count: u32, library: Handle) -> Answer {
-    let all = with_library(call, library, |entry| entry.kernels.clone())?;
-    let some = all.into_iter().take(count as usize);
-    kernels.set_all(some.map(|(_, kernel)| kernel))
-}
-
-/// `cuLibraryGetGlobal`
-pub(crate) fn global(
-    call: &Call,
-    pointer: Out<Address>,
-    bytes: Out<usize>,
-    library: Handle,
-    name: Text,
-) -> Answer {
-    let context = call.context()?;
-    let module = module_of(call, library, context)?;
-    let name = name.get()?;
-    let (base, size) = call.process()?.module_global(context, module, &name)?;
-    pointer.set_if_wanted(base.as_raw());
-    bytes.set_if_wanted(size);
-    Ok(())
-}
-
 /// Returns the entry of a kernel.
 fn entry_of(call: &Call, kernel: Handle) -> Answer<KernelEntry> {
     let objects = call.process()?.objects.lock();
@@ -240,24 +130,6 @@ pub(crate) fn is_kernel(call: &Call, handle: Handle) -> Answer<bool> {
     Ok(call.process()?.objects.lock().kernels.contains_key(&handle))
 }
 
-/// `cuKernelGetFunction`
-pub(crate) fn kernel_function(call: &Call, function: Out<Handle>, kernel: Handle) -> Answer {
-    function.check()?;
-    let context = call.context()?;
-    function.set(function_in(call, kernel, context)?.0.as_raw())
-}
-
-/// `cuKernelGetLibrary`
-pub(crate) fn kernel_library(call: &Call, library: Out<Handle>, kernel: Handle) -> Answer {
-    library.set(entry_of(call, kernel)?.library)
-}
-
-/// `cuKernelGetName`
-pub(crate) fn kernel_name(call: &Call, name: Out<*const c_char>, kernel: Handle) -> Answer {
-    let entry = entry_of(call, kernel)?;
-    name.set(call.process()?.objects.lock().name(&entry.name))
-}
-
 /// Returns the current context if it is one of the device, else the device's primary context.
 fn context_of_device(call: &Call, device: Device) -> Answer<ContextHandle> {
     call.device(device)?;
@@ -270,49 +142,6 @@ fn context_of_device(call: &Call, device: Device) -> Answer<ContextHandle> {
     let primary = objects.primaries.get(&device);
     let context = primary.and_then(|entry| entry.context);
     context.ok_or(ResultCode::INVALID_CONTEXT)
-}
-
-/// `cuKernelGetAttribute`
-pub(crate) fn kernel_attribute(
-    call: &Call,
-    value: Out<i32>,
-    attribute: i32,
-    kernel: Handle,
-    device: Device,
-) -> Answer {
-    value.check()?;
-    let context = context_of_device(call, device)?;
-    let (handle, entry) = function_in(call, kernel, context)?;
-    value.set(function::value_of(call, handle, &entry, attribute)?)
-}
-
-/// `cuKernelSetAttribute`
-pub(crate) fn kernel_set_attribute(
-    call: &Call,
-    attribute: i32,
-    value: i32,
-    kernel: Handle,
-    device: Device,
-) -> Answer {
-    let context = context_of_device(call, device)?;
-    let (handle, entry) = function_in(call, kernel, context)?;
-    function::set_value(call, handle, &entry, attribute, value)
-}
-
-/// `cuKernelSetCacheConfig`: a hint without effect.
-pub(crate) fn kernel_set_cache_config(
-    call: &Call,
-    kernel: Handle,
-    config: i32,
-    device: Device,
-) -> Answer {
-    entry_of(call, kernel)?;
-    call.device(device)?;
-    if (0..=3).contains(&config) {
-        Ok(())
-    } else {
-        Err(ResultCode::INVALID_VALUE)
-    }
 }
 
 /// Returns the parameters of a kernel as byte ranges.
@@ -328,13 +157,149 @@ fn params(call: &Call, kernel: Handle) -> Answer<Vec<std::ops::Range<usize>>> {
         .collect())
 }
 
-/// `cuKernelGetParamInfo`
-pub(crate) fn kernel_param_info(
-    call: &Call,
-    kernel: Handle,
-    index: usize,
-    offset: Out<usize>,
-    bytes: Out<usize>,
-) -> Answer {
-    function::write_param(&params(call, kernel)?, index, offset, bytes)
+exports! {
+    [cuLibraryLoadData]
+    fn load_data(
+        call, library: Out<Handle>, image: Image, numbers: In<i32>, values: Out<usize>, count: u32,
+        _library_numbers: In<i32>, _library_values: In<usize>, _library_count: u32
+    ) {
+        let options = JitOptions {
+            count,
+            numbers,
+            values,
+        };
+        load(call, library, image.get()?, &options)
+    }
+
+    [cuLibraryLoadFromFile]
+    fn load_file(
+        call, library: Out<Handle>, path: Text, numbers: In<i32>, values: Out<usize>, count: u32,
+        _library_numbers: In<i32>, _library_values: In<usize>, _library_count: u32
+    ) {
+        let options = JitOptions {
+            count,
+            numbers,
+            values,
+        };
+        let image = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
+        load(call, library, image, &options)
+    }
+
+    [cuLibraryUnload]
+    fn unload(call, library: Handle) {
+        let modules = with_library(call, library, |entry| entry.modules.clone())?;
+        let mut outcome = Ok(());
+        for (context, module) in modules {
+            match module::unload_from(call, context, module) {
+                // A capture forbids the call, and the library stays with this module.
+                Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED) => {
+                    return Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
+                }
+                unloaded => outcome = outcome.and(unloaded),
+            }
+            if let Some(entry) = call.process()?.objects.lock().libraries.get_mut(&library) {
+                entry.modules.remove(&context);
+            }
+        }
+        let mut objects = call.process()?.objects.lock();
+        objects.libraries.remove(&library);
+        objects
+            .kernels
+            .retain(|_, kernel| kernel.library != library);
+        outcome
+    }
+
+    [cuLibraryGetModule]
+    fn get_module(call, module: Out<Handle>, library: Handle) {
+        module.check()?;
+        let context = call.context()?;
+        module.set(module_of(call, library, context)?.as_raw())
+    }
+
+    [cuLibraryGetKernel]
+    fn kernel(call, kernel: Out<Handle>, library: Handle, name: Text) {
+        kernel.check()?;
+        let name = name.get()?;
+        let found = with_library(call, library, |entry| {
+            let known = entry.kernels.iter().find(|(known, _)| *known == name);
+            known.map(|(_, kernel)| *kernel)
+        })?;
+        kernel.set(found.ok_or(ResultCode::NOT_FOUND)?)
+    }
+
+    [cuLibraryGetKernelCount]
+    fn kernel_count(call, count: Out<u32>, library: Handle) {
+        let kernels = with_library(call, library, |entry| entry.kernels.len())?;
+        count.set(kernels as u32)
+    }
+
+    [cuLibraryEnumerateKernels]
+    fn kernels(call, kernels: Out<Handle>, count: u32, library: Handle) {
+        let all = with_library(call, library, |entry| entry.kernels.clone())?;
+        let some = all.into_iter().take(count as usize);
+        kernels.set_all(some.map(|(_, kernel)| kernel))
+    }
+
+    [cuLibraryGetGlobal]
+    fn global(call, pointer: Out<Address>, bytes: Out<usize>, library: Handle, name: Text) {
+        let context = call.context()?;
+        let module = module_of(call, library, context)?;
+        let name = name.get()?;
+        let (base, size) = call.process()?.module_global(context, module, &name)?;
+        pointer.set_if_wanted(base.as_raw());
+        bytes.set_if_wanted(size);
+        Ok(())
+    }
+
+    [cuKernelGetFunction]
+    fn kernel_function(call, function: Out<Handle>, kernel: Handle) {
+        function.check()?;
+        let context = call.context()?;
+        function.set(function_in(call, kernel, context)?.0.as_raw())
+    }
+
+    [cuKernelGetLibrary]
+    fn kernel_library(call, library: Out<Handle>, kernel: Handle) {
+        library.set(entry_of(call, kernel)?.library)
+    }
+
+    [cuKernelGetName]
+    fn kernel_name(call, name: Out<*const c_char>, kernel: Handle) {
+        let entry = entry_of(call, kernel)?;
+        name.set(call.process()?.objects.lock().name(&entry.name))
+    }
+
+    [cuKernelGetAttribute]
+    fn kernel_attribute(call, value: Out<i32>, attribute: i32, kernel: Handle, device: Device) {
+        value.check()?;
+        let context = context_of_device(call, device)?;
+        let (handle, entry) = function_in(call, kernel, context)?;
+        value.set(function::value_of(call, handle, &entry, attribute)?)
+    }
+
+    [cuKernelSetAttribute]
+    fn kernel_set_attribute(call, attribute: i32, value: i32, kernel: Handle, device: Device) {
+        let context = context_of_device(call, device)?;
+        let (handle, entry) = function_in(call, kernel, context)?;
+        function::set_value(call, handle, &entry, attribute, value)
+    }
+
+    /// A hint without effect.
+    [cuKernelSetCacheConfig]
+    fn kernel_set_cache_config(call, kernel: Handle, config: i32, device: Device) {
+        entry_of(call, kernel)?;
+        call.device(device)?;
+        if (0..=3).contains(&config) {
+            Ok(())
+        } else {
+            Err(ResultCode::INVALID_VALUE)
+        }
+    }
+
+    [cuKernelGetParamInfo]
+    fn kernel_param_info(
+        call, kernel: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>
+    ) {
+        function::write_param(&params(call, kernel)?, index, offset, bytes)
+    }
 }

@@ -10,6 +10,7 @@ use crate::{
     api::module::{FILE_NOT_FOUND, code_of},
     call::Call,
     codes::Answer,
+    export::exports,
     image,
     jit::JitOptions,
     objects::{LinkerEntry, Tag},
@@ -30,34 +31,6 @@ const OF_DEVICE_RUNTIME: &[u8] = b"cuda_device_runtime.o";
 
 /// The part of the device runtime library that kernels of cooperative launches call.
 const DEVICE_RUNTIME: &str = include_str!("device_runtime.ptx");
-
-/// `cuLinkCreate`
-pub(crate) fn create(
-    call: &Call,
-    count: u32,
-    numbers: In<i32>,
-    values: Out<usize>,
-    linker: Out<Handle>,
-) -> Answer {
-    linker.check()?;
-    call.context()?;
-    let options = JitOptions {
-        count,
-        numbers,
-        values,
-    };
-    let max_registers = options.max_registers();
-    let mut objects = call.process()?.objects.lock();
-    let handle = objects.next_handle(Tag::Linker);
-    let entry = LinkerEntry {
-        options: Some(options),
-        max_registers,
-        ..LinkerEntry::default()
-    };
-    objects.linkers.insert(handle, entry);
-    drop(objects);
-    linker.set(handle)
-}
 
 /// Changes a linker.
 fn with_linker<R>(
@@ -100,74 +73,6 @@ fn add(call: &Call, linker: Handle, kind: i32, bytes: Vec<u8>) -> Answer {
 
 /// `cuLinkAddData`
 #[expect(clippy::too_many_arguments, reason = "the parameters of cuLinkAddData")]
-pub(crate) fn add_data(
-    call: &Call,
-    linker: Handle,
-    kind: i32,
-    data: Bytes,
-    size: usize,
-    _name: In<c_char>,
-    _count: u32,
-    _numbers: In<i32>,
-    _values: In<usize>,
-) -> Answer {
-    add(call, linker, kind, data.get(size)?)
-}
-
-/// `cuLinkAddFile`
-pub(crate) fn add_file(
-    call: &Call,
-    linker: Handle,
-    kind: i32,
-    path: Text,
-    _count: u32,
-    _numbers: In<i32>,
-    _values: In<usize>,
-) -> Answer {
-    let bytes = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
-    add(call, linker, kind, bytes)
-}
-
-/// `cuLinkComplete`. The image belongs to the linker.
-pub(crate) fn complete(
-    call: &Call,
-    linker: Handle,
-    image: Out<*const c_void>,
-    size: Out<usize>,
-) -> Answer {
-    image.check()?;
-    let (joined, options) = with_linker(call, linker, |entry| {
-        let runtime = entry.device_runtime.then_some(DEVICE_RUNTIME);
-        let joined = join(entry.texts.iter().map(String::as_str).chain(runtime));
-        let joined = match entry.max_registers {
-            Some(limit) => with_max_registers(&joined, limit),
-            None => joined,
-        };
-        (joined, entry.options)
-    })?;
-    let log = |text: &str| {
-        if let Some(options) = options {
-            options.write_log(text);
-        }
-    };
-    if let Err(error) = ptx::parse(&joined) {
-        let reason = error.to_string();
-        say(&format!("{}: {reason}", call.name));
-        log(&reason);
-        return Err(code_of(&error));
-    }
-    log("");
-    let bytes: Box<[u8]> = joined.into_bytes().into_iter().chain([0]).collect();
-    let length = bytes.len();
-    let start = with_linker(call, linker, |entry| {
-        let image = entry.image.insert(bytes);
-        image.as_ptr().expose_provenance()
-    })?;
-    image.set(std::ptr::with_exposed_provenance(start))?;
-    size.set_if_wanted(length);
-    Ok(())
-}
-
 /// Joins texts: the first one with its header, the others without theirs.
 fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let in_header = |line: &str| {
@@ -206,12 +111,89 @@ fn with_max_registers(text: &str, limit: u32) -> String {
     limited + rest
 }
 
-/// `cuLinkDestroy`
-pub(crate) fn destroy(call: &Call, linker: Handle) -> Answer {
-    let removed = call.process()?.objects.lock().linkers.remove(&linker);
-    match removed {
-        Some(_) => Ok(()),
-        None => Err(call.wrong_handle("linker", linker)),
+exports! {
+    [cuLinkCreate, cuLinkCreate_v2]
+    fn create(call, count: u32, numbers: In<i32>, values: Out<usize>, linker: Out<Handle>) {
+        linker.check()?;
+        call.context()?;
+        let options = JitOptions {
+            count,
+            numbers,
+            values,
+        };
+        let max_registers = options.max_registers();
+        let mut objects = call.process()?.objects.lock();
+        let handle = objects.next_handle(Tag::Linker);
+        let entry = LinkerEntry {
+            options: Some(options),
+            max_registers,
+            ..LinkerEntry::default()
+        };
+        objects.linkers.insert(handle, entry);
+        drop(objects);
+        linker.set(handle)
+    }
+
+    [cuLinkAddData, cuLinkAddData_v2]
+    fn add_data(
+        call, linker: Handle, kind: i32, data: Bytes, size: usize, _name: In<c_char>, _count: u32,
+        _numbers: In<i32>, _values: In<usize>
+    ) {
+        add(call, linker, kind, data.get(size)?)
+    }
+
+    [cuLinkAddFile, cuLinkAddFile_v2]
+    fn add_file(
+        call, linker: Handle, kind: i32, path: Text, _count: u32, _numbers: In<i32>,
+        _values: In<usize>
+    ) {
+        let bytes = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
+        add(call, linker, kind, bytes)
+    }
+
+    /// The image belongs to the linker.
+    [cuLinkComplete]
+    fn complete(call, linker: Handle, image: Out<*const c_void>, size: Out<usize>) {
+        image.check()?;
+        let (joined, options) = with_linker(call, linker, |entry| {
+            let runtime = entry.device_runtime.then_some(DEVICE_RUNTIME);
+            let joined = join(entry.texts.iter().map(String::as_str).chain(runtime));
+            let joined = match entry.max_registers {
+                Some(limit) => with_max_registers(&joined, limit),
+                None => joined,
+            };
+            (joined, entry.options)
+        })?;
+        let log = |text: &str| {
+            if let Some(options) = options {
+                options.write_log(text);
+            }
+        };
+        if let Err(error) = ptx::parse(&joined) {
+            let reason = error.to_string();
+            say(&format!("{}: {reason}", call.name));
+            log(&reason);
+            return Err(code_of(&error));
+        }
+        log("");
+        let bytes: Box<[u8]> = joined.into_bytes().into_iter().chain([0]).collect();
+        let length = bytes.len();
+        let start = with_linker(call, linker, |entry| {
+            let image = entry.image.insert(bytes);
+            image.as_ptr().expose_provenance()
+        })?;
+        image.set(std::ptr::with_exposed_provenance(start))?;
+        size.set_if_wanted(length);
+        Ok(())
+    }
+
+    [cuLinkDestroy]
+    fn destroy(call, linker: Handle) {
+        let removed = call.process()?.objects.lock().linkers.remove(&linker);
+        match removed {
+            Some(_) => Ok(()),
+            None => Err(call.wrong_handle("linker", linker)),
+        }
     }
 }
 

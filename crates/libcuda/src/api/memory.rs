@@ -10,147 +10,21 @@ use crate::{
     api::pointer::allocation,
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// The alignment of the rows of [`allocate_pitch`], in bytes: the texture alignment of all devices
 /// that CUDA 13 supports.
 const PITCH_ALIGNMENT: usize = 512;
 
-/// `cuMemAlloc`
-pub(crate) fn allocate(call: &Call, pointer: Out<Address>, bytes: usize) -> Answer {
-    pointer.check()?;
-    let context = call.context()?;
-    if bytes == 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    pointer.set(call.process()?.mem_alloc(context, bytes)?.as_raw())
-}
-
-/// `cuMemAllocPitch`
-pub(crate) fn allocate_pitch(
-    call: &Call,
-    pointer: Out<Address>,
-    pitch: Out<usize>,
-    width_bytes: usize,
-    height: usize,
-    element_bytes: u32,
-) -> Answer {
-    pointer.check()?;
-    pitch.check()?;
-    if width_bytes == 0 || height == 0 || ![4, 8, 16].contains(&element_bytes) {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let row = width_bytes.checked_next_multiple_of(PITCH_ALIGNMENT);
-    let row = row.ok_or(ResultCode::OUT_OF_MEMORY)?;
-    let bytes = row.checked_mul(height).ok_or(ResultCode::OUT_OF_MEMORY)?;
-    allocate(call, pointer, bytes)?;
-    pitch.set(row)
-}
-
-/// `cuMemFree`. A null pointer is ignored.
-pub(crate) fn free(call: &Call, pointer: Address) -> Answer {
-    let context = call.context()?;
-    if pointer == 0 {
-        return Ok(());
-    }
-    call.process()?
-        .mem_free(context, DevicePtr::from_raw(pointer))
-}
-
-/// `cuMemAllocAsync`
-pub(crate) fn allocate_async(
-    call: &Call,
-    pointer: Out<Address>,
-    bytes: usize,
-    stream: Handle,
-) -> Answer {
-    pointer.check()?;
-    let (context, stream) = call.stream(stream)?;
-    if bytes == 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let allocated = call.process()?.mem_alloc_async(context, bytes, stream)?;
-    pointer.set(allocated.as_raw())
-}
-
-/// `cuMemFreeAsync`. A null pointer is ignored.
-pub(crate) fn free_async(call: &Call, pointer: Address, stream: Handle) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    if pointer == 0 {
-        return Ok(());
-    }
-    let pointer = DevicePtr::from_raw(pointer);
-    call.process()?.mem_free_async(context, pointer, stream)
-}
-
-/// `cuMemGetInfo`
-pub(crate) fn info(call: &Call, free: Out<usize>, total: Out<usize>) -> Answer {
-    let context = call.context()?;
-    let (free_bytes, total_bytes) = call.process()?.mem_info(context)?;
-    free.set_if_wanted(free_bytes as usize);
-    total.set_if_wanted(total_bytes as usize);
-    Ok(())
-}
-
-/// `cuMemGetAddressRange`
-pub(crate) fn address_range(
-    call: &Call,
-    base: Out<Address>,
-    bytes: Out<usize>,
-    pointer: Address,
-) -> Answer {
-    call.context()?;
-    let found = allocation(call, pointer)?.ok_or(ResultCode::NOT_FOUND)?;
-    base.set_if_wanted(found.base.as_raw());
-    bytes.set_if_wanted(found.bytes as usize);
-    Ok(())
-}
-
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: page-locked memory always is accessible to devices here.
 const DEVICE_MAP: u32 = 2;
 /// The flags of `cuMemHostAlloc`: portable, mapped, write-combined.
 const HOST_FLAGS_KNOWN: u32 = 7;
 
-/// `cuMemHostAlloc`
-pub(crate) fn allocate_host(
-    call: &Call,
-    pointer: Out<*mut u8>,
-    bytes: usize,
-    flags: u32,
-) -> Answer {
-    pointer.check()?;
-    let context = call.context()?;
-    if bytes == 0 || flags & !HOST_FLAGS_KNOWN != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let process = call.process()?;
-    let allocated = process.host_alloc(context, bytes)?;
-    let address = allocated.as_ptr().expose_provenance() as Address;
-    let mut objects = process.objects.lock();
-    objects.host_flags.insert(address, flags | DEVICE_MAP);
-    drop(objects);
-    pointer.set(allocated.as_ptr())
-}
-
-/// `cuMemAllocHost`
-pub(crate) fn allocate_host_plain(call: &Call, pointer: Out<*mut u8>, bytes: usize) -> Answer {
-    allocate_host(call, pointer, bytes, 0)
-}
-
 /// Returns the pointer of an argument, which must not be null.
 fn host_pointer(pointer: *mut u8) -> Answer<NonNull<u8>> {
     NonNull::new(pointer).ok_or(ResultCode::INVALID_VALUE)
-}
-
-/// `cuMemFreeHost`
-pub(crate) fn free_host(call: &Call, pointer: *mut u8) -> Answer {
-    let context = call.context()?;
-    let pointer = host_pointer(pointer)?;
-    let process = call.process()?;
-    process.host_free(context, pointer)?;
-    let address = pointer.as_ptr().expose_provenance() as Address;
-    process.objects.lock().host_flags.remove(&address);
-    Ok(())
 }
 
 /// `CU_MEMHOSTREGISTER_IOMEMORY`: memory of other devices, which are not simulated.
@@ -158,80 +32,12 @@ const IO_MEMORY: u32 = 4;
 /// The flags of `cuMemHostRegister`: portable, mapped, [`IO_MEMORY`], read-only.
 const REGISTER_FLAGS_KNOWN: u32 = 15;
 
-/// `cuMemHostRegister`
-pub(crate) fn register_host(call: &Call, pointer: *mut u8, bytes: usize, flags: u32) -> Answer {
-    let context = call.context()?;
-    let pointer = host_pointer(pointer)?;
-    if bytes == 0 || flags & !REGISTER_FLAGS_KNOWN != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    if flags & IO_MEMORY != 0 {
-        return Err(ResultCode::NOT_SUPPORTED);
-    }
-    let process = call.process()?;
-    process.host_register(context, pointer, bytes)?;
-    let address = pointer.as_ptr().expose_provenance() as Address;
-    let mut objects = process.objects.lock();
-    objects.host_flags.insert(address, flags | DEVICE_MAP);
-    Ok(())
-}
-
-/// `cuMemHostUnregister`
-pub(crate) fn unregister_host(call: &Call, pointer: *mut u8) -> Answer {
-    let context = call.context()?;
-    let pointer = host_pointer(pointer)?;
-    let process = call.process()?;
-    process.host_unregister(context, pointer)?;
-    let address = pointer.as_ptr().expose_provenance() as Address;
-    process.objects.lock().host_flags.remove(&address);
-    Ok(())
-}
-
 /// Returns whether an allocation is page-locked host memory.
 fn is_page_locked(kind: AllocationKind) -> bool {
     matches!(
         kind,
         AllocationKind::PageLocked | AllocationKind::Registered
     )
-}
-
-/// `cuMemHostGetDevicePointer`: the addresses of host and device are the same.
-pub(crate) fn device_pointer_of_host(
-    call: &Call,
-    device: Out<Address>,
-    pointer: *mut u8,
-    flags: u32,
-) -> Answer {
-    call.context()?;
-    let address = pointer.expose_provenance() as Address;
-    match allocation(call, address)? {
-        Some(found) if flags == 0 && is_page_locked(found.kind) => device.set(address),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuMemHostGetFlags`
-pub(crate) fn host_flags(call: &Call, flags: Out<u32>, pointer: *mut u8) -> Answer {
-    call.context()?;
-    let address = pointer.expose_provenance() as Address;
-    let objects = call.process()?.objects.lock();
-    let found = objects.host_flags.get(&address);
-    flags.set(*found.ok_or(ResultCode::INVALID_VALUE)?)
-}
-
-/// `cuMemAllocManaged`: attached to all streams, or to the host.
-pub(crate) fn allocate_managed(
-    call: &Call,
-    pointer: Out<Address>,
-    bytes: usize,
-    flags: u32,
-) -> Answer {
-    pointer.check()?;
-    let context = call.context()?;
-    if bytes == 0 || ![1, 2].contains(&flags) {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    pointer.set(call.process()?.mem_alloc_managed(context, bytes)?.as_raw())
 }
 
 /// `CU_DEVICE_CPU`
@@ -254,34 +60,6 @@ fn location(call: &Call, fields: LocationFields) -> Answer<ManagedLocation> {
     }
 }
 
-/// `cuMemPrefetchAsync`
-pub(crate) fn prefetch(
-    call: &Call,
-    pointer: Address,
-    bytes: usize,
-    device: Device,
-    stream: Handle,
-) -> Answer {
-    let location = location_of_device(call, device)?;
-    prefetch_to(call, pointer, bytes, location, stream)
-}
-
-/// `cuMemPrefetchAsync_v2`
-pub(crate) fn prefetch_to_location(
-    call: &Call,
-    pointer: Address,
-    bytes: usize,
-    fields: LocationFields,
-    flags: u32,
-    stream: Handle,
-) -> Answer {
-    if flags != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let location = location(call, fields)?;
-    prefetch_to(call, pointer, bytes, location, stream)
-}
-
 fn prefetch_to(
     call: &Call,
     pointer: Address,
@@ -293,30 +71,6 @@ fn prefetch_to(
     let pointer = DevicePtr::from_raw(pointer);
     call.process()?
         .mem_prefetch_async(context, pointer, bytes, location, stream)
-}
-
-/// `cuMemAdvise`
-pub(crate) fn advise(
-    call: &Call,
-    pointer: Address,
-    bytes: usize,
-    advice: i32,
-    device: Device,
-) -> Answer {
-    advise_about(call, pointer, bytes, advice, |call| {
-        location_of_device(call, device)
-    })
-}
-
-/// `cuMemAdvise_v2`
-pub(crate) fn advise_at_location(
-    call: &Call,
-    pointer: Address,
-    bytes: usize,
-    advice: i32,
-    fields: LocationFields,
-) -> Answer {
-    advise_about(call, pointer, bytes, advice, |call| location(call, fields))
 }
 
 fn advise_about(
@@ -344,4 +98,207 @@ fn advise_about(
     let pointer = DevicePtr::from_raw(pointer);
     call.process()?
         .mem_advise(context, pointer, bytes, advice, location)
+}
+
+exports! {
+    [cuMemAlloc_v2]
+    fn allocate(call, pointer: Out<Address>, bytes: usize) {
+        pointer.check()?;
+        let context = call.context()?;
+        if bytes == 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        pointer.set(call.process()?.mem_alloc(context, bytes)?.as_raw())
+    }
+
+    [cuMemAllocPitch_v2]
+    fn allocate_pitch(
+        call, pointer: Out<Address>, pitch: Out<usize>, width_bytes: usize, height: usize,
+        element_bytes: u32
+    ) {
+        pointer.check()?;
+        pitch.check()?;
+        if width_bytes == 0 || height == 0 || ![4, 8, 16].contains(&element_bytes) {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let row = width_bytes.checked_next_multiple_of(PITCH_ALIGNMENT);
+        let row = row.ok_or(ResultCode::OUT_OF_MEMORY)?;
+        let bytes = row.checked_mul(height).ok_or(ResultCode::OUT_OF_MEMORY)?;
+        allocate(call, pointer, bytes)?;
+        pitch.set(row)
+    }
+
+    /// A null pointer is ignored.
+    [cuMemFree_v2]
+    fn free(call, pointer: Address) {
+        let context = call.context()?;
+        if pointer == 0 {
+            return Ok(());
+        }
+        call.process()?
+            .mem_free(context, DevicePtr::from_raw(pointer))
+    }
+
+    [cuMemAllocAsync, cuMemAllocAsync_ptsz per_thread]
+    fn allocate_async(call, pointer: Out<Address>, bytes: usize, stream: Handle) {
+        pointer.check()?;
+        let (context, stream) = call.stream(stream)?;
+        if bytes == 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let allocated = call.process()?.mem_alloc_async(context, bytes, stream)?;
+        pointer.set(allocated.as_raw())
+    }
+
+    /// A null pointer is ignored.
+    [cuMemFreeAsync, cuMemFreeAsync_ptsz per_thread]
+    fn free_async(call, pointer: Address, stream: Handle) {
+        let (context, stream) = call.stream(stream)?;
+        if pointer == 0 {
+            return Ok(());
+        }
+        let pointer = DevicePtr::from_raw(pointer);
+        call.process()?.mem_free_async(context, pointer, stream)
+    }
+
+    [cuMemGetInfo_v2]
+    fn info(call, free: Out<usize>, total: Out<usize>) {
+        let context = call.context()?;
+        let (free_bytes, total_bytes) = call.process()?.mem_info(context)?;
+        free.set_if_wanted(free_bytes as usize);
+        total.set_if_wanted(total_bytes as usize);
+        Ok(())
+    }
+
+    [cuMemGetAddressRange_v2]
+    fn address_range(call, base: Out<Address>, bytes: Out<usize>, pointer: Address) {
+        call.context()?;
+        let found = allocation(call, pointer)?.ok_or(ResultCode::NOT_FOUND)?;
+        base.set_if_wanted(found.base.as_raw());
+        bytes.set_if_wanted(found.bytes as usize);
+        Ok(())
+    }
+
+    [cuMemHostAlloc]
+    fn allocate_host(call, pointer: Out<*mut u8>, bytes: usize, flags: u32) {
+        pointer.check()?;
+        let context = call.context()?;
+        if bytes == 0 || flags & !HOST_FLAGS_KNOWN != 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let process = call.process()?;
+        let allocated = process.host_alloc(context, bytes)?;
+        let address = allocated.as_ptr().expose_provenance() as Address;
+        let mut objects = process.objects.lock();
+        objects.host_flags.insert(address, flags | DEVICE_MAP);
+        drop(objects);
+        pointer.set(allocated.as_ptr())
+    }
+
+    [cuMemAllocHost_v2]
+    fn allocate_host_plain(call, pointer: Out<*mut u8>, bytes: usize) {
+        allocate_host(call, pointer, bytes, 0)
+    }
+
+    [cuMemFreeHost]
+    fn free_host(call, pointer: *mut u8) {
+        let context = call.context()?;
+        let pointer = host_pointer(pointer)?;
+        let process = call.process()?;
+        process.host_free(context, pointer)?;
+        let address = pointer.as_ptr().expose_provenance() as Address;
+        process.objects.lock().host_flags.remove(&address);
+        Ok(())
+    }
+
+    [cuMemHostRegister, cuMemHostRegister_v2]
+    fn register_host(call, pointer: *mut u8, bytes: usize, flags: u32) {
+        let context = call.context()?;
+        let pointer = host_pointer(pointer)?;
+        if bytes == 0 || flags & !REGISTER_FLAGS_KNOWN != 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        if flags & IO_MEMORY != 0 {
+            return Err(ResultCode::NOT_SUPPORTED);
+        }
+        let process = call.process()?;
+        process.host_register(context, pointer, bytes)?;
+        let address = pointer.as_ptr().expose_provenance() as Address;
+        let mut objects = process.objects.lock();
+        objects.host_flags.insert(address, flags | DEVICE_MAP);
+        Ok(())
+    }
+
+    [cuMemHostUnregister]
+    fn unregister_host(call, pointer: *mut u8) {
+        let context = call.context()?;
+        let pointer = host_pointer(pointer)?;
+        let process = call.process()?;
+        process.host_unregister(context, pointer)?;
+        let address = pointer.as_ptr().expose_provenance() as Address;
+        process.objects.lock().host_flags.remove(&address);
+        Ok(())
+    }
+
+    /// The addresses of host and device are the same.
+    [cuMemHostGetDevicePointer_v2]
+    fn device_pointer_of_host(call, device: Out<Address>, pointer: *mut u8, flags: u32) {
+        call.context()?;
+        let address = pointer.expose_provenance() as Address;
+        match allocation(call, address)? {
+            Some(found) if flags == 0 && is_page_locked(found.kind) => device.set(address),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuMemHostGetFlags]
+    fn host_flags(call, flags: Out<u32>, pointer: *mut u8) {
+        call.context()?;
+        let address = pointer.expose_provenance() as Address;
+        let objects = call.process()?.objects.lock();
+        let found = objects.host_flags.get(&address);
+        flags.set(*found.ok_or(ResultCode::INVALID_VALUE)?)
+    }
+
+    /// Attached to all streams, or to the host.
+    [cuMemAllocManaged]
+    fn allocate_managed(call, pointer: Out<Address>, bytes: usize, flags: u32) {
+        pointer.check()?;
+        let context = call.context()?;
+        if bytes == 0 || ![1, 2].contains(&flags) {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        pointer.set(call.process()?.mem_alloc_managed(context, bytes)?.as_raw())
+    }
+
+    [cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz per_thread]
+    fn prefetch(call, pointer: Address, bytes: usize, device: Device, stream: Handle) {
+        let location = location_of_device(call, device)?;
+        prefetch_to(call, pointer, bytes, location, stream)
+    }
+
+    [cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz per_thread]
+    fn prefetch_to_location(
+        call, pointer: Address, bytes: usize, fields: LocationFields, flags: u32, stream: Handle
+    ) {
+        if flags != 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let location = location(call, fields)?;
+        prefetch_to(call, pointer, bytes, location, stream)
+    }
+
+    [cuMemAdvise]
+    fn advise(call, pointer: Address, bytes: usize, advice: i32, device: Device) {
+        advise_about(call, pointer, bytes, advice, |call| {
+            location_of_device(call, device)
+        })
+    }
+
+    [cuMemAdvise_v2]
+    fn advise_at_location(
+        call, pointer: Address, bytes: usize, advice: i32, fields: LocationFields
+    ) {
+        advise_about(call, pointer, bytes, advice, |call| location(call, fields))
+    }
 }

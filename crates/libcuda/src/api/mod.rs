@@ -1,4 +1,6 @@
-//! The exported functions, by subject. `functions.rs` says which symbol each of them implements.
+//! The exported functions, by subject.
+
+use crate::symbols::Symbol;
 
 pub(crate) mod capture;
 pub(crate) mod context;
@@ -24,3 +26,31 @@ pub(crate) mod pool;
 pub(crate) mod primary;
 pub(crate) mod stream;
 pub(crate) mod user_object;
+
+/// The exported symbols of each module.
+pub(crate) static SYMBOLS: &[&[Symbol]] = &[
+    capture::SYMBOLS,
+    context::SYMBOLS,
+    copy::SYMBOLS,
+    copy_3d::SYMBOLS,
+    device::SYMBOLS,
+    entry::SYMBOLS,
+    event::SYMBOLS,
+    fill::SYMBOLS,
+    function::SYMBOLS,
+    graph::SYMBOLS,
+    graph_exec::SYMBOLS,
+    graph_node::SYMBOLS,
+    graph_questions::SYMBOLS,
+    launch::SYMBOLS,
+    library::SYMBOLS,
+    linker::SYMBOLS,
+    memory::SYMBOLS,
+    module::SYMBOLS,
+    occupancy::SYMBOLS,
+    pointer::SYMBOLS,
+    pool::SYMBOLS,
+    primary::SYMBOLS,
+    stream::SYMBOLS,
+    user_object::SYMBOLS,
+];

@@ -9,40 +9,12 @@ use crate::{
     abi::{Address, Handle, Image, In, Out, Text},
     call::Call,
     codes::Answer,
+    export::exports,
     image,
     jit::JitOptions,
     objects::{FunctionEntry, ModuleEntry},
     process::say,
 };
-
-/// `cuModuleLoadData`, `cuModuleLoadFatBinary`
-pub(crate) fn load_data(call: &Call, module: Out<Handle>, image: Image) -> Answer {
-    load_program_image(call, module, image.get()?, None)
-}
-
-/// `cuModuleLoadDataEx`
-pub(crate) fn load_data_with_options(
-    call: &Call,
-    module: Out<Handle>,
-    image: Image,
-    count: u32,
-    numbers: In<i32>,
-    values: Out<usize>,
-) -> Answer {
-    let options = JitOptions {
-        count,
-        numbers,
-        values,
-    };
-    load_program_image(call, module, image.get()?, Some(&options))
-}
-
-/// `cuModuleLoad`
-pub(crate) fn load_file(call: &Call, module: Out<Handle>, path: Text) -> Answer {
-    let path = path.get()?;
-    let image = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
-    load_program_image(call, module, image, None)
-}
 
 /// `CUDA_ERROR_FILE_NOT_FOUND`
 pub(crate) const FILE_NOT_FOUND: ResultCode = ResultCode::from_raw(301);
@@ -101,15 +73,6 @@ pub(crate) fn load(
     }
 }
 
-/// `cuModuleUnload`
-pub(crate) fn unload(call: &Call, module: Handle) -> Answer {
-    let (handle, entry) = call.module(module)?;
-    if entry.of_library {
-        return Err(ResultCode::NOT_PERMITTED);
-    }
-    unload_from(call, entry.context, handle)
-}
-
 /// Unloads a module from its context. A module that a capture forbids to unload stays.
 pub(super) fn unload_from(call: &Call, context: ContextHandle, module: ModuleHandle) -> Answer {
     let process = call.process()?;
@@ -118,14 +81,6 @@ pub(super) fn unload_from(call: &Call, context: ContextHandle, module: ModuleHan
         process.objects.lock().remove_module(module);
     }
     unloaded
-}
-
-/// `cuModuleGetFunction`
-pub(crate) fn function(call: &Call, function: Out<Handle>, module: Handle, name: Text) -> Answer {
-    function.check()?;
-    let (module, entry) = call.module(module)?;
-    let found = function_by_name(call, (module, entry.context), &name.get()?)?;
-    function.set(found.as_raw())
 }
 
 /// Returns a kernel of a module, and enters it among the live functions.
@@ -150,50 +105,88 @@ pub(crate) fn function_by_name(
     Ok(function)
 }
 
-/// `cuModuleGetGlobal`
-pub(crate) fn global(
-    call: &Call,
-    pointer: Out<Address>,
-    bytes: Out<usize>,
-    module: Handle,
-    name: Text,
-) -> Answer {
-    let (module, entry) = call.module(module)?;
-    let name = name.get()?;
-    let (base, size) = call
-        .process()?
-        .module_global(entry.context, module, &name)?;
-    pointer.set_if_wanted(base.as_raw());
-    bytes.set_if_wanted(size);
-    Ok(())
-}
-
 /// Returns the names of the module's kernels.
 fn kernels(call: &Call, module: ModuleHandle) -> Answer<Vec<String>> {
     let names = call.process()?.gpu.module_kernels(module);
     names.ok_or(ResultCode::INVALID_HANDLE)
 }
 
-/// `cuModuleGetFunctionCount`
-pub(crate) fn function_count(call: &Call, count: Out<u32>, module: Handle) -> Answer {
-    let (module, _) = call.module(module)?;
-    count.set(kernels(call, module)?.len() as u32)
-}
+exports! {
+    [cuModuleLoadData, cuModuleLoadFatBinary]
+    fn load_data(call, module: Out<Handle>, image: Image) {
+        load_program_image(call, module, image.get()?, None)
+    }
 
-/// `cuModuleEnumerateFunctions`
-pub(crate) fn functions(call: &Call, functions: Out<Handle>, count: u32, module: Handle) -> Answer {
-    let (module, entry) = call.module(module)?;
-    let names = kernels(call, module)?;
-    let found = names.iter().take(count as usize).map(|name| {
-        let function = function_by_name(call, (module, entry.context), name)?;
-        Ok(function.as_raw())
-    });
-    functions.set_all(found.collect::<Answer<Vec<_>>>()?)
-}
+    [cuModuleLoadDataEx]
+    fn load_data_with_options(
+        call, module: Out<Handle>, image: Image, count: u32, numbers: In<i32>, values: Out<usize>
+    ) {
+        let options = JitOptions {
+            count,
+            numbers,
+            values,
+        };
+        load_program_image(call, module, image.get()?, Some(&options))
+    }
 
-/// `cuModuleGetLoadingMode`: a module is loaded as a whole.
-pub(crate) fn loading_mode(call: &Call, mode: Out<i32>) -> Answer {
-    const EAGER: i32 = 1;
-    call.process()?;
-    mode.set(EAGER)
+    [cuModuleLoad]
+    fn load_file(call, module: Out<Handle>, path: Text) {
+        let path = path.get()?;
+        let image = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
+        load_program_image(call, module, image, None)
+    }
+
+    [cuModuleUnload]
+    fn unload(call, module: Handle) {
+        let (handle, entry) = call.module(module)?;
+        if entry.of_library {
+            return Err(ResultCode::NOT_PERMITTED);
+        }
+        unload_from(call, entry.context, handle)
+    }
+
+    [cuModuleGetFunction]
+    fn function(call, function: Out<Handle>, module: Handle, name: Text) {
+        function.check()?;
+        let (module, entry) = call.module(module)?;
+        let found = function_by_name(call, (module, entry.context), &name.get()?)?;
+        function.set(found.as_raw())
+    }
+
+    [cuModuleGetGlobal_v2]
+    fn global(call, pointer: Out<Address>, bytes: Out<usize>, module: Handle, name: Text) {
+        let (module, entry) = call.module(module)?;
+        let name = name.get()?;
+        let (base, size) = call
+            .process()?
+            .module_global(entry.context, module, &name)?;
+        pointer.set_if_wanted(base.as_raw());
+        bytes.set_if_wanted(size);
+        Ok(())
+    }
+
+    [cuModuleGetFunctionCount]
+    fn function_count(call, count: Out<u32>, module: Handle) {
+        let (module, _) = call.module(module)?;
+        count.set(kernels(call, module)?.len() as u32)
+    }
+
+    [cuModuleEnumerateFunctions]
+    fn functions(call, functions: Out<Handle>, count: u32, module: Handle) {
+        let (module, entry) = call.module(module)?;
+        let names = kernels(call, module)?;
+        let found = names.iter().take(count as usize).map(|name| {
+            let function = function_by_name(call, (module, entry.context), name)?;
+            Ok(function.as_raw())
+        });
+        functions.set_all(found.collect::<Answer<Vec<_>>>()?)
+    }
+
+    /// A module is loaded as a whole.
+    [cuModuleGetLoadingMode]
+    fn loading_mode(call, mode: Out<i32>) {
+        const EAGER: i32 = 1;
+        call.process()?;
+        mode.set(EAGER)
+    }
 }

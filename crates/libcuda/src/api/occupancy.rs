@@ -9,6 +9,7 @@ use crate::{
     block_to_shared,
     call::Call,
     codes::Answer,
+    export::exports,
     kinds,
     objects::FunctionEntry,
 };
@@ -64,85 +65,11 @@ impl Limits {
     }
 }
 
-/// `cuOccupancyMaxActiveBlocksPerMultiprocessor`
-pub(crate) fn active_blocks(
-    call: &Call,
-    blocks: Out<i32>,
-    function: Handle,
-    block: i32,
-    dynamic_bytes: usize,
-) -> Answer {
-    active_blocks_with_flags(call, blocks, function, block, dynamic_bytes, 0)
-}
-
-/// `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`. The flag concerns caches and has no
-/// effect.
-pub(crate) fn active_blocks_with_flags(
-    call: &Call,
-    blocks: Out<i32>,
-    function: Handle,
-    block: i32,
-    dynamic_bytes: usize,
-    flags: u32,
-) -> Answer {
-    blocks.check()?;
-    let (handle, entry) = function::resolve(call, function)?;
-    let block = u32::try_from(block).map_err(|_| ResultCode::INVALID_VALUE)?;
-    if block == 0 || flags > 1 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let limits = Limits::of(call, handle, &entry)?;
-    blocks.set(limits.resident(block, dynamic_bytes) as i32)
-}
-
-/// `cuOccupancyMaxPotentialBlockSize`
-pub(crate) fn potential_block(
-    call: &Call,
-    grid: Out<i32>,
-    block: Out<i32>,
-    function: Handle,
-    shared_of_block: BlockToSharedPointer,
-    dynamic_bytes: usize,
-    limit: i32,
-) -> Answer {
-    let outs = (grid, block);
-    best_block(
-        call,
-        outs,
-        function,
-        (shared_of_block, dynamic_bytes),
-        limit,
-    )
-}
-
 /// `cuOccupancyMaxPotentialBlockSizeWithFlags`
 #[expect(
     clippy::too_many_arguments,
     reason = "the parameters of cuOccupancyMaxPotentialBlockSizeWithFlags"
 )]
-pub(crate) fn potential_block_with_flags(
-    call: &Call,
-    grid: Out<i32>,
-    block: Out<i32>,
-    function: Handle,
-    shared_of_block: BlockToSharedPointer,
-    dynamic_bytes: usize,
-    limit: i32,
-    flags: u32,
-) -> Answer {
-    if flags > 1 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let outs = (grid, block);
-    best_block(
-        call,
-        outs,
-        function,
-        (shared_of_block, dynamic_bytes),
-        limit,
-    )
-}
-
 /// Finds the largest block size with the most resident threads.
 fn best_block(
     call: &Call,
@@ -178,23 +105,72 @@ fn best_block(
     block.set(size as i32)
 }
 
-/// `cuOccupancyAvailableDynamicSMemPerBlock`
-pub(crate) fn available_shared(
-    call: &Call,
-    bytes: Out<usize>,
-    function: Handle,
-    blocks: i32,
-    block: i32,
-) -> Answer {
-    bytes.check()?;
-    let (handle, entry) = function::resolve(call, function)?;
-    let limits = Limits::of(call, handle, &entry)?;
-    let blocks = u32::try_from(blocks).map_err(|_| ResultCode::INVALID_VALUE)?;
-    let block = u32::try_from(block).map_err(|_| ResultCode::INVALID_VALUE)?;
-    if blocks == 0 || block == 0 || limits.resident(block, 0) < blocks {
-        return Err(ResultCode::INVALID_VALUE);
+exports! {
+    [cuOccupancyMaxActiveBlocksPerMultiprocessor]
+    fn active_blocks(call, blocks: Out<i32>, function: Handle, block: i32, dynamic_bytes: usize) {
+        active_blocks_with_flags(call, blocks, function, block, dynamic_bytes, 0)
     }
-    let each = (limits.shared_bytes / blocks).saturating_sub(limits.reserved_bytes);
-    let each = each.min(limits.block_shared_bytes);
-    bytes.set(each.saturating_sub(limits.static_shared_bytes) as usize)
+
+    /// The flag concerns caches and has no effect.
+    [cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags]
+    fn active_blocks_with_flags(
+        call, blocks: Out<i32>, function: Handle, block: i32, dynamic_bytes: usize, flags: u32
+    ) {
+        blocks.check()?;
+        let (handle, entry) = function::resolve(call, function)?;
+        let block = u32::try_from(block).map_err(|_| ResultCode::INVALID_VALUE)?;
+        if block == 0 || flags > 1 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let limits = Limits::of(call, handle, &entry)?;
+        blocks.set(limits.resident(block, dynamic_bytes) as i32)
+    }
+
+    [cuOccupancyMaxPotentialBlockSize]
+    fn potential_block(
+        call, grid: Out<i32>, block: Out<i32>, function: Handle,
+        shared_of_block: BlockToSharedPointer, dynamic_bytes: usize, limit: i32
+    ) {
+        let outs = (grid, block);
+        best_block(
+            call,
+            outs,
+            function,
+            (shared_of_block, dynamic_bytes),
+            limit,
+        )
+    }
+
+    [cuOccupancyMaxPotentialBlockSizeWithFlags]
+    fn potential_block_with_flags(
+        call, grid: Out<i32>, block: Out<i32>, function: Handle,
+        shared_of_block: BlockToSharedPointer, dynamic_bytes: usize, limit: i32, flags: u32
+    ) {
+        if flags > 1 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let outs = (grid, block);
+        best_block(
+            call,
+            outs,
+            function,
+            (shared_of_block, dynamic_bytes),
+            limit,
+        )
+    }
+
+    [cuOccupancyAvailableDynamicSMemPerBlock]
+    fn available_shared(call, bytes: Out<usize>, function: Handle, blocks: i32, block: i32) {
+        bytes.check()?;
+        let (handle, entry) = function::resolve(call, function)?;
+        let limits = Limits::of(call, handle, &entry)?;
+        let blocks = u32::try_from(blocks).map_err(|_| ResultCode::INVALID_VALUE)?;
+        let block = u32::try_from(block).map_err(|_| ResultCode::INVALID_VALUE)?;
+        if blocks == 0 || block == 0 || limits.resident(block, 0) < blocks {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let each = (limits.shared_bytes / blocks).saturating_sub(limits.reserved_bytes);
+        let each = each.min(limits.block_shared_bytes);
+        bytes.set(each.saturating_sub(limits.static_shared_bytes) as usize)
+    }
 }

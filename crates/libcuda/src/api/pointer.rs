@@ -9,6 +9,7 @@ use crate::{
     abi::{Address, In, Out},
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// Returns the live allocation that contains an address.
@@ -78,53 +79,41 @@ fn write(
     }
 }
 
-/// `cuPointerGetAttribute`
-pub(crate) fn attribute(
-    call: &Call,
-    data: Out<c_void>,
-    attribute: i32,
-    pointer: Address,
-) -> Answer {
-    data.check()?;
-    let found = allocation(call, pointer)?.ok_or(ResultCode::INVALID_VALUE)?;
-    write(data, attribute, pointer, Some(&found))
-}
+exports! {
+    [cuPointerGetAttribute]
+    fn attribute(call, data: Out<c_void>, attribute: i32, pointer: Address) {
+        data.check()?;
+        let found = allocation(call, pointer)?.ok_or(ResultCode::INVALID_VALUE)?;
+        write(data, attribute, pointer, Some(&found))
+    }
 
-/// `cuPointerGetAttributes`: an address without an allocation has the values of none.
-pub(crate) fn attributes(
-    call: &Call,
-    count: u32,
-    attributes: In<i32>,
-    data: In<Out<c_void>>,
-    pointer: Address,
-) -> Answer {
-    if count == 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let found = allocation(call, pointer)?;
-    let attributes = attributes.all(count as usize)?;
-    for (attribute, data) in attributes.into_iter().zip(data.all(count as usize)?) {
-        write(data, attribute, pointer, found.as_ref())?;
-    }
-    Ok(())
-}
-
-/// `cuPointerSetAttribute`. The only attribute that can be set makes memory operations synchronous;
-/// clearing it is accepted.
-pub(crate) fn set_attribute(
-    call: &Call,
-    value: In<u32>,
-    attribute: i32,
-    pointer: Address,
-) -> Answer {
-    const SYNC_MEMOPS: i32 = 6;
-    let value = value.get()?;
-    if allocation(call, pointer)?.is_none() || attribute != SYNC_MEMOPS {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    if value == 0 {
+    /// An address without an allocation has the values of none.
+    [cuPointerGetAttributes]
+    fn attributes(call, count: u32, attributes: In<i32>, data: In<Out<c_void>>, pointer: Address) {
+        if count == 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let found = allocation(call, pointer)?;
+        let attributes = attributes.all(count as usize)?;
+        for (attribute, data) in attributes.into_iter().zip(data.all(count as usize)?) {
+            write(data, attribute, pointer, found.as_ref())?;
+        }
         Ok(())
-    } else {
-        Err(ResultCode::NOT_SUPPORTED)
+    }
+
+    /// The only attribute that can be set makes memory operations synchronous; clearing it is
+    /// accepted.
+    [cuPointerSetAttribute]
+    fn set_attribute(call, value: In<u32>, attribute: i32, pointer: Address) {
+        const SYNC_MEMOPS: i32 = 6;
+        let value = value.get()?;
+        if allocation(call, pointer)?.is_none() || attribute != SYNC_MEMOPS {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        if value == 0 {
+            Ok(())
+        } else {
+            Err(ResultCode::NOT_SUPPORTED)
+        }
     }
 }

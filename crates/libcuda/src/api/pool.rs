@@ -9,6 +9,7 @@ use crate::{
     abi::{AccessFields, Address, Device, Handle, In, LocationFields, Out, PoolFields},
     call::Call,
     codes::Answer,
+    export::exports,
 };
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
@@ -61,103 +62,6 @@ pub(super) fn fields_of(device: Device) -> PoolFields {
     }
 }
 
-/// `cuMemPoolCreate`. Pools whose memory other processes can open are not supported.
-pub(crate) fn create(call: &Call, pool: Out<Handle>, fields: In<PoolFields>) -> Answer {
-    pool.check()?;
-    let fields = fields.get()?;
-    if fields.reserved.iter().any(|byte| *byte != 0) {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let device = device_of(call, fields.location, fields.kind)?;
-    if fields.handle_types != 0 || fields.usage != 0 {
-        return Err(ResultCode::NOT_SUPPORTED);
-    }
-    let bytes_max = fields.bytes_max as u64;
-    let created = call.process()?.pool_create(device, bytes_max)?;
-    pool.set(created.as_raw())
-}
-
-/// `cuMemPoolDestroy`
-pub(crate) fn destroy(call: &Call, pool: Handle) -> Answer {
-    let (pool, _) = pool_of(call, pool)?;
-    let process = call.process()?;
-    process.pool_destroy(pool)?;
-    process.objects.lock().pools_without_events.remove(&pool);
-    Ok(())
-}
-
-/// `cuDeviceGetDefaultMemPool`
-pub(crate) fn default_of(call: &Call, pool: Out<Handle>, device: Device) -> Answer {
-    let device = call.device(device)?;
-    pool.set(call.process()?.default_pool(device)?.as_raw())
-}
-
-/// `cuDeviceGetMemPool`
-pub(crate) fn current_of(call: &Call, pool: Out<Handle>, device: Device) -> Answer {
-    let device = call.device(device);
-    let device = device.map_err(|_| ResultCode::INVALID_VALUE)?;
-    pool.set(call.process()?.device_pool(device)?.as_raw())
-}
-
-/// `cuDeviceSetMemPool`
-pub(crate) fn set_current(call: &Call, device: Device, pool: Handle) -> Answer {
-    let device = call.device(device)?;
-    let (pool, _) = pool_of(call, pool)?;
-    call.process()?.device_set_pool(device, pool)
-}
-
-/// `cuMemGetDefaultMemPool`
-pub(crate) fn default_at(
-    call: &Call,
-    pool: Out<Handle>,
-    location: In<LocationFields>,
-    kind: i32,
-) -> Answer {
-    let device = device_of(call, location.get()?, kind)?;
-    default_of(call, pool, device.as_raw())
-}
-
-/// `cuMemGetMemPool`
-pub(crate) fn current_at(
-    call: &Call,
-    pool: Out<Handle>,
-    location: In<LocationFields>,
-    kind: i32,
-) -> Answer {
-    let device = device_of(call, location.get()?, kind)?;
-    current_of(call, pool, device.as_raw())
-}
-
-/// `cuMemSetMemPool`
-pub(crate) fn set_current_at(
-    call: &Call,
-    location: In<LocationFields>,
-    kind: i32,
-    pool: Handle,
-) -> Answer {
-    let device = device_of(call, location.get()?, kind)?;
-    set_current(call, device.as_raw(), pool)
-}
-
-/// `cuMemAllocFromPoolAsync`. The memory is on the pool's device.
-pub(crate) fn allocate(
-    call: &Call,
-    pointer: Out<Address>,
-    bytes: usize,
-    pool: Handle,
-    stream: Handle,
-) -> Answer {
-    pointer.check()?;
-    let (pool, _) = pool_of(call, pool)?;
-    let (context, stream) = call.stream(stream)?;
-    if bytes == 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let process = call.process()?;
-    let allocated = process.mem_alloc_from_pool_async(context, bytes, pool, stream)?;
-    pointer.set(allocated.as_raw())
-}
-
 /// `CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES`
 const FOLLOW_EVENTS: i32 = 1;
 /// `CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC`
@@ -173,107 +77,173 @@ const RESERVED_PEAK: i32 = 6;
 const USED: i32 = 7;
 const USED_PEAK: i32 = 8;
 
-/// `cuMemPoolSetAttribute`. Whether event dependencies allow reuse is kept and has no effect.
-pub(crate) fn set_attribute(
-    call: &Call,
-    pool: Handle,
-    attribute: i32,
-    value: In<c_void>,
-) -> Answer {
-    let (pool, settings) = pool_of(call, pool)?;
-    let process = call.process()?;
-    match attribute {
-        FOLLOW_EVENTS | OPPORTUNISTIC | INTERNAL_DEPENDENCIES => {
-            let on = value.to::<i32>().get()? != 0;
-            match attribute {
-                FOLLOW_EVENTS => {
-                    let without = &mut process.objects.lock().pools_without_events;
-                    if on {
-                        without.remove(&pool);
-                    } else {
-                        without.insert(pool);
-                    }
-                    Ok(())
-                }
-                OPPORTUNISTIC => process.pool_set_reuse(pool, on, settings.reuses_behind_frees),
-                _ => process.pool_set_reuse(pool, settings.reuses_idle, on),
-            }
-        }
-        RELEASE_THRESHOLD => {
-            let bytes = value.to::<u64>().get()?;
-            process.pool_set_release_threshold(pool, bytes)
-        }
-        RESERVED_PEAK | USED_PEAK => match value.to::<u64>().get()? {
-            0 => process.pool_reset_peak(pool, attribute == RESERVED_PEAK),
-            _ => Err(ResultCode::INVALID_VALUE),
-        },
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
-
-/// `cuMemPoolGetAttribute`
-pub(crate) fn attribute(call: &Call, pool: Handle, attribute: i32, value: Out<c_void>) -> Answer {
-    let (pool, settings) = pool_of(call, pool)?;
-    let process = call.process()?;
-    let usage = process.pool_usage(pool)?;
-    let bytes = match attribute {
-        FOLLOW_EVENTS | OPPORTUNISTIC | INTERNAL_DEPENDENCIES => {
-            let on = match attribute {
-                FOLLOW_EVENTS => !process.objects.lock().pools_without_events.contains(&pool),
-                OPPORTUNISTIC => settings.reuses_idle,
-                _ => settings.reuses_behind_frees,
-            };
-            return value.to().set(i32::from(on));
-        }
-        RELEASE_THRESHOLD => settings.release_threshold,
-        RESERVED => usage.reserved_bytes,
-        RESERVED_PEAK => usage.reserved_peak_bytes,
-        USED => usage.used_bytes,
-        USED_PEAK => usage.used_peak_bytes,
-        _ => return Err(ResultCode::INVALID_VALUE),
-    };
-    value.to().set(bytes)
-}
-
-/// `cuMemPoolTrimTo`
-pub(crate) fn trim(call: &Call, pool: Handle, keep_bytes: usize) -> Answer {
-    let (pool, _) = pool_of(call, pool)?;
-    call.process()?.pool_trim(pool, keep_bytes)
-}
-
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
 const READ_AND_WRITE: i32 = 3;
 
-/// `cuMemPoolSetAccess`
-pub(crate) fn set_access(
-    call: &Call,
-    pool: Handle,
-    descriptions: In<AccessFields>,
-    count: usize,
-) -> Answer {
-    let (pool, _) = pool_of(call, pool)?;
-    for description in descriptions.all(count)? {
-        let device = device_of(call, description.location, PINNED)?;
-        let accessible = match description.flags {
-            0 => false,
-            READ_AND_WRITE => true,
+exports! {
+    /// Pools whose memory other processes can open are not supported.
+    [cuMemPoolCreate]
+    fn create(call, pool: Out<Handle>, fields: In<PoolFields>) {
+        pool.check()?;
+        let fields = fields.get()?;
+        if fields.reserved.iter().any(|byte| *byte != 0) {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let device = device_of(call, fields.location, fields.kind)?;
+        if fields.handle_types != 0 || fields.usage != 0 {
+            return Err(ResultCode::NOT_SUPPORTED);
+        }
+        let bytes_max = fields.bytes_max as u64;
+        let created = call.process()?.pool_create(device, bytes_max)?;
+        pool.set(created.as_raw())
+    }
+
+    [cuMemPoolDestroy]
+    fn destroy(call, pool: Handle) {
+        let (pool, _) = pool_of(call, pool)?;
+        let process = call.process()?;
+        process.pool_destroy(pool)?;
+        process.objects.lock().pools_without_events.remove(&pool);
+        Ok(())
+    }
+
+    [cuDeviceGetDefaultMemPool]
+    fn default_of(call, pool: Out<Handle>, device: Device) {
+        let device = call.device(device)?;
+        pool.set(call.process()?.default_pool(device)?.as_raw())
+    }
+
+    [cuDeviceGetMemPool]
+    fn current_of(call, pool: Out<Handle>, device: Device) {
+        let device = call.device(device);
+        let device = device.map_err(|_| ResultCode::INVALID_VALUE)?;
+        pool.set(call.process()?.device_pool(device)?.as_raw())
+    }
+
+    [cuDeviceSetMemPool]
+    fn set_current(call, device: Device, pool: Handle) {
+        let device = call.device(device)?;
+        let (pool, _) = pool_of(call, pool)?;
+        call.process()?.device_set_pool(device, pool)
+    }
+
+    [cuMemGetDefaultMemPool]
+    fn default_at(call, pool: Out<Handle>, location: In<LocationFields>, kind: i32) {
+        let device = device_of(call, location.get()?, kind)?;
+        default_of(call, pool, device.as_raw())
+    }
+
+    [cuMemGetMemPool]
+    fn current_at(call, pool: Out<Handle>, location: In<LocationFields>, kind: i32) {
+        let device = device_of(call, location.get()?, kind)?;
+        current_of(call, pool, device.as_raw())
+    }
+
+    [cuMemSetMemPool]
+    fn set_current_at(call, location: In<LocationFields>, kind: i32, pool: Handle) {
+        let device = device_of(call, location.get()?, kind)?;
+        set_current(call, device.as_raw(), pool)
+    }
+
+    /// The memory is on the pool's device.
+    [cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz per_thread]
+    fn allocate(call, pointer: Out<Address>, bytes: usize, pool: Handle, stream: Handle) {
+        pointer.check()?;
+        let (pool, _) = pool_of(call, pool)?;
+        let (context, stream) = call.stream(stream)?;
+        if bytes == 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let process = call.process()?;
+        let allocated = process.mem_alloc_from_pool_async(context, bytes, pool, stream)?;
+        pointer.set(allocated.as_raw())
+    }
+
+    /// Whether event dependencies allow reuse is kept and has no effect.
+    [cuMemPoolSetAttribute]
+    fn set_attribute(call, pool: Handle, attribute: i32, value: In<c_void>) {
+        let (pool, settings) = pool_of(call, pool)?;
+        let process = call.process()?;
+        match attribute {
+            FOLLOW_EVENTS | OPPORTUNISTIC | INTERNAL_DEPENDENCIES => {
+                let on = value.to::<i32>().get()? != 0;
+                match attribute {
+                    FOLLOW_EVENTS => {
+                        let without = &mut process.objects.lock().pools_without_events;
+                        if on {
+                            without.remove(&pool);
+                        } else {
+                            without.insert(pool);
+                        }
+                        Ok(())
+                    }
+                    OPPORTUNISTIC => process.pool_set_reuse(pool, on, settings.reuses_behind_frees),
+                    _ => process.pool_set_reuse(pool, settings.reuses_idle, on),
+                }
+            }
+            RELEASE_THRESHOLD => {
+                let bytes = value.to::<u64>().get()?;
+                process.pool_set_release_threshold(pool, bytes)
+            }
+            RESERVED_PEAK | USED_PEAK => match value.to::<u64>().get()? {
+                0 => process.pool_reset_peak(pool, attribute == RESERVED_PEAK),
+                _ => Err(ResultCode::INVALID_VALUE),
+            },
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuMemPoolGetAttribute]
+    fn attribute(call, pool: Handle, attribute: i32, value: Out<c_void>) {
+        let (pool, settings) = pool_of(call, pool)?;
+        let process = call.process()?;
+        let usage = process.pool_usage(pool)?;
+        let bytes = match attribute {
+            FOLLOW_EVENTS | OPPORTUNISTIC | INTERNAL_DEPENDENCIES => {
+                let on = match attribute {
+                    FOLLOW_EVENTS => !process.objects.lock().pools_without_events.contains(&pool),
+                    OPPORTUNISTIC => settings.reuses_idle,
+                    _ => settings.reuses_behind_frees,
+                };
+                return value.to().set(i32::from(on));
+            }
+            RELEASE_THRESHOLD => settings.release_threshold,
+            RESERVED => usage.reserved_bytes,
+            RESERVED_PEAK => usage.reserved_peak_bytes,
+            USED => usage.used_bytes,
+            USED_PEAK => usage.used_peak_bytes,
             _ => return Err(ResultCode::INVALID_VALUE),
         };
-        call.process()?.pool_set_access(pool, device, accessible)?;
+        value.to().set(bytes)
     }
-    Ok(())
-}
 
-/// `cuMemPoolGetAccess`
-pub(crate) fn access(
-    call: &Call,
-    flags: Out<i32>,
-    pool: Handle,
-    location: In<LocationFields>,
-) -> Answer {
-    flags.check()?;
-    let (_, settings) = pool_of(call, pool)?;
-    let device = device_of(call, location.get()?, PINNED)?;
-    let accessible = device == settings.device || settings.accessible_to.contains(&device);
-    flags.set(if accessible { READ_AND_WRITE } else { 0 })
+    [cuMemPoolTrimTo]
+    fn trim(call, pool: Handle, keep_bytes: usize) {
+        let (pool, _) = pool_of(call, pool)?;
+        call.process()?.pool_trim(pool, keep_bytes)
+    }
+
+    [cuMemPoolSetAccess]
+    fn set_access(call, pool: Handle, descriptions: In<AccessFields>, count: usize) {
+        let (pool, _) = pool_of(call, pool)?;
+        for description in descriptions.all(count)? {
+            let device = device_of(call, description.location, PINNED)?;
+            let accessible = match description.flags {
+                0 => false,
+                READ_AND_WRITE => true,
+                _ => return Err(ResultCode::INVALID_VALUE),
+            };
+            call.process()?.pool_set_access(pool, device, accessible)?;
+        }
+        Ok(())
+    }
+
+    [cuMemPoolGetAccess]
+    fn access(call, flags: Out<i32>, pool: Handle, location: In<LocationFields>) {
+        flags.check()?;
+        let (_, settings) = pool_of(call, pool)?;
+        let device = device_of(call, location.get()?, PINNED)?;
+        let accessible = device == settings.device || settings.accessible_to.contains(&device);
+        flags.set(if accessible { READ_AND_WRITE } else { 0 })
+    }
 }

@@ -12,87 +12,13 @@ use crate::{
     api::user_object,
     call::Call,
     codes::Answer,
+    export::exports,
     host_function,
     objects::StreamEntry,
 };
 
 /// `CU_STREAM_NON_BLOCKING`, the only flag of a stream.
 const NON_BLOCKING: u32 = 1;
-
-/// `cuStreamCreate`
-pub(crate) fn create(call: &Call, stream: Out<Handle>, flags: u32) -> Answer {
-    create_with_priority(call, stream, flags, 0)
-}
-
-/// `cuStreamCreateWithPriority`
-pub(crate) fn create_with_priority(
-    call: &Call,
-    stream: Out<Handle>,
-    flags: u32,
-    priority: i32,
-) -> Answer {
-    stream.check()?;
-    if flags & !NON_BLOCKING != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let context = call.context()?;
-    let process = call.process()?;
-    let range = process.stream_priority_range(context)?;
-    let priority = priority.clamp(range.greatest, range.least);
-    let created = process.stream_create(context, flags & NON_BLOCKING != 0, priority)?;
-    let entry = StreamEntry {
-        context,
-        flags,
-        priority,
-    };
-    process.objects.lock().streams.insert(created, entry);
-    stream.set(created.as_raw())
-}
-
-/// `cuStreamDestroy`
-pub(crate) fn destroy(call: &Call, stream: Handle) -> Answer {
-    let handle = StreamHandle::from_raw(stream);
-    let process = call.process()?;
-    let mut objects = process.objects.lock();
-    objects.captured_nodes.remove(&handle);
-    let removed = objects.streams.remove(&handle);
-    if removed.is_some() {
-        let attributes = &mut objects.stream_attributes;
-        attributes.retain(|(stream, _), _| *stream != handle);
-    }
-    drop(objects);
-    match removed {
-        Some(entry) => process.stream_destroy(entry.context, handle),
-        None => Err(call.wrong_handle("stream", stream)),
-    }
-}
-
-/// `cuStreamQuery`
-pub(crate) fn query(call: &Call, stream: Handle) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    match call.process()?.stream_query(context, stream)? {
-        Completion::Complete => Ok(()),
-        Completion::Pending => Err(ResultCode::NOT_READY),
-    }
-}
-
-/// `cuStreamSynchronize`
-pub(crate) fn synchronize(call: &Call, stream: Handle) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    call.process()?.stream_synchronize(context, stream)?;
-    user_object::release_if_idle(call)
-}
-
-/// `cuStreamWaitEvent`. The flag for external events of graphs is not supported.
-pub(crate) fn wait_event(call: &Call, stream: Handle, event: Handle, flags: u32) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    let (_, event) = call.event(event)?;
-    match flags {
-        0 => call.process()?.stream_wait_event(context, stream, event),
-        1 => Err(ResultCode::NOT_SUPPORTED),
-        _ => Err(ResultCode::INVALID_VALUE),
-    }
-}
 
 /// Returns the settings of a stream. A default stream is blocking, with priority 0.
 fn entry(call: &Call, stream: Handle) -> Answer<(StreamHandle, StreamEntry)> {
@@ -105,44 +31,6 @@ fn entry(call: &Call, stream: Handle) -> Answer<(StreamHandle, StreamEntry)> {
         priority: 0,
     };
     Ok((stream, known.unwrap_or(of_default_stream)))
-}
-
-/// `cuStreamGetFlags`
-pub(crate) fn flags(call: &Call, stream: Handle, flags: Out<u32>) -> Answer {
-    flags.set(entry(call, stream)?.1.flags)
-}
-
-/// `cuStreamGetPriority`
-pub(crate) fn priority(call: &Call, stream: Handle, priority: Out<i32>) -> Answer {
-    priority.set(entry(call, stream)?.1.priority)
-}
-
-/// `cuStreamGetId`
-pub(crate) fn id(call: &Call, stream: Handle, id: Out<u64>) -> Answer {
-    id.set(entry(call, stream)?.0.as_raw() as u64)
-}
-
-/// `cuStreamGetCtx`
-pub(crate) fn context(call: &Call, stream: Handle, context: Out<Handle>) -> Answer {
-    context.set(entry(call, stream)?.1.context.as_raw())
-}
-
-/// `cuStreamGetCtx_v2`: no stream belongs to a green context.
-pub(crate) fn context_or_green(
-    call: &Call,
-    stream: Handle,
-    context: Out<Handle>,
-    green: Out<Handle>,
-) -> Answer {
-    context.set(entry(call, stream)?.1.context.as_raw())?;
-    green.set_if_wanted(0);
-    Ok(())
-}
-
-/// `cuStreamGetDevice`
-pub(crate) fn device(call: &Call, stream: Handle, device: Out<Device>) -> Answer {
-    let context = entry(call, stream)?.1.context;
-    device.set(call.context_entry(context)?.device)
 }
 
 /// `CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY`
@@ -170,112 +58,206 @@ fn attribute_default(attribute: u32, entry: &StreamEntry) -> Answer<AttributeVal
     Ok(AttributeValue(value))
 }
 
-/// `cuStreamGetAttribute`
-pub(crate) fn attribute(
-    call: &Call,
-    stream: Handle,
-    attribute: u32,
-    value: Out<AttributeValue>,
-) -> Answer {
-    let (stream, entry) = entry(call, stream)?;
-    let default = attribute_default(attribute, &entry)?;
-    let objects = call.process()?.objects.lock();
-    let set = objects.stream_attributes.get(&(stream, attribute)).copied();
-    drop(objects);
-    value.set(set.unwrap_or(default))
-}
-
-/// `cuStreamSetAttribute`. The attributes are hints, which change nothing on the simulated device.
-pub(crate) fn set_attribute(
-    call: &Call,
-    stream: Handle,
-    attribute: u32,
-    value: In<AttributeValue>,
-) -> Answer {
-    let (stream, entry) = entry(call, stream)?;
-    attribute_default(attribute, &entry)?;
-    let value = value.get()?;
-    if attribute == SYNCHRONISATION_POLICY && !(1..=4).contains(&value.0[0]) {
-        return Err(ResultCode::INVALID_VALUE);
+exports! {
+    [cuStreamCreate]
+    fn create(call, stream: Out<Handle>, flags: u32) {
+        create_with_priority(call, stream, flags, 0)
     }
-    let mut objects = call.process()?.objects.lock();
-    if attribute == PRIORITY {
-        // `cuStreamGetPriority` returns it too.
-        let Some(entry) = objects.streams.get_mut(&stream) else {
+
+    [cuStreamCreateWithPriority]
+    fn create_with_priority(call, stream: Out<Handle>, flags: u32, priority: i32) {
+        stream.check()?;
+        if flags & !NON_BLOCKING != 0 {
             return Err(ResultCode::INVALID_VALUE);
+        }
+        let context = call.context()?;
+        let process = call.process()?;
+        let range = process.stream_priority_range(context)?;
+        let priority = priority.clamp(range.greatest, range.least);
+        let created = process.stream_create(context, flags & NON_BLOCKING != 0, priority)?;
+        let entry = StreamEntry {
+            context,
+            flags,
+            priority,
         };
-        entry.priority = value.0[0].cast_signed();
-    } else {
-        objects.stream_attributes.insert((stream, attribute), value);
+        process.objects.lock().streams.insert(created, entry);
+        stream.set(created.as_raw())
     }
-    Ok(())
-}
 
-/// `cuStreamCopyAttributes`
-pub(crate) fn copy_attributes(call: &Call, target: Handle, source: Handle) -> Answer {
-    let (target, _) = entry(call, target)?;
-    let (source, of_source) = entry(call, source)?;
-    let mut objects = call.process()?.objects.lock();
-    let set = &mut objects.stream_attributes;
-    let copied: Vec<_> = set
-        .iter()
-        .filter(|((stream, _), _)| *stream == source)
-        .map(|((_, attribute), value)| ((target, *attribute), *value))
-        .collect();
-    set.retain(|(stream, _), _| *stream != target);
-    set.extend(copied);
-    if let Some(entry) = objects.streams.get_mut(&target) {
-        entry.priority = of_source.priority;
+    [cuStreamDestroy, cuStreamDestroy_v2]
+    fn destroy(call, stream: Handle) {
+        let handle = StreamHandle::from_raw(stream);
+        let process = call.process()?;
+        let mut objects = process.objects.lock();
+        objects.captured_nodes.remove(&handle);
+        let removed = objects.streams.remove(&handle);
+        if removed.is_some() {
+            let attributes = &mut objects.stream_attributes;
+            attributes.retain(|(stream, _), _| *stream != handle);
+        }
+        drop(objects);
+        match removed {
+            Some(entry) => process.stream_destroy(entry.context, handle),
+            None => Err(call.wrong_handle("stream", stream)),
+        }
     }
-    Ok(())
-}
 
-/// `cuStreamAttachMemAsync`. The whole process may access managed memory at any time, so that the
-/// attachment has no effect beyond the checks of its arguments.
-pub(crate) fn attach_memory(
-    call: &Call,
-    stream: Handle,
-    pointer: Address,
-    _length: usize,
-    flags: u32,
-) -> Answer {
-    call.stream(stream)?;
-    let found = crate::api::pointer::allocation(call, pointer)?;
-    let managed = found.is_some_and(|it| it.kind == millstream_sim::AllocationKind::Managed);
-    if !managed || ![1, 2, 4].contains(&flags) {
-        return Err(ResultCode::INVALID_VALUE);
+    [cuStreamQuery, cuStreamQuery_ptsz per_thread]
+    fn query(call, stream: Handle) {
+        let (context, stream) = call.stream(stream)?;
+        match call.process()?.stream_query(context, stream)? {
+            Completion::Complete => Ok(()),
+            Completion::Pending => Err(ResultCode::NOT_READY),
+        }
     }
-    Ok(())
-}
 
-/// `cuLaunchHostFunc`
-pub(crate) fn launch_host_function(
-    call: &Call,
-    stream: Handle,
-    function: HostFunctionPointer,
-    data: In<c_void>,
-) -> Answer {
-    let (context, stream) = call.stream(stream)?;
-    let function = function.ok_or(ResultCode::INVALID_VALUE)?;
-    let function = host_function::repeated(function, data);
-    call.process()?
-        .launch_repeated_function(context, stream, &function)
-}
-
-/// `cuStreamAddCallback`. It is not called after an error of the context.
-pub(crate) fn add_callback(
-    call: &Call,
-    stream: Handle,
-    callback: StreamCallbackPointer,
-    data: In<c_void>,
-    flags: u32,
-) -> Answer {
-    if flags != 0 {
-        return Err(ResultCode::INVALID_VALUE);
+    [cuStreamSynchronize, cuStreamSynchronize_ptsz per_thread]
+    fn synchronize(call, stream: Handle) {
+        let (context, stream) = call.stream(stream)?;
+        call.process()?.stream_synchronize(context, stream)?;
+        user_object::release_if_idle(call)
     }
-    let (context, handle) = call.stream(stream)?;
-    let callback = callback.ok_or(ResultCode::INVALID_VALUE)?;
-    let function = host_function::of_callback(callback, stream, data);
-    call.process()?
-        .launch_host_function(context, handle, function)
+
+    /// The flag for external events of graphs is not supported.
+    [cuStreamWaitEvent, cuStreamWaitEvent_ptsz per_thread]
+    fn wait_event(call, stream: Handle, event: Handle, flags: u32) {
+        let (context, stream) = call.stream(stream)?;
+        let (_, event) = call.event(event)?;
+        match flags {
+            0 => call.process()?.stream_wait_event(context, stream, event),
+            1 => Err(ResultCode::NOT_SUPPORTED),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
+
+    [cuStreamGetFlags, cuStreamGetFlags_ptsz per_thread]
+    fn flags(call, stream: Handle, flags: Out<u32>) {
+        flags.set(entry(call, stream)?.1.flags)
+    }
+
+    [cuStreamGetPriority, cuStreamGetPriority_ptsz per_thread]
+    fn priority(call, stream: Handle, priority: Out<i32>) {
+        priority.set(entry(call, stream)?.1.priority)
+    }
+
+    [cuStreamGetId, cuStreamGetId_ptsz per_thread]
+    fn id(call, stream: Handle, id: Out<u64>) {
+        id.set(entry(call, stream)?.0.as_raw() as u64)
+    }
+
+    [cuStreamGetCtx, cuStreamGetCtx_ptsz per_thread]
+    fn context(call, stream: Handle, context: Out<Handle>) {
+        context.set(entry(call, stream)?.1.context.as_raw())
+    }
+
+    /// No stream belongs to a green context.
+    [cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz per_thread]
+    fn context_or_green(call, stream: Handle, context: Out<Handle>, green: Out<Handle>) {
+        context.set(entry(call, stream)?.1.context.as_raw())?;
+        green.set_if_wanted(0);
+        Ok(())
+    }
+
+    [cuStreamGetDevice, cuStreamGetDevice_ptsz per_thread]
+    fn device(call, stream: Handle, device: Out<Device>) {
+        let context = entry(call, stream)?.1.context;
+        device.set(call.context_entry(context)?.device)
+    }
+
+    [cuStreamGetAttribute, cuStreamGetAttribute_ptsz per_thread]
+    fn attribute(call, stream: Handle, attribute: u32, value: Out<AttributeValue>) {
+        let (stream, entry) = entry(call, stream)?;
+        let default = attribute_default(attribute, &entry)?;
+        let objects = call.process()?.objects.lock();
+        let set = objects.stream_attributes.get(&(stream, attribute)).copied();
+        drop(objects);
+        value.set(set.unwrap_or(default))
+    }
+
+    /// The attributes are hints, which change nothing on the simulated device.
+    [cuStreamSetAttribute, cuStreamSetAttribute_ptsz per_thread]
+    fn set_attribute(call, stream: Handle, attribute: u32, value: In<AttributeValue>) {
+        let (stream, entry) = entry(call, stream)?;
+        attribute_default(attribute, &entry)?;
+        let value = value.get()?;
+        if attribute == SYNCHRONISATION_POLICY && !(1..=4).contains(&value.0[0]) {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let mut objects = call.process()?.objects.lock();
+        if attribute == PRIORITY {
+            // `cuStreamGetPriority` returns it too.
+            let Some(entry) = objects.streams.get_mut(&stream) else {
+                return Err(ResultCode::INVALID_VALUE);
+            };
+            entry.priority = value.0[0].cast_signed();
+        } else {
+            objects.stream_attributes.insert((stream, attribute), value);
+        }
+        Ok(())
+    }
+
+    [cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz per_thread]
+    fn copy_attributes(call, target: Handle, source: Handle) {
+        let (target, _) = entry(call, target)?;
+        let (source, of_source) = entry(call, source)?;
+        let mut objects = call.process()?.objects.lock();
+        let set = &mut objects.stream_attributes;
+        let copied: Vec<_> = set
+            .iter()
+            .filter(|((stream, _), _)| *stream == source)
+            .map(|((_, attribute), value)| ((target, *attribute), *value))
+            .collect();
+        set.retain(|(stream, _), _| *stream != target);
+        set.extend(copied);
+        if let Some(entry) = objects.streams.get_mut(&target) {
+            entry.priority = of_source.priority;
+        }
+        Ok(())
+    }
+
+    /// The whole process may access managed memory at any time, so that the attachment has no
+    /// effect beyond the checks of its arguments.
+    [cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz per_thread]
+    fn attach_memory(call, stream: Handle, pointer: Address, _length: usize, flags: u32) {
+        call.stream(stream)?;
+        let found = crate::api::pointer::allocation(call, pointer)?;
+        let managed = found.is_some_and(|it| it.kind == millstream_sim::AllocationKind::Managed);
+        if !managed || ![1, 2, 4].contains(&flags) {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    [cuLaunchHostFunc, cuLaunchHostFunc_ptsz per_thread]
+    fn launch_host_function(call, stream: Handle, function: HostFunctionPointer, data: In<c_void>) {
+        let (context, stream) = call.stream(stream)?;
+        let function = function.ok_or(ResultCode::INVALID_VALUE)?;
+        let function = host_function::repeated(function, data);
+        call.process()?
+            .launch_repeated_function(context, stream, &function)
+    }
+
+    /// It is not called after an error of the context.
+    [cuStreamAddCallback, cuStreamAddCallback_ptsz per_thread]
+    fn add_callback(
+        call, stream: Handle, callback: StreamCallbackPointer, data: In<c_void>, flags: u32
+    ) {
+        if flags != 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let (context, handle) = call.stream(stream)?;
+        let callback = callback.ok_or(ResultCode::INVALID_VALUE)?;
+        let function = host_function::of_callback(callback, stream, data);
+        call.process()?
+            .launch_host_function(context, handle, function)
+    }
+
+    [cuLaunchHostFunc_v2, cuLaunchHostFunc_v2_ptsz per_thread]
+    fn _(call, stream: Handle, function: HostFunctionPointer, data: In<c_void>, mode: u32) {
+        match mode {
+            // To block or to spin until there is a function to call: both do the same here.
+            0 | 1 => launch_host_function(call, stream, function, data),
+            _ => Err(ResultCode::INVALID_VALUE),
+        }
+    }
 }

@@ -8,6 +8,7 @@ use crate::{
     abi::{Handle, HostFunctionPointer, In, Out},
     call::Call,
     codes::Answer,
+    export::exports,
     host_function,
     objects::{Objects, Tag, UserObjectEntry, UserReference},
 };
@@ -50,94 +51,6 @@ fn remove(call: &Call, given: &[UserReference]) -> Answer {
     Ok(())
 }
 
-/// `cuUserObjectCreate`
-pub(crate) fn create(
-    call: &Call,
-    object: Out<Handle>,
-    data: In<c_void>,
-    destroy: HostFunctionPointer,
-    count: u32,
-    flags: u32,
-) -> Answer {
-    /// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, which is required.
-    const NO_DESTRUCTOR_SYNC: u32 = 1;
-    object.check()?;
-    if flags != NO_DESTRUCTOR_SYNC || destroy.is_none() {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let references = references(count)?;
-    let mut objects = call.process()?.objects.lock();
-    let handle = objects.next_handle(Tag::UserObject);
-    let made = UserObjectEntry {
-        references,
-        destroy,
-        data,
-    };
-    objects.user_objects.insert(handle, made);
-    drop(objects);
-    object.set(handle)
-}
-
-/// `cuUserObjectRetain`
-pub(crate) fn retain(call: &Call, object: Handle, count: u32) -> Answer {
-    let count = references(count)?;
-    let mut objects = call.process()?.objects.lock();
-    entry(&mut objects, object)?.references += count;
-    Ok(())
-}
-
-/// `cuUserObjectRelease`
-pub(crate) fn release(call: &Call, object: Handle, count: u32) -> Answer {
-    let count = references(count)?;
-    remove(call, &[UserReference { object, count }])
-}
-
-/// `cuGraphRetainUserObject`
-pub(crate) fn retain_by_graph(
-    call: &Call,
-    graph: Handle,
-    object: Handle,
-    count: u32,
-    flags: u32,
-) -> Answer {
-    /// `CU_GRAPH_USER_OBJECT_MOVE`: the graph takes over references of the caller.
-    const MOVE: u32 = 1;
-    call.graph(graph)?;
-    let count = references(count)?;
-    if flags & !MOVE != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let mut objects = call.process()?.objects.lock();
-    let found = entry(&mut objects, object)?;
-    if flags & MOVE == 0 {
-        found.references += count;
-    }
-    let held = objects.graph_references.entry(graph).or_default();
-    held.push(UserReference { object, count });
-    Ok(())
-}
-
-/// `cuGraphReleaseUserObject`
-pub(crate) fn release_by_graph(call: &Call, graph: Handle, object: Handle, count: u32) -> Answer {
-    call.graph(graph)?;
-    let count = references(count)?;
-    let mut objects = call.process()?.objects.lock();
-    let held = objects.graph_references.get_mut(&graph);
-    let held = held.ok_or(ResultCode::INVALID_VALUE)?;
-    let of_object = held.iter().filter(|held| held.object == object);
-    if of_object.map(|held| held.count).sum::<u64>() < count {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let mut left = count;
-    for held in held.iter_mut().filter(|held| held.object == object) {
-        let taken = left.min(held.count);
-        held.count -= taken;
-        left -= taken;
-    }
-    drop(objects);
-    remove(call, &[UserReference { object, count }])
-}
-
 /// Gives a graph that was made from another the same references.
 pub(super) fn copy_references(call: &Call, from: Handle, to: Handle) -> Answer {
     let mut objects = call.process()?.objects.lock();
@@ -172,4 +85,84 @@ pub(super) fn release_if_idle(call: &Call) -> Answer {
     }
     let released = std::mem::take(&mut process.objects.lock().released);
     remove(call, &released)
+}
+
+exports! {
+    [cuUserObjectCreate]
+    fn create(
+        call, object: Out<Handle>, data: In<c_void>, destroy: HostFunctionPointer, count: u32,
+        flags: u32
+    ) {
+        /// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, which is required.
+        const NO_DESTRUCTOR_SYNC: u32 = 1;
+        object.check()?;
+        if flags != NO_DESTRUCTOR_SYNC || destroy.is_none() {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let references = references(count)?;
+        let mut objects = call.process()?.objects.lock();
+        let handle = objects.next_handle(Tag::UserObject);
+        let made = UserObjectEntry {
+            references,
+            destroy,
+            data,
+        };
+        objects.user_objects.insert(handle, made);
+        drop(objects);
+        object.set(handle)
+    }
+
+    [cuUserObjectRetain]
+    fn retain(call, object: Handle, count: u32) {
+        let count = references(count)?;
+        let mut objects = call.process()?.objects.lock();
+        entry(&mut objects, object)?.references += count;
+        Ok(())
+    }
+
+    [cuUserObjectRelease]
+    fn release(call, object: Handle, count: u32) {
+        let count = references(count)?;
+        remove(call, &[UserReference { object, count }])
+    }
+
+    [cuGraphRetainUserObject]
+    fn retain_by_graph(call, graph: Handle, object: Handle, count: u32, flags: u32) {
+        /// `CU_GRAPH_USER_OBJECT_MOVE`: the graph takes over references of the caller.
+        const MOVE: u32 = 1;
+        call.graph(graph)?;
+        let count = references(count)?;
+        if flags & !MOVE != 0 {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let mut objects = call.process()?.objects.lock();
+        let found = entry(&mut objects, object)?;
+        if flags & MOVE == 0 {
+            found.references += count;
+        }
+        let held = objects.graph_references.entry(graph).or_default();
+        held.push(UserReference { object, count });
+        Ok(())
+    }
+
+    [cuGraphReleaseUserObject]
+    fn release_by_graph(call, graph: Handle, object: Handle, count: u32) {
+        call.graph(graph)?;
+        let count = references(count)?;
+        let mut objects = call.process()?.objects.lock();
+        let held = objects.graph_references.get_mut(&graph);
+        let held = held.ok_or(ResultCode::INVALID_VALUE)?;
+        let of_object = held.iter().filter(|held| held.object == object);
+        if of_object.map(|held| held.count).sum::<u64>() < count {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let mut left = count;
+        for held in held.iter_mut().filter(|held| held.object == object) {
+            let taken = left.min(held.count);
+            held.count -= taken;
+            left -= taken;
+        }
+        drop(objects);
+        remove(call, &[UserReference { object, count }])
+    }
 }
