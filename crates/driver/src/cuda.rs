@@ -19,10 +19,10 @@
 //!
 //! # Files
 //!
-//! `functions` lists the functions, `api` declares and looks them up, `library` opens and initialises the library, `calls`
-//! implements [`Driver`], `convert` translates argument types, `module` validates PTX,
-//! `host_function` passes closures through a C callback, and `fork` detects forked children, in
-//! which every call returns an error.
+//! `functions` lists the functions, `api` declares and looks them up, `library` opens and
+//! initialises the library, `calls` implements [`Driver`], `convert` translates argument types,
+//! `module` validates PTX, `host_function` passes closures through a C callback, and `fork` detects
+//! forked children, in which every call returns an error.
 
 pub mod api;
 mod calls;

@@ -5,6 +5,22 @@
 //! symbol marked `per_thread` is the form for programs that are compiled for per-thread default
 //! streams: a null stream, or none, means the calling thread's default stream there.
 
+/// An exported symbol.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "tests compare the lists with the headers")
+)]
+pub(crate) struct Symbol {
+    /// The name.
+    pub(crate) name: &'static str,
+    /// The number of parameters, if it is implemented.
+    pub(crate) parameters: usize,
+    /// True if a null stream means the calling thread's default stream.
+    pub(crate) per_thread: bool,
+    /// Returns the address of the function.
+    pub(crate) address: fn() -> usize,
+}
+
 /// Returns whether a symbol is marked `per_thread`.
 macro_rules! is_per_thread {
     () => {
@@ -67,7 +83,7 @@ macro_rules! exports {
         $($($crate::export::export! { $symbol [$($mode)?] $name $arguments $body })+)*
 
         /// Every symbol that is exported here.
-        pub(crate) static SYMBOLS: &[$crate::symbols::Symbol] = &[$($($crate::symbols::Symbol {
+        pub(crate) static SYMBOLS: &[$crate::export::Symbol] = &[$($($crate::export::Symbol {
             name: stringify!($symbol),
             parameters: $crate::export::count!($arguments),
             per_thread: $crate::export::is_per_thread!($($mode)?),

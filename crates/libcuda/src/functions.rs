@@ -8,9 +8,9 @@ use millstream_driver::ResultCode;
 use crate::{
     abi::{Out, Text},
     api,
-    export::exports,
+    export::{Symbol, exports},
     refused,
-    symbols::{self, Addresses, Symbol},
+    symbols::{self, Addresses},
 };
 
 /// Returns the addresses of all exported symbols.

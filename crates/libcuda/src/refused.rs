@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_driver::ResultCode;
 
-use crate::{process::say, symbols::Symbol};
+use crate::{export::Symbol, process::say};
 
 /// Refuses a call, and says so the first time.
 fn refuse(name: &str, said: &AtomicBool) -> i32 {

@@ -164,7 +164,7 @@ macro_rules! functions {
                 pub type $name = unsafe extern "C" fn($($parameter: $type),*) -> ResultCode;
             )*
             $(
-                #[doc = concat!("`", symbol!($optional $($optional_symbol)?), "`, an optional function")]
+                #[doc = concat!("`", symbol!($optional $($optional_symbol)?), "`, optional")]
                 pub type $optional =
                     unsafe extern "C" fn($($optional_parameter: $optional_type),*) -> ResultCode;
             )*
@@ -186,7 +186,8 @@ macro_rules! functions {
                 let lookup = Lookup::new(library, driver_version)?;
                 Ok(Self {
                     $($name: {
-                        let address = lookup.required(stringify!($name), symbol!($name $($symbol)?))?;
+                        let symbol = symbol!($name $($symbol)?);
+                        let address = lookup.required(stringify!($name), symbol)?;
                         // SAFETY: the address is that of the function declared under this name and
                         // version.
                         unsafe { std::mem::transmute::<*mut c_void, types::$name>(address) }
@@ -223,6 +224,10 @@ macro_rules! functions {
 
 crate::cuda_functions!(functions);
 
+/// `CUhostFn`: a host function of `cuLaunchHostFunc`.
+pub type HostCallback = Option<unsafe extern "C" fn(*mut c_void)>;
+/// `CUoccupancyB2DSize`: the dynamic shared memory of a block by its number of threads.
+pub type BlockToShared = Option<unsafe extern "C" fn(c_int) -> usize>;
 /// `cuDriverGetVersion`, which is called before any other function is looked up.
 pub type DriverGetVersion = unsafe extern "C" fn(version: *mut c_int) -> ResultCode;
 /// `cuGetProcAddress_v2`, which looks up all other functions.

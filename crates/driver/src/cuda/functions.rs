@@ -111,11 +111,10 @@ macro_rules! cuda_functions {
         );
         cuOccupancyMaxPotentialBlockSize(
             min_blocks: *mut c_int, threads: *mut c_int, function: FunctionHandle,
-            shared_bytes_of: Option<unsafe extern "C" fn(c_int) -> usize>, dynamic_shared_bytes: usize, threads_max: c_int
+            shared_bytes_of: BlockToShared, dynamic_shared_bytes: usize, threads_max: c_int
         );
         cuLaunchHostFunc(
-            stream: StreamHandle, function: Option<unsafe extern "C" fn(*mut c_void)>,
-            data: *mut c_void
+            stream: StreamHandle, function: HostCallback, data: *mut c_void
         );
         cuGraphCreate(graph: *mut GraphHandle, flags: c_uint);
         cuGraphDestroy(graph: GraphHandle);

@@ -1,6 +1,6 @@
 //! The exported functions, by subject.
 
-use crate::symbols::Symbol;
+use crate::export::Symbol;
 
 pub(crate) mod capture;
 pub(crate) mod context;
