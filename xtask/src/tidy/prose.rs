@@ -35,16 +35,6 @@ const PHRASES: [&str; 7] = [
 /// Phrases that are ruled out at the start of a sentence that is not a question.
 const OPENING_PHRASES: [&str; 2] = ["what is", "who"];
 
-/// The words before and after `comes to` with which the phrase is idiomatic English.
-const COMES_TO_IDIOMS: [(&str, &str); 6] = [
-    ("when it", ""),
-    ("if it", ""),
-    ("", "rest"),
-    ("", "a halt"),
-    ("", "a stop"),
-    ("", "an end"),
-];
-
 /// Returns every violation of the rules for prose, as `path:line: message`.
 pub(super) fn check(sources: &[Source], wide_files: &AllowList) -> Vec<String> {
     let mut problems = openers(sources);
@@ -135,35 +125,22 @@ fn phrases_in(text: &str) -> Vec<(usize, &'static str)> {
     let text = without_code_spans(&text.to_ascii_lowercase());
     let mut found = Vec::new();
     for phrase in PHRASES {
-        let places = whole_words(&text, phrase);
-        found.extend(
-            places
-                .filter(|&at| phrase != "comes to" || !is_idiom(&text, at, phrase))
-                .map(|at| (at, phrase)),
-        );
+        found.extend(whole_words(&text, phrase).map(|at| (at, phrase)));
     }
     for start in sentence_starts(&text) {
         let sentence = &text[start..];
-        let opening = OPENING_PHRASES
-            .into_iter()
-            .find(|phrase| whole_words(sentence, phrase).next() == Some(0));
-        found.extend(
-            opening
-                .filter(|_| !is_question(sentence))
-                .map(|phrase| (start, phrase)),
-        );
+        let opens = |phrase: &&str| whole_words(sentence, phrase).next() == Some(0);
+        if !is_question(sentence) {
+            found.extend(
+                OPENING_PHRASES
+                    .iter()
+                    .find(|phrase| opens(phrase))
+                    .map(|phrase| (start, *phrase)),
+            );
+        }
     }
     found.sort_unstable();
     found
-}
-
-/// Returns whether the phrase `comes to` at `at` is part of an idiom.
-fn is_idiom(text: &str, at: usize, phrase: &str) -> bool {
-    let before = text[..at].trim_end();
-    let after = text[at + phrase.len()..].trim_start();
-    COMES_TO_IDIOMS
-        .iter()
-        .any(|(first, last)| before.ends_with(first) && after.starts_with(last))
 }
 
 /// Returns the offsets at which `phrase` occurs in `text` as whole words.
