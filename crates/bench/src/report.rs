@@ -183,6 +183,29 @@ impl Row {
     }
 }
 
+/// A target: its name, the measured work, the unit of the figures, and the bound of their ratio.
+#[derive(Clone, Copy)]
+pub(crate) struct Target(
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+    pub(crate) Goal,
+);
+
+impl Target {
+    /// Creates the row of figures of the library and of raw driver calls.
+    pub(crate) fn row(self, ours: f64, raw: f64) -> Row {
+        Row::times(self.0, self.1, self.2, ours, raw, self.3)
+    }
+
+    /// Creates the row of another library, which has no bound.
+    pub(crate) fn by(self, who: &str, theirs: f64, raw: f64) -> Row {
+        Target(self.0, self.1, self.2, Goal::None)
+            .row(theirs, raw)
+            .by(who)
+    }
+}
+
 /// A table of rows for the terminal.
 pub(crate) struct Table<'a>(pub(crate) &'a [Row]);
 

@@ -62,6 +62,16 @@ pub(crate) struct SampleSize {
     pub(crate) batch: usize,
 }
 
+impl SampleSize {
+    pub(crate) const fn of(rounds: usize, batch: usize) -> Self {
+        Self { rounds, batch }
+    }
+
+    pub(crate) const fn in_batches_of(self, batch: usize) -> Self {
+        Self { batch, ..self }
+    }
+}
+
 /// Returns the median time of each variant for doing the work once, in nanoseconds.
 pub(crate) fn medians<const N: usize>(
     harness: &Harness,

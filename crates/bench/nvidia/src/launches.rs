@@ -24,15 +24,9 @@ pub(crate) const GATE: (&str, &str) = (include_str!("../../kernels/gate.ptx"), "
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const LAUNCHES: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 200,
-};
+const LAUNCHES: SampleSize = SampleSize::of(160, 200);
 /// A pair takes up to four entries of a queue.
-const PAIRS: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 100,
-};
+const PAIRS: SampleSize = SampleSize::of(160, 100);
 
 /// Measures launches with three operands on one stream.
 pub(crate) fn three(bench: &Bench) -> Result<Vec<Row>> {

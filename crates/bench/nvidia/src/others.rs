@@ -25,10 +25,7 @@ use crate::{
 };
 
 const MIB: usize = 1 << 20;
-const ALLOCATIONS: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 100,
-};
+const ALLOCATIONS: SampleSize = SampleSize::of(160, 100);
 
 /// Measures allocating and dropping 1 MiB, without a value and filled with zeros.
 pub(crate) fn allocate(bench: &Bench, fill: bool) -> Result<Vec<Row>> {
@@ -87,10 +84,7 @@ pub(crate) fn allocate(bench: &Bench, fill: bool) -> Result<Vec<Row>> {
 const NODES: usize = 32;
 const ELEMENTS: usize = 1024;
 /// Few enough for a stream's queue.
-const REPLAYS: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 10,
-};
+const REPLAYS: SampleSize = SampleSize::of(160, 10);
 const ONCE: SampleSize = SampleSize {
     batch: 1,
     ..REPLAYS

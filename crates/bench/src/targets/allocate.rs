@@ -7,15 +7,19 @@ use anyhow::Result;
 use crate::{
     cudarc::Cudarc,
     harness::Harness,
-    report::{Goal, Row},
+    report::{Goal, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
 const BYTES: usize = 1 << 20;
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 100,
-};
+const FILLED: Target = Target(
+    "T5",
+    "allocate, fill with zeros, drop: 1 MiB",
+    "ns",
+    Goal::None,
+);
+const T5: Target = Target("T5", "allocate, drop: 1 MiB", "ns", Goal::AtMost(0.3));
+const SAMPLE_SIZE: SampleSize = SampleSize::of(160, 100);
 
 pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let stream = harness.device.stream()?;
@@ -36,24 +40,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let empty = Variant::new(empty, || Ok(stream.synchronize()?));
     let variants = [ours, baseline(true), empty, baseline(false)];
     let [ours, filled, empty, bare] = medians(harness, SAMPLE_SIZE, variants)?;
-    let mut rows = vec![
-        Row::times(
-            "T5",
-            "allocate, fill with zeros, drop: 1 MiB",
-            "ns",
-            ours,
-            filled,
-            Goal::None,
-        ),
-        Row::times(
-            "T5",
-            "allocate, drop: 1 MiB",
-            "ns",
-            empty,
-            bare,
-            Goal::AtMost(0.3),
-        ),
-    ];
+    let mut rows = vec![FILLED.row(ours, filled), T5.row(empty, bare)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -64,7 +51,6 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         || Ok(stream.synchronize()?),
     );
     let [with_cudarc, filled] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline(true)])?;
-    let what = "allocate, fill with zeros, drop: 1 MiB";
-    rows.push(Row::times("T5", what, "ns", with_cudarc, filled, Goal::None).by("cudarc"));
+    rows.push(FILLED.by("cudarc", with_cudarc, filled));
     Ok(rows)
 }

@@ -17,14 +17,8 @@ use crate::{
 
 const LARGE: usize = (256 << 20) / size_of::<f32>();
 const SMALL: usize = (8 << 10) / size_of::<f32>();
-const LARGE_SAMPLE: SampleSize = SampleSize {
-    rounds: 24,
-    batch: 4,
-};
-const SMALL_SAMPLE: SampleSize = SampleSize {
-    rounds: 80,
-    batch: 20,
-};
+const LARGE_SAMPLE: SampleSize = SampleSize::of(24, 4);
+const SMALL_SAMPLE: SampleSize = SampleSize::of(80, 20);
 
 /// The goal of the host's time for a small all-reduce.
 const GOAL: Goal = Goal::AtMost(1.1);

@@ -5,14 +5,40 @@ use anyhow::Result;
 use crate::{
     cudarc::Cudarc,
     harness::Harness,
-    report::{Goal, Row},
+    report::{
+        Goal::{self, AtLeast},
+        Row, Target,
+    },
     timing::{SampleSize, Variant, gb_per_s, medians},
 };
 
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 16,
-    batch: 1,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
+
+const T6: Target = Target(
+    "T6",
+    "upload, pageable, against the driver's",
+    "GB/s",
+    AtLeast(5.5),
+);
+const T6_PINNED: Target = Target(
+    "T6",
+    "upload, pageable, against pinned",
+    "GB/s",
+    AtLeast(0.8),
+);
+const T7: Target = Target(
+    "T7",
+    "download to a slice, against the driver's",
+    "GB/s",
+    AtLeast(3.0),
+);
+const T7_PINNED: Target = Target(
+    "T7",
+    "download to a slice, against pinned",
+    "GB/s",
+    AtLeast(0.9),
+);
+const T7_FRESH: Target = Target("T7", "download to a new Vec, both", "GB/s", Goal::None);
 
 /// Measures T6, uploads.
 pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {
@@ -37,24 +63,7 @@ pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {
     let variants = [ours, baseline(&pageable), baseline(&pinned)];
     let [ours, driver, locked] =
         medians(harness, SAMPLE_SIZE, variants)?.map(|ns| gb_per_s(bytes, ns));
-    let mut rows = vec![
-        Row::times(
-            "T6",
-            "upload, pageable, against the driver's",
-            "GB/s",
-            ours,
-            driver,
-            Goal::AtLeast(5.5),
-        ),
-        Row::times(
-            "T6",
-            "upload, pageable, against pinned",
-            "GB/s",
-            ours,
-            locked,
-            Goal::AtLeast(0.8),
-        ),
-    ];
+    let mut rows = vec![T6.row(ours, driver), T6_PINNED.row(ours, locked)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -67,8 +76,7 @@ pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {
     });
     let [with_cudarc, driver] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline(&pageable)])?
         .map(|ns| gb_per_s(bytes, ns));
-    let what = "upload, pageable, against the driver's";
-    rows.push(Row::times("T6", what, "GB/s", with_cudarc, driver, Goal::None).by("cudarc"));
+    rows.push(T6.by("cudarc", with_cudarc, driver));
     Ok(rows)
 }
 
@@ -110,30 +118,9 @@ pub(crate) fn download(harness: &Harness) -> Result<Vec<Row>> {
     let [ours, ours_fresh, driver, driver_fresh, locked] =
         medians(harness, SAMPLE_SIZE, variants)?.map(|ns| gb_per_s(bytes, ns));
     let mut rows = vec![
-        Row::times(
-            "T7",
-            "download to a slice, against the driver's",
-            "GB/s",
-            ours,
-            driver,
-            Goal::AtLeast(3.0),
-        ),
-        Row::times(
-            "T7",
-            "download to a slice, against pinned",
-            "GB/s",
-            ours,
-            locked,
-            Goal::AtLeast(0.9),
-        ),
-        Row::times(
-            "T7",
-            "download to a new Vec, both",
-            "GB/s",
-            ours_fresh,
-            driver_fresh,
-            Goal::None,
-        ),
+        T7.row(ours, driver),
+        T7_PINNED.row(ours, locked),
+        T7_FRESH.row(ours_fresh, driver_fresh),
     ];
     if harness.device.is_simulated() {
         return Ok(rows);
@@ -147,7 +134,6 @@ pub(crate) fn download(harness: &Harness) -> Result<Vec<Row>> {
     });
     let [with_cudarc, driver] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline(&pageable)])?
         .map(|ns| gb_per_s(bytes, ns));
-    let what = "download to a slice, against the driver's";
-    rows.push(Row::times("T7", what, "GB/s", with_cudarc, driver, Goal::None).by("cudarc"));
+    rows.push(T7.by("cudarc", with_cudarc, driver));
     Ok(rows)
 }

@@ -19,10 +19,7 @@ const BUCKETS: usize = 8;
 /// The number of recorded steps, after one that is not recorded.
 const STEPS: usize = 9;
 
-const TIMED: SampleSize = SampleSize {
-    rounds: 12,
-    batch: 1,
-};
+const TIMED: SampleSize = SampleSize::of(12, 1);
 
 type Rows = Sharded<Array2<f32>, 0>;
 /// Eight of a type.
@@ -53,16 +50,8 @@ fn gradients(
         let part = x.slice(s![.., number * inputs..(number + 1) * inputs]);
         part.t().dot(error).all_reduce("data")
     };
-    (
-        bucket(0),
-        bucket(1),
-        bucket(2),
-        bucket(3),
-        bucket(4),
-        bucket(5),
-        bucket(6),
-        bucket(7),
-    )
+    let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(bucket);
+    (a, b, c, d, e, f, g, h)
 }
 
 /// Returns each device's summand of the gradient as its part, in buckets of inputs.
@@ -73,16 +62,8 @@ fn summands(x: &Rows, error: &Rows) -> Eight<Rows> {
         let part = x.slice(s![.., number * inputs..(number + 1) * inputs]);
         part.t().dot(error)
     };
-    (
-        bucket(0),
-        bucket(1),
-        bucket(2),
-        bucket(3),
-        bucket(4),
-        bucket(5),
-        bucket(6),
-        bucket(7),
-    )
+    let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(bucket);
+    (a, b, c, d, e, f, g, h)
 }
 
 /// Returns references to the eight values.

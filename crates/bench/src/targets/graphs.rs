@@ -11,17 +11,20 @@ use crate::{
     harness::Harness,
     kernels::sums,
     raw::RawGraph,
-    report::{Goal, Row},
+    report::{Goal, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
+const MEMORY: Target = Target(
+    "T11",
+    "memory of a graph, against the most that the same run takes eagerly",
+    "bytes",
+    Goal::AtMost(1.0),
+);
 const ELEMENTS: usize = 1024;
 const NODES: usize = 100;
 /// The number of replays of one batch, few enough for a stream's queue (rule 54).
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 10,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(160, 10);
 
 /// Measures replays, and changes of one kernel between them, against the driver's own calls.
 pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
@@ -54,10 +57,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         Row::times("T11", what, "ns", times[0], times[1], Goal::AtMost(most))
     };
 
-    let once = SampleSize {
-        batch: 1,
-        ..SAMPLE_SIZE
-    };
+    let once = SAMPLE_SIZE.in_batches_of(1);
     let complete = [
         Variant::complete(|| {
             ours.replay(&stream)?;
@@ -145,18 +145,11 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         row("change of a kernel's argument, and a replay", changes, 1.1),
         row("change of all 100 kernels, and a replay", swaps, 1.1),
         row(
-            "change of all 100 kernels to the replay's completion",
+            "change of all 100 kernels to completion",
             complete_swaps,
             1.05,
         ),
-        Row::times(
-            "T11",
-            "memory of a graph, against the most that the same run takes eagerly",
-            "bytes",
-            bytes[0] as f64,
-            bytes[1] as f64,
-            Goal::AtMost(1.0),
-        ),
+        MEMORY.row(bytes[0] as f64, bytes[1] as f64),
     ])
 }
 

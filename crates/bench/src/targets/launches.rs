@@ -1,25 +1,46 @@
 //! T1, T2, T3 and T17: the host's time for a launch with three operands, and for lending one.
 
 use anyhow::Result;
-use millstream::{LaunchConfig, Stream};
+use millstream::Stream;
 
 use crate::{
     cudarc::Cudarc,
     harness::Harness,
     kernels::sums,
     raw::{RawEvent, RawKernel, RawMemory, RawStream},
-    report::{Goal, Row},
+    report::{Goal::AtMost, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
+const N: u64 = ELEMENTS as u64;
+
+const T1: Target = Target("T1", "launch, one stream in use", "ns", AtMost(1.02));
+const T2: Target = Target(
+    "T2",
+    "launch, operands shared with a second stream",
+    "ns",
+    AtMost(1.03),
+);
+const T3: Target = Target(
+    "T3",
+    "ping-pong between two streams, a pair",
+    "ns",
+    AtMost(1.06),
+);
+const ONE_EDGE: Target = Target(
+    "T3",
+    "two launches, the second on another stream and after the first",
+    "ns",
+    AtMost(1.06),
+);
+const HAND_OVER: &str = "hand-over to another library's stream and back";
+const T17: Target = Target("T17", HAND_OVER, "ns", AtMost(1.5));
+
 /// A batch fits in a stream's queue together with its waits and records, because a full queue
 /// blocks the host (rule 54).
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 200,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(160, 200);
 
 /// Streams, events and operands of raw driver calls.
 struct RawWork {
@@ -42,7 +63,7 @@ impl RawWork {
 
     fn launch(&self, stream: usize) -> Result<()> {
         let operands = self.operands.each_ref();
-        self.streams[stream].launch(self.kernel, operands, ELEMENTS as u64)
+        self.streams[stream].launch(self.kernel, operands, N)
     }
 
     /// Enqueues a launch that the other stream's next launch waits for.
@@ -77,28 +98,11 @@ pub(crate) fn one_stream(harness: &Harness) -> Result<Vec<Row>> {
     let (a, b) = (stream.zeros(ELEMENTS)?, stream.zeros(ELEMENTS)?);
     let mut c = stream.zeros(ELEMENTS)?;
     let ours = Variant::new(
-        || {
-            Ok(kernels.vecadd(
-                &stream,
-                LaunchConfig::linear(ELEMENTS),
-                &a,
-                &b,
-                &mut c,
-                ELEMENTS as u64,
-            )?)
-        },
+        || Ok(kernels.vecadd(&stream, ELEMENTS, &a, &b, &mut c, N)?),
         || Ok(stream.synchronize()?),
     );
-    let what = "launch, one stream in use";
     let [ours, baseline] = medians(harness, SAMPLE_SIZE, [ours, raw.variant()])?;
-    let mut rows = vec![Row::times(
-        "T1",
-        what,
-        "ns",
-        ours,
-        baseline,
-        Goal::AtMost(1.02),
-    )];
+    let mut rows = vec![T1.row(ours, baseline)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -119,7 +123,7 @@ pub(crate) fn one_stream(harness: &Harness) -> Result<Vec<Row>> {
             || Ok(stream.synchronize()?),
         );
         let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
-        rows.push(Row::times("T1", what, "ns", with_cudarc, baseline, Goal::None).by(who));
+        rows.push(T1.by(who, with_cudarc, baseline));
     }
     Ok(rows)
 }
@@ -132,28 +136,11 @@ pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
     let (a, b) = (second.zeros(ELEMENTS)?, second.zeros(ELEMENTS)?);
     let mut c = second.zeros(ELEMENTS)?;
     let ours = Variant::new(
-        || {
-            Ok(kernels.vecadd(
-                &first,
-                LaunchConfig::linear(ELEMENTS),
-                &a,
-                &b,
-                &mut c,
-                ELEMENTS as u64,
-            )?)
-        },
+        || Ok(kernels.vecadd(&first, ELEMENTS, &a, &b, &mut c, N)?),
         || Ok(first.synchronize()?),
     );
-    let what = "launch, operands shared with a second stream";
     let [ours, baseline] = medians(harness, SAMPLE_SIZE, [ours, raw.variant()])?;
-    let mut rows = vec![Row::times(
-        "T2",
-        what,
-        "ns",
-        ours,
-        baseline,
-        Goal::AtMost(1.03),
-    )];
+    let mut rows = vec![T2.row(ours, baseline)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -166,17 +153,14 @@ pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
         || Ok(first.synchronize()?),
     );
     let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
-    rows.push(Row::times("T2", what, "ns", with_cudarc, baseline, Goal::None).by("cudarc"));
+    rows.push(T2.by("cudarc", with_cudarc, baseline));
     Ok(rows)
 }
 
 /// Measures T3, launches that alternate between two streams.
 pub(crate) fn ping_pong(harness: &Harness) -> Result<Vec<Row>> {
     // A launch takes up to three entries of a queue here.
-    let sample_size = SampleSize {
-        batch: 100,
-        ..SAMPLE_SIZE
-    };
+    let sample_size = SAMPLE_SIZE.in_batches_of(100);
     let raw = RawWork::new(harness)?;
     let baseline = || {
         Variant::new(
@@ -194,25 +178,14 @@ pub(crate) fn ping_pong(harness: &Harness) -> Result<Vec<Row>> {
     let ours = Variant::new(
         || {
             for stream in &streams {
-                kernels.vecadd(
-                    stream,
-                    LaunchConfig::linear(ELEMENTS),
-                    &a,
-                    &b,
-                    &mut c,
-                    ELEMENTS as u64,
-                )?;
+                kernels.vecadd(stream, ELEMENTS, &a, &b, &mut c, N)?;
             }
             Ok(())
         },
         || Ok(streams.iter().try_for_each(Stream::synchronize)?),
     );
-    let what = "ping-pong between two streams, a pair";
     let [ours, raw_ns] = medians(harness, sample_size, [ours, baseline()])?;
-    let mut rows = vec![
-        Row::times("T3", what, "ns", ours, raw_ns, Goal::AtMost(1.06)),
-        one_edge(harness, sample_size, &raw)?,
-    ];
+    let mut rows = vec![T3.row(ours, raw_ns), one_edge(harness, sample_size, &raw)?];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -232,7 +205,7 @@ pub(crate) fn ping_pong(harness: &Harness) -> Result<Vec<Row>> {
         || Ok(streams.iter().try_for_each(|stream| stream.synchronize())?),
     );
     let [with_cudarc, raw_ns] = medians(harness, sample_size, [with_cudarc, baseline()])?;
-    rows.push(Row::times("T3", what, "ns", with_cudarc, raw_ns, Goal::None).by("cudarc"));
+    rows.push(T3.by("cudarc", with_cudarc, raw_ns));
     Ok(rows)
 }
 
@@ -260,53 +233,44 @@ fn one_edge(harness: &Harness, sample_size: SampleSize, raw: &RawWork) -> Result
         || {
             let (between, last) = (&mut between[turn], &mut last[turn]);
             turn = (turn + 1) % sample_size.batch;
-            let grid = LaunchConfig::linear(ELEMENTS);
-            kernels.vecadd(&streams[0], grid, &a, &a, &mut *between, ELEMENTS as u64)?;
-            Ok(kernels.vecadd(&streams[1], grid, &*between, &a, last, ELEMENTS as u64)?)
+            kernels.vecadd(&streams[0], ELEMENTS, &a, &a, &mut *between, N)?;
+            Ok(kernels.vecadd(&streams[1], ELEMENTS, &*between, &a, last, N)?)
         },
         || Ok(streams.iter().try_for_each(Stream::synchronize)?),
     );
     let [ours, baseline] = medians(harness, sample_size, [ours, baseline])?;
-    let what = "two launches, the second on another stream and after the first";
-    let goal = Goal::AtMost(1.06);
-    Ok(Row::times("T3", what, "ns", ours, baseline, goal))
+    Ok(ONE_EDGE.row(ours, baseline))
 }
 
 /// Measures T17, the hand-over of an array to the stream of another library and back.
 pub(crate) fn hand_over(harness: &Harness) -> Result<Vec<Row>> {
     // A hand-over takes up to two more entries of each queue.
-    let sample_size = SampleSize {
-        batch: 60,
-        ..SAMPLE_SIZE
-    };
+    let sample_size = SAMPLE_SIZE.in_batches_of(60);
     let raw = RawWork::new(harness)?;
     let kernels = sums::load(&harness.device)?;
     let (ours, theirs) = (harness.device.stream()?, harness.device.stream()?);
     let (a, b) = (ours.zeros(ELEMENTS)?, ours.zeros(ELEMENTS)?);
     let (mut lent, mut own) = (ours.zeros(ELEMENTS)?, ours.zeros(ELEMENTS)?);
-    let grid = LaunchConfig::linear(ELEMENTS);
     let drain = || {
         theirs.synchronize()?;
         Ok(ours.synchronize()?)
     };
     let with_lease = Variant::new(
         || {
-            kernels.vecadd(&ours, grid, &a, &b, &mut lent, ELEMENTS as u64)?;
+            kernels.vecadd(&ours, ELEMENTS, &a, &b, &mut lent, N)?;
             drop(lent.lend_mut(&theirs)?);
             Ok(())
         },
         drain,
     );
     let alone = Variant::new(
-        || Ok(kernels.vecadd(&ours, grid, &a, &b, &mut own, ELEMENTS as u64)?),
+        || Ok(kernels.vecadd(&ours, ELEMENTS, &a, &b, &mut own, N)?),
         drain,
     );
     let with_events = Variant::new(|| raw.hand_over(), || raw.drain());
     let variants = [with_lease, alone, with_events, raw.variant()];
     let [with_lease, alone, with_events, raw_alone] = medians(harness, sample_size, variants)?;
-    let what = "hand-over to another library's stream and back";
-    let (lease, events) = (with_lease - alone, with_events - raw_alone);
-    let row = Row::times("T17", what, "ns", lease, events, Goal::AtMost(1.5));
+    let row = T17.row(with_lease - alone, with_events - raw_alone);
     Ok(vec![row.with_note(
         "raw: two records and two waits; both without the launch between",
     )])

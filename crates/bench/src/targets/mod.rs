@@ -35,73 +35,67 @@ struct Measurement {
     target: &'static str,
     what: &'static str,
     needs: Needs,
-    measure: fn(&Harness) -> Result<Vec<Row>>,
+    measure: Measure,
 }
 
 /// All measurements on devices, in the order of their targets.
 const MEASUREMENTS: [Measurement; 18] = [
-    of("T1", "launch, one stream in use", launches::one_stream),
+    of("T1", launches::one_stream, "launch, one stream in use"),
     of(
         "T2",
-        "launch, operands shared with a second stream",
         launches::shared,
+        "launch, operands shared with a second stream",
     ),
     of(
         "T3",
-        "ping-pong between two streams, a pair",
         launches::ping_pong,
+        "ping-pong between two streams, a pair",
     ),
-    of("T5", "allocate and drop 1 MiB", allocate::measure),
-    of("T6", "pageable upload", copies::upload),
-    of("T7", "pageable download", copies::download),
-    of("T8", "upload of 4 KiB", small::measure),
-    Measurement {
-        needs: Needs::AnyDevice,
-        ..of("T9", "launch, then await", waiting::measure)
-    },
-    Measurement {
-        needs: Needs::AnyDevice,
-        ..of("T10", "upload, kernel, download", pipeline::measure)
-    },
-    Measurement {
-        needs: Needs::AnyDevice,
-        ..of("T11", "replay of a graph", graphs::measure)
-    },
-    of("T12", "16 threads on 16 streams", threads::measure),
-    of("T13", "GPU to GPU", peers::measure),
-    of("T15", "ten operations on each element", regions::measure),
-    of("T16", "all-reduce on two GPUs", collectives::measure),
+    of("T5", allocate::measure, "allocate and drop 1 MiB"),
+    of("T6", copies::upload, "pageable upload"),
+    of("T7", copies::download, "pageable download"),
+    of("T8", small::measure, "upload of 4 KiB"),
+    anywhere("T9", waiting::measure, "launch, then await"),
+    anywhere("T10", pipeline::measure, "upload, kernel, download"),
+    anywhere("T11", graphs::measure, "replay of a graph"),
+    of("T12", threads::measure, "16 threads on 16 streams"),
+    of("T13", peers::measure, "GPU to GPU"),
+    of("T15", regions::measure, "ten operations on each element"),
+    of("T16", collectives::measure, "all-reduce on two GPUs"),
     of(
         "T17",
-        "hand-over to another library's stream",
         launches::hand_over,
+        "hand-over to another library's stream",
     ),
     of(
         "T18",
-        "all-reduce of gradients under kernels",
         gradients::measure,
+        "all-reduce of gradients under kernels",
     ),
     of(
         "T19",
-        "reductions and functions of rows over 256 MiB",
         shapes::measure,
+        "reductions and functions of rows over 256 MiB",
     ),
-    Measurement {
-        needs: Needs::AnyDevice,
-        ..of("T20", "first call of a kernel", first_calls::measure)
-    },
+    anywhere("T20", first_calls::measure, "first call of a kernel"),
 ];
 
-const fn of(
-    target: &'static str,
-    what: &'static str,
-    measure: fn(&Harness) -> Result<Vec<Row>>,
-) -> Measurement {
+type Measure = fn(&Harness) -> Result<Vec<Row>>;
+
+/// A measurement that needs a GPU.
+const fn of(target: &'static str, measure: Measure, what: &'static str) -> Measurement {
     Measurement {
         target,
         what,
         needs: Needs::Gpu,
         measure,
+    }
+}
+
+const fn anywhere(target: &'static str, measure: Measure, what: &'static str) -> Measurement {
+    Measurement {
+        needs: Needs::AnyDevice,
+        ..of(target, measure, what)
     }
 }
 

@@ -15,14 +15,8 @@ use crate::{
 
 const BYTES: usize = 1 << 30;
 const SMALL_BYTES: usize = 4 << 10;
-const LARGE: SampleSize = SampleSize {
-    rounds: 16,
-    batch: 1,
-};
-const SMALL: SampleSize = SampleSize {
-    rounds: 80,
-    batch: 100,
-};
+const LARGE: SampleSize = SampleSize::of(16, 1);
+const SMALL: SampleSize = SampleSize::of(80, 100);
 /// The number of processes that use a pair for the first time, each way.
 const FIRST_USES: usize = 3;
 
@@ -96,14 +90,8 @@ fn small(harness: &Harness, second: &Device, other: &Arc<Raw>) -> Result<Row> {
     );
     let [ours, baseline] = medians(harness, SMALL, [ours, baseline])?;
     let what = "GPU to GPU, 4 KiB, host";
-    Ok(Row::times(
-        "T13",
-        what,
-        "ns",
-        ours,
-        baseline,
-        Goal::AtMost(1.05),
-    ))
+    let goal = Goal::AtMost(1.05);
+    Ok(Row::times("T13", what, "ns", ours, baseline, goal))
 }
 
 /// Compares the first use of a pair, probe included, with the driver calls alone, in processes of

@@ -15,10 +15,7 @@ use crate::{
 
 const CHUNKS: usize = 32;
 const STREAMS: usize = 3;
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 16,
-    batch: 1,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
 
 pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let elements = if harness.device.is_simulated() {

@@ -16,14 +16,8 @@ const ELEMENTS: usize = 1 << 26;
 const BYTES: usize = 2 * ELEMENTS * size_of::<f32>();
 /// The number of consecutive regions, each applied to the previous result.
 const REPETITIONS: usize = 8;
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 16,
-    batch: 1,
-};
-const SMALL: SampleSize = SampleSize {
-    rounds: 64,
-    batch: 50,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
+const SMALL: SampleSize = SampleSize::of(64, 50);
 
 /// Applies the ten operations.
 #[region]

@@ -16,15 +16,15 @@ use crate::{
 
 /// The number of consecutive regions.
 const REPETITIONS: usize = 4;
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 10,
-    batch: 1,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(10, 1);
 /// The least share of the copy's bandwidth where one pass is the minimum.
 const GOAL: Goal = Goal::AtLeast(0.95);
 /// The same for running results along columns, and for rows of 65,536 elements.
 const SCANS: Goal = Goal::AtLeast(0.9);
 const LONG_ROWS: Goal = Goal::AtLeast(0.7);
+
+const CUBE: [usize; 3] = [4_096, 128, 128];
+const SQUARE: [usize; 2] = [8_192, 8_192];
 
 /// A result that is still on the device.
 type Held = Box<dyn Any>;
@@ -49,6 +49,7 @@ fn work<'a, D: Dimension + 'static, T: Element, E: Dimension + 'static>(
     device: &'a Device,
     what: &'static str,
     (shape, units): (impl IntoDimension<Dim = D>, usize),
+    goal: Goal,
     function: impl Fn(&Array<f32, D>) -> Array<T, E> + 'a,
 ) -> Result<Work<'a>> {
     let mut shape = shape.into_dimension();
@@ -59,7 +60,7 @@ fn work<'a, D: Dimension + 'static, T: Element, E: Dimension + 'static>(
     let x = device.region(|g| Keep(g.ones::<f32, D>(shape)))?.wait()?;
     Ok(Work {
         what,
-        goal: GOAL,
+        goal,
         elements,
         units,
         call: Box::new(move || {
@@ -67,11 +68,6 @@ fn work<'a, D: Dimension + 'static, T: Element, E: Dimension + 'static>(
             Ok(Box::new(pending.wait()?))
         }),
     })
-}
-
-/// Returns the work with another goal than [`GOAL`].
-fn with_goal(goal: Goal, work: Result<Work<'_>>) -> Result<Work<'_>> {
-    Ok(Work { goal, ..work? })
 }
 
 fn softmax(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
@@ -99,145 +95,50 @@ fn star(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
 /// The works, each of which is made when its turn comes, because the arrays are large.
 type Make = for<'a> fn(&'a Device) -> Result<Work<'a>>;
 
-const WORKS: [Make; 23] = [
-    |device| {
-        work(device, "sum, 2^28", (1 << 28, 1), |x: &Array<_, Ix1>| {
-            x.sum()
-        })
-    },
-    |device| {
-        work(
-            device,
-            "sum of rows, 65,537 x 1,023",
-            ([65_537, 1_023], 1),
-            sum_of_rows,
-        )
-    },
-    |device| {
-        work(
-            device,
-            "sum of rows, 1,024 x 65,536",
-            ([1_024, 65_536], 1),
-            sum_of_rows,
-        )
-    },
-    |device| {
-        work(
-            device,
-            "sum of rows, 2^21 x 32",
-            ([1 << 21, 32], 1),
-            sum_of_rows,
-        )
-    },
-    |device| {
-        work(
-            device,
-            "sum of rows, 2^20 x 63",
-            ([1 << 20, 63], 1),
-            sum_of_rows,
-        )
-    },
-    |device| {
-        work(
-            device,
-            "argmin of rows, 2^20 x 64",
-            ([1 << 20, 64], 1),
-            |x: &Array<_, Ix2>| x.argmin_axis(Axis(1)),
-        )
-    },
-    |device| sum_along(device, "sum of 4,096 x 128 x 128, last axis", 2),
-    |device| sum_along(device, "sum of 4,096 x 128 x 128, middle axis", 1),
-    |device| sum_along(device, "sum of 4,096 x 128 x 128, first axis", 0),
-    |device| {
-        let what = "variance, 2^28";
-        work(device, what, (1 << 28, 1), |x: &Array<_, Ix1>| x.var(0.0))
-    },
-    |device| {
-        work(
-            device,
-            "variance of columns, 8,192 x 8,192",
-            ([8_192, 8_192], 1),
-            |x: &Array<_, Ix2>| x.var_axis(Axis(0), 0.0),
-        )
-    },
-    |device| {
-        work(
-            device,
-            "softmax, 65,537 x 1,023",
-            ([65_537, 1_023], 2),
-            softmax,
-        )
-    },
-    |device| {
-        let what = "cumulative sum of columns, 8,192 x 8,192";
-        let function = |x: &Array<_, Ix2>| x.cumsum(Axis(0));
-        with_goal(SCANS, work(device, what, ([8_192, 8_192], 2), function))
-    },
-    |device| {
-        let what = "cumulative sum of columns, 2^20 x 64";
-        let function = |x: &Array<_, Ix2>| x.cumsum(Axis(0));
-        with_goal(SCANS, work(device, what, ([1 << 20, 64], 2), function))
-    },
-    |device| work(device, "softmax, 2^20 x 64", ([1 << 20, 64], 2), softmax),
-    |device| {
-        work(
-            device,
-            "layer normalisation, 65,537 x 1,023",
-            ([65_537, 1_023], 2),
-            normalised,
-        )
-    },
-    |device| {
-        work(
-            device,
-            "layer normalisation, 2^20 x 64",
-            ([1 << 20, 64], 2),
-            normalised,
-        )
-    },
+/// Lists works: the name, the shape, the number of times that one pass moves each element, the
+/// function, and the goal.
+macro_rules! works {
+    ($($what:literal, $shape:expr, $units:literal, $goal:expr, $function:expr;)*) => {
+        &[$(|device| work(device, $what, ($shape, $units), $goal, $function),)*]
+    };
+}
+
+const WORKS: &[Make] = works![
+    "sum, 2^28", 1 << 28, 1, GOAL, |x: &Array<_, Ix1>| x.sum();
+    "sum of rows, 65,537 x 1,023", [65_537, 1_023], 1, GOAL, sum_of_rows;
+    "sum of rows, 1,024 x 65,536", [1_024, 65_536], 1, GOAL, sum_of_rows;
+    "sum of rows, 2^21 x 32", [1 << 21, 32], 1, GOAL, sum_of_rows;
+    "sum of rows, 2^20 x 63", [1 << 20, 63], 1, GOAL, sum_of_rows;
+    "argmin of rows, 2^20 x 64", [1 << 20, 64], 1, GOAL, |x: &Array<_, Ix2>| x.argmin_axis(Axis(1));
+    "sum of 4,096 x 128 x 128, last axis", CUBE, 1, GOAL, |x: &Array<_, Ix3>| x.sum_axis(Axis(2));
+    "sum of 4,096 x 128 x 128, middle axis", CUBE, 1, GOAL, |x: &Array<_, Ix3>| x.sum_axis(Axis(1));
+    "sum of 4,096 x 128 x 128, first axis", CUBE, 1, GOAL, |x: &Array<_, Ix3>| x.sum_axis(Axis(0));
+    "variance, 2^28", 1 << 28, 1, GOAL, |x: &Array<_, Ix1>| x.var(0.0);
+    "variance of columns, 8,192 x 8,192", SQUARE, 1, GOAL,
+        |x: &Array<_, Ix2>| x.var_axis(Axis(0), 0.0);
+    "softmax, 65,537 x 1,023", [65_537, 1_023], 2, GOAL, softmax;
+    "cumulative sum of columns, 8,192 x 8,192", SQUARE, 2, SCANS, sums_of_columns;
+    "cumulative sum of columns, 2^20 x 64", [1 << 20, 64], 2, SCANS, sums_of_columns;
+    "softmax, 2^20 x 64", [1 << 20, 64], 2, GOAL, softmax;
+    "layer normalisation, 65,537 x 1,023", [65_537, 1_023], 2, GOAL, normalised;
+    "layer normalisation, 2^20 x 64", [1 << 20, 64], 2, GOAL, normalised;
     // Instructions may take longer than the accesses to memory.
-    |device| {
-        let what = "stencil of exp, 8,192 x 8,192";
-        with_goal(Goal::None, work(device, what, ([8_192, 8_192], 2), star))
-    },
+    "stencil of exp, 8,192 x 8,192", SQUARE, 2, Goal::None, star;
     // A row fits in a multiprocessor, but no second one beside it.
-    |device| {
-        let what = "softmax, 4,096 x 16,384";
-        work(device, what, ([4_096, 16_384], 2), softmax)
-    },
-    |device| {
-        let what = "softmax, 2,048 x 32,768";
-        work(device, what, ([2_048, 32_768], 2), softmax)
-    },
-    |device| {
-        let what = "layer normalisation, 2,048 x 32,768";
-        work(device, what, ([2_048, 32_768], 2), normalised)
-    },
+    "softmax, 4,096 x 16,384", [4_096, 16_384], 2, GOAL, softmax;
+    "softmax, 2,048 x 32,768", [2_048, 32_768], 2, GOAL, softmax;
+    "layer normalisation, 2,048 x 32,768", [2_048, 32_768], 2, GOAL, normalised;
     // One pass is not the minimum: a row does not fit in a multiprocessor.
-    |device| {
-        let what = "softmax, 1,024 x 65,536";
-        with_goal(LONG_ROWS, work(device, what, ([1_024, 65_536], 2), softmax))
-    },
-    |device| {
-        let what = "layer normalisation, 1,024 x 65,536";
-        with_goal(
-            LONG_ROWS,
-            work(device, what, ([1_024, 65_536], 2), normalised),
-        )
-    },
+    "softmax, 1,024 x 65,536", [1_024, 65_536], 2, LONG_ROWS, softmax;
+    "layer normalisation, 1,024 x 65,536", [1_024, 65_536], 2, LONG_ROWS, normalised;
 ];
 
 fn sum_of_rows(x: &Array<f32, Ix2>) -> Array<f32, Ix1> {
     x.sum_axis(Axis(1))
 }
 
-fn sum_along<'a>(device: &'a Device, what: &'static str, axis: usize) -> Result<Work<'a>> {
-    work(
-        device,
-        what,
-        ([4_096, 128, 128], 1),
-        move |x: &Array<f32, Ix3>| x.sum_axis(Axis(axis)),
-    )
+fn sums_of_columns(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
+    x.cumsum(Axis(0))
 }
 
 pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {

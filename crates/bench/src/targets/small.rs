@@ -5,15 +5,13 @@ use anyhow::Result;
 use crate::{
     cudarc::Cudarc,
     harness::Harness,
-    report::{Goal, Row},
+    report::{Goal::AtMost, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
 const BYTES: usize = 4 << 10;
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 160,
-    batch: 100,
-};
+const T8: Target = Target("T8", "upload of 4 KiB, pageable", "ns", AtMost(0.9));
+const SAMPLE_SIZE: SampleSize = SampleSize::of(160, 100);
 
 pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let source = vec![1_u8; BYTES];
@@ -31,16 +29,8 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
             || raw.synchronize(),
         )
     };
-    let what = "upload of 4 KiB, pageable";
     let [ours, raw_ns] = medians(harness, SAMPLE_SIZE, [ours, baseline()])?;
-    let mut rows = vec![Row::times(
-        "T8",
-        what,
-        "ns",
-        ours,
-        raw_ns,
-        Goal::AtMost(0.9),
-    )];
+    let mut rows = vec![T8.row(ours, raw_ns)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -52,6 +42,6 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         || Ok(stream.synchronize()?),
     );
     let [with_cudarc, raw_ns] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline()])?;
-    rows.push(Row::times("T8", what, "ns", with_cudarc, raw_ns, Goal::None).by("cudarc"));
+    rows.push(T8.by("cudarc", with_cudarc, raw_ns));
     Ok(rows)
 }

@@ -9,19 +9,22 @@ use crate::{
     cudarc::Cudarc,
     harness::Harness,
     kernels::sums,
-    report::{Goal, Row},
+    report::{Goal::AtLeast, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
 const THREADS: usize = 16;
+const T12: Target = Target(
+    "T12",
+    "16 threads on 16 streams, two operands shared",
+    "launches/s",
+    AtLeast(0.97),
+);
 /// The launches of a thread in a batch, which fit in its stream's queue together with records.
 const LAUNCHES: usize = 200;
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 40,
-    batch: 1,
-};
+const SAMPLE_SIZE: SampleSize = SampleSize::of(40, 1);
 
 /// Calls `launch` `LAUNCHES` times for each of `workers`, each on its own thread, all starting
 /// together.
@@ -80,21 +83,9 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         })
     };
     let launches = |ns: f64| (THREADS * LAUNCHES) as f64 * 1e9 / ns;
-    let [ours, baseline_per_s] = medians(
-        harness,
-        SAMPLE_SIZE,
-        [ours, Variant::new(&mut baseline, || raw.synchronize())],
-    )?
-    .map(launches);
-    let what = "16 threads on 16 streams, two operands shared";
-    let mut rows = vec![Row::times(
-        "T12",
-        what,
-        "launches/s",
-        ours,
-        baseline_per_s,
-        Goal::AtLeast(0.97),
-    )];
+    let raw_calls = Variant::new(&mut baseline, || raw.synchronize());
+    let [ours, baseline_per_s] = medians(harness, SAMPLE_SIZE, [ours, raw_calls])?.map(launches);
+    let mut rows = vec![T12.row(ours, baseline_per_s)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
@@ -115,25 +106,9 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         },
         || raw.synchronize(),
     );
-    let [with_cudarc, baseline_per_s] = medians(
-        harness,
-        SAMPLE_SIZE,
-        [
-            with_cudarc,
-            Variant::new(&mut baseline, || raw.synchronize()),
-        ],
-    )?
-    .map(launches);
-    rows.push(
-        Row::times(
-            "T12",
-            what,
-            "launches/s",
-            with_cudarc,
-            baseline_per_s,
-            Goal::None,
-        )
-        .by("cudarc"),
-    );
+    let baseline = Variant::new(&mut baseline, || raw.synchronize());
+    let [with_cudarc, baseline_per_s] =
+        medians(harness, SAMPLE_SIZE, [with_cudarc, baseline])?.map(launches);
+    rows.push(T12.by("cudarc", with_cudarc, baseline_per_s));
     Ok(rows)
 }

@@ -12,16 +12,26 @@ use crate::{
     harness::Harness,
     kernels::{gate, sums},
     raw::Flag,
-    report::{Goal, Row},
+    report::{Goal, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const SAMPLE_SIZE: SampleSize = SampleSize {
-    rounds: 400,
-    batch: 1,
-};
+const AWAIT: Target = Target(
+    "T9",
+    "launch, download of one number, .await",
+    "ns",
+    Goal::AtMost(1.05),
+);
+const WAIT: Target = Target(
+    "T9",
+    "launch, download of one number, .wait()",
+    "ns",
+    Goal::None,
+);
+const SLEEP: Target = Target("T9", "the same with cuStreamSynchronize", "ns", Goal::None);
+const SAMPLE_SIZE: SampleSize = SampleSize::of(400, 1);
 /// The duration of the awaited kernel.
 const KERNEL: Duration = Duration::from_secs(1);
 /// The duration of the idle period, without futures.
@@ -48,26 +58,12 @@ fn latency(harness: &Harness) -> Result<Vec<Row>> {
     let mut c = stream.zeros(ELEMENTS)?;
     let mut d = stream.zeros(ELEMENTS)?;
     let awaited = Variant::complete(|| {
-        kernels.vecadd(
-            &stream,
-            LaunchConfig::linear(ELEMENTS),
-            &a,
-            &a,
-            &mut c,
-            ELEMENTS as u64,
-        )?;
+        kernels.vecadd(&stream, ELEMENTS, &a, &a, &mut c, ELEMENTS as u64)?;
         pollster::block_on(stream.download(c.slice(..1))?)?;
         Ok(())
     });
     let blocked = Variant::complete(|| {
-        kernels.vecadd(
-            &stream,
-            LaunchConfig::linear(ELEMENTS),
-            &a,
-            &a,
-            &mut d,
-            ELEMENTS as u64,
-        )?;
+        kernels.vecadd(&stream, ELEMENTS, &a, &a, &mut d, ELEMENTS as u64)?;
         stream.download(d.slice(..1))?.wait()?;
         Ok(())
     });
@@ -91,31 +87,9 @@ fn latency(harness: &Harness) -> Result<Vec<Row>> {
     let [awaited, blocked, spun, slept] =
         medians(harness, SAMPLE_SIZE, [awaited, blocked, spun, slept])?;
     Ok(vec![
-        Row::times(
-            "T9",
-            "launch, download of one number, .await",
-            "ns",
-            awaited,
-            spun,
-            Goal::AtMost(1.05),
-        ),
-        Row::times(
-            "T9",
-            "launch, download of one number, .wait()",
-            "ns",
-            blocked,
-            spun,
-            Goal::None,
-        ),
-        Row::times(
-            "T9",
-            "the same with cuStreamSynchronize",
-            "ns",
-            slept,
-            spun,
-            Goal::None,
-        )
-        .by("raw"),
+        AWAIT.row(awaited, spun),
+        WAIT.row(blocked, spun),
+        SLEEP.by("raw", slept, spun),
     ])
 }
 
@@ -139,11 +113,8 @@ pub(crate) fn load_of(harness: &Harness, run: impl FnOnce(Flag) -> Result<()>) -
     let what = "processor time while a kernel of 1 s is awaited";
     let flag = Flag::new(&harness.raw)?;
     let Some(before_ns) = processor_ns()? else {
-        return Ok(Row::absent(
-            "T9",
-            what,
-            "the system does not count processor time",
-        ));
+        let why = "the system does not count processor time";
+        return Ok(Row::absent("T9", what, why));
     };
     let start_ns = harness.now_ns();
     let opener = thread::spawn(move || {
@@ -155,13 +126,8 @@ pub(crate) fn load_of(harness: &Harness, run: impl FnOnce(Flag) -> Result<()>) -
     let used_ns = (processor_ns()?.unwrap_or(before_ns) - before_ns) as f64;
     opener.join().expect("the opener does not panic");
     awaited?;
-    Ok(Row::judged(
-        "T9",
-        what,
-        "%",
-        100.0 * used_ns / took_ns,
-        Goal::AtMost(2.0),
-    ))
+    let percent = 100.0 * used_ns / took_ns;
+    Ok(Row::judged("T9", what, "%", percent, Goal::AtMost(2.0)))
 }
 
 /// Counts the wake-ups of the reactor thread while there are no futures.
@@ -179,13 +145,8 @@ pub(crate) fn idle_of(names: &[&str]) -> Result<Row> {
     thread::sleep(IDLE);
     let woken = switches(names)? - before;
     let what = format!("wake-ups in {} s without futures", IDLE.as_secs());
-    Ok(Row::judged(
-        "T9",
-        what,
-        "times",
-        woken as f64,
-        Goal::AtMost(0.0),
-    ))
+    let goal = Goal::AtMost(0.0);
+    Ok(Row::judged("T9", what, "times", woken as f64, goal))
 }
 
 /// Reads the file of this name of every thread, with the thread's name.
