@@ -110,7 +110,7 @@ impl Options {
             }
         };
         // The program cannot read the record of choices, which would grow with the run.
-        let config = config.timeline(timeline.is_some()).record_choices(false);
+        let config = config.timeline(timeline.is_some()).log_choices(false);
         Ok(Self {
             config,
             kind,
@@ -171,7 +171,7 @@ mod tests {
         let expected = SimConfig::parse("sim:memory=2G").unwrap();
         assert_eq!(
             options.config,
-            expected.rely_on_blocking(true).record_choices(false)
+            expected.rely_on_blocking(true).log_choices(false)
         );
         assert_eq!(options.kind.name, "h200");
         assert_eq!(options.cuda_version, 13_000);
@@ -190,7 +190,7 @@ mod tests {
         let expected = SimConfig::parse("sim:memory=2G,devices=2,schedule=lazy").unwrap();
         assert_eq!(
             options.config,
-            expected.rely_on_blocking(true).record_choices(false)
+            expected.rely_on_blocking(true).log_choices(false)
         );
         assert_eq!(options.cuda_version, 12_080);
         assert_eq!(options.kind.compute_capability(), (8, 0));

@@ -4,10 +4,6 @@
 use std::fmt;
 
 /// The kind of error that a [`Report`] describes.
-///
-/// ```
-/// assert_ne!(millstream_sim::ReportKind::DoubleFree, millstream_sim::ReportKind::UseAfterFree);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReportKind {
@@ -73,16 +69,11 @@ pub enum ReportKind {
     /// A full stream queue without progress: on a GPU the program would hang (rule 54: enqueueing
     /// into a full queue blocks the host).
     QueueFull,
-    /// A [replay](crate::SimConfig::replay) whose calls differ from the recorded run.
+    /// A [replay](crate::SimConfig::replay) whose calls differ from the logged run.
     ReplayDiverged,
 }
 
 /// The severity of a report.
-///
-/// ```
-/// use millstream_sim::Severity;
-/// assert!(Severity::Note < Severity::Warning && Severity::Warning < Severity::Error);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// A race without an effect on values: threads of a kernel write the same bytes to the same
@@ -109,11 +100,6 @@ impl fmt::Display for Severity {
 /// A violation or fault, with the operation, stream, addresses and allocation in words.
 ///
 /// Operations are numbered from 1 in the order in which they were enqueued.
-///
-/// ```
-/// # use millstream_sim::{Gpu, SimConfig};
-/// assert!(Gpu::new(SimConfig::new()).reports().is_empty());
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The kind of violation or fault.

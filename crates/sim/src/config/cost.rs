@@ -8,12 +8,6 @@ use crate::exec::KernelStats;
 /// per nanosecond.
 ///
 /// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
-///
-/// ```
-/// use millstream_sim::CostModel;
-/// let slow_bus = CostModel { pinned_upload_gb_s: 1.0, ..CostModel::default() };
-/// assert!(slow_bus.pinned_upload_gb_s < CostModel::default().pinned_upload_gb_s);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
     /// Host: `cuLaunchKernel`.

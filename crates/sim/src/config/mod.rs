@@ -20,12 +20,6 @@ pub use token::{ReplayToken, ReplayTokenError};
 
 /// A schedule: decides when eligible operations run, and so what the host can observe. Every
 /// schedule obeys every rule. The textual form is the one that [`SimConfig::parse`] reads.
-///
-/// ```
-/// use millstream_sim::Schedule;
-/// assert_eq!(Schedule::default(), Schedule::Timed);
-/// assert_eq!(Schedule::Pct { seed: 7, depth: 3 }.to_string(), "schedule=pct,seed=7,depth=3");
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Schedule {
@@ -81,7 +75,7 @@ pub struct SimConfig {
     pub(crate) queue_operations_max: Option<usize>,
     pub(crate) schedule: Schedule,
     pub(crate) replay: Option<ReplayToken>,
-    pub(crate) record_choices: bool,
+    pub(crate) log_choices: bool,
     pub(crate) rules: Rules,
     pub(crate) cost: CostModel,
     pub(crate) poison_max_bytes: usize,
@@ -107,7 +101,7 @@ impl Default for SimConfig {
             queue_operations_max: None,
             schedule: Schedule::default(),
             replay: None,
-            record_choices: true,
+            log_choices: true,
             rules: Rules::default(),
             cost: CostModel::default(),
             poison_max_bytes: 16 << 20,
@@ -199,7 +193,7 @@ impl SimConfig {
         self
     }
 
-    /// Repeats the choices of a recorded run instead of following a schedule. With the same calls,
+    /// Repeats the logged choices of a run instead of following a schedule. With the same calls,
     /// and otherwise the same configuration, the run is identical; see
     /// [`Gpu::replay_token`](crate::Gpu::replay_token).
     ///
@@ -222,28 +216,12 @@ impl SimConfig {
         self
     }
 
-    /// Enables or disables the record of the schedule's choices, whose size grows with the run.
+    /// Enables or disables the log of the schedule's choices, whose size grows with the run.
     /// Enabled by default; without it [`Gpu::replay_token`](crate::Gpu::replay_token) returns the
-    /// token of a run that made no choices. A [`replay`](Self::replay) records in any case.
-    ///
-    /// ```
-    /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
-    /// use millstream_sim::{Gpu, SimConfig};
-    /// for (records, choices) in [(true, 1), (false, 0)] {
-    ///     let gpu = Gpu::new(SimConfig::new().record_choices(records));
-    ///     let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
-    ///     // SAFETY: context, stream and memory are alive.
-    ///     unsafe {
-    ///         let stream = gpu.stream_create(context, true, 0).unwrap();
-    ///         let memory = gpu.mem_alloc(context, 64).unwrap();
-    ///         gpu.memset_async(context, memory, FillPattern::U8(1), 64, stream).unwrap();
-    ///     }
-    ///     assert_eq!(gpu.replay_token().choices(), choices);
-    /// }
-    /// ```
+    /// token of a run that made no choices. A [`replay`](Self::replay) logs them in any case.
     #[must_use]
-    pub fn record_choices(mut self, record: bool) -> Self {
-        self.record_choices = record;
+    pub fn log_choices(mut self, log: bool) -> Self {
+        self.log_choices = log;
         self
     }
 
@@ -281,7 +259,7 @@ impl SimConfig {
         self
     }
 
-    /// Enables the recording of a [`Span`](crate::Span) for every operation that has run, for
+    /// Keeps a [`Span`](crate::Span) for every operation that has run, for
     /// [`Gpu::timeline`](crate::Gpu::timeline).
     #[must_use]
     pub fn timeline(mut self, keep: bool) -> Self {
@@ -318,12 +296,6 @@ impl SimConfig {
     /// same bytes to the same address, and no other access races with them. Such reports are
     /// [notes](crate::Severity::Note). Disabled by default. Effective only with
     /// [`kernel_race_check`](Self::kernel_race_check).
-    ///
-    /// ```
-    /// use millstream_sim::SimConfig;
-    /// let config = SimConfig::new().kernel_race_check(true).kernel_race_notes(true);
-    /// assert_eq!(config, SimConfig::parse("sim:race=notes").unwrap());
-    /// ```
     #[must_use]
     pub fn kernel_race_notes(mut self, report: bool) -> Self {
         self.kernel_race_notes = report;
@@ -361,15 +333,6 @@ impl SimConfig {
     /// drawn orders have the seeds that follow this one. The default is 0, so the orders are the
     /// same on every run; a test that is to draw others on each run passes another number each time
     /// and prints it. Replaces a [`kernel_race_order`](Self::kernel_race_order).
-    ///
-    /// ```
-    /// use millstream_sim::SimConfig;
-    /// let config = SimConfig::new().kernel_race_check(true).kernel_race_orders(8);
-    /// assert_eq!(
-    ///     SimConfig::parse("sim:race=kernels,orders=8,orders_seed=300").unwrap(),
-    ///     config.kernel_race_seed(300),
-    /// );
-    /// ```
     #[must_use]
     pub fn kernel_race_seed(mut self, seed: u64) -> Self {
         self.kernel_race_orders = match self.kernel_race_orders {

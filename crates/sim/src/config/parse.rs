@@ -6,12 +6,6 @@ use crate::{ReplayToken, Schedule, SimConfig, exec::KernelOrder};
 const DEPTH_DEFAULT: u32 = 3;
 
 /// The error for an invalid device specification.
-///
-/// ```
-/// use millstream_sim::SimConfig;
-/// let error = SimConfig::parse("sim:sched=lazy").unwrap_err();
-/// assert!(error.to_string().contains("sched"));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("device specification `{text}`: {problem}")]
 pub struct ConfigParseError {
@@ -309,7 +303,11 @@ mod tests {
         let within = SimConfig::parse("sim:race=kernels").unwrap();
         assert_eq!(within, SimConfig::new().kernel_race_check(true));
         let notes = SimConfig::parse("sim:race=notes").unwrap();
-        assert_eq!(notes, within.kernel_race_notes(true));
+        assert_eq!(notes, within.clone().kernel_race_notes(true));
+        let seed = SimConfig::parse("sim:race=kernels,orders=8,orders_seed=300").unwrap();
+        assert_eq!(seed, within.kernel_race_orders(8).kernel_race_seed(300));
+        let zeros = SimConfig::parse("sim:peer_pool=zeros").unwrap();
+        assert_eq!(zeros, SimConfig::new().peer_pool(PeerPool::Zeros));
         assert_eq!(config.devices, 2);
         assert_eq!(config.memory_bytes, 3 << 30);
         assert_eq!(config.rules, Rules::strict());

@@ -4,11 +4,6 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// The link between two devices, which decides whether they can access each other's memory, and
 /// the bandwidth of copies between them.
-///
-/// ```
-/// use millstream_sim::Link;
-/// assert_eq!(Link::default(), Link::NvLink);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Link {
     /// NVLink: peer access with native atomics. The text is `nvlink`.
@@ -184,12 +179,6 @@ fn parse_pair(text: &str) -> Result<(u32, u32), String> {
 
 /// The behaviour of accesses to another device's pool memory after the pool has given access (rule
 /// 38); set by [`SimConfig::peer_pool`](crate::SimConfig::peer_pool).
-///
-/// ```
-/// use millstream_sim::{PeerPool, SimConfig};
-/// let config = SimConfig::new().peer_pool(PeerPool::Zeros);
-/// assert_eq!(config, SimConfig::parse("sim:peer_pool=zeros").unwrap());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerPool {
     /// Accesses work, as on an H200 with driver 580.

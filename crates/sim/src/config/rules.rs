@@ -4,11 +4,6 @@
 use std::{fmt, str::FromStr};
 
 /// The reading of a rule that the simulated driver follows.
-///
-/// ```
-/// use millstream_sim::{Reading, Rules};
-/// assert_eq!(Rules::default().pageable_download, Reading::Observed);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
     /// The behaviour of an H200 with driver 580 (column H200 of the list of rules).

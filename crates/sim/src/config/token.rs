@@ -27,11 +27,6 @@ pub struct ReplayToken {
 }
 
 /// The error for text that is not a [`ReplayToken`].
-///
-/// ```
-/// let error = "banana".parse::<millstream_sim::ReplayToken>().unwrap_err();
-/// assert!(error.to_string().contains("starts with"));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("replay token: {0}")]
 pub struct ReplayTokenError(&'static str);

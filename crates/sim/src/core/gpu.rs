@@ -22,13 +22,6 @@ use crate::{ReportKind, SimConfig, ids::OpId};
 /// A simulated GPU. Clones share one GPU; dropping the last clone ends it.
 ///
 /// It implements [`Driver`](millstream_driver::Driver); the inherent methods serve tests.
-///
-/// ```
-/// use millstream_driver::{Driver, DeviceOrdinal};
-/// use millstream_sim::{Gpu, SimConfig};
-/// let gpu = Gpu::new(SimConfig::new());
-/// assert_eq!(gpu.device_name(DeviceOrdinal::from_raw(0)).unwrap(), "Simulated GPU");
-/// ```
 #[derive(Clone)]
 pub struct Gpu {
     pub(crate) inner: Arc<GpuInner>,

@@ -256,11 +256,6 @@ impl StreamOp {
 }
 
 /// A completed operation in the timeline.
-///
-/// ```
-/// # use millstream_sim::{Gpu, SimConfig};
-/// assert!(Gpu::new(SimConfig::new().timeline(true)).timeline().is_empty());
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The operation's number; numbers rise from 1 in the order of enqueueing.

@@ -69,7 +69,7 @@ impl SimState {
         ran
     }
 
-    /// Lets the policy pick an operation, and records the choice.
+    /// Lets the policy pick an operation, and logs the choice.
     fn pick(&mut self, point: SchedulePoint, awaited: &[OpId]) -> Option<OpId> {
         if self.eligible.is_empty() {
             return None;
@@ -89,7 +89,7 @@ impl SimState {
             && !std::mem::replace(&mut scheduler.divergence_reported, true)
         {
             let text =
-                format!("the replay diverges from the recorded run at choice {choice}: {problem}");
+                format!("the replay diverges from the logged run at choice {choice}: {problem}");
             self.report_for_device(None, ReportKind::ReplayDiverged, text);
         }
         picked

@@ -200,21 +200,6 @@ pub enum KernelFaultKind {
 }
 
 /// Threads of a block that wait at one line.
-///
-/// ```
-/// use millstream_sim::exec::WaitingThreads;
-/// let waiting = WaitingThreads {
-///     threads: 31,
-///     first: [1, 0, 0],
-///     what: "bar.sync",
-///     ptx_line: 12,
-///     source_line: Some("k.cu:7".into()),
-/// };
-/// assert_eq!(
-///     waiting.to_string(),
-///     "31 threads, the first (1, 0, 0), at `bar.sync` in line 12 of the PTX (k.cu:7)"
-/// );
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingThreads {
     /// The number of threads.
@@ -257,17 +242,6 @@ fn listed(waiting: &[WaitingThreads]) -> String {
 }
 
 /// The message of a kernel's failed `assert`.
-///
-/// ```
-/// use millstream_sim::exec::Assertion;
-/// let failed = Assertion {
-///     message: "n == 3".into(),
-///     file: "x.cu".into(),
-///     line: 12,
-///     function: "k".into(),
-/// };
-/// assert_eq!(failed.to_string(), "assertion `n == 3` failed, in x.cu:12, k");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("assertion `{message}` failed, in {file}:{line}, {function}")]
 pub struct Assertion {

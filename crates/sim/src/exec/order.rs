@@ -58,11 +58,6 @@ impl fmt::Display for KernelOrder {
 }
 
 /// The error for text that is not a [`KernelOrder`].
-///
-/// ```
-/// let error = "x7".parse::<millstream_sim::exec::KernelOrder>().unwrap_err();
-/// assert!(error.to_string().contains("`x7`"));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no order of blocks; use `i`, `p` and a number, or `s` and a seed")]
 pub struct KernelOrderError(String);

@@ -15,12 +15,6 @@ const WORD_BYTES: usize = 64;
 const CHUNK_WORDS: usize = 512;
 
 /// A set of access kinds: plain loads, plain stores, and synchronising accesses.
-///
-/// ```
-/// use millstream_sim::exec::AccessFlags;
-/// assert_eq!(AccessFlags::READ | AccessFlags::READ, AccessFlags::READ);
-/// assert!((AccessFlags::READ | AccessFlags::WRITE).has(AccessFlags::WRITE));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessFlags(u8);
 

@@ -34,10 +34,6 @@ pub(crate) use self::{
 };
 
 /// The pattern that fills new memory: a NaN as `f32` and as `f64`, recognisable as `0x7ffb_dead`.
-///
-/// ```
-/// assert!(f32::from_le_bytes(millstream_sim::POISON).is_nan());
-/// ```
 pub const POISON: [u8; 4] = 0x7ffb_dead_u32.to_le_bytes();
 
 /// The first device address.

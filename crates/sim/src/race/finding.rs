@@ -56,15 +56,6 @@ pub struct Finding {
 }
 
 /// The allocation of a [`Finding`], and its bytes.
-///
-/// ```
-/// # use millstream_sim::{Gpu, SimConfig};
-/// # let gpu = Gpu::new(SimConfig::new());
-/// use millstream_sim::race::FindingMemory;
-///
-/// let whole = |found: &FindingMemory| found.ranges == [0..found.allocation_bytes];
-/// assert!(gpu.findings().iter().all(|finding| finding.memory.as_ref().is_none_or(whole)));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FindingMemory {
@@ -81,12 +72,6 @@ pub struct FindingMemory {
 }
 
 /// One actor of a [`Finding`]: an operation or the host.
-///
-/// ```
-/// # use millstream_sim::{Gpu, SimConfig};
-/// # let gpu = Gpu::new(SimConfig::new());
-/// assert!(gpu.findings().iter().all(|finding| finding.later.operation.is_some()));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Party {

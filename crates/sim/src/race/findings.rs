@@ -32,11 +32,6 @@ struct Place {
 
 /// The findings of the race checker that are not listed, because the list is bounded; see
 /// [`Gpu::unlisted_findings`](crate::Gpu::unlisted_findings).
-///
-/// ```
-/// use millstream_sim::{Gpu, SimConfig, race::UnlistedFindings};
-/// assert_eq!(Gpu::new(SimConfig::new()).unlisted_findings(), UnlistedFindings::default());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnlistedFindings {

@@ -209,7 +209,7 @@ impl Gpu {
     }
 
     /// Returns the state of this GPU's replay. A divergence is also [reported](Gpu::reports) on
-    /// detection: immediately if a choice is impossible, else at the end of the recorded choices.
+    /// detection: immediately if a choice is impossible, else at the end of the logged choices.
     #[must_use]
     pub fn replay_status(&self) -> ReplayStatus {
         let state = self.inner.state.lock();

@@ -49,10 +49,6 @@ pub struct LiveObject {
 }
 
 /// The kind of a [`LiveObject`].
-///
-/// ```
-/// assert_eq!(millstream_sim::LiveKind::PageLockedMemory.to_string(), "page-locked memory");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum LiveKind {
@@ -229,11 +225,6 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
 }
 
 /// The numbers of live objects of a simulated GPU.
-///
-/// ```
-/// # use millstream_sim::{Gpu, LiveObjectCounts, SimConfig};
-/// assert_eq!(Gpu::new(SimConfig::new()).live_object_counts(), LiveObjectCounts::default());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveObjectCounts {
     /// The number of primary contexts.

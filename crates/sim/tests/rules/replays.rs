@@ -241,3 +241,13 @@ fn ranks_find_an_order_that_equal_chances_do_not() {
     });
     assert!((5..45).contains(&found.count()));
 }
+
+#[test]
+fn a_run_whose_choices_are_not_logged_has_an_empty_token() {
+    for (logs, choices) in [(true, 1), (false, 0)] {
+        let sim = SimHarness::new(SimConfig::new().log_choices(logs));
+        let memory = sim.mem_alloc(4).unwrap();
+        sim.memset_async(memory, FillPattern::U8(1), 4, sim.stream()).unwrap();
+        assert_eq!(sim.gpu.replay_token().choices(), choices);
+    }
+}

@@ -11,13 +11,6 @@ use millstream_driver::HostFunction;
 use crate::ids::OpId;
 
 /// A host function that may run several times, as the node of a graph does.
-///
-/// ```
-/// use std::sync::Arc;
-/// use millstream_sim::RepeatedFunction;
-/// let function = RepeatedFunction { function: Arc::new(|| println!("called")), tag: [1, 2] };
-/// (function.function)();
-/// ```
 #[derive(Clone)]
 pub struct RepeatedFunction {
     /// The function.

@@ -1,10 +1,10 @@
 //! The log of a run's choices, and the state of a replay that compares itself with it.
 
-/// The recorded choices of a run, run-length encoded.
+/// The logged choices of a run, run-length encoded.
 #[derive(Debug)]
 pub(crate) struct ChoiceLog {
-    /// False if nothing is recorded.
-    records: bool,
+    /// False if the log stays empty.
+    is_kept: bool,
     /// The choices, each with its number of consecutive repetitions.
     pub(super) choices: Vec<(u32, u32)>,
     /// The total number of choices.
@@ -20,10 +20,10 @@ impl Default for ChoiceLog {
 }
 
 impl ChoiceLog {
-    /// Creates an empty log. Without `records` it stays empty.
-    pub(super) fn new(records: bool) -> Self {
+    /// Creates an empty log. It stays empty unless it `is_kept`.
+    pub(super) fn new(is_kept: bool) -> Self {
         Self {
-            records,
+            is_kept,
             choices: Vec::new(),
             count: 0,
             checksum: 0x811c_9dc5,
@@ -33,7 +33,7 @@ impl ChoiceLog {
     /// Appends a choice. The checksum covers it together with `numbers` and `call`, which must be
     /// equal in a replay.
     pub(crate) fn note(&mut self, choice: u32, numbers: [u64; 2], call: &str) {
-        if !self.records {
+        if !self.is_kept {
             return;
         }
         self.count += 1;
@@ -50,31 +50,23 @@ impl ChoiceLog {
 }
 
 /// The state of a replay; see [`Gpu::replay_status`](crate::Gpu::replay_status).
-///
-/// ```
-/// use millstream_sim::{Gpu, ReplayStatus, SimConfig};
-/// let gpu = Gpu::new(SimConfig::new());
-/// assert_eq!(gpu.replay_status(), ReplayStatus::NotAsked);
-/// let again = Gpu::new(SimConfig::new().replay(gpu.replay_token()));
-/// assert_eq!(again.replay_status(), ReplayStatus::Exactly);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayStatus {
     /// The GPU was not created with a replay token.
     NotAsked,
-    /// The calls so far match the recorded run as far as the replay can detect, and choices are
+    /// The calls so far match the logged run as far as the replay can detect, and choices are
     /// left.
     Partly {
         /// The number of choices left.
         choices_left: u64,
     },
-    /// The calls match the recorded run, and all its choices were used.
+    /// The calls match the logged run, and all its choices were used.
     Exactly,
-    /// The calls match the recorded run, and more choices followed, which run operations as late as
+    /// The calls match the logged run, and more choices followed, which run operations as late as
     /// legal.
     Beyond,
-    /// The calls differ from the recorded run. The choices since then are meaningless.
+    /// The calls differ from the logged run. The choices since then are meaningless.
     Diverged {
         /// The choice at which the difference was detected, from 1.
         choice: u64,

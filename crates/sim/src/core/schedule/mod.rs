@@ -8,7 +8,7 @@
 //! | lazy | nothing | C | one step | the wait set and its dependencies |
 //! | random | 0 to 3 | 0 to 3 | 1 to 4 | one after the other, B |
 //! | pct | D | D, C | one step or more | the stream of the highest rank |
-//! | replay | as recorded | as recorded | as recorded | as recorded |
+//! | replay | as logged | as logged | as logged | as logged |
 //! | search | nothing | any number in any order | at least one, likewise | in any order |
 //!
 //! A: all operations that start by now. B: until the wait set is complete. C: one step, after a few
@@ -51,8 +51,8 @@ impl Scheduler {
             None => policy(config.schedule),
         });
         Self {
-            // A replay compares its choices with the record.
-            choice_log: ChoiceLog::new(config.record_choices || config.replay.is_some()),
+            // A replay compares its choices with the log.
+            choice_log: ChoiceLog::new(config.log_choices || config.replay.is_some()),
             ..scheduler
         }
     }

@@ -1,4 +1,4 @@
-//! Record and replay: the log of a run's choices, and the policy that repeats a recorded run.
+//! The policy that repeats the logged choices of a run.
 
 use super::{
     choice_log::{ChoiceLog, ReplayStatus},
@@ -120,4 +120,4 @@ impl Policy for Replay {
 }
 
 /// The problem of a replay whose checksum differs.
-const CHECKSUM: &str = "the calls or operations differ from those of the recorded run";
+const CHECKSUM: &str = "the calls or operations differ from those of the logged run";

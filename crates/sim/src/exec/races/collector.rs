@@ -73,11 +73,6 @@ pub struct KernelRace {
 }
 
 /// The memory that contains the bytes of a [`KernelRace`].
-///
-/// ```
-/// use millstream_sim::exec::RacedMemory;
-/// assert_ne!(RacedMemory::Global { base: 0 }, RacedMemory::Global { base: 256 });
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RacedMemory {
@@ -96,11 +91,6 @@ pub enum RacedMemory {
 }
 
 /// One of the two accesses of a [`KernelRace`]: its thread, its line and its kind.
-///
-/// ```
-/// # let races: Vec<millstream_sim::exec::KernelRace> = Vec::new();
-/// assert!(races.iter().all(|race| race.later.write || race.earlier.write));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelAccess {
@@ -122,11 +112,6 @@ pub struct KernelAccess {
 }
 
 /// The synchronisation that would have ordered the two accesses of a [`KernelRace`].
-///
-/// ```
-/// use millstream_sim::exec::MissingOrder;
-/// assert!(MissingOrder::Block.to_string().contains("__syncthreads"));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingOrder {

@@ -11,12 +11,6 @@ use crate::Severity;
 /// no exception for them, so they are a [note](Severity::Note). Races of volatile accesses with
 /// each other and with atomics are a [warning](Severity::Warning). Every other race is an
 /// [error](Severity::Error).
-///
-/// ```
-/// use millstream_sim::{Severity, exec::RaceClass};
-/// assert_eq!(RaceClass::SameBytes.severity(), Severity::Note);
-/// assert_eq!(RaceClass::DifferentBytes.severity(), Severity::Error);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RaceClass {

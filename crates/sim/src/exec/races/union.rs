@@ -8,11 +8,6 @@ use crate::exec::divergence::BarrierDivergence;
 use crate::exec::order::KernelOrder;
 
 /// The orders of a launch in which a [`KernelRace`] was found.
-///
-/// ```
-/// # let races: Vec<millstream_sim::exec::KernelRace> = Vec::new();
-/// assert!(races.iter().all(|race| race.orders.found.get() <= race.orders.run));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RaceOrders {
