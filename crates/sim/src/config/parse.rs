@@ -247,7 +247,7 @@ fn bytes(value: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Link, Links, Rules};
+    use crate::{Link, Links, PeerPool, Rules};
 
     #[test]
     fn every_schedule_can_be_parsed() {

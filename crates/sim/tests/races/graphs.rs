@@ -54,8 +54,7 @@ fn a_graph_and_another_stream_need_an_event() {
         if edge {
             sim.stream_wait_event(other, sim.recorded(one)).unwrap();
         }
-        sim.memset_async(a, FillPattern::U8(2), BYTES, other)
-            .unwrap();
+        sim.fill(a, 2, BYTES, other);
     };
     expect("graph_and_stream", |sim| program(sim, false));
     clean(|sim| program(sim, true));
@@ -91,8 +90,7 @@ fn nodes_of_a_diamond_are_ordered_across_its_branches() {
         sim.graph_add(graph, after, &fill(c, 2, BYTES)).unwrap();
         let stream = sim.stream();
         launch(sim, graph, stream);
-        sim.memset_async(b, FillPattern::U8(2), BYTES, stream)
-            .unwrap();
+        sim.fill(b, 2, BYTES, stream);
     };
     clean(|sim| program(sim, true));
     expect("graph_diamond", |sim| program(sim, false));

@@ -7,7 +7,7 @@ use millstream_sim::SimConfig;
 use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
-    sim_harness::{Arg, Host, SimHarness, assert_code},
+    sim_harness::{Arg, Fails, Host, SimHarness},
 };
 
 const PTX: &str = include_str!("within/grid.ptx");
@@ -108,5 +108,6 @@ fn only_a_cooperative_launch_has_a_grid_barrier() {
     let args = [Arg::Pointer(x), Arg::Pointer(x)];
     sim.launch_shaped(kernel, &dims(1, 32), stream, &args)
         .unwrap();
-    assert_code(sim.stream_synchronize(stream), ResultCode::LAUNCH_FAILED);
+    sim.stream_synchronize(stream)
+        .fails(ResultCode::LAUNCH_FAILED);
 }

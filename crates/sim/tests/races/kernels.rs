@@ -97,8 +97,7 @@ pub(crate) fn launch(sim: &SimHarness, name: &str, stream: StreamHandle, args: &
 pub(crate) fn zeros(sim: &SimHarness, bytes: usize) -> DevicePtr {
     let memory = sim.mem_alloc(bytes).unwrap();
     let stream = sim.stream();
-    sim.memset_async(memory, FillPattern::U8(0), bytes, stream)
-        .unwrap();
+    sim.fill(memory, 0, bytes, stream);
     sim.stream_synchronize(stream).unwrap();
     memory
 }

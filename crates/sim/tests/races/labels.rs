@@ -12,8 +12,7 @@ fn two_fills(sim: &SimHarness) {
     };
     for name in ["first", "second"] {
         let _label = Label::new(name);
-        sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
-            .unwrap();
+        sim.fill(memory, 1, 64, sim.stream());
     }
 }
 
@@ -29,11 +28,9 @@ fn an_inner_label_gives_way_to_the_outer_one() {
     {
         let _outer = Label::new("outer");
         drop(Label::new("inner"));
-        sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
-            .unwrap();
+        sim.fill(memory, 1, 64, sim.stream());
     }
-    sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
-        .unwrap();
+    sim.fill(memory, 1, 64, sim.stream());
     sim.context_synchronize().unwrap();
     let [race] = &sim.gpu.findings()[..] else {
         panic!("expected one race");
@@ -56,8 +53,7 @@ fn a_finding_is_a_json_object_and_a_report() {
     let _label = Label::new("a \"quoted\"\tlabel \\");
     let memory = sim.mem_alloc(64).unwrap();
     for _ in 0..2 {
-        sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
-            .unwrap();
+        sim.fill(memory, 1, 64, sim.stream());
     }
     sim.context_synchronize().unwrap();
     let finding = &sim.gpu.findings()[0];

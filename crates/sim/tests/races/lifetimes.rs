@@ -11,8 +11,7 @@ use crate::races::{
 /// Allocates pool memory on `stream` and writes it there.
 fn allocate(sim: &SimHarness, stream: StreamHandle) -> DevicePtr {
     let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
-    sim.memset_async(memory, FillPattern::U8(0), BYTES, stream)
-        .unwrap();
+    sim.fill(memory, 0, BYTES, stream);
     memory
 }
 

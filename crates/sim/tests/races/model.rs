@@ -87,8 +87,7 @@ impl Program<'_> {
                 let (bytes, writes) = (self.range(), self.draw(2) == 0);
                 let (place, count) = (memory.offset(bytes.start as u64), bytes.len());
                 if writes {
-                    sim.memset_async(place, FillPattern::U8(1), count, stream)
-                        .unwrap();
+                    sim.fill(place, 1, count, stream);
                 } else {
                     // A separate target for each stream.
                     let target = scratch.offset((at * BYTES) as u64);

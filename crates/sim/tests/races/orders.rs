@@ -11,8 +11,7 @@ use crate::races::{
 };
 
 fn fill(sim: &SimHarness, memory: DevicePtr, stream: StreamHandle) {
-    sim.memset_async(memory, FillPattern::U8(1), BYTES, stream)
-        .unwrap();
+    sim.fill(memory, 1, BYTES, stream);
 }
 
 #[test]

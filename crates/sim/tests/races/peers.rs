@@ -24,8 +24,7 @@ impl<'a> Pair<'a> {
         sim.pool_set_access(other.device, true).unwrap();
         let (here, there) = (sim.stream(), other.stream());
         let memory = sim.mem_alloc_async(BYTES, here).unwrap();
-        sim.memset_async(memory, FillPattern::U8(0), BYTES, here)
-            .unwrap();
+        sim.fill(memory, 0, BYTES, here);
         sim.stream_synchronize(here).unwrap();
         Self {
             sim,

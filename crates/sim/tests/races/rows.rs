@@ -36,8 +36,7 @@ fn an_event_orders_the_streams_of_two_devices() {
         let there = sim.on_device(1);
         let (near, far) = (sim.stream(), there.stream());
         let (memory, copy) = (zeros(sim, BYTES), there.mem_alloc(BYTES).unwrap());
-        sim.memset_async(memory, FillPattern::U8(1), BYTES, near)
-            .unwrap();
+        sim.fill(memory, 1, BYTES, near);
         if waits {
             there.stream_wait_event(far, sim.recorded(near)).unwrap();
         }

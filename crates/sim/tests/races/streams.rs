@@ -10,8 +10,7 @@ use crate::races::{
 };
 
 fn fill(sim: &SimHarness, memory: DevicePtr, stream: StreamHandle) {
-    sim.memset_async(memory, FillPattern::U8(1), BYTES, stream)
-        .unwrap();
+    sim.fill(memory, 1, BYTES, stream);
 }
 
 /// Enqueues two accesses of one array on two streams, with or without an edge between them.
@@ -148,10 +147,8 @@ fn ranges_are_told_apart_to_the_byte() {
     let parts = |sim: &SimHarness, bytes| {
         let (one, other) = (sim.stream(), sim.stream());
         let memory = zeros(sim, BYTES);
-        sim.memset_async(memory, FillPattern::U8(1), bytes, one)
-            .unwrap();
-        sim.memset_async(memory.offset(101), FillPattern::U8(1), 50, other)
-            .unwrap();
+        sim.fill(memory, 1, bytes, one);
+        sim.fill(memory.offset(101), 1, 50, other);
     };
     clean(|sim| parts(sim, 101));
     expect("one_byte", |sim| parts(sim, 102));

@@ -19,8 +19,7 @@ impl Drop for FillOnDrop {
         let _label = Label::new("last");
         let Self(sim, done) = self;
         let (stream, memory) = (sim.stream(), sim.mem_alloc(64).unwrap());
-        sim.memset_async(memory, FillPattern::U8(1), 64, stream)
-            .unwrap();
+        sim.fill(memory, 1, 64, stream);
         done.send(()).unwrap();
     }
 }

@@ -16,8 +16,7 @@ fn a_kernel_that_reads_what_nobody_wrote_is_found() {
     expect("uninitialised_kernel", |sim| {
         let (stream, copy) = (sim.stream(), zeros(sim, BYTES));
         let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
-        sim.memset_async(memory, FillPattern::U8(0), 100, stream)
-            .unwrap();
+        sim.fill(memory, 0, 100, stream);
         launch(sim, "read", stream, &[memory, copy]);
     });
 }
@@ -28,8 +27,7 @@ fn copies_within_the_device_pass_on_what_nobody_wrote() {
     let program = |sim: &SimHarness, bytes| {
         let (stream, target) = (sim.stream(), sim.pinned(bytes));
         let [a, b] = [(); 2].map(|()| sim.mem_alloc_async(BYTES, stream).unwrap());
-        sim.memset_async(a.offset(8), FillPattern::U8(0), 16, stream)
-            .unwrap();
+        sim.fill(a.offset(8), 0, 16, stream);
         sim.copy_device_to_device_async(b, a, BYTES, stream)
             .unwrap();
         sim.download(target, b.offset(8), stream).unwrap();

@@ -7,7 +7,7 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{DEVICE, Host, SimHarness, assert_code, each_schedule};
+use crate::rules::sim_harness::{DEVICE, Fails, Host, SimHarness, each_schedule};
 
 #[test]
 fn handles_that_were_never_given() {
@@ -21,26 +21,21 @@ fn handles_that_were_never_given() {
             stream.as_raw() ^ (1 << 40),
         ] {
             let handle = StreamHandle::from_raw(raw);
-            assert_code(sim.stream_query(handle), ResultCode::INVALID_HANDLE);
+            sim.stream_query(handle).fails(ResultCode::INVALID_HANDLE);
             sim.assert_reported(ReportKind::UnknownHandle, &["is not a stream"]);
-            assert_code(sim.stream_destroy(handle), ResultCode::INVALID_HANDLE);
-            assert_code(
-                sim.event_query(EventHandle::from_raw(raw)),
-                ResultCode::INVALID_HANDLE,
-            );
+            sim.stream_destroy(handle).fails(ResultCode::INVALID_HANDLE);
+            sim.event_query(EventHandle::from_raw(raw))
+                .fails(ResultCode::INVALID_HANDLE);
             let module = ModuleHandle::from_raw(raw);
-            assert_code(sim.module_function(module, "k"), ResultCode::INVALID_HANDLE);
-            assert_code(sim.module_unload(module), ResultCode::INVALID_HANDLE);
+            sim.module_function(module, "k")
+                .fails(ResultCode::INVALID_HANDLE);
+            sim.module_unload(module).fails(ResultCode::INVALID_HANDLE);
             let function = FunctionHandle::from_raw(raw);
-            assert_code(
-                sim.launch(function, (1, 1), stream, &[]),
-                ResultCode::INVALID_HANDLE,
-            );
+            sim.launch(function, (1, 1), stream, &[])
+                .fails(ResultCode::INVALID_HANDLE);
         }
-        assert_code(
-            sim.stream_wait_event(stream, EventHandle::from_raw(0)),
-            ResultCode::INVALID_HANDLE,
-        );
+        sim.stream_wait_event(stream, EventHandle::from_raw(0))
+            .fails(ResultCode::INVALID_HANDLE);
         sim.stream_synchronize(stream).unwrap();
     });
 }
@@ -50,10 +45,10 @@ fn handles_used_after_they_were_given_up() {
     each_schedule(|sim| {
         let (stream, event) = (sim.stream(), sim.event());
         sim.stream_destroy(stream).unwrap();
-        assert_code(sim.stream_destroy(stream), ResultCode::INVALID_HANDLE);
+        sim.stream_destroy(stream).fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::DeadHandle, &["stream 1"]);
         sim.event_destroy(event).unwrap();
-        assert_code(sim.event_destroy(event), ResultCode::INVALID_HANDLE);
+        sim.event_destroy(event).fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::DeadHandle, &["event 1"]);
     });
 }
@@ -62,7 +57,7 @@ fn handles_used_after_they_were_given_up() {
 fn default_streams_cannot_be_destroyed() {
     let sim = SimHarness::new(SimConfig::new());
     for stream in [StreamHandle::LEGACY, StreamHandle::PER_THREAD] {
-        assert_code(sim.stream_destroy(stream), ResultCode::INVALID_HANDLE);
+        sim.stream_destroy(stream).fails(ResultCode::INVALID_HANDLE);
         sim.stream_synchronize(stream).unwrap();
     }
 }
@@ -108,26 +103,23 @@ fn device_ranges_must_lie_in_one_live_allocation() {
         ];
         for (target, bytes, why) in wrong {
             let fill = sim.memset_async(target, FillPattern::U8(0), bytes, stream);
-            assert_code(fill, ResultCode::INVALID_VALUE);
+            fill.fails(ResultCode::INVALID_VALUE);
             sim.assert_reported(ReportKind::OutOfBounds, &[why]);
         }
         let host = Host::pageable(101);
-        assert_code(sim.upload(memory, host, stream), ResultCode::INVALID_VALUE);
-        assert_code(
-            sim.download(host, memory, stream),
-            ResultCode::INVALID_VALUE,
-        );
-        assert_code(
-            sim.copy_device_to_device(memory, memory.offset(50), 51),
-            ResultCode::INVALID_VALUE,
-        );
+        sim.upload(memory, host, stream)
+            .fails(ResultCode::INVALID_VALUE);
+        sim.download(host, memory, stream)
+            .fails(ResultCode::INVALID_VALUE);
+        sim.copy_device_to_device(memory, memory.offset(50), 51)
+            .fails(ResultCode::INVALID_VALUE);
         assert_eq!(
             sim.gpu.live_object_counts().pending_operations,
             0,
             "nothing was enqueued"
         );
         let overflowing = sim.memset_async(memory, FillPattern::U32(0), usize::MAX, stream);
-        assert_code(overflowing, ResultCode::INVALID_VALUE);
+        overflowing.fails(ResultCode::INVALID_VALUE);
     });
 }
 
@@ -137,7 +129,7 @@ fn misaligned_fills_and_overlapping_copies_are_reported() {
     let stream = sim.stream();
     let memory = sim.mem_alloc(100).unwrap();
     let fill = sim.memset_async(memory.offset(2), FillPattern::U32(0), 1, stream);
-    assert_code(fill, ResultCode::INVALID_VALUE);
+    fill.fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::Misaligned, &["4-byte"]);
     sim.copy_device_to_device_async(memory, memory.offset(10), 11, stream)
         .unwrap();
@@ -153,7 +145,7 @@ fn null_host_pointers_are_refused() {
     let stream = sim.stream();
     let memory = sim.mem_alloc(4).unwrap();
     let copy = sim.copy_unified_async(memory, DevicePtr::from_raw(0), 4, stream);
-    assert_code(copy, ResultCode::INVALID_VALUE);
+    copy.fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::BadArgument, &["not host memory"]);
 }
 
@@ -167,12 +159,13 @@ fn frees_of_what_is_not_an_allocation() {
             DevicePtr::from_raw(0),
             sim.pinned(4).address(),
         ] {
-            assert_code(sim.mem_free_async(wrong, stream), ResultCode::INVALID_VALUE);
-            assert_code(sim.mem_free(wrong), ResultCode::INVALID_VALUE);
+            sim.mem_free_async(wrong, stream)
+                .fails(ResultCode::INVALID_VALUE);
+            sim.mem_free(wrong).fails(ResultCode::INVALID_VALUE);
             sim.assert_reported(ReportKind::WrongFree, &[]);
         }
         sim.mem_free(memory).unwrap();
-        assert_code(sim.mem_free(memory), ResultCode::INVALID_VALUE);
+        sim.mem_free(memory).fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::DoubleFree, &["cuMemAllocAsync"]);
     });
 }
@@ -188,17 +181,16 @@ fn contexts_are_counted_and_gone_with_all_they_hold() {
         let pooled = sim.mem_alloc_async(64, stream).unwrap();
         sim.pinned(64);
         sim.event();
-        sim.memset_async(pooled, FillPattern::U8(0), 64, stream)
-            .unwrap();
+        sim.fill(pooled, 0, 64, stream);
         sim.release_context().unwrap();
         assert_eq!(
             sim.gpu.live_object_counts(),
             millstream_sim::LiveObjectCounts::default()
         );
-        assert_code(sim.context_synchronize(), ResultCode::INVALID_CONTEXT);
+        sim.context_synchronize().fails(ResultCode::INVALID_CONTEXT);
         sim.assert_reported(ReportKind::DeadHandle, &["the context of device 0"]);
-        assert_code(sim.mem_free(memory), ResultCode::INVALID_CONTEXT);
-        assert_code(sim.release_context(), ResultCode::INVALID_CONTEXT);
+        sim.mem_free(memory).fails(ResultCode::INVALID_CONTEXT);
+        sim.release_context().fails(ResultCode::INVALID_CONTEXT);
         let fresh = sim.gpu.primary_context_retain(DEVICE).unwrap();
         assert_ne!(fresh, sim.context, "handles are never given twice");
     });
@@ -210,11 +202,14 @@ fn devices_that_are_not_there() {
     assert_eq!(sim.gpu.device_count().unwrap(), 2);
     for ordinal in [-1, 2, i32::MAX] {
         let device = DeviceOrdinal::from_raw(ordinal);
-        assert_code(sim.gpu.device_name(device), ResultCode::INVALID_DEVICE);
-        assert_code(
-            sim.gpu.primary_context_retain(device),
-            ResultCode::INVALID_DEVICE,
-        );
-        assert_code(sim.gpu.default_pool(device), ResultCode::INVALID_DEVICE);
+        sim.gpu
+            .device_name(device)
+            .fails(ResultCode::INVALID_DEVICE);
+        sim.gpu
+            .primary_context_retain(device)
+            .fails(ResultCode::INVALID_DEVICE);
+        sim.gpu
+            .default_pool(device)
+            .fails(ResultCode::INVALID_DEVICE);
     }
 }

@@ -9,7 +9,7 @@ use millstream_sim::{SimConfig, race::Label};
 
 use crate::rules::{
     graph_harness::{Kernels, destroy, word, words},
-    sim_harness::{Arg, SimHarness, assert_code, each_schedule},
+    sim_harness::{Arg, Fails, SimHarness, each_schedule},
 };
 
 const LOCAL: CaptureMode = CaptureMode::ThreadLocal;
@@ -50,8 +50,7 @@ fn captured_operations_run_when_the_graph_is_launched_and_not_before() {
             let args = [Arg::Pointer(sum), Arg::U32(value)];
             sim.launch(kernels.add, (1, 1), stream, &args).unwrap();
         };
-        sim.memset_async(sum, FillPattern::U32(1), 1, stream)
-            .unwrap();
+        sim.fill_words(sum, 1, 1, stream);
         add(stream, 10);
         // A second stream joins the capture by an event and is joined by another.
         let (fork, join) = (sim.event(), sim.event());
@@ -95,8 +94,7 @@ fn nodes_can_be_added_to_a_capture_by_hand() {
     let sim = SimHarness::new(SimConfig::new());
     let memory = words(&sim, &[1, 1]);
     let stream = capturing(&sim);
-    sim.memset_async(memory, FillPattern::U32(2), 1, stream)
-        .unwrap();
+    sim.fill_words(memory, 2, 1, stream);
     let active = sim.stream_capture_info(stream).unwrap().active.unwrap();
     assert_eq!(active.dependencies.len(), 1);
     let after = &active.dependencies;
@@ -104,29 +102,26 @@ fn nodes_can_be_added_to_a_capture_by_hand() {
     let node = sim.graph_add(active.graph, after, &copy).unwrap();
     sim.stream_set_capture_dependencies(stream, &[node])
         .unwrap();
-    sim.memset_async(memory, FillPattern::U32(3), 1, stream)
-        .unwrap();
+    sim.fill_words(memory, 3, 1, stream);
     // The graph belongs to the capture until it ends.
-    assert_code(sim.graph_destroy(active.graph), ResultCode::INVALID_VALUE);
+    sim.graph_destroy(active.graph)
+        .fails(ResultCode::INVALID_VALUE);
     let graph = sim.stream_end_capture(stream).unwrap();
     assert_eq!(graph, active.graph);
     launch(&sim, graph, stream);
     assert_eq!((word(&sim, memory), word(&sim, memory.offset(4))), (3, 2));
-    assert_code(
-        sim.stream_set_capture_dependencies(stream, &[]),
-        ResultCode::ILLEGAL_STATE,
-    );
+    sim.stream_set_capture_dependencies(stream, &[])
+        .fails(ResultCode::ILLEGAL_STATE);
 }
 
 #[test]
 fn r40_a_capture_ends_on_its_stream_and_its_thread() {
     let sim = SimHarness::new(SimConfig::new());
-    assert_code(
-        sim.stream_begin_capture(StreamHandle::LEGACY, LOCAL),
-        ResultCode::STREAM_CAPTURE_UNSUPPORTED,
-    );
+    sim.stream_begin_capture(StreamHandle::LEGACY, LOCAL)
+        .fails(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
     let (stream, other) = (sim.stream(), sim.stream());
-    assert_code(sim.stream_end_capture(stream), ResultCode::ILLEGAL_STATE);
+    sim.stream_end_capture(stream)
+        .fails(ResultCode::ILLEGAL_STATE);
     for (mode, elsewhere) in [
         (LOCAL, Some(ResultCode::STREAM_CAPTURE_WRONG_THREAD)),
         (
@@ -136,10 +131,8 @@ fn r40_a_capture_ends_on_its_stream_and_its_thread() {
         (CaptureMode::Relaxed, None),
     ] {
         sim.stream_begin_capture(stream, mode).unwrap();
-        assert_code(
-            sim.stream_begin_capture(stream, mode),
-            ResultCode::ILLEGAL_STATE,
-        );
+        sim.stream_begin_capture(stream, mode)
+            .fails(ResultCode::ILLEGAL_STATE);
         let ended = thread::scope(|scope| {
             scope
                 .spawn(|| sim.stream_end_capture(stream))
@@ -148,8 +141,9 @@ fn r40_a_capture_ends_on_its_stream_and_its_thread() {
         });
         match elsewhere {
             Some(code) => {
-                assert_code(ended, code);
-                assert_code(sim.stream_end_capture(stream), ResultCode::ILLEGAL_STATE);
+                ended.fails(code);
+                sim.stream_end_capture(stream)
+                    .fails(ResultCode::ILLEGAL_STATE);
             }
             None => sim.graph_destroy(ended.unwrap()).unwrap(),
         }
@@ -157,10 +151,8 @@ fn r40_a_capture_ends_on_its_stream_and_its_thread() {
     sim.stream_begin_capture(stream, LOCAL).unwrap();
     let fork = sim.recorded(stream);
     sim.stream_wait_event(other, fork).unwrap();
-    assert_code(
-        sim.stream_end_capture(other),
-        ResultCode::STREAM_CAPTURE_UNMATCHED,
-    );
+    sim.stream_end_capture(other)
+        .fails(ResultCode::STREAM_CAPTURE_UNMATCHED);
     assert_invalid(&sim, stream);
     assert_eq!(
         sim.stream_capture_info(other).unwrap().status,
@@ -175,8 +167,7 @@ fn r41_a_branch_that_is_not_joined_fails_the_capture() {
     let (stream, other) = (capturing(&sim), sim.stream());
     let fork = sim.recorded(stream);
     sim.stream_wait_event(other, fork).unwrap();
-    sim.memset_async(memory, FillPattern::U32(1), 1, other)
-        .unwrap();
+    sim.fill_words(memory, 1, 1, other);
     let error = sim.stream_end_capture(stream).unwrap_err();
     assert_eq!(error.code(), ResultCode::STREAM_CAPTURE_UNJOINED);
     assert!(error.to_string().contains("stream 2"), "{error}");
@@ -190,21 +181,18 @@ fn r41_a_capture_does_not_wait_for_work_outside_it() {
     let sim = SimHarness::new(SimConfig::new());
     let outside = sim.recorded(sim.stream());
     let stream = capturing(&sim);
-    assert_code(
-        sim.stream_wait_event(stream, outside),
-        ResultCode::STREAM_CAPTURE_ISOLATION,
-    );
+    sim.stream_wait_event(stream, outside)
+        .fails(ResultCode::STREAM_CAPTURE_ISOLATION);
     assert_invalid(&sim, stream);
     let (one, other) = (capturing(&sim), capturing(&sim));
     let event = sim.recorded(one);
-    assert_code(
-        sim.stream_wait_event(other, event),
-        ResultCode::STREAM_CAPTURE_MERGE,
-    );
+    sim.stream_wait_event(other, event)
+        .fails(ResultCode::STREAM_CAPTURE_MERGE);
     assert_invalid(&sim, one);
     assert_invalid(&sim, other);
     // The capture of the event is over.
-    assert_code(sim.stream_wait_event(one, event), ResultCode::INVALID_VALUE);
+    sim.stream_wait_event(one, event)
+        .fails(ResultCode::INVALID_VALUE);
 }
 
 #[test]
@@ -212,19 +200,20 @@ fn r42_a_capturing_stream_its_context_and_its_events_have_no_completion() {
     let sim = SimHarness::new(SimConfig::new());
     let unsupported = ResultCode::STREAM_CAPTURE_UNSUPPORTED;
     let stream = capturing(&sim);
-    assert_code(sim.stream_query(stream), unsupported);
+    sim.stream_query(stream).fails(unsupported);
     assert_invalid(&sim, stream);
     let stream = capturing(&sim);
-    assert_code(sim.stream_synchronize(stream), unsupported);
+    sim.stream_synchronize(stream).fails(unsupported);
     assert_invalid(&sim, stream);
     let stream = capturing(&sim);
-    assert_code(sim.context_synchronize(), unsupported);
+    sim.context_synchronize().fails(unsupported);
     assert_invalid(&sim, stream);
     let stream = capturing(&sim);
     let event = sim.recorded(stream);
-    assert_code(sim.event_query(event), ResultCode::CAPTURED_EVENT);
+    sim.event_query(event).fails(ResultCode::CAPTURED_EVENT);
     assert_invalid(&sim, stream);
-    assert_code(sim.event_synchronize(event), ResultCode::INVALID_VALUE);
+    sim.event_synchronize(event)
+        .fails(ResultCode::INVALID_VALUE);
     sim.event_record(event, stream).unwrap();
     sim.event_synchronize(event).unwrap();
 }
@@ -239,16 +228,14 @@ fn r42_the_legacy_stream_is_forbidden_while_a_blocking_stream_captures() {
     let stream = sim.blocking_stream();
     sim.stream_begin_capture(stream, LOCAL).unwrap();
     // Asking about the capture does it no harm.
-    assert_code(sim.stream_capture_info(legacy), implicit);
+    sim.stream_capture_info(legacy).fails(implicit);
     let info = sim.stream_capture_info(stream).unwrap();
     assert_eq!(info.status, CaptureStatus::Active);
-    assert_code(fill(legacy), implicit);
+    fill(legacy).fails(implicit);
     assert_invalid(&sim, stream);
     sim.stream_begin_capture(stream, LOCAL).unwrap();
-    assert_code(
-        sim.copy_device_to_device(memory, memory.offset(4), 4),
-        implicit,
-    );
+    sim.copy_device_to_device(memory, memory.offset(4), 4)
+        .fails(implicit);
     assert_invalid(&sim, stream);
     // A non-blocking stream is exempt.
     let stream = capturing(&sim);
@@ -262,10 +249,8 @@ fn r43_calls_on_an_invalid_capture_report_it() {
     let sim = SimHarness::new(SimConfig::new());
     let memory = words(&sim, &[0]);
     let stream = capturing(&sim);
-    assert_code(
-        sim.stream_query(stream),
-        ResultCode::STREAM_CAPTURE_UNSUPPORTED,
-    );
+    sim.stream_query(stream)
+        .fails(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
     let error = sim
         .memset_async(memory, FillPattern::U32(1), 1, stream)
         .unwrap_err();
@@ -301,7 +286,7 @@ fn r44_the_mode_says_whose_unsafe_calls_are_forbidden() {
                     sim.graph_destroy(sim.stream_end_capture(stream).unwrap())
                         .unwrap();
                 } else {
-                    assert_code(answer, ResultCode::STREAM_CAPTURE_UNSUPPORTED);
+                    answer.fails(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
                     assert_invalid(&sim, stream);
                 }
             }
@@ -327,7 +312,8 @@ fn r44_a_thread_in_relaxed_mode_makes_unsafe_calls() {
         });
     });
     assert_eq!(sim.gpu.exchange_capture_mode(before), CaptureMode::Relaxed);
-    assert_code(sim.mem_alloc(64), ResultCode::STREAM_CAPTURE_UNSUPPORTED);
+    sim.mem_alloc(64)
+        .fails(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
     assert_invalid(&sim, stream);
 }
 
@@ -341,14 +327,13 @@ fn r45_memory_allocated_in_a_capture_belongs_to_the_graph() {
             let _label = Label::new("temporary");
             sim.mem_alloc_async(64, stream).unwrap()
         };
-        sim.memset_async(memory, FillPattern::U32(7), 16, stream)
-            .unwrap();
+        sim.fill_words(memory, 7, 16, stream);
         sim.copy_device_to_device_async(result, memory, 4, stream)
             .unwrap();
         sim.mem_free_async(memory, stream).unwrap();
         let graph = sim.stream_end_capture(stream).unwrap();
         let exec = sim.graph_instantiate(graph).unwrap();
-        assert_code(sim.graph_clone(graph), ResultCode::NOT_SUPPORTED);
+        sim.graph_clone(graph).fails(ResultCode::NOT_SUPPORTED);
         sim.graph_launch(exec, stream).unwrap();
         // The memory has one address, and lives until the launch is complete.
         destroy(sim, graph, exec);
@@ -368,13 +353,13 @@ fn what_a_capture_cannot_hold_is_refused() {
     let exec = sim.graph_instantiate(graph).unwrap();
     let unsupported = ResultCode::STREAM_CAPTURE_UNSUPPORTED;
     let stream = capturing(&sim);
-    assert_code(sim.try_host_function(stream, || ()), unsupported);
+    sim.try_host_function(stream, || ()).fails(unsupported);
     let _ = sim.stream_end_capture(stream);
     sim.stream_begin_capture(stream, LOCAL).unwrap();
-    assert_code(sim.graph_upload(exec, stream), unsupported);
+    sim.graph_upload(exec, stream).fails(unsupported);
     let _ = sim.stream_end_capture(stream);
     sim.stream_begin_capture(stream, LOCAL).unwrap();
-    assert_code(sim.mem_free_async(memory, stream), unsupported);
+    sim.mem_free_async(memory, stream).fails(unsupported);
     let _ = sim.stream_end_capture(stream);
     // Nothing was freed.
     assert_eq!(word(&sim, memory), 0);
@@ -396,8 +381,7 @@ fn a_capture_ends_without_a_graph_when_its_origin_is_destroyed() {
     assert_eq!(info.status, CaptureStatus::None);
     // The mode of the capture forbids this while the capture lasts.
     let memory = sim.mem_alloc(4).unwrap();
-    sim.memset_async(memory, FillPattern::U32(0), 1, other)
-        .unwrap();
+    sim.fill_words(memory, 0, 1, other);
     sim.stream_synchronize(other).unwrap();
     assert_eq!(word(&sim, memory), 0);
     assert_eq!(sim.gpu.live_object_counts().graphs, 0);

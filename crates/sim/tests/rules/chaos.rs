@@ -259,8 +259,7 @@ fn many_threads_pass_a_token_through_streams_events_and_host_functions() {
                     let memory = sim.mem_alloc_async(64, first).unwrap();
                     let host = sim.pinned(64);
                     for round in 0..ROUNDS {
-                        sim.memset_async(memory, FillPattern::U8(round), 64, first)
-                            .unwrap();
+                        sim.fill(memory, round, 64, first);
                         let written = sim.recorded(first);
                         sim.stream_wait_event(second, written).unwrap();
                         sim.download(host, memory, second).unwrap();

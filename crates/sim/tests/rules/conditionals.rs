@@ -5,7 +5,7 @@ use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
-    sim_harness::{SimHarness, assert_code, each_schedule},
+    sim_harness::{Fails, SimHarness, each_schedule},
 };
 
 #[test]
@@ -129,7 +129,8 @@ fn a_condition_set_outside_its_graph_is_a_fault_with_the_reason() {
     kernel(&sim, graph, &[], kernels.set, [condition.as_raw(), 1]);
     let exec = sim.graph_instantiate(graph).unwrap();
     sim.graph_launch(exec, stream).unwrap();
-    assert_code(sim.stream_synchronize(stream), ResultCode::LAUNCH_FAILED);
+    sim.stream_synchronize(stream)
+        .fails(ResultCode::LAUNCH_FAILED);
     let words = ["cudaGraphSetConditional", "no condition of the graph"];
     sim.assert_reported(ReportKind::KernelFault, &words);
 }

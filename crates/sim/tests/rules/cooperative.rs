@@ -3,7 +3,7 @@
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{Arg, SimHarness, assert_code};
+use crate::rules::sim_harness::{Arg, Fails, SimHarness};
 
 /// The largest number of threads of a launch here.
 const THREADS_MAX: u32 = 1 << 20;
@@ -49,14 +49,14 @@ fn r58_a_cooperative_launch_that_is_not_resident_together_is_refused() {
         ),
     ] {
         launch(largest).unwrap();
-        assert_code(launch(one_more), ResultCode::COOPERATIVE_LAUNCH_TOO_LARGE);
+        launch(one_more).fails(ResultCode::COOPERATIVE_LAUNCH_TOO_LARGE);
         sim.assert_reported(
             ReportKind::BadLaunch,
             &["cooperative launch", "at the same time"],
         );
     }
     // What no launch may have is refused as in any other.
-    assert_code(launch(dims(1, 1025)), ResultCode::INVALID_VALUE);
+    launch(dims(1, 1025)).fails(ResultCode::INVALID_VALUE);
     sim.launch_shaped(kernel, &dims(1 << 20, 1), stream, &args)
         .unwrap();
 }

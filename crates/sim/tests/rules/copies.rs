@@ -4,7 +4,7 @@ use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Reading, ReportKind, Rules, SimConfig};
 
 use crate::rules::sim_harness::{
-    Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading, each_schedule_with,
+    Fails, Host, SimHarness, each_schedule, each_schedule_and_reading, each_schedule_with,
 };
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
@@ -43,8 +43,7 @@ fn r03_a_synchronous_download_returns_when_complete() {
     each_schedule_and_reading(|sim| {
         let memory = sim.mem_alloc(4).unwrap();
         for host in [Host::pageable(4), sim.pinned(4)] {
-            sim.memset_async(memory, FillPattern::U8(9), 4, LEGACY)
-                .unwrap();
+            sim.fill(memory, 9, 4, LEGACY);
             sim.assert_blocks(LEGACY, || sim.download_now(host, memory).unwrap());
             assert!(host.is(9));
         }
@@ -56,8 +55,7 @@ fn r03_a_synchronous_download_returns_when_complete() {
 fn r04_a_synchronous_copy_within_the_device_returns_at_once() {
     each_schedule(|sim| {
         let (from, to) = (sim.mem_alloc(4).unwrap(), sim.mem_alloc(4).unwrap());
-        sim.memset_async(from, FillPattern::U8(3), 4, LEGACY)
-            .unwrap();
+        sim.fill(from, 3, 4, LEGACY);
         let hold = sim.assert_returns(LEGACY, || sim.copy_device_to_device(to, from, 4).unwrap());
         assert!(sim.pending(LEGACY));
         hold.release();
@@ -158,8 +156,7 @@ fn r09_an_async_pageable_download_may_or_may_not_block() {
     each_schedule(|sim| {
         let stream = sim.stream();
         let memory = sim.mem_alloc(4).unwrap();
-        sim.memset_async(memory, FillPattern::U8(7), 4, stream)
-            .unwrap();
+        sim.fill(memory, 7, 4, stream);
         let host = Host::pageable(4);
         sim.assert_blocks(stream, || sim.download(host, memory, stream).unwrap());
         assert!(host.is(7));
@@ -167,8 +164,7 @@ fn r09_an_async_pageable_download_may_or_may_not_block() {
     each_schedule_with(SimConfig::new().rules(Rules::strict()), |sim| {
         let stream = sim.stream();
         let memory = sim.mem_alloc(4).unwrap();
-        sim.memset_async(memory, FillPattern::U8(7), 4, stream)
-            .unwrap();
+        sim.fill(memory, 7, 4, stream);
         let host = Host::pageable(4);
         let hold = sim.assert_returns(stream, || sim.download(host, memory, stream).unwrap());
         assert!(host.is(0), "nothing has arrived");
@@ -243,8 +239,7 @@ fn r12_a_fill_blocks_only_if_its_target_is_pinned() {
         assert_eq!(sim.read(memory, 8, stream), [2, 1, 2, 1, 2, 1, 2, 1]);
         let pinned = sim.pinned(8);
         sim.assert_blocks(stream, || {
-            sim.memset_async(pinned.address(), FillPattern::U32(0x0403_0201), 2, stream)
-                .unwrap();
+            sim.fill_words(pinned.address(), 0x0403_0201, 2, stream);
         });
         assert_eq!(pinned.read(), [1, 2, 3, 4, 1, 2, 3, 4]);
         sim.assert_clean();
@@ -259,10 +254,8 @@ fn r15_a_partly_registered_range_is_an_invalid_value() {
         let host = Host::filled(100, 1);
         sim.host_register(host.part(20, 40)).unwrap();
         for (at, bytes) in [(0, 21), (0, 100), (30, 31), (59, 2)] {
-            assert_code(
-                sim.upload(memory, host.part(at, bytes), stream),
-                ResultCode::INVALID_VALUE,
-            );
+            sim.upload(memory, host.part(at, bytes), stream)
+                .fails(ResultCode::INVALID_VALUE);
             sim.assert_reported(
                 ReportKind::PartlyRegistered,
                 &["only partly page-locked", "cuMemHostRegister"],
@@ -305,8 +298,7 @@ fn copies_between_devices_arrive() {
         let other = sim.on_device(1);
         let stream = sim.stream();
         let (here, there) = (sim.mem_alloc(4).unwrap(), other.mem_alloc(4).unwrap());
-        sim.memset_async(here, FillPattern::U8(6), 4, stream)
-            .unwrap();
+        sim.fill(here, 6, 4, stream);
         sim.copy_unified_async(there, here, 4, stream).unwrap();
         assert_eq!(sim.read(there, 4, stream), [6; 4]);
         sim.assert_clean();
@@ -318,8 +310,7 @@ fn odd_offsets_and_lengths_copy_exactly_what_they_say() {
     let sim = SimHarness::new(SimConfig::new());
     let stream = sim.stream();
     let memory = sim.mem_alloc(64).unwrap();
-    sim.memset_async(memory, FillPattern::U8(0), 64, stream)
-        .unwrap();
+    sim.fill(memory, 0, 64, stream);
     let host = Host::of(&[1, 2, 3, 4, 5]);
     sim.upload(memory.offset(7), host, stream).unwrap();
     sim.copy_device_to_device_async(memory.offset(21), memory.offset(8), 3, stream)

@@ -3,7 +3,7 @@
 use millstream_driver::{Completion, EventKind, FillPattern, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{Fails, each_schedule, each_schedule_with};
 
 #[test]
 fn r22_a_record_captures_the_work_so_far_and_an_unrecorded_event_is_complete() {
@@ -68,13 +68,11 @@ fn r24_a_wait_holds_back_later_work_of_its_stream_on_the_device() {
         let memory = sim.mem_alloc(4).unwrap();
         let pinned = sim.pinned(4);
         pinned.fill(0);
-        sim.memset_async(memory, FillPattern::U8(1), 4, reader)
-            .unwrap();
+        sim.fill(memory, 1, 4, reader);
         let before = sim.recorded(reader);
         sim.stream_wait_event(writer, before).unwrap();
         let hold = sim.hold(writer);
-        sim.memset_async(memory, FillPattern::U8(2), 4, writer)
-            .unwrap();
+        sim.fill(memory, 2, 4, writer);
         let written = sim.recorded(writer);
         // Returns although the writer is held, because the host does not wait.
         sim.stream_wait_event(reader, written).unwrap();
@@ -104,7 +102,7 @@ fn r25_a_pending_event_may_be_destroyed() {
         sim.stream_synchronize(second).unwrap();
         sim.assert_clean();
         assert_eq!(sim.gpu.live_object_counts().events, 0);
-        assert_code(sim.event_query(event), ResultCode::INVALID_HANDLE);
+        sim.event_query(event).fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::DeadHandle, &["event 1"]);
     });
 }
@@ -115,7 +113,9 @@ fn r26_recording_is_within_a_context_waiting_is_not() {
         let other = sim.on_device(1);
         let (here, there) = (sim.stream(), other.stream());
         let event = sim.event();
-        assert_code(other.event_record(event, there), ResultCode::INVALID_HANDLE);
+        other
+            .event_record(event, there)
+            .fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::WrongContext, &["rule 26"]);
         let hold = sim.hold(here);
         sim.event_record(event, here).unwrap();
@@ -135,21 +135,20 @@ fn elapsed_time_needs_two_complete_timing_events() {
         let timing = || sim.event_create(EventKind::Timing).unwrap();
         let (start, end, ordering) = (timing(), timing(), sim.event());
         let memory = sim.mem_alloc(1 << 20).unwrap();
-        assert_code(sim.event_elapsed_ms(start, end), ResultCode::INVALID_HANDLE);
+        sim.event_elapsed_ms(start, end)
+            .fails(ResultCode::INVALID_HANDLE);
         sim.event_record(start, stream).unwrap();
-        sim.memset_async(memory, FillPattern::U8(0), 1 << 20, stream)
-            .unwrap();
+        sim.fill(memory, 0, 1 << 20, stream);
         let hold = sim.hold(stream);
         sim.event_record(end, stream).unwrap();
-        assert_code(sim.event_elapsed_ms(start, end), ResultCode::NOT_READY);
+        sim.event_elapsed_ms(start, end)
+            .fails(ResultCode::NOT_READY);
         hold.release();
         sim.event_synchronize(end).unwrap();
         let elapsed_ms = sim.event_elapsed_ms(start, end).unwrap();
         assert!(elapsed_ms > 0.001, "{elapsed_ms} ms for 1 MiB");
         assert!((sim.event_elapsed_ms(end, start).unwrap() + elapsed_ms).abs() < 1e-9);
-        assert_code(
-            sim.event_elapsed_ms(start, ordering),
-            ResultCode::INVALID_HANDLE,
-        );
+        sim.event_elapsed_ms(start, ordering)
+            .fails(ResultCode::INVALID_HANDLE);
     });
 }

@@ -15,7 +15,7 @@ use millstream_sim::{
 use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::{ONE_THREAD, copy, fill},
-    sim_harness::{Arg, SimHarness, assert_code, each_schedule, each_schedule_with},
+    sim_harness::{Arg, Fails, SimHarness, each_schedule, each_schedule_with},
 };
 
 /// Makes a graph that fills `a` and copies it to `b`.
@@ -41,7 +41,7 @@ fn nodes_run_after_their_dependencies_and_the_work_around_the_launch() {
         sim.graph_upload(exec, stream).unwrap();
         for _ in 0..2 {
             // Each launch overwrites what the stream wrote before it, and is read after it.
-            sim.memset_async(a, FillPattern::U8(1), 64, stream).unwrap();
+            sim.fill(a, 1, 64, stream);
             sim.graph_launch(exec, stream).unwrap();
             assert_eq!(sim.read(b, 64, stream), [7; 64]);
         }
@@ -119,7 +119,8 @@ fn r47_an_executable_graph_destroyed_in_flight_completes() {
         destroy(sim, graph, exec);
         hold.release();
         assert_eq!(sim.read(b, 64, stream), [5; 64]);
-        assert_code(sim.graph_launch(exec, stream), ResultCode::INVALID_VALUE);
+        sim.graph_launch(exec, stream)
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::DeadHandle, &["executable graph 1"]);
     });
 }
@@ -160,7 +161,8 @@ fn r48_a_node_of_freed_memory_fails_when_it_runs_and_is_named() {
     let exec = sim.graph_instantiate(graph).unwrap();
     sim.mem_free(memory).unwrap();
     sim.graph_launch(exec, stream).unwrap();
-    assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+    sim.stream_synchronize(stream)
+        .fails(ResultCode::ILLEGAL_ADDRESS);
     sim.assert_reported(ReportKind::CopyFault, &["node 2 of graph `decode`", "fill"]);
 }
 
@@ -218,14 +220,12 @@ fn a_copy_of_rows_is_changed_by_an_update_only() {
         let node = sim.graph_add(graph, &[], &rows(target, source)).unwrap();
         (graph, node)
     };
-    sim.memset_async(a, FillPattern::U8(1), 64, stream).unwrap();
-    sim.memset_async(b, FillPattern::U8(2), 64, stream).unwrap();
+    sim.fill(a, 1, 64, stream);
+    sim.fill(b, 2, 64, stream);
     let ((graph, node), (back, _)) = (make(b, a), make(a, b));
     let exec = sim.graph_instantiate(graph).unwrap();
-    assert_code(
-        sim.graph_set(exec, node, &rows(a, b)),
-        ResultCode::INVALID_VALUE,
-    );
+    sim.graph_set(exec, node, &rows(a, b))
+        .fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::BadArgument, &["copy of several rows"]);
     sim.graph_exec_update(exec, back).unwrap();
     sim.graph_launch(exec, stream).unwrap();
@@ -271,7 +271,7 @@ fn wrong_graphs_are_refused_with_the_reason() {
     let node = sim.graph_add(graph, &[], &GraphNode::Empty).unwrap();
     let second = sim.graph_add(graph, &[node], &GraphNode::Empty).unwrap();
     let foreign = sim.graph_add(other, &[], &GraphNode::Empty).unwrap();
-    let invalid = |answer| assert_code(answer, ResultCode::INVALID_VALUE);
+    let invalid = |answer| answer.fails(ResultCode::INVALID_VALUE);
     invalid(
         sim.graph_add(graph, &[foreign], &GraphNode::Empty)
             .map(drop),
@@ -315,7 +315,7 @@ fn wrong_graphs_are_refused_with_the_reason() {
         &["another conditional node has it"],
     );
     invalid(sim.graph_destroy(conditional.body));
-    assert_code(sim.graph_clone(looping), ResultCode::NOT_SUPPORTED);
+    sim.graph_clone(looping).fails(ResultCode::NOT_SUPPORTED);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{
 use millstream_driver::{Driver, FillPattern, ResultCode};
 use millstream_sim::{ReportKind, Schedule};
 
-use crate::rules::sim_harness::{SimHarness, assert_code, each_schedule};
+use crate::rules::sim_harness::{Fails, SimHarness, each_schedule};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -27,15 +27,13 @@ fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
         pinned.fill(0);
         let (open, gate) = mpsc::channel::<()>();
         let (seen, sees) = mpsc::channel();
-        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-            .unwrap();
+        sim.fill(memory, 1, 4, stream);
         sim.download(pinned, memory, stream).unwrap();
         sim.host_function(stream, move || {
             seen.send(pinned.read()).unwrap();
             gate.recv().unwrap();
         });
-        sim.memset_async(memory, FillPattern::U8(2), 4, stream)
-            .unwrap();
+        sim.fill(memory, 2, 4, stream);
         sim.download(pinned, memory, stream).unwrap();
         thread::scope(|scope| {
             let waits = scope.spawn(|| sim.stream_synchronize(stream).unwrap());
@@ -64,10 +62,10 @@ fn r27_a_function_that_calls_the_driver_is_found_out() {
         let (answer, answers) = mpsc::channel();
         sim.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
         sim.stream_synchronize(stream).unwrap();
-        assert_code(
-            answers.recv_timeout(LONG).unwrap(),
-            ResultCode::NOT_PERMITTED,
-        );
+        answers
+            .recv_timeout(LONG)
+            .unwrap()
+            .fails(ResultCode::NOT_PERMITTED);
         sim.assert_reported(ReportKind::HostFunctionCalledDriver, &["rule 27"]);
     });
 }
@@ -78,8 +76,7 @@ fn a_function_is_run_though_no_call_is_made() {
         let stream = sim.stream();
         let memory = sim.mem_alloc(4).unwrap();
         let (done, is_done) = mpsc::channel();
-        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-            .unwrap();
+        sim.fill(memory, 1, 4, stream);
         sim.host_function(stream, move || done.send(()).unwrap());
         is_done
             .recv_timeout(LONG)

@@ -13,9 +13,7 @@ use std::{
 use millstream_driver::{DeviceOrdinal, Driver, FillPattern, ResultCode};
 use millstream_sim::{Fault, Gpu, SimConfig};
 
-use crate::rules::sim_harness::{
-    DEVICE, SimHarness, assert_code, each_schedule, each_schedule_with,
-};
+use crate::rules::sim_harness::{DEVICE, Fails, SimHarness, each_schedule, each_schedule_with};
 
 #[test]
 fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
@@ -23,8 +21,7 @@ fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
         let stream = sim.stream();
         sim.gpu.inject(Fault::nth(2).of("cuMemAllocAsync"));
         let memory = sim.mem_alloc_async(16, stream).unwrap();
-        sim.memset_async(memory, FillPattern::U8(1), 16, stream)
-            .unwrap();
+        sim.fill(memory, 1, 16, stream);
         let before = sim.gpu.live_object_counts();
         let error = sim.mem_alloc_async(16, stream).unwrap_err();
         assert_eq!(
@@ -54,10 +51,8 @@ fn every_call_counts_unless_a_function_is_named() {
             .answering(ResultCode::UNKNOWN),
     );
     let stream = sim.stream();
-    assert_code(
-        sim.event_create(millstream_driver::EventKind::Ordering),
-        ResultCode::UNKNOWN,
-    );
+    sim.event_create(millstream_driver::EventKind::Ordering)
+        .fails(ResultCode::UNKNOWN);
     let error = sim.stream_query(stream).unwrap_err();
     assert_eq!(error.code(), ResultCode::NOT_PERMITTED);
     assert_eq!(error.detail(), Some("injected: call 3"));
@@ -109,10 +104,8 @@ fn a_host_function_whose_call_fails_is_dropped_and_not_called() {
     let called = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&called);
     sim.gpu.inject(Fault::nth(1).of("cuLaunchHostFunc"));
-    assert_code(
-        sim.try_host_function(stream, move || flag.store(true, SeqCst)),
-        ResultCode::OUT_OF_MEMORY,
-    );
+    sim.try_host_function(stream, move || flag.store(true, SeqCst))
+        .fails(ResultCode::OUT_OF_MEMORY);
     assert_eq!(Arc::strong_count(&called), 1);
     sim.stream_synchronize(stream).unwrap();
     assert!(!called.load(SeqCst));
@@ -135,9 +128,9 @@ fn a_context_is_lost_at_the_nth_call_and_whoever_waits_is_told() {
                 "cuMemAlloc failed: CUDA_ERROR_ECC_UNCORRECTABLE (214): \
                  the context was lost by injected: call 2 (on device 0)"
             );
-            assert_code(waits.join().unwrap(), lost);
+            waits.join().unwrap().fails(lost);
         });
-        assert_code(sim.context_synchronize(), lost);
+        sim.context_synchronize().fails(lost);
         other
             .mem_alloc(4)
             .expect("another device is not affected by the lost context");
@@ -160,7 +153,7 @@ fn a_call_that_does_not_need_the_lost_context_goes_on() {
     sim.gpu
         .inject(Fault::nth(1).losing(DEVICE, ResultCode::ILLEGAL_ADDRESS));
     assert_eq!(sim.gpu.device_count().unwrap(), 1);
-    assert_code(sim.mem_alloc(4), ResultCode::ILLEGAL_ADDRESS);
+    sim.mem_alloc(4).fails(ResultCode::ILLEGAL_ADDRESS);
 }
 
 #[test]
@@ -174,8 +167,9 @@ fn memory_that_others_take_is_out_of_memory_until_they_give_it_back() {
         sim.gpu.set_memory_bytes(4 * MIB as u64);
         assert_eq!(sim.mem_info().unwrap(), (MIB as u64, 4 * MIB as u64));
         sim.gpu.set_memory_bytes(MIB as u64);
-        assert_code(sim.mem_alloc(1), ResultCode::OUT_OF_MEMORY);
-        assert_code(sim.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);
+        sim.mem_alloc(1).fails(ResultCode::OUT_OF_MEMORY);
+        sim.mem_alloc_async(1, stream)
+            .fails(ResultCode::OUT_OF_MEMORY);
         sim.memset_async(pooled, FillPattern::U8(1), 2 * MIB, stream)
             .expect("existing allocations stay valid when the memory shrinks");
         sim.mem_free_async(pooled, stream).unwrap();

@@ -4,7 +4,7 @@ use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rules::sim_harness::{
-    Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
+    Arg, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
 };
 
 pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
@@ -104,8 +104,7 @@ fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
         let stream = sim.stream();
         let set = sim.kernel(SET, "set");
         let memory = sim.mem_alloc(16).unwrap();
-        sim.memset_async(memory, FillPattern::U8(0), 16, stream)
-            .unwrap();
+        sim.fill(memory, 0, 16, stream);
         // The argument's host memory is dropped when the call returns.
         let hold = sim.assert_returns(stream, || {
             sim.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
@@ -126,7 +125,7 @@ fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
         hold.release();
         sim.assert_clean();
         let absent = millstream_driver::FunctionHandle::from_raw(7);
-        assert_code(sim.function_load(absent), ResultCode::INVALID_HANDLE);
+        sim.function_load(absent).fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::UnknownHandle, &["is not a function"]);
     });
 }
@@ -167,18 +166,17 @@ fn variables_of_a_module_live_as_long_as_it() {
         assert_eq!(sim.read(memory, 4, stream), [43, 0, 0, 0]);
         let (limit, _) = sim.module_global(module, "limit").unwrap();
         assert_eq!(sim.read(limit, 4, stream), [7, 0, 0, 0]);
-        assert_code(sim.module_global(module, "nothing"), ResultCode::NOT_FOUND);
+        sim.module_global(module, "nothing")
+            .fails(ResultCode::NOT_FOUND);
         sim.assert_clean();
         sim.module_unload(module).unwrap();
         assert_eq!(sim.gpu.live_object_counts().modules, 0);
         sim.mem_free(memory).unwrap();
         assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
         let fill = sim.memset_async(counter, FillPattern::U8(0), 4, stream);
-        assert_code(fill, ResultCode::INVALID_VALUE);
-        assert_code(
-            sim.launch(count, (1, 1), stream, &[]),
-            ResultCode::INVALID_HANDLE,
-        );
+        fill.fails(ResultCode::INVALID_VALUE);
+        sim.launch(count, (1, 1), stream, &[])
+            .fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::DeadHandle, &["function 1"]);
     });
 }
@@ -197,7 +195,8 @@ fn the_host_cannot_find_a_variable_that_a_function_declares() {
     let module = sim.module_load(source.as_bytes()).unwrap();
     let (both, bytes) = sim.module_global(module, "both").unwrap();
     assert_eq!((bytes, sim.read(both, 4, stream)), (4, vec![2, 0, 0, 0]));
-    assert_code(sim.module_global(module, "own"), ResultCode::NOT_FOUND);
+    sim.module_global(module, "own")
+        .fails(ResultCode::NOT_FOUND);
     sim.module_unload(module).unwrap();
     assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
 }
@@ -299,12 +298,12 @@ fn launches_of_a_wrong_shape_are_refused() {
         ([1, 1, 1], [1, 1, 1], (48 << 10) + 1),
         ([1, 1, 1], [1, 1, 1], u32::MAX),
     ] {
-        assert_code(launch("at_most_64", grid, block, shared), invalid);
+        launch("at_most_64", grid, block, shared).fails(invalid);
         sim.assert_reported(ReportKind::BadLaunch, &["kernel `at_most_64`"]);
     }
-    assert_code(launch("at_most_64", [1; 3], [65, 1, 1], 0), invalid);
-    assert_code(launch("of_64", [1; 3], [32, 1, 1], 0), invalid);
-    assert_code(launch("shares", [1; 3], [1; 3], 10_000), invalid);
+    launch("at_most_64", [1; 3], [65, 1, 1], 0).fails(invalid);
+    launch("of_64", [1; 3], [32, 1, 1], 0).fails(invalid);
+    launch("shares", [1; 3], [1; 3], 10_000).fails(invalid);
     launch("shares", [1; 3], [1; 3], 9_000).unwrap();
     launch("of_64", [1; 3], [64, 1, 1], 0).unwrap();
     launch("at_most_64", [2, 2, 2], [1, 8, 8], 48 << 10).unwrap();
@@ -342,10 +341,7 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
             (48 << 10) - own
         );
         launch(function, (48 << 10) - own as u32).unwrap();
-        assert_code(
-            launch(function, (48 << 10) - own as u32 + 1),
-            ResultCode::INVALID_VALUE,
-        );
+        launch(function, (48 << 10) - own as u32 + 1).fails(ResultCode::INVALID_VALUE);
         let (wanted, most) = (
             format!("{} bytes of dynamic", (48 << 10) - own + 1),
             format!("up to {limit}"),
@@ -353,22 +349,19 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
         sim.assert_reported(ReportKind::BadLaunch, &[&wanted, &most]);
         for bytes in [limit + 1, -1, i32::MAX, i32::MIN] {
             let set = sim.function_set_attribute(function, DYNAMIC, bytes);
-            assert_code(set, ResultCode::INVALID_VALUE);
+            set.fails(ResultCode::INVALID_VALUE);
             sim.assert_reported(ReportKind::BadLaunch, &[&format!("use 0 to {limit}")]);
         }
         sim.function_set_attribute(function, DYNAMIC, 100_000)
             .unwrap();
         assert_eq!(sim.function_attribute(function, DYNAMIC).unwrap(), 100_000);
         launch(function, 100_000).unwrap();
-        assert_code(launch(function, 100_001), ResultCode::INVALID_VALUE);
+        launch(function, 100_001).fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::BadLaunch, &["100001 bytes of dynamic"]);
         sim.function_set_attribute(function, DYNAMIC, limit)
             .unwrap();
         launch(function, limit as u32).unwrap();
-        assert_code(
-            launch(function, limit as u32 + 1),
-            ResultCode::INVALID_VALUE,
-        );
+        launch(function, limit as u32 + 1).fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
     }
     for attribute in [
@@ -376,14 +369,14 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
         FunctionAttribute::from_raw(77),
     ] {
         let set = sim.function_set_attribute(none, attribute, 1);
-        assert_code(set, ResultCode::INVALID_VALUE);
+        set.fails(ResultCode::INVALID_VALUE);
     }
     let unknown = sim.function_attribute(none, FunctionAttribute::from_raw(77));
-    assert_code(unknown, ResultCode::INVALID_VALUE);
+    unknown.fails(ResultCode::INVALID_VALUE);
     // The same module loaded again has separate kernels with separate limits.
     let again = sim.module_load(SET.as_bytes()).unwrap();
     let again = sim.module_function(again, "at_most_64").unwrap();
-    assert_code(launch(again, 100_000), ResultCode::INVALID_VALUE);
+    launch(again, 100_000).fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
     sim.stream_synchronize(stream).unwrap();
 }
@@ -394,15 +387,11 @@ fn launches_with_wrong_arguments_are_refused() {
     let stream = sim.stream();
     let set = sim.kernel(SET, "set");
     let count = sim.kernel(SET, "count");
-    assert_code(
-        sim.launch(set, (1, 1), stream, &[Arg::U64(0)]),
-        ResultCode::INVALID_VALUE,
-    );
+    sim.launch(set, (1, 1), stream, &[Arg::U64(0)])
+        .fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::BadLaunch, &["1 arguments for 2 parameters"]);
-    assert_code(
-        sim.launch_with_null(count, stream),
-        ResultCode::INVALID_VALUE,
-    );
+    sim.launch_with_null(count, stream)
+        .fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::BadLaunch, &["argument 0 is a null pointer"]);
     assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
 }
@@ -413,10 +402,8 @@ fn a_kernel_of_another_context_is_refused() {
     let other = sim.on_device(1);
     let foreign = other.kernel(SET, "of_64");
     let stream = sim.stream();
-    assert_code(
-        sim.launch(foreign, (1, 64), stream, &[]),
-        ResultCode::INVALID_HANDLE,
-    );
+    sim.launch(foreign, (1, 64), stream, &[])
+        .fails(ResultCode::INVALID_HANDLE);
     sim.assert_reported(
         ReportKind::WrongContext,
         &["function 1", "the context of device 1"],

@@ -18,16 +18,15 @@ use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rules::{
     kernels::SET,
-    sim_harness::{
-        self, Arg, DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_with,
-    },
+    sim_harness::{self, Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_with},
 };
 
 /// Loses the harness's context with a kernel that traps.
 fn lose(sim: &SimHarness, stream: StreamHandle) {
     let fails = sim.kernel(SET, "fails");
     sim.launch(fails, (1, 1), stream, &[]).unwrap();
-    assert_code(sim.stream_synchronize(stream), ResultCode::LAUNCH_FAILED);
+    sim.stream_synchronize(stream)
+        .fails(ResultCode::LAUNCH_FAILED);
 }
 
 #[test]
@@ -43,31 +42,30 @@ fn a_trap_is_sticky_and_every_later_call_answers_it() {
             &["kernel `fails`", "operation", "trap"],
         );
         let lost = ResultCode::LAUNCH_FAILED;
-        assert_code(sim.context_synchronize(), lost);
-        assert_code(sim.stream_query(other), lost);
-        assert_code(sim.stream_create(true, 0), lost);
-        assert_code(
-            sim.event_create(millstream_driver::EventKind::Ordering),
-            lost,
-        );
-        assert_code(sim.event_query(event), lost);
-        assert_code(sim.event_synchronize(timing), lost);
-        assert_code(sim.mem_alloc(4), lost);
-        assert_code(sim.mem_alloc_async(4, stream), lost);
-        assert_code(sim.memset_async(memory, FillPattern::U8(0), 4, other), lost);
-        assert_code(sim.upload(memory, Host::pageable(4), other), lost);
-        assert_code(sim.download_now(Host::pageable(4), memory), lost);
-        assert_code(sim.module_load(SET.as_bytes()), lost);
-        assert_code(sim.host_alloc(4), lost);
+        sim.context_synchronize().fails(lost);
+        sim.stream_query(other).fails(lost);
+        sim.stream_create(true, 0).fails(lost);
+        sim.event_create(millstream_driver::EventKind::Ordering)
+            .fails(lost);
+        sim.event_query(event).fails(lost);
+        sim.event_synchronize(timing).fails(lost);
+        sim.mem_alloc(4).fails(lost);
+        sim.mem_alloc_async(4, stream).fails(lost);
+        sim.memset_async(memory, FillPattern::U8(0), 4, other)
+            .fails(lost);
+        sim.upload(memory, Host::pageable(4), other).fails(lost);
+        sim.download_now(Host::pageable(4), memory).fails(lost);
+        sim.module_load(SET.as_bytes()).fails(lost);
+        sim.host_alloc(4).fails(lost);
         let error = sim.mem_info().unwrap_err();
         assert!(error.detail().unwrap().contains("trap"), "{error}");
         // The memory is freed although the call returns the error.
-        assert_code(sim.mem_free_async(memory, other), lost);
-        assert_code(sim.host_free(pinned), lost);
-        assert_code(sim.event_destroy(event), lost);
-        assert_code(sim.event_destroy(timing), lost);
-        assert_code(sim.stream_destroy(stream), lost);
-        assert_code(sim.stream_destroy(other), lost);
+        sim.mem_free_async(memory, other).fails(lost);
+        sim.host_free(pinned).fails(lost);
+        sim.event_destroy(event).fails(lost);
+        sim.event_destroy(timing).fails(lost);
+        sim.stream_destroy(stream).fails(lost);
+        sim.stream_destroy(other).fails(lost);
         let live_object_counts = sim.gpu.live_object_counts();
         assert_eq!(
             (
@@ -96,8 +94,7 @@ fn r28_the_queues_drain_without_effect_and_host_functions_are_not_called() {
         sim.host_function(stream, move || {
             count.fetch_add(1, SeqCst);
         });
-        sim.memset_async(pinned.address(), FillPattern::U8(2), 0, stream)
-            .unwrap();
+        sim.fill(pinned.address(), 2, 0, stream);
         sim.stream_wait_event(other, event).unwrap();
         let memory = sim.mem_alloc(4).unwrap();
         sim.download(pinned, memory, other).unwrap();
@@ -105,7 +102,7 @@ fn r28_the_queues_drain_without_effect_and_host_functions_are_not_called() {
             let waits = scope.spawn(|| sim.stream_synchronize(other));
             thread::sleep(Duration::from_millis(2));
             hold.release();
-            assert_code(waits.join().unwrap(), ResultCode::LAUNCH_FAILED);
+            waits.join().unwrap().fails(ResultCode::LAUNCH_FAILED);
         });
         thread::sleep(Duration::from_millis(5));
         assert_eq!(called.load(SeqCst), 0);
@@ -124,7 +121,7 @@ fn a_fault_wakes_threads_that_wait_elsewhere_in_the_context() {
             let waits = scope.spawn(|| sim.stream_synchronize(held));
             thread::sleep(Duration::from_millis(2));
             lose(sim, stream);
-            assert_code(waits.join().unwrap(), ResultCode::LAUNCH_FAILED);
+            waits.join().unwrap().fails(ResultCode::LAUNCH_FAILED);
         });
         hold.release();
     });
@@ -139,9 +136,7 @@ fn another_device_goes_on() {
         let event = sim.recorded(stream);
         lose(sim, stream);
         other.stream_wait_event(there, event).unwrap();
-        other
-            .memset_async(memory, FillPattern::U8(4), 4, there)
-            .unwrap();
+        other.fill(memory, 4, 4, there);
         assert_eq!(other.read(memory, 4, there), [4; 4]);
         sim.release_context().unwrap();
         let again = SimHarness::over(sim.gpu.clone());
@@ -195,10 +190,10 @@ fn every_later_error_tells_which_kernel_faulted_where() {
         let (stream, other) = (sim.stream(), sim.stream());
         let set = sim.kernel(SET, "set");
         let memory = sim.mem_alloc(8).unwrap();
-        sim.memset_async(memory, FillPattern::U8(0), 8, other)
-            .unwrap();
+        sim.fill(memory, 0, 8, other);
         set_at(sim, stream, set, memory.as_raw());
-        assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(stream)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         let end = memory.as_raw() + 8;
         let cause = format!(
             "failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): the context was lost by kernel `set`, \
@@ -229,7 +224,8 @@ fn every_later_error_tells_which_copy_faulted_where() {
         sim.mem_free_async(memory, owner).unwrap();
         sim.stream_synchronize(owner).unwrap();
         hold.release();
-        assert_code(sim.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(other)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         let cause = format!(
             "the context was lost by copy (WithinDevice, 64 bytes), operation 3 on stream 2: \
              a read failed: 64 bytes at {:#x} are used after the end of allocation 1",
@@ -248,7 +244,8 @@ fn a_kernel_in_another_device_s_memory_is_told_whose_it_is() {
         let set = sim.kernel(SET, "set");
         let there = sim.on_device(1).mem_alloc(32).unwrap();
         set_at(sim, stream, set, there.as_raw());
-        assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(stream)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         sim.assert_reported(
             ReportKind::KernelFault,
             &[
@@ -273,7 +270,8 @@ fn a_kernel_that_leaves_its_allocation_faults_with_the_address_and_its_neighbour
         let set = sim.kernel(SET, "set");
         let memory = sim.mem_alloc(12).unwrap();
         set_at(sim, stream, set, memory.as_raw());
-        assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(stream)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         let address = format!("{:#x}", memory.as_raw() + 12);
         sim.assert_reported(
             ReportKind::KernelFault,
@@ -290,7 +288,8 @@ fn a_kernel_that_uses_freed_memory_is_told_who_freed_it() {
         let memory = sim.mem_alloc_async(16, stream).unwrap();
         sim.mem_free_async(memory, stream).unwrap();
         set_at(sim, stream, set, memory.as_raw());
-        assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(stream)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         sim.assert_reported(
             ReportKind::KernelFault,
             &[
@@ -331,7 +330,7 @@ fn misaligned_pageable_foreign_and_constant_addresses_fault() {
             let stream = sim.stream();
             let set = sim.kernel(SET, "set");
             set_at(sim, stream, set, address(sim));
-            assert_code(sim.stream_synchronize(stream), code);
+            sim.stream_synchronize(stream).fails(code);
         });
     }
 }
@@ -342,6 +341,7 @@ fn a_kernel_that_hangs_times_out() {
     let stream = sim.stream();
     let forever = sim.kernel(SET, "forever");
     sim.launch(forever, (1, 1), stream, &[]).unwrap();
-    assert_code(sim.stream_synchronize(stream), ResultCode::LAUNCH_TIMEOUT);
+    sim.stream_synchronize(stream)
+        .fails(ResultCode::LAUNCH_TIMEOUT);
     sim.assert_reported(ReportKind::KernelFault, &["kernel `forever`"]);
 }

@@ -9,7 +9,7 @@ use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
 use crate::rules::{
     kernels::SET,
     sim_harness::{
-        Arg, DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
+        Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
         each_schedule_with,
     },
 };
@@ -162,41 +162,32 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
         let managed = sim.managed(16);
         let invalid = ResultCode::INVALID_VALUE;
         for other in [plain, pinned.address()] {
-            assert_code(sim.mem_prefetch_async(other, 16, HERE, stream), invalid);
+            sim.mem_prefetch_async(other, 16, HERE, stream)
+                .fails(invalid);
             sim.assert_reported(ReportKind::BadArgument, &["not managed"]);
         }
         let advice = ManagedAdvice::SetReadMostly;
-        assert_code(sim.mem_advise(plain, 16, advice, HERE), invalid);
+        sim.mem_advise(plain, 16, advice, HERE).fails(invalid);
         sim.assert_reported(ReportKind::BadArgument, &["not managed", "cuMemAlloc"]);
-        assert_code(
-            sim.mem_advise(managed.address().offset(1), 16, advice, HERE),
-            invalid,
-        );
+        sim.mem_advise(managed.address().offset(1), 16, advice, HERE)
+            .fails(invalid);
         sim.assert_reported(
             ReportKind::OutOfBounds,
             &["reach 1 byte beyond", "cuMemAllocManaged"],
         );
-        assert_code(
-            sim.mem_prefetch_async(managed.address(), 17, HERE, stream),
-            invalid,
-        );
+        sim.mem_prefetch_async(managed.address(), 17, HERE, stream)
+            .fails(invalid);
         sim.assert_reported(
             ReportKind::OutOfBounds,
             &["reach 1 byte beyond", "cuMemAllocManaged"],
         );
-        assert_code(
-            sim.mem_prefetch_async(managed.address(), 0, HERE, stream),
-            invalid,
-        );
+        sim.mem_prefetch_async(managed.address(), 0, HERE, stream)
+            .fails(invalid);
         let absent = ManagedLocation::Device(DeviceOrdinal::from_raw(1));
-        assert_code(
-            sim.mem_prefetch_async(managed.address(), 16, absent, stream),
-            ResultCode::INVALID_DEVICE,
-        );
-        assert_code(
-            sim.mem_advise(managed.address(), 16, ManagedAdvice::SetAccessedBy, absent),
-            ResultCode::INVALID_DEVICE,
-        );
+        sim.mem_prefetch_async(managed.address(), 16, absent, stream)
+            .fails(ResultCode::INVALID_DEVICE);
+        sim.mem_advise(managed.address(), 16, ManagedAdvice::SetAccessedBy, absent)
+            .fails(ResultCode::INVALID_DEVICE);
         sim.mem_advise(managed.address(), 16, advice, absent)
             .expect("this advice ignores its location");
         assert_eq!(
@@ -213,8 +204,7 @@ fn r12_a_fill_of_managed_memory_blocks() {
         let stream = sim.stream();
         let managed = sim.managed(8);
         sim.assert_blocks(stream, || {
-            sim.memset_async(managed.address(), FillPattern::U8(5), 8, stream)
-                .unwrap();
+            sim.fill(managed.address(), 5, 8, stream);
         });
         assert!(managed.is(5));
         sim.assert_clean();
@@ -226,17 +216,16 @@ fn r30_freeing_managed_memory_blocks_and_only_the_right_function_frees_it() {
     each_schedule(|sim| {
         let stream = sim.stream();
         let managed = sim.managed(8);
-        assert_code(
-            sim.mem_free_async(managed.address(), stream),
-            ResultCode::INVALID_VALUE,
-        );
+        sim.mem_free_async(managed.address(), stream)
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::WrongFree, &["cuMemAllocManaged"]);
-        assert_code(sim.host_free(managed), ResultCode::INVALID_VALUE);
+        sim.host_free(managed).fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::WrongFree, &["cuMemAllocManaged"]);
-        assert_code(sim.host_register(managed), ResultCode::INVALID_VALUE);
+        sim.host_register(managed).fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::BadArgument, &["are managed"]);
         sim.assert_blocks(stream, || sim.mem_free(managed.address()).unwrap());
-        assert_code(sim.mem_free(managed.address()), ResultCode::INVALID_VALUE);
+        sim.mem_free(managed.address())
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::DoubleFree, &["cuMemAllocManaged"]);
     });
 }
@@ -252,7 +241,7 @@ fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
             sim.copy_unified_async(managed.address(), kept.address(), 8, stream),
             sim.mem_prefetch_async(managed.address(), 8, HERE, stream),
         ] {
-            assert_code(late, ResultCode::INVALID_VALUE);
+            late.fails(ResultCode::INVALID_VALUE);
             sim.assert_reported(
                 ReportKind::UseAfterFree,
                 &["after the end of", "cuMemAllocManaged"],
@@ -261,10 +250,8 @@ fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
         // The driver also recognises the address as a host pointer.
         let memory = sim.mem_alloc(16).unwrap();
         let beyond = Host { bytes: 9, ..kept };
-        assert_code(
-            sim.upload(memory, beyond, stream),
-            ResultCode::INVALID_VALUE,
-        );
+        sim.upload(memory, beyond, stream)
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(
             ReportKind::OutOfBounds,
             &["reach beyond", "cuMemAllocManaged"],
@@ -272,7 +259,8 @@ fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
         let set = sim.kernel(SET, "set");
         let args = [Arg::Pointer(kept.address()), Arg::U32(1)];
         sim.launch(set, (1, 3), stream, &args).unwrap();
-        assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(stream)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         sim.assert_reported(ReportKind::KernelFault, &["8 bytes, cuMemAllocManaged"]);
     });
 }
@@ -280,11 +268,9 @@ fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
 #[test]
 fn an_empty_managed_allocation_is_refused() {
     let sim = SimHarness::new(SimConfig::new());
-    assert_code(sim.mem_alloc_managed(0), ResultCode::INVALID_VALUE);
-    assert_code(
-        sim.mem_alloc_managed(isize::MAX as usize - 8192),
-        ResultCode::OUT_OF_MEMORY,
-    );
+    sim.mem_alloc_managed(0).fails(ResultCode::INVALID_VALUE);
+    sim.mem_alloc_managed(isize::MAX as usize - 8192)
+        .fails(ResultCode::OUT_OF_MEMORY);
     assert_eq!(sim.gpu.live_object_counts().managed_bytes, 0);
 }
 

@@ -3,7 +3,7 @@
 use millstream_driver::{FillPattern, ResultCode};
 use millstream_sim::{POISON, Reading, ReportKind, Rules, Schedule, SimConfig};
 
-use crate::rules::sim_harness::{Host, SimHarness, assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{Fails, Host, SimHarness, each_schedule, each_schedule_with};
 
 const MIB: usize = 1 << 20;
 
@@ -23,8 +23,7 @@ fn r29_read_strictly_allocations_fills_and_device_copies_are_barriers() {
             },
             &|| {
                 let (memory, stream) = (sim.mem_alloc(4).unwrap(), sim.stream());
-                sim.memset_async(memory, FillPattern::U8(0), 4, stream)
-                    .unwrap();
+                sim.fill(memory, 0, 4, stream);
             },
             &|| {
                 let (memory, stream) = (sim.mem_alloc(8).unwrap(), sim.stream());
@@ -102,9 +101,9 @@ fn r32_a_use_before_the_allocation_s_point_is_found() {
         let (owner, other) = (sim.stream(), sim.stream());
         let hold = sim.hold(owner);
         let memory = sim.mem_alloc_async(4, owner).unwrap();
-        sim.memset_async(memory, FillPattern::U8(0), 4, other)
-            .unwrap();
-        assert_code(sim.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
+        sim.fill(memory, 0, 4, other);
+        sim.stream_synchronize(other)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         sim.assert_reported(
             ReportKind::CopyFault,
             &[
@@ -125,8 +124,7 @@ fn r32_a_use_ordered_after_the_allocation_is_right() {
         let memory = sim.mem_alloc_async(4, owner).unwrap();
         let allocated = sim.recorded(owner);
         sim.stream_wait_event(other, allocated).unwrap();
-        sim.memset_async(memory, FillPattern::U8(3), 4, other)
-            .unwrap();
+        sim.fill(memory, 3, 4, other);
         let used = sim.recorded(other);
         sim.stream_wait_event(owner, used).unwrap();
         sim.mem_free_async(memory, owner).unwrap();
@@ -145,12 +143,12 @@ fn r32_a_use_after_the_free_s_point_is_found() {
         sim.stream_synchronize(owner).unwrap();
         let hold = sim.hold(other);
         // Enqueued before the free, but not ordered before it.
-        sim.memset_async(memory, FillPattern::U8(0), 4, other)
-            .unwrap();
+        sim.fill(memory, 0, 4, other);
         sim.mem_free_async(memory, owner).unwrap();
         sim.stream_synchronize(owner).unwrap();
         hold.release();
-        assert_code(sim.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(other)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         sim.assert_reported(
             ReportKind::CopyFault,
             &[
@@ -171,15 +169,13 @@ fn r32_the_pointer_is_dead_to_new_work_once_the_free_is_called() {
         let _hold = sim.hold(stream);
         sim.mem_free_async(memory, stream).unwrap();
         let fill = sim.memset_async(memory, FillPattern::U8(0), 4, stream);
-        assert_code(fill, ResultCode::INVALID_VALUE);
+        fill.fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(
             ReportKind::UseAfterFree,
             &["enqueued after the free", "still pending"],
         );
-        assert_code(
-            sim.mem_free_async(memory, stream),
-            ResultCode::INVALID_VALUE,
-        );
+        sim.mem_free_async(memory, stream)
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::DoubleFree, &["second free"]);
     });
 }
@@ -190,8 +186,7 @@ fn r33_either_allocator_s_memory_may_be_freed_by_either_free() {
         let stream = sim.stream();
         let plain = sim.mem_alloc(MIB).unwrap();
         let pooled = sim.mem_alloc_async(MIB, stream).unwrap();
-        sim.memset_async(pooled, FillPattern::U8(0), 4, stream)
-            .unwrap();
+        sim.fill(pooled, 0, 4, stream);
         sim.mem_free_async(plain, stream).unwrap();
         sim.mem_free(pooled).unwrap();
         sim.stream_synchronize(stream).unwrap();
@@ -212,8 +207,7 @@ fn r34_the_freeing_stream_reuses_at_once() {
         let hold = sim.hold(stream);
         for _ in 0..10 {
             let memory = sim.mem_alloc_async(8 * MIB, stream).unwrap();
-            sim.memset_async(memory, FillPattern::U8(0), 8 * MIB, stream)
-                .unwrap();
+            sim.fill(memory, 0, 8 * MIB, stream);
             sim.mem_free_async(memory, stream).unwrap();
         }
         assert_eq!(
@@ -237,8 +231,7 @@ fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
         let memory = sim.mem_alloc_async(8 * MIB, first).unwrap();
         sim.mem_free_async(memory, first).unwrap();
         let reused = sim.mem_alloc_async(8 * MIB, second).unwrap();
-        sim.memset_async(reused, FillPattern::U8(0), 4, second)
-            .unwrap();
+        sim.fill(reused, 0, 4, second);
         assert!(sim.pending(second), "the driver inserted a wait");
         hold.release();
         sim.stream_synchronize(second).unwrap();
@@ -249,10 +242,8 @@ fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
         sim.keep_pool_bytes(u64::MAX);
         let memory = sim.mem_alloc_async(8 * MIB, first).unwrap();
         sim.mem_free_async(memory, first).unwrap();
-        assert_code(
-            sim.mem_alloc_async(8 * MIB, second),
-            ResultCode::OUT_OF_MEMORY,
-        );
+        sim.mem_alloc_async(8 * MIB, second)
+            .fails(ResultCode::OUT_OF_MEMORY);
         sim.stream_synchronize(first).unwrap();
         sim.mem_alloc_async(8 * MIB, second).unwrap();
         sim.assert_clean();
@@ -305,7 +296,8 @@ fn the_budget_is_kept_to_the_byte() {
                 .contains("0 of 4096 bytes are free"),
             "{refused}"
         );
-        assert_code(sim.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);
+        sim.mem_alloc_async(1, stream)
+            .fails(ResultCode::OUT_OF_MEMORY);
         sim.mem_free(first).unwrap();
         sim.mem_alloc(2048).unwrap();
         sim.mem_free_async(second, stream).unwrap();
@@ -318,14 +310,10 @@ fn the_budget_is_kept_to_the_byte() {
 #[test]
 fn more_than_the_host_has_is_out_of_memory_too() {
     let sim = SimHarness::new(SimConfig::new().memory_bytes(u64::MAX));
-    assert_code(
-        sim.mem_alloc(isize::MAX as usize - 8192),
-        ResultCode::OUT_OF_MEMORY,
-    );
-    assert_code(
-        sim.host_alloc(isize::MAX as usize - 8192),
-        ResultCode::OUT_OF_MEMORY,
-    );
+    sim.mem_alloc(isize::MAX as usize - 8192)
+        .fails(ResultCode::OUT_OF_MEMORY);
+    sim.host_alloc(isize::MAX as usize - 8192)
+        .fails(ResultCode::OUT_OF_MEMORY);
     assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
 }
 
@@ -362,13 +350,12 @@ fn addresses_are_aligned_apart_and_never_given_twice() {
 fn empty_allocations_are_refused() {
     let sim = SimHarness::new(SimConfig::new());
     let stream = sim.stream();
-    assert_code(sim.mem_alloc(0), ResultCode::INVALID_VALUE);
-    assert_code(sim.mem_alloc_async(0, stream), ResultCode::INVALID_VALUE);
-    assert_code(sim.host_alloc(0), ResultCode::INVALID_VALUE);
-    assert_code(
-        sim.host_register(Host::pageable(0)),
-        ResultCode::INVALID_VALUE,
-    );
+    sim.mem_alloc(0).fails(ResultCode::INVALID_VALUE);
+    sim.mem_alloc_async(0, stream)
+        .fails(ResultCode::INVALID_VALUE);
+    sim.host_alloc(0).fails(ResultCode::INVALID_VALUE);
+    sim.host_register(Host::pageable(0))
+        .fails(ResultCode::INVALID_VALUE);
     assert_eq!(sim.gpu.reports().len(), 4);
 }
 
@@ -378,14 +365,14 @@ fn registering_twice_and_unregistering_what_is_not_are_refused() {
     let host = Host::pageable(100);
     let twice = ResultCode::HOST_MEMORY_ALREADY_REGISTERED;
     sim.host_register(host.part(0, 50)).unwrap();
-    assert_code(sim.host_register(host.part(0, 50)), twice);
-    assert_code(sim.host_register(host.part(10, 5)), twice);
-    assert_code(sim.host_register(host.part(40, 20)), twice);
+    sim.host_register(host.part(0, 50)).fails(twice);
+    sim.host_register(host.part(10, 5)).fails(twice);
+    sim.host_register(host.part(40, 20)).fails(twice);
     let not = ResultCode::HOST_MEMORY_NOT_REGISTERED;
-    assert_code(sim.host_unregister(host.part(10, 5)), not);
-    assert_code(sim.host_unregister(sim.pinned(4)), not);
+    sim.host_unregister(host.part(10, 5)).fails(not);
+    sim.host_unregister(sim.pinned(4)).fails(not);
     sim.host_unregister(host.part(0, 50)).unwrap();
-    assert_code(sim.host_unregister(host.part(0, 50)), not);
+    sim.host_unregister(host.part(0, 50)).fails(not);
 }
 
 #[test]
@@ -395,12 +382,10 @@ fn freed_pinned_memory_is_known_for_a_while() {
         let memory = sim.mem_alloc(4).unwrap();
         let pinned = sim.pinned(4);
         sim.host_free(pinned).unwrap();
-        assert_code(
-            sim.upload(memory, pinned, stream),
-            ResultCode::INVALID_VALUE,
-        );
+        sim.upload(memory, pinned, stream)
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::UseAfterFree, &["host memory", "cuMemHostAlloc"]);
-        assert_code(sim.host_free(pinned), ResultCode::INVALID_VALUE);
+        sim.host_free(pinned).fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::DoubleFree, &["cuMemHostAlloc"]);
     });
 }

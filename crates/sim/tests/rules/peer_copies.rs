@@ -6,7 +6,7 @@ use millstream_sim::{Fault, Link, Links, PeerPool, ReportKind, Rules, Schedule, 
 use crate::rules::{
     kernels::SET,
     peers::{BYTES, Pair, pooled, two_devices},
-    sim_harness::{DEVICE, Host, Result, SimHarness, assert_code, each_schedule_with},
+    sim_harness::{DEVICE, Fails, Host, Result, SimHarness, each_schedule_with},
 };
 
 /// A size at which the bandwidth determines a copy's duration.
@@ -78,10 +78,9 @@ fn a_peer_copy_of_rows_leaves_the_bytes_between_them() {
             source_pitch_bytes: 1,
             ..copy
         };
-        assert_code(
-            pair.other.copy_peer_2d_async(&short, pair.there),
-            ResultCode::INVALID_VALUE,
-        );
+        pair.other
+            .copy_peer_2d_async(&short, pair.there)
+            .fails(ResultCode::INVALID_VALUE);
         sim.assert_reported(
             ReportKind::BadArgument,
             &["a pitch of 1 bytes for rows of 2"],
@@ -96,22 +95,16 @@ fn a_peer_copy_names_the_contexts_of_its_memory() {
     let source = pair.pooled(1, BYTES);
     let target = pooled(&pair.other, pair.there, 0, BYTES);
     // Both sides are given the second device's context.
-    assert_code(
-        pair.other
-            .copy_from(target, &pair.other, source, BYTES, pair.there),
-        ResultCode::INVALID_VALUE,
-    );
+    pair.other
+        .copy_from(target, &pair.other, source, BYTES, pair.there)
+        .fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::WrongContext, &["belongs to", "on device 0"]);
-    assert_code(
-        pair.other
-            .copy_from(target.offset(8), &sim, source, BYTES, pair.there),
-        ResultCode::INVALID_VALUE,
-    );
+    pair.other
+        .copy_from(target.offset(8), &sim, source, BYTES, pair.there)
+        .fails(ResultCode::INVALID_VALUE);
     sim.assert_reported(ReportKind::OutOfBounds, &["on device 1"]);
-    assert_code(
-        sim.copy_from(source, &pair.other, target, BYTES, pair.there),
-        ResultCode::INVALID_HANDLE,
-    );
+    sim.copy_from(source, &pair.other, target, BYTES, pair.there)
+        .fails(ResultCode::INVALID_HANDLE);
     sim.assert_reported(ReportKind::WrongContext, &["rule 20"]);
 }
 
@@ -134,8 +127,7 @@ fn a_copy_takes_the_bandwidth_of_its_path() {
                 )
             } else {
                 let source = sim.mem_alloc(LARGE).unwrap();
-                sim.memset_async(source, FillPattern::U8(1), LARGE, pair.here)
-                    .unwrap();
+                sim.fill(source, 1, LARGE, pair.here);
                 sim.stream_synchronize(pair.here).unwrap();
                 (source, pair.other.mem_alloc(LARGE).unwrap())
             };
@@ -290,17 +282,16 @@ fn a_lost_source_ends_the_waits_for_it_and_leaves_the_other_device_alive() {
         hold.release();
         assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
         let lost = ResultCode::LAUNCH_FAILED;
-        assert_code(sim.context_synchronize(), lost);
+        sim.context_synchronize().fails(lost);
         // A query of the event tells of its context's loss, and a wait for it is over at once.
-        assert_code(pair.other.event_query(event), lost);
-        assert_code(pair.other.event_synchronize(event), lost);
+        pair.other.event_query(event).fails(lost);
+        pair.other.event_synchronize(event).fails(lost);
         pair.other.stream_wait_event(pair.there, event).unwrap();
         pair.other.stream_synchronize(pair.there).unwrap();
         // A copy that names the lost context is refused.
-        assert_code(
-            pair.other.copy_from(target, sim, source, BYTES, pair.there),
-            lost,
-        );
+        pair.other
+            .copy_from(target, sim, source, BYTES, pair.there)
+            .fails(lost);
         pair.other.context_synchronize().unwrap();
         assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
         assert_eq!(sim.gpu.reports().len(), 1, "the fault alone");

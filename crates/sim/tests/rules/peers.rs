@@ -8,7 +8,7 @@ use millstream_sim::{Link, Links, Reading, ReportKind, Rules, SimConfig};
 
 use crate::rules::{
     kernels::SET,
-    sim_harness::{Arg, DEVICE, SimHarness, assert_code, each_schedule_with},
+    sim_harness::{Arg, DEVICE, Fails, SimHarness, each_schedule_with},
 };
 
 /// A kernel that copies one word.
@@ -80,10 +80,9 @@ impl<'a> Pair<'a> {
     /// Asserts that a kernel of the second device cannot write `memory`, and loses its context.
     fn assert_faults(&self, memory: DevicePtr, advice: &str) {
         self.write_from_there(memory, 1);
-        assert_code(
-            self.other.stream_synchronize(self.there),
-            ResultCode::ILLEGAL_ADDRESS,
-        );
+        self.other
+            .stream_synchronize(self.there)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         self.sim.assert_reported(
             ReportKind::KernelFault,
             &["memory of device 0", "device 1", advice],
@@ -96,8 +95,7 @@ impl<'a> Pair<'a> {
 
 pub(crate) fn pooled(sim: &SimHarness, stream: StreamHandle, value: u8, bytes: usize) -> DevicePtr {
     let memory = sim.mem_alloc_async(bytes, stream).unwrap();
-    sim.memset_async(memory, FillPattern::U8(value), bytes, stream)
-        .unwrap();
+    sim.fill(memory, value, bytes, stream);
     sim.stream_synchronize(stream).unwrap();
     memory
 }
@@ -122,16 +120,12 @@ fn links_decide_on_access_and_attributes() {
     assert!(!sim.gpu.device_can_access_peer(DEVICE, DEVICE).unwrap());
     let of = |attribute, to| sim.gpu.device_p2p_attribute(attribute, DEVICE, to);
     let rank = P2pAttribute::PERFORMANCE_RANK;
-    assert_code(of(rank, DEVICE), ResultCode::INVALID_DEVICE);
-    assert_code(of(rank, device(3)), ResultCode::INVALID_DEVICE);
-    assert_code(
-        of(P2pAttribute::from_raw(77), device(1)),
-        ResultCode::INVALID_VALUE,
-    );
-    assert_code(
-        sim.gpu.device_can_access_peer(device(3), DEVICE),
-        ResultCode::INVALID_DEVICE,
-    );
+    of(rank, DEVICE).fails(ResultCode::INVALID_DEVICE);
+    of(rank, device(3)).fails(ResultCode::INVALID_DEVICE);
+    of(P2pAttribute::from_raw(77), device(1)).fails(ResultCode::INVALID_VALUE);
+    sim.gpu
+        .device_can_access_peer(device(3), DEVICE)
+        .fails(ResultCode::INVALID_DEVICE);
     sim.assert_clean();
 }
 
@@ -151,10 +145,9 @@ fn pci_addresses_agree_with_the_attributes() {
             )
         );
     }
-    assert_code(
-        sim.gpu.device_pci_bus_id(DeviceOrdinal::from_raw(2)),
-        ResultCode::INVALID_DEVICE,
-    );
+    sim.gpu
+        .device_pci_bus_id(DeviceOrdinal::from_raw(2))
+        .fails(ResultCode::INVALID_DEVICE);
 }
 
 #[test]
@@ -219,7 +212,7 @@ fn r38_when_access_begins_depends_on_the_reading() {
             let outcome = pair.other.stream_synchronize(pair.there);
             match reading {
                 Reading::Observed => outcome.unwrap(),
-                Reading::Strict => assert_code(outcome, ResultCode::ILLEGAL_ADDRESS),
+                Reading::Strict => outcome.fails(ResultCode::ILLEGAL_ADDRESS),
             }
         });
     }
@@ -235,10 +228,8 @@ fn r38_a_device_that_is_no_peer_gets_no_access() {
             let pair = Pair::new(sim);
             sim.keep_pool_bytes(u64::MAX);
             let memory = pair.pooled(1, BYTES);
-            assert_code(
-                sim.pool_set_access(pair.other.device, true),
-                ResultCode::INVALID_DEVICE,
-            );
+            sim.pool_set_access(pair.other.device, true)
+                .fails(ResultCode::INVALID_DEVICE);
             pair.assert_faults(memory, "cannot access memory of device 0");
         });
     }
@@ -249,10 +240,9 @@ fn r38_strictly_a_pool_without_memory_takes_any_device_and_then_fails() {
     let config = two_devices().links(Links::all(Link::NoPeerAccess));
     let refused = SimHarness::new(config.clone());
     let device = DeviceOrdinal::from_raw(1);
-    assert_code(
-        refused.pool_set_access(device, true),
-        ResultCode::INVALID_DEVICE,
-    );
+    refused
+        .pool_set_access(device, true)
+        .fails(ResultCode::INVALID_DEVICE);
     each_schedule_with(config.rules(Rules::strict()), |sim| {
         let stream = sim.stream();
         sim.pool_set_access(device, true).unwrap();
@@ -266,15 +256,11 @@ fn r38_strictly_a_pool_without_memory_takes_any_device_and_then_fails() {
 fn r38_a_pool_keeps_the_access_of_its_own_device() {
     let sim = SimHarness::new(two_devices());
     sim.pool_set_access(DEVICE, true).unwrap();
-    assert_code(
-        sim.pool_set_access(DEVICE, false),
-        ResultCode::INVALID_DEVICE,
-    );
+    sim.pool_set_access(DEVICE, false)
+        .fails(ResultCode::INVALID_DEVICE);
     sim.assert_reported(ReportKind::BadArgument, &["cannot be withdrawn"]);
-    assert_code(
-        sim.pool_set_access(DeviceOrdinal::from_raw(2), true),
-        ResultCode::INVALID_DEVICE,
-    );
+    sim.pool_set_access(DeviceOrdinal::from_raw(2), true)
+        .fails(ResultCode::INVALID_DEVICE);
 }
 
 #[test]
@@ -299,10 +285,8 @@ fn r39_enabling_access_twice_is_an_error_without_effect() {
     let sim = SimHarness::new(two_devices());
     let other = sim.on_device(1);
     sim.context_enable_peer_access(other.context).unwrap();
-    assert_code(
-        sim.context_enable_peer_access(other.context),
-        ResultCode::PEER_ACCESS_ALREADY_ENABLED,
-    );
+    sim.context_enable_peer_access(other.context)
+        .fails(ResultCode::PEER_ACCESS_ALREADY_ENABLED);
     other.context_enable_peer_access(sim.context).unwrap();
     // The access ends with either context.
     sim.release_context().unwrap();
@@ -317,26 +301,21 @@ fn r39_a_context_that_is_no_peer_is_refused() {
     let links = Links::default().pair(0, 2, Link::NoPeerAccess);
     let sim = SimHarness::new(SimConfig::new().devices(3).links(links));
     let [other, apart] = [1, 2].map(|ordinal| sim.on_device(ordinal));
-    assert_code(
-        sim.context_enable_peer_access(sim.context),
-        ResultCode::PEER_ACCESS_UNSUPPORTED,
-    );
-    assert_code(
-        sim.context_enable_peer_access(apart.context),
-        ResultCode::PEER_ACCESS_UNSUPPORTED,
-    );
+    sim.context_enable_peer_access(sim.context)
+        .fails(ResultCode::PEER_ACCESS_UNSUPPORTED);
+    sim.context_enable_peer_access(apart.context)
+        .fails(ResultCode::PEER_ACCESS_UNSUPPORTED);
     let fails = other.kernel(SET, "fails");
     let there = other.stream();
     other.launch(fails, (1, 1), there, &[]).unwrap();
-    assert_code(other.stream_synchronize(there), ResultCode::LAUNCH_FAILED);
-    assert_code(
-        sim.context_enable_peer_access(other.context),
-        ResultCode::INVALID_CONTEXT,
-    );
-    assert_code(
-        other.context_enable_peer_access(sim.context),
-        ResultCode::LAUNCH_FAILED,
-    );
+    other
+        .stream_synchronize(there)
+        .fails(ResultCode::LAUNCH_FAILED);
+    sim.context_enable_peer_access(other.context)
+        .fails(ResultCode::INVALID_CONTEXT);
+    other
+        .context_enable_peer_access(sim.context)
+        .fails(ResultCode::LAUNCH_FAILED);
     sim.context_synchronize().unwrap();
 }
 

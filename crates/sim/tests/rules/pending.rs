@@ -58,8 +58,7 @@ fn the_cost_of_an_operation_does_not_grow_with_those_that_are_pending() {
                 times(sim, &mut |at| {
                     let (at, stream) = (at % streams.len(), streams[at % streams.len()]);
                     let target = memory.offset(4 * at as u64);
-                    sim.memset_async(target, FillPattern::U8(1), 4, stream)
-                        .unwrap();
+                    sim.fill(target, 1, 4, stream);
                 })
             });
         }
@@ -79,8 +78,7 @@ fn the_cost_of_an_operation_does_not_grow_with_those_that_are_pending() {
         assert_flat("queries of a stream with pending work", schedule, |sim| {
             let (memory, stream) = (sim.mem_alloc(4).unwrap(), sim.stream());
             times(sim, &mut |_| {
-                sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-                    .unwrap();
+                sim.fill(memory, 1, 4, stream);
                 sim.pending(stream);
             })
         });
@@ -96,10 +94,7 @@ fn the_cost_of_an_operation_does_not_grow_with_those_that_are_pending() {
         sim.stream_begin_capture(free, CaptureMode::ThreadLocal)
             .unwrap();
         let of_graph = sim.mem_alloc_async(4, free).unwrap();
-        let fill = |target, stream| {
-            sim.memset_async(target, FillPattern::U8(1), 4, stream)
-                .unwrap()
-        };
+        let fill = |target, stream| sim.fill(target, 1, 4, stream);
         fill(of_graph, free);
         sim.mem_free_async(of_graph, free).unwrap();
         let graph = sim.stream_end_capture(free).unwrap();

@@ -40,12 +40,8 @@ fn a_replay_of_another_program_is_seen() {
     let (stream, other) = (again.stream(), again.stream());
     let memory = again.mem_alloc(8).unwrap();
     for _ in 0..token.choices() {
-        again
-            .memset_async(memory, FillPattern::U8(1), 4, stream)
-            .unwrap();
-        again
-            .memset_async(memory.offset(4), FillPattern::U8(1), 4, other)
-            .unwrap();
+        again.fill(memory, 1, 4, stream);
+        again.fill(memory.offset(4), 1, 4, other);
     }
     again.context_synchronize().unwrap();
     assert!(matches!(
@@ -64,8 +60,7 @@ fn a_choice_that_is_not_there_is_seen_at_once() {
     let token = "1e-00000000-9".parse().unwrap();
     let sim = SimHarness::new(SimConfig::new().replay(token));
     let memory = sim.mem_alloc(8).unwrap();
-    sim.memset_async(memory, FillPattern::U8(1), 8, sim.stream())
-        .unwrap();
+    sim.fill(memory, 1, 8, sim.stream());
     let ReplayStatus::Diverged { choice: 1, problem } = sim.gpu.replay_status() else {
         panic!("{:?}", sim.gpu.replay_status());
     };
@@ -80,8 +75,7 @@ fn a_replay_of_another_program_ends() {
     let sim = SimHarness::new(SimConfig::new().replay("1e-00000000-0x99.".parse().unwrap()));
     let memory = sim.mem_alloc(8).unwrap();
     let stream = sim.stream();
-    sim.memset_async(memory, FillPattern::U8(1), 8, stream)
-        .unwrap();
+    sim.fill(memory, 1, 8, stream);
     sim.stream_synchronize(stream).unwrap();
     assert!(matches!(
         sim.gpu.replay_status(),
@@ -121,8 +115,7 @@ fn a_replay_says_how_far_it_got() {
         let sim = SimHarness::new(config);
         let (stream, memory) = (sim.stream(), sim.mem_alloc(8).unwrap());
         for _ in 0..operations {
-            sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-                .unwrap();
+            sim.fill(memory, 1, 4, stream);
         }
         sim.gpu.clone()
     };
@@ -156,10 +149,8 @@ fn a_search_runs_every_order_once() {
         for part in 0..3_u64 {
             let stream = sim.stream();
             let part = memory.offset(part * 16);
-            sim.memset_async(part, FillPattern::U8(1), 4, stream)
-                .unwrap();
-            sim.memset_async(part, FillPattern::U8(2), 4, stream)
-                .unwrap();
+            sim.fill(part, 1, 4, stream);
+            sim.fill(part, 2, 4, stream);
         }
         sim.context_synchronize().unwrap();
         order(&sim.gpu)
@@ -177,10 +168,8 @@ fn a_search_answers_a_query_in_every_way_and_ends_a_polling_host() {
     let (polls, search) = all(Rules::strict(), |sim| {
         let stream = sim.stream();
         let memory = sim.mem_alloc(8).unwrap();
-        sim.memset_async(memory, FillPattern::U8(1), 8, stream)
-            .unwrap();
-        sim.memset_async(memory, FillPattern::U8(2), 8, stream)
-            .unwrap();
+        sim.fill(memory, 1, 8, stream);
+        sim.fill(memory, 2, 8, stream);
         let mut polls = 0;
         while sim.pending(stream) {
             polls += 1;
@@ -208,8 +197,7 @@ fn a_search_of_a_program_that_is_not_the_same_every_time_says_so() {
         runs.set(runs.get() + 1);
         let memory = sim.mem_alloc(64).unwrap();
         for _ in 0..2 + runs.get() % 2 {
-            sim.memset_async(memory, FillPattern::U8(1), 4, sim.stream())
-                .unwrap();
+            sim.fill(memory, 1, 4, sim.stream());
         }
         sim.context_synchronize().unwrap();
     });
@@ -222,11 +210,9 @@ fn ranks_find_an_order_that_equal_chances_do_not() {
         let sim = SimHarness::new(config(schedule));
         let (first, second) = (sim.stream(), sim.stream());
         let memory = sim.mem_alloc(64).unwrap();
-        sim.memset_async(memory, FillPattern::U8(1), 4, first)
-            .unwrap();
+        sim.fill(memory, 1, 4, first);
         for _ in 0..30 {
-            sim.memset_async(memory.offset(16), FillPattern::U8(1), 4, second)
-                .unwrap();
+            sim.fill(memory.offset(16), 1, 4, second);
         }
         sim.context_synchronize().unwrap();
         // The operation that was enqueued first ran last.
@@ -247,7 +233,7 @@ fn a_run_whose_choices_are_not_logged_has_an_empty_token() {
     for (logs, choices) in [(true, 1), (false, 0)] {
         let sim = SimHarness::new(SimConfig::new().log_choices(logs));
         let memory = sim.mem_alloc(4).unwrap();
-        sim.memset_async(memory, FillPattern::U8(1), 4, sim.stream()).unwrap();
+        sim.fill(memory, 1, 4, sim.stream());
         assert_eq!(sim.gpu.replay_token().choices(), choices);
     }
 }

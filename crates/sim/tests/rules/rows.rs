@@ -6,8 +6,7 @@ use millstream_driver::{
 use millstream_sim::{ReportKind, Rules, SimConfig};
 
 use crate::rules::sim_harness::{
-    DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
-    each_schedule_with,
+    DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading, each_schedule_with,
 };
 
 /// The width of a row in bytes.
@@ -60,8 +59,7 @@ fn r52_rows_arrive_and_what_lies_between_them_stays() {
                 }
                 let (first, second) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
                 for memory in [first, second] {
-                    sim.memset_async(memory, FillPattern::U8(50), 64, stream)
-                        .unwrap();
+                    sim.fill(memory, 50, 64, stream);
                 }
                 target.fill(60);
                 let upload = rows(Side2d::device(first, 11), host(source, pitch));
@@ -140,8 +138,7 @@ fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
         let stream = sim.stream();
         let memory = sim.mem_alloc(64).unwrap();
         let target = Host::pageable(16);
-        sim.memset_async(memory, FillPattern::U8(8), 64, stream)
-            .unwrap();
+        sim.fill(memory, 8, 64, stream);
         let hold = sim.assert_returns(stream, || {
             sim.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
                 .unwrap();
@@ -184,16 +181,14 @@ fn r52_every_row_must_lie_in_the_one_allocation() {
                 ["row 0 of 4", "the null pointer"],
             ),
         ] {
-            assert_code(sim.copy_2d_async(&rows(side, good), stream), invalid);
+            sim.copy_2d_async(&rows(side, good), stream).fails(invalid);
             sim.assert_reported(ReportKind::OutOfBounds, &words);
-            assert_code(sim.copy_2d_async(&rows(good, side), stream), invalid);
+            sim.copy_2d_async(&rows(good, side), stream).fails(invalid);
             sim.assert_reported(ReportKind::OutOfBounds, &words);
         }
         let beyond = host(pinned.part(2, 62), 20);
-        assert_code(
-            sim.copy_2d_async(&rows(beyond, Side2d::device(memory, 3)), stream),
-            invalid,
-        );
+        sim.copy_2d_async(&rows(beyond, Side2d::device(memory, 3)), stream)
+            .fails(invalid);
         sim.assert_reported(
             ReportKind::PartlyRegistered,
             &["row 3 of 4", "only partly page-locked"],
@@ -223,7 +218,8 @@ fn r52_freed_memory_is_found_when_the_rows_are_copied() {
         sim.mem_free_async(memory, owner).unwrap();
         sim.stream_synchronize(owner).unwrap();
         hold.release();
-        assert_code(sim.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
+        sim.stream_synchronize(other)
+            .fails(ResultCode::ILLEGAL_ADDRESS);
         sim.assert_reported(
             ReportKind::CopyFault,
             &["4 rows of 3 bytes", "after the end of"],
@@ -248,7 +244,8 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
             rows(Side2d::device(memory, pitch), host(pinned, 3)),
             rows(Side2d::device(memory, 3), host(pinned, pitch)),
         ] {
-            assert_code(sim.copy_2d_async(&copy, stream), ResultCode::INVALID_VALUE);
+            sim.copy_2d_async(&copy, stream)
+                .fails(ResultCode::INVALID_VALUE);
             sim.assert_reported(ReportKind::BadArgument, &[why]);
         }
     }
@@ -257,7 +254,8 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
             height,
             ..rows(Side2d::device(memory, 3), host(pinned, 3))
         };
-        assert_code(sim.copy_2d_async(&copy, stream), ResultCode::INVALID_VALUE);
+        sim.copy_2d_async(&copy, stream)
+            .fails(ResultCode::INVALID_VALUE);
     };
     tall(1 << 62);
     sim.assert_reported(ReportKind::OutOfBounds, &["row 21 of 4611686018427387904"]);
@@ -295,8 +293,7 @@ fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
     let sim = SimHarness::new(SimConfig::new());
     let stream = sim.stream();
     let memory = sim.mem_alloc(64).unwrap();
-    sim.memset_async(memory, FillPattern::U8(0), 64, stream)
-        .unwrap();
+    sim.fill(memory, 0, 64, stream);
     let from_to = |target: u64, target_pitch, source: u64, source_pitch| {
         let target = Side2d::device(memory.offset(target), target_pitch);
         let source = Side2d::device(memory.offset(source), source_pitch);
@@ -322,10 +319,8 @@ fn r52_rows_go_between_devices() {
         let other = sim.on_device(1);
         let stream = sim.stream();
         let (here, there) = (sim.mem_alloc(64).unwrap(), other.mem_alloc(64).unwrap());
-        sim.memset_async(here, FillPattern::U8(6), 64, stream)
-            .unwrap();
-        sim.memset_async(there, FillPattern::U8(1), 64, stream)
-            .unwrap();
+        sim.fill(here, 6, 64, stream);
+        sim.fill(there, 1, 64, stream);
         sim.copy_2d_async(
             &rows(Side2d::device(there, 4), Side2d::device(here, 9)),
             stream,

@@ -12,8 +12,7 @@ fn eager_work_is_done_when_its_call_returns() {
     let sim = SimHarness::new(SimConfig::new().schedule(Schedule::Eager));
     let stream = sim.stream();
     let memory = sim.mem_alloc(1 << 20).unwrap();
-    sim.memset_async(memory, FillPattern::U8(1), 1 << 20, stream)
-        .unwrap();
+    sim.fill(memory, 1, 1 << 20, stream);
     assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
     assert!(!sim.pending(stream));
 }
@@ -23,13 +22,10 @@ fn lazy_work_waits_until_it_is_forced_and_forces_nothing_else() {
     let sim = SimHarness::new(SimConfig::new().schedule(Schedule::Lazy));
     let (wanted, needed, other) = (sim.stream(), sim.stream(), sim.stream());
     let memory = sim.mem_alloc(4).unwrap();
-    sim.memset_async(memory, FillPattern::U8(1), 4, needed)
-        .unwrap();
+    sim.fill(memory, 1, 4, needed);
     let event = sim.recorded(needed);
-    sim.memset_async(memory, FillPattern::U8(2), 1, needed)
-        .unwrap();
-    sim.memset_async(memory, FillPattern::U8(3), 4, other)
-        .unwrap();
+    sim.fill(memory, 2, 1, needed);
+    sim.fill(memory, 3, 4, other);
     sim.stream_wait_event(wanted, event).unwrap();
     assert_eq!(sim.gpu.live_object_counts().pending_operations, 5);
     sim.stream_synchronize(wanted).unwrap();
@@ -47,8 +43,7 @@ fn timed_work_is_done_when_the_clock_says_so() {
     let stream = sim.stream();
     let bytes = 256 << 20;
     let memory = sim.mem_alloc_async(bytes, stream).unwrap();
-    sim.memset_async(memory, FillPattern::U8(1), bytes, stream)
-        .unwrap();
+    sim.fill(memory, 1, bytes, stream);
     let enqueued_ns = sim.gpu.virtual_time_ns();
     // 256 MiB at 4,197 GB/s, plus 1 µs of latency.
     let takes_ns = 64_959;
@@ -71,8 +66,7 @@ fn polling_a_stream_or_an_event_ends() {
         let (first, second) = (sim.stream(), sim.stream());
         let memory = sim.mem_alloc(4).unwrap();
         for _ in 0..5 {
-            sim.memset_async(memory, FillPattern::U8(1), 4, first)
-                .unwrap();
+            sim.fill(memory, 1, 4, first);
         }
         let event = sim.recorded(first);
         sim.stream_wait_event(second, event).unwrap();
@@ -94,8 +88,7 @@ fn pausing_ends_too() {
         let stream = sim.stream();
         let memory = sim.mem_alloc(4).unwrap();
         for _ in 0..5 {
-            sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-                .unwrap();
+            sim.fill(memory, 1, 4, stream);
         }
         let mut pauses = 0;
         while sim.gpu.live_object_counts().pending_operations > 0 {
@@ -123,8 +116,7 @@ pub(crate) fn program(sim: &SimHarness) -> (Vec<u64>, Vec<bool>) {
     for round in 0..20u8 {
         for (index, stream) in streams.into_iter().enumerate() {
             let part = memory.offset((index as u64) << 20);
-            sim.memset_async(part, FillPattern::U8(round), 1 << (index * 5 + 8), stream)
-                .unwrap();
+            sim.fill(part, round, 1 << (index * 5 + 8), stream);
             let event = sim.recorded(stream);
             if round % 3 == 0 {
                 sim.stream_wait_event(streams[(index + 1) % 3], event)

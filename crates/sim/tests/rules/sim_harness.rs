@@ -6,8 +6,8 @@
 use std::{ffi::c_void, ops::Deref, ptr, sync::mpsc, thread, time::Duration};
 
 use millstream_driver::{
-    Completion, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FunctionHandle,
-    LaunchDims, PoolUsage, ResultCode, StreamHandle,
+    Completion, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FillPattern,
+    FunctionHandle, LaunchDims, PoolUsage, ResultCode, StreamHandle,
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
@@ -163,6 +163,24 @@ impl SimHarness {
         self.harness.host_function(stream, function)
     }
 
+    /// Fills device memory with a byte.
+    pub(crate) fn fill(&self, target: DevicePtr, value: u8, bytes: usize, stream: StreamHandle) {
+        let pattern = FillPattern::U8(value);
+        self.memset_async(target, pattern, bytes, stream).unwrap();
+    }
+
+    /// Fills device memory with a 32-bit word.
+    pub(crate) fn fill_words(
+        &self,
+        target: DevicePtr,
+        value: u32,
+        count: usize,
+        stream: StreamHandle,
+    ) {
+        let pattern = FillPattern::U32(value);
+        self.memset_async(target, pattern, count, stream).unwrap();
+    }
+
     /// Loads a PTX text and returns its kernel.
     pub(crate) fn kernel(&self, ptx: &str, name: &str) -> FunctionHandle {
         let module = self.module_load(ptx.as_bytes()).unwrap();
@@ -312,10 +330,15 @@ fn pointers(values: &[u64]) -> Vec<*const c_void> {
     pointers.collect()
 }
 
-/// Asserts that a call failed with this code.
-pub(crate) fn assert_code<T: std::fmt::Debug>(answer: Result<T>, code: ResultCode) {
-    assert_eq!(
-        answer.expect_err("the call succeeded; it must fail").code(),
-        code
-    );
+/// An assertion about the result of a call.
+pub(crate) trait Fails {
+    /// Asserts that the call failed with this code.
+    fn fails(self, code: ResultCode);
+}
+
+impl<T: std::fmt::Debug> Fails for Result<T> {
+    fn fails(self, code: ResultCode) {
+        let error = self.expect_err("the call succeeded; it must fail");
+        assert_eq!(error.code(), code);
+    }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{SimHarness, assert_code, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{Fails, SimHarness, each_schedule, each_schedule_with};
 
 #[test]
 fn r16_a_stream_is_first_in_first_out() {
@@ -14,13 +14,7 @@ fn r16_a_stream_is_first_in_first_out() {
         let stream = sim.stream();
         let memory = sim.mem_alloc_async(64, stream).unwrap();
         for value in 0..20 {
-            sim.memset_async(
-                memory,
-                FillPattern::U8(value),
-                64 - usize::from(value),
-                stream,
-            )
-            .unwrap();
+            sim.fill(memory, value, 64 - usize::from(value), stream);
         }
         let bytes = sim.read(memory, 64, stream);
         let expected: Vec<u8> = (0..64)
@@ -37,8 +31,7 @@ fn r16_streams_do_not_wait_for_each_other() {
         let (held, free) = (sim.stream(), sim.stream());
         let memory = sim.mem_alloc(4).unwrap();
         let _hold = sim.hold(held);
-        sim.memset_async(memory, FillPattern::U8(1), 4, free)
-            .unwrap();
+        sim.fill(memory, 1, 4, free);
         sim.stream_synchronize(free).unwrap();
         assert!(sim.pending(held));
     });
@@ -50,10 +43,8 @@ fn r17_the_legacy_stream_waits_for_blocking_streams_and_they_for_it() {
         let (first, second) = (sim.blocking_stream(), sim.blocking_stream());
         let memory = sim.mem_alloc(4).unwrap();
         let hold = sim.hold(first);
-        sim.memset_async(memory, FillPattern::U8(1), 4, StreamHandle::LEGACY)
-            .unwrap();
-        sim.memset_async(memory, FillPattern::U8(2), 4, second)
-            .unwrap();
+        sim.fill(memory, 1, 4, StreamHandle::LEGACY);
+        sim.fill(memory, 2, 4, second);
         for _ in 0..20 {
             assert!(
                 sim.pending(StreamHandle::LEGACY),
@@ -76,12 +67,10 @@ fn r18_a_non_blocking_stream_is_exempt() {
         let (held, free) = (sim.stream(), sim.stream());
         let memory = sim.mem_alloc(4).unwrap();
         let _hold = sim.hold(held);
-        sim.memset_async(memory, FillPattern::U8(1), 4, StreamHandle::LEGACY)
-            .unwrap();
+        sim.fill(memory, 1, 4, StreamHandle::LEGACY);
         sim.stream_synchronize(StreamHandle::LEGACY).unwrap();
         let _legacy_hold = sim.hold(StreamHandle::LEGACY);
-        sim.memset_async(memory, FillPattern::U8(2), 4, free)
-            .unwrap();
+        sim.fill(memory, 2, 4, free);
         sim.stream_synchronize(free).unwrap();
         assert!(sim.pending(StreamHandle::LEGACY));
     });
@@ -95,8 +84,7 @@ fn r19_each_thread_has_a_default_stream_which_the_legacy_one_waits_for() {
         let hold = sim.hold(mine);
         thread::scope(|scope| {
             let other = scope.spawn(|| {
-                sim.memset_async(memory, FillPattern::U8(1), 4, mine)
-                    .unwrap();
+                sim.fill(memory, 1, 4, mine);
                 sim.stream_synchronize(mine).unwrap();
             });
             other
@@ -104,8 +92,7 @@ fn r19_each_thread_has_a_default_stream_which_the_legacy_one_waits_for() {
                 .expect("another thread's stream is another stream");
         });
         assert!(sim.pending(mine));
-        sim.memset_async(memory, FillPattern::U8(2), 4, StreamHandle::LEGACY)
-            .unwrap();
+        sim.fill(memory, 2, 4, StreamHandle::LEGACY);
         assert!(sim.pending(StreamHandle::LEGACY));
         hold.release();
         assert_eq!(sim.read(memory, 4, StreamHandle::LEGACY), [2; 4]);
@@ -119,7 +106,7 @@ fn r20_a_stream_belongs_to_its_context() {
         let foreign = other.stream();
         let memory = sim.mem_alloc(4).unwrap();
         let fill = sim.memset_async(memory, FillPattern::U8(1), 4, foreign);
-        assert_code(fill, ResultCode::INVALID_HANDLE);
+        fill.fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(
             ReportKind::WrongContext,
             &[
@@ -129,7 +116,8 @@ fn r20_a_stream_belongs_to_its_context() {
                 "rule 20",
             ],
         );
-        assert_code(sim.stream_synchronize(foreign), ResultCode::INVALID_HANDLE);
+        sim.stream_synchronize(foreign)
+            .fails(ResultCode::INVALID_HANDLE);
     });
 }
 
@@ -139,13 +127,12 @@ fn r21_destroying_a_stream_returns_at_once_and_its_work_completes() {
         let (dying, other) = (sim.stream(), sim.stream());
         let memory = sim.mem_alloc(4).unwrap();
         let hold = sim.assert_returns(dying, || {
-            sim.memset_async(memory, FillPattern::U8(5), 4, dying)
-                .unwrap();
+            sim.fill(memory, 5, 4, dying);
         });
         let event = sim.recorded(dying);
         sim.stream_destroy(dying).unwrap();
         assert_eq!(sim.gpu.live_object_counts().streams, 1);
-        assert_code(sim.stream_query(dying), ResultCode::INVALID_HANDLE);
+        sim.stream_query(dying).fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(
             ReportKind::DeadHandle,
             &["stream 1 (0x20000000001)", "after it was destroyed"],
@@ -162,8 +149,7 @@ fn r54_a_full_queue_blocks_until_its_oldest_has_run() {
     each_schedule_with(SimConfig::new().queue_operations_max(3), |sim| {
         let (stream, memory) = (sim.stream(), sim.mem_alloc(4).unwrap());
         let fill = |value| {
-            sim.memset_async(memory, FillPattern::U8(value), 4, stream)
-                .unwrap();
+            sim.fill(memory, value, 4, stream);
         };
         (0..20).for_each(fill);
         sim.stream_synchronize(stream).unwrap();
@@ -188,8 +174,7 @@ fn r54_a_queue_that_only_its_own_thread_could_empty_is_reported() {
     let (stream, memory) = (sim.stream(), sim.mem_alloc(4).unwrap());
     let hold = sim.hold(stream);
     for value in 0..5 {
-        sim.memset_async(memory, FillPattern::U8(value), 4, stream)
-            .unwrap();
+        sim.fill(memory, value, 4, stream);
     }
     sim.assert_reported(
         ReportKind::QueueFull,
@@ -215,8 +200,7 @@ fn r55_synchronising_the_legacy_stream_waits_for_blocking_streams() {
             (StreamHandle::LEGACY, StreamHandle::PER_THREAD),
         ] {
             let hold = sim.hold(stream);
-            sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-                .unwrap();
+            sim.fill(memory, 1, 4, stream);
             for _ in 0..20 {
                 assert!(
                     sim.pending(handle),
@@ -253,8 +237,7 @@ fn r55_a_destroyed_blocking_stream_is_waited_for() {
     each_schedule(|sim| {
         let (dying, memory) = (sim.blocking_stream(), sim.mem_alloc(1 << 20).unwrap());
         let hold = sim.hold(dying);
-        sim.memset_async(memory, FillPattern::U8(1), 1 << 20, dying)
-            .unwrap();
+        sim.fill(memory, 1, 1 << 20, dying);
         sim.stream_destroy(dying).unwrap();
         assert!(sim.pending(StreamHandle::LEGACY));
         hold.release();
@@ -269,8 +252,7 @@ fn r55_a_destroyed_blocking_stream_is_waited_for() {
 fn r55_the_legacy_stream_is_complete_when_a_destroyed_stream_s_work_is() {
     let sim = SimHarness::new(SimConfig::new().timeline(true));
     let (dying, memory) = (sim.blocking_stream(), sim.mem_alloc(64 << 20).unwrap());
-    sim.memset_async(memory, FillPattern::U8(1), 64 << 20, dying)
-        .unwrap();
+    sim.fill(memory, 1, 64 << 20, dying);
     sim.stream_destroy(dying).unwrap();
     let event = sim.recorded(StreamHandle::LEGACY);
     assert!(sim.pending(StreamHandle::LEGACY));
@@ -285,8 +267,8 @@ fn a_context_synchronisation_waits_for_every_stream() {
     each_schedule(|sim| {
         let (first, second) = (sim.stream(), sim.stream());
         let (a, b) = (sim.mem_alloc(4).unwrap(), sim.mem_alloc(4).unwrap());
-        sim.memset_async(a, FillPattern::U8(1), 4, first).unwrap();
-        sim.memset_async(b, FillPattern::U8(1), 4, second).unwrap();
+        sim.fill(a, 1, 4, first);
+        sim.fill(b, 1, 4, second);
         sim.stream_destroy(second).unwrap();
         sim.assert_blocks(first, || sim.context_synchronize().unwrap());
         assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);

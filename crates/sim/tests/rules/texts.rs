@@ -3,9 +3,7 @@
 use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
 
-use crate::rules::sim_harness::{
-    Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_with,
-};
+use crate::rules::sim_harness::{Arg, Fails, Host, SimHarness, each_schedule, each_schedule_with};
 
 /// A kernel that writes a word at its address argument.
 const WRITE: &str = r#"
@@ -93,7 +91,8 @@ fn a_null_pointer_and_memory_of_the_host_are_called_that() {
     let kernel = sim.kernel(WRITE, "write");
     let stream = sim.stream();
     sim.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
-    assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+    sim.stream_synchronize(stream)
+        .fails(ResultCode::ILLEGAL_ADDRESS);
     sim.assert_reported(
         ReportKind::KernelFault,
         &["write of 4 bytes at 0x8, which lie next to the null pointer"],
@@ -120,10 +119,8 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
         let _label = Label::new("input");
         sim.mem_alloc(60).unwrap()
     };
-    assert_code(
-        sim.upload(memory, pinned, stream),
-        ResultCode::INVALID_VALUE,
-    );
+    sim.upload(memory, pinned, stream)
+        .fails(ResultCode::INVALID_VALUE);
     assert_eq!(sim.gpu.reports().len(), 1);
     sim.assert_reported(
         ReportKind::OutOfBounds,
@@ -138,8 +135,7 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
 fn race(first: (&SimHarness, StreamHandle), second: (&SimHarness, StreamHandle)) -> Report {
     let pinned = first.0.pinned(64);
     for (sim, stream) in [first, second] {
-        sim.memset_async(pinned.address(), FillPattern::U8(1), 64, stream)
-            .unwrap();
+        sim.fill(pinned.address(), 1, 64, stream);
     }
     let memory = first.0.mem_alloc(64).unwrap();
     first.0.upload(memory, pinned, first.1).unwrap();
@@ -178,8 +174,7 @@ fn streams_are_numbered_from_1_on_each_device_and_default_streams_have_names() {
     let sim = SimHarness::new(SimConfig::new());
     let memory = sim.mem_alloc(4).unwrap();
     for stream in [StreamHandle::PER_THREAD, sim.stream(), StreamHandle::LEGACY] {
-        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
-            .unwrap();
+        sim.fill(memory, 1, 4, stream);
     }
     sim.context_synchronize().unwrap();
     let texts: Vec<_> = sim
@@ -201,7 +196,8 @@ fn a_context_that_is_made_anew_goes_on_counting_its_device_s_streams() {
     let sim = SimHarness::over(sim.gpu.clone());
     let new = sim.stream();
     assert_eq!(sim.gpu.stream_number(new), Some(2));
-    assert_code(sim.stream_synchronize(old), ResultCode::INVALID_HANDLE);
+    sim.stream_synchronize(old)
+        .fails(ResultCode::INVALID_HANDLE);
     sim.assert_reported(ReportKind::DeadHandle, &["stream 1 "]);
 }
 
@@ -222,7 +218,7 @@ fn of_several_devices_every_report_names_the_one_that_is_meant() {
         assert!(error.to_string().ends_with("(on device 1)"), "{error}");
         let memory = there.mem_alloc(64).unwrap();
         let fill = there.memset_async(memory, FillPattern::U8(0), 65, other);
-        assert_code(fill, ResultCode::INVALID_VALUE);
+        fill.fails(ResultCode::INVALID_VALUE);
         let report = sim.gpu.reports().pop().unwrap();
         assert_eq!(report.device, Some(1));
         assert!(

@@ -25,12 +25,10 @@ fn upload_kernel_and_download_on_three_streams_overlap() {
         let [up, work, down] = [sim.stream(), sim.stream(), sim.stream()];
         let [a, b, c] = [0; 3].map(|_| sim.mem_alloc(BYTES).unwrap());
         let (from, to) = (sim.pinned(BYTES), sim.pinned(BYTES));
-        sim.memset_async(c, FillPattern::U8(0), BYTES, down)
-            .unwrap();
+        sim.fill(c, 0, BYTES, down);
         sim.stream_synchronize(down).unwrap();
         sim.upload(a, from, up).unwrap();
-        sim.memset_async(b, FillPattern::U8(0), BYTES, work)
-            .unwrap();
+        sim.fill(b, 0, BYTES, work);
         sim.download(to, c, down).unwrap();
         sim.context_synchronize().unwrap();
         let upload = &spans(sim, "copy (PinnedToDevice")[0];
@@ -68,8 +66,7 @@ fn a_wait_orders_virtual_time() {
         sim.upload(memory, host, first).unwrap();
         let event = sim.recorded(first);
         sim.stream_wait_event(second, event).unwrap();
-        sim.memset_async(memory, FillPattern::U8(1), 4, second)
-            .unwrap();
+        sim.fill(memory, 1, 4, second);
         sim.context_synchronize().unwrap();
         let (upload, fill) = (&spans(sim, "copy")[0], &spans(sim, "fill")[0]);
         assert!(fill.start_ns >= upload.finish_ns);
@@ -81,8 +78,7 @@ fn launching_and_synchronising_moves_the_host_s_clock_to_the_end_of_the_work() {
     let sim = SimHarness::new(SimConfig::new().timeline(true));
     let stream = sim.stream();
     let memory = sim.mem_alloc(BYTES).unwrap();
-    sim.memset_async(memory, FillPattern::U8(1), BYTES, stream)
-        .unwrap();
+    sim.fill(memory, 1, BYTES, stream);
     sim.stream_synchronize(stream).unwrap();
     assert!(sim.gpu.virtual_time_ns() >= spans(&sim, "fill")[0].finish_ns);
 }
@@ -94,8 +90,7 @@ fn legacy_barriers_order_virtual_time() {
     let memory = sim.mem_alloc(BYTES).unwrap();
     let host = sim.pinned(BYTES);
     sim.upload(memory, host, blocking).unwrap();
-    sim.memset_async(memory, FillPattern::U8(1), 4, StreamHandle::LEGACY)
-        .unwrap();
+    sim.fill(memory, 1, 4, StreamHandle::LEGACY);
     sim.stream_synchronize(StreamHandle::LEGACY).unwrap();
     let (upload, fill) = (&spans(&sim, "copy")[0], &spans(&sim, "fill")[0]);
     assert!(fill.start_ns >= upload.finish_ns);
