@@ -1,6 +1,6 @@
 //! Kernels that combine values with atomic operations on shared locations.
 
-use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load, numbers};
+use crate::kernels::memory::{DeviceMemory, floats, launch, load, numbers, values};
 
 #[test]
 fn histogram_counts_every_byte() {
@@ -18,7 +18,7 @@ fn histogram_counts_every_byte() {
             .collect();
         let mut memory = DeviceMemory::default();
         let (din, dbins) = (memory.put(&input), memory.put(&[3u32; 256]));
-        let values = [din.bytes(), dbins.bytes(), (n as u32).bytes()];
+        let values = values![din, dbins, n as u32];
         launch(
             &module,
             "histogram",
@@ -43,7 +43,7 @@ fn cas_max_and_the_other_atomics() {
         let input: Vec<f32> = floats(n, 1).into_iter().map(f32::abs).collect();
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[0u32; 4]));
-        let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
+        let values = values![din, dout, n as u32];
         let grid = [(n as u32).div_ceil(96), 1, 1];
         let first = launch(&module, "cas_max", grid, [96, 1, 1], &memory, &values).unwrap();
         let greatest = input.iter().copied().fold(0f32, f32::max);
@@ -53,7 +53,7 @@ fn cas_max_and_the_other_atomics() {
 
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[0u32; 4]));
-        let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
+        let values = values![din, dout, n as u32];
         let second = launch(&module, "cas_max", grid, [96, 1, 1], &memory, &values).unwrap();
         assert_eq!(
             first, second,

@@ -6,7 +6,7 @@ use millstream_sim::exec::{
 };
 use millstream_sim::ptx;
 
-use crate::kernels::memory::{DeviceMemory, Value, launch, params};
+use crate::kernels::memory::{DeviceMemory, Value, launch, params, values};
 
 /// The PTX that NVRTC 12.0 and 13.0 generated from the same kernels for sm_80 and sm_90.
 const COMPILED: [&str; 4] = [
@@ -36,8 +36,8 @@ fn barriers_and_pipelines_order_their_threads() {
             let source = memory.put(&(0..640).collect::<Vec<i32>>());
             let target = memory.put(&[0i32; 640]);
             let pointers = match kernel {
-                "divided" | "leaves" => vec![target.bytes()],
-                _ => vec![source.bytes(), target.bytes()],
+                "divided" | "leaves" => values![target].to_vec(),
+                _ => values![source, target].to_vec(),
             };
             let count = (count > 1).then(|| i32::bytes(count));
             let values: Vec<_> = pointers.into_iter().chain(count).collect();
@@ -279,8 +279,8 @@ fn what_libraries_make_does_not_race() {
             let source = memory.put(&(0..640).collect::<Vec<i32>>());
             let target = memory.put(&[0i32; 640]);
             let values = match kernel {
-                "atomics" => vec![target.bytes()],
-                _ => vec![source.bytes(), target.bytes()],
+                "atomics" => values![target].to_vec(),
+                _ => values![source, target].to_vec(),
             };
             launch(&module, kernel, [1; 3], [threads, 1, 1], &memory, &values).unwrap();
         }

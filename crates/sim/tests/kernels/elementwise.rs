@@ -1,6 +1,6 @@
 //! Elementwise kernels, whose threads are independent of each other.
 
-use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load};
+use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load, values};
 
 #[test]
 fn saxpy_is_fused() {
@@ -11,7 +11,7 @@ fn saxpy_is_fused() {
             let mut memory = DeviceMemory::default();
             let (dx, dy) = (memory.put(&x), memory.put(&y));
             let grid = [(n as u32).div_ceil(block).max(1), 1, 1];
-            let values = [(n as u32).bytes(), 2.5f32.bytes(), dx.bytes(), dy.bytes()];
+            let values = values![n as u32, 2.5f32, dx, dy];
             let stats = launch(&module, "saxpy", grid, [block, 1, 1], &memory, &values).unwrap();
             let mut expected: Vec<f32> =
                 x.iter().zip(&y).map(|(x, y)| x.mul_add(2.5, *y)).collect();
@@ -43,7 +43,7 @@ fn vecadd_strides_over_the_grid() {
             memory.put(&b),
             memory.put(&vec![9f32; n + 1]),
         );
-        let values = [da.bytes(), db.bytes(), dc.bytes(), (n as u64).bytes()];
+        let values = values![da, db, dc, n as u64];
         launch(
             &module,
             "vecadd",
@@ -70,7 +70,7 @@ fn vecadd4_loads_and_stores_vectors() {
             memory.put(&b),
             memory.put(&vec![9f32; 4 * n + 4]),
         );
-        let values = [da.bytes(), db.bytes(), dc.bytes(), (n as u32).bytes()];
+        let values = values![da, db, dc, n as u32];
         launch(&module, "vecadd4", [5, 1, 1], [64, 1, 1], &memory, &values).unwrap();
         let mut expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
         expected[4 * n..].fill(9.0);
@@ -97,13 +97,7 @@ fn stencil_reads_its_neighbours() {
             (h as u32).div_ceil(block[1]),
             1,
         ];
-        let values = [
-            din.bytes(),
-            dout.bytes(),
-            (w as u32).bytes(),
-            (h as u32).bytes(),
-            k.bytes(),
-        ];
+        let values = values![din, dout, w as u32, h as u32, k];
         launch(
             &module,
             "stencil",
@@ -161,7 +155,7 @@ fn mandel_diverges_and_counts_exactly() {
         ];
         let mut memory = DeviceMemory::default();
         let dout = memory.put(&vec![-1i32; w * h]);
-        let size = [(w as i32).bytes(), (h as i32).bytes()];
+        let size = values![w as i32, h as i32];
         let [dw, dh] = size.clone();
         let values = [
             dout.bytes(),

@@ -68,85 +68,63 @@ fn out_of_bounds_names_thread_and_line() {
 }
 
 #[test]
-fn null_is_out_of_bounds() {
-    let memory = DeviceMemory::default();
-    let fault = run_body("st.global.u32 [%rd1], %r1;", 1, &memory, 0).unwrap_err();
-    assert_eq!(
-        fault.kind,
-        KernelFaultKind::OutOfBounds {
-            address: 0,
-            bytes: 4,
-            write: true
-        }
-    );
-}
-
-#[test]
-fn misaligned_accesses() {
-    assert!(matches!(
-        kind_of("ld.global.u32 %r2, [%rd1+2];", 1),
-        KernelFaultKind::Misaligned {
-            bytes: 4,
-            write: false,
-            ..
-        }
-    ));
-    assert!(matches!(
-        kind_of("ld.shared.v2.u32 {%r2, %r3}, [s+4];", 1),
-        KernelFaultKind::Misaligned {
-            address: 4,
-            bytes: 8,
-            write: false
-        }
-    ));
-}
-
-#[test]
-fn shared_and_read_only_memory() {
-    assert_eq!(
-        kind_of(
-            "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; st.shared.u32 \
-             [%rd2], %r1;",
-            32
+fn each_fault_says_its_cause() {
+    let beyond_shared = "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; \
+                         st.shared.u32 [%rd2], %r1;";
+    let branches = "T: .branchtargets A, B; brx.idx %r1, T; A: ret; B:";
+    for (body, threads, cause) in [
+        (
+            "st.global.u32 [%rd2], %r1;",
+            1,
+            "write of 4 bytes at 0x0, which no allocation contains",
         ),
-        KernelFaultKind::SharedOutOfBounds {
-            offset: 64,
-            bytes: 4,
-            size: 64,
-            write: true
-        }
-    );
+        (
+            "ld.global.u32 %r2, [%rd1+2];",
+            1,
+            "read of 4 bytes at 0x1000000000002, which is not a",
+        ),
+        (
+            "ld.shared.v2.u32 {%r2, %r3}, [s+4];",
+            1,
+            "read of 8 bytes at 0x4, which is not a multip",
+        ),
+        (
+            beyond_shared,
+            32,
+            "write of 4 bytes at offset 0x40 of 64 bytes of shared memory",
+        ),
+        (
+            "setp.eq.u32 %p1, %r1, 5; @%p1 trap;",
+            32,
+            "the kernel executed `trap`",
+        ),
+        (
+            "L: bra L;",
+            1,
+            "no block has ended for 100000 warp instructions",
+        ),
+        ("bar.sync 16;", 32, "barrier 16 for None threads"),
+        ("bar.sync 1, 33;", 64, "barrier 1 for Some(33) threads"),
+        (branches, 32, "indexed branch to target 2 of 2"),
+    ] {
+        let found = kind_of(body, threads).to_string();
+        assert!(found.starts_with(cause), "{body}: {found}");
+    }
+}
+
+#[test]
+fn read_only_memory_is_not_written() {
     let mut memory = DeviceMemory::default();
     let pointer = memory.put(&[0u32; 32]);
     memory.protect(pointer);
-    assert_eq!(
-        run_body("st.global.u32 [%rd1+8], %r1;", 1, &memory, pointer)
-            .unwrap_err()
-            .kind,
-        KernelFaultKind::ReadOnly {
-            address: pointer + 8
-        }
-    );
-    assert_eq!(
-        run_body("red.global.add.u32 [%rd1+8], %r1;", 1, &memory, pointer)
-            .unwrap_err()
-            .kind,
-        KernelFaultKind::ReadOnly {
-            address: pointer + 8
-        }
-    );
-}
-
-#[test]
-fn trap_and_endless_loops() {
-    assert_eq!(
-        kind_of("setp.eq.u32 %p1, %r1, 5; @%p1 trap;", 32),
-        KernelFaultKind::Trap
-    );
-    assert_eq!(
-        kind_of("L: bra L;", 1),
-        KernelFaultKind::StepLimit { limit: 100_000 }
-    );
+    for body in [
+        "st.global.u32 [%rd1+8], %r1;",
+        "red.global.add.u32 [%rd1+8], %r1;",
+    ] {
+        let address = pointer + 8;
+        let fault = run_body(body, 1, &memory, pointer).unwrap_err();
+        assert_eq!(fault.kind, KernelFaultKind::ReadOnly { address });
+    }
 }
 
 #[test]
@@ -234,36 +212,6 @@ fn barriers_that_can_never_complete_name_the_lines_of_all_waiting_threads() {
 }
 
 #[test]
-fn barriers_that_do_not_exist() {
-    assert_eq!(
-        kind_of("bar.sync 16;", 32),
-        KernelFaultKind::InvalidBarrier {
-            id: 16,
-            threads: None
-        }
-    );
-    assert_eq!(
-        kind_of("bar.sync 1, 33;", 64),
-        KernelFaultKind::InvalidBarrier {
-            id: 1,
-            threads: Some(33)
-        }
-    );
-}
-
-#[test]
-fn indexed_branches_beyond_their_list() {
-    let body = "T: .branchtargets A, B; brx.idx %r1, T; A: ret; B:";
-    assert_eq!(
-        kind_of(body, 32),
-        KernelFaultKind::InvalidBranch {
-            index: 2,
-            targets: 2
-        }
-    );
-}
-
-#[test]
 fn exited_threads_are_not_waited_for() {
     let mut memory = DeviceMemory::default();
     let pointer = memory.put(&[0u32; 32]);
@@ -280,24 +228,18 @@ fn launches_that_do_not_fit() {
     let kernel = module.kernel("saxpy").unwrap();
     let memory = DeviceMemory::default();
     let params = [0; 24];
+    let with_params = |grid, block| Launch {
+        params: &params,
+        ..Launch::new(grid, block)
+    };
     for launch in [
         Launch::new([1, 1, 1], [32, 1, 1]),
+        with_params([0, 1, 1], [32, 1, 1]),
+        with_params([1, 1, 1], [32, 33, 1]),
+        with_params([1, 70_000, 1], [1, 1, 1]),
         Launch {
-            params: &params,
-            ..Launch::new([0, 1, 1], [32, 1, 1])
-        },
-        Launch {
-            params: &params,
-            ..Launch::new([1, 1, 1], [32, 33, 1])
-        },
-        Launch {
-            params: &params,
-            ..Launch::new([1, 70_000, 1], [1, 1, 1])
-        },
-        Launch {
-            params: &params,
             dynamic_shared_bytes: 300_000,
-            ..Launch::new([1, 1, 1], [1, 1, 1])
+            ..with_params([1, 1, 1], [1, 1, 1])
         },
     ] {
         let fault = run(kernel, &launch, &memory).unwrap_err();

@@ -33,6 +33,14 @@ macro_rules! value {
 }
 value!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
+/// Returns the bytes of arguments.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => {
+        [$($crate::kernels::memory::Value::bytes($value)),*]
+    };
+}
+pub(crate) use values;
+
 /// Device memory.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct DeviceMemory {

@@ -11,7 +11,7 @@ use millstream_sim::Severity;
 use millstream_sim::exec::{Launch, RaceModel, RacedMemory, run_checked_by};
 use millstream_sim::ptx;
 
-use crate::kernels::memory::{DeviceMemory, Value, params};
+use crate::kernels::memory::{DeviceMemory, params, values};
 use model::{Model, ModelReading};
 use steps::{KernelGenerator, text};
 
@@ -31,7 +31,7 @@ fn assert_found(text: &str, model: RaceModel, expected: [&[Option<Severity>]; 2]
     let kernel = module.kernel("k").unwrap();
     let mut memory = DeviceMemory::default();
     let array = memory.put(&vec![0u8; expected[0].len()]);
-    let params = params(kernel, &[array.bytes()]);
+    let params = params(kernel, &values![array]);
     let launch = Launch {
         params: &params,
         ..Launch::new([BLOCKS as u32, 1, 1], [64, 1, 1])

@@ -1,6 +1,6 @@
 //! Reduction kernels, whose lanes exchange values.
 
-use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load};
+use crate::kernels::memory::{DeviceMemory, floats, launch, load, values};
 
 /// Returns a warp's sum, added in the order of `shfl.down`.
 fn warp_sum(mut lanes: [f32; 32]) -> f32 {
@@ -30,7 +30,7 @@ fn reduce_sums_in_a_fixed_order() {
         let input = floats(n + 1, 1);
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[100f32]));
-        let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
+        let values = values![din, dout, n as u32];
         launch(
             &module,
             "reduce",
@@ -69,7 +69,7 @@ fn argmax_finds_the_first_of_the_greatest() {
         }
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[77i32, 77]));
-        let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
+        let values = values![din, dout, n as u32];
         launch(
             &module,
             "argmax_warp",

@@ -1,6 +1,6 @@
 //! Tiled kernels, which use shared memory and barriers.
 
-use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load};
+use crate::kernels::memory::{DeviceMemory, Value, floats, launch, load, values};
 
 #[test]
 fn matmul_accumulates_in_order() {
@@ -20,7 +20,7 @@ fn matmul_accumulates_in_order() {
             memory.put(&vec![7f32; m * n]),
         );
         let sizes = [m, n, k].map(|size| (size as u32).bytes());
-        let values = [vec![da.bytes(), db.bytes(), dc.bytes()], sizes.to_vec()].concat();
+        let values = [values![da, db, dc].to_vec(), sizes.to_vec()].concat();
         let grid = [n.div_ceil(16) as u32, m.div_ceil(16) as u32, 1];
         launch(&module, "matmul", grid, [16, 16, 1], &memory, &values).unwrap();
         let expected: Vec<f32> = (0..m * n)
@@ -43,12 +43,7 @@ fn transpose_is_exact() {
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&vec![7f32; w * h]));
         let grid = [w.div_ceil(32) as u32, h.div_ceil(32) as u32, 1];
-        let values = [
-            din.bytes(),
-            dout.bytes(),
-            (w as u32).bytes(),
-            (h as u32).bytes(),
-        ];
+        let values = values![din, dout, w as u32, h as u32];
         launch(&module, "transpose", grid, [32, 8, 1], &memory, &values).unwrap();
         let expected: Vec<f32> = (0..w * h).map(|i| input[i % h * w + i / h]).collect();
         assert_eq!(memory.get::<f32>(dout), expected, "{w}×{h}");
@@ -70,7 +65,7 @@ fn nbody_follows_the_kernel_step_by_step() {
         let mut memory = DeviceMemory::default();
         let (dp, dv) = (memory.put(&positions), memory.put(&velocities));
         let blocks = n.div_ceil(block);
-        let values = [dp.bytes(), dv.bytes(), (n as u32).bytes(), dt.bytes()];
+        let values = values![dp, dv, n as u32, dt];
         launch(
             &module,
             "nbody",

@@ -3,7 +3,7 @@
 use millstream_sim::exec::{KernelStats, Launch, run};
 use millstream_sim::ptx;
 
-use crate::kernels::memory::{DeviceMemory, Value, params};
+use crate::kernels::memory::{DeviceMemory, params, values};
 
 /// Runs a kernel `k` with the given body and one pointer parameter, whose address is in `%rd1`;
 /// `%r1` is the thread's index and `%r2` the block's.
@@ -16,7 +16,7 @@ fn run_body(body: &str, grid: u32, block: u32, memory: &DeviceMemory, pointer: u
     );
     let module = ptx::parse(&source).unwrap();
     let kernel = module.kernel("k").unwrap();
-    let params = params(kernel, &[pointer.bytes()]);
+    let params = params(kernel, &values![pointer]);
     run(
         kernel,
         &Launch {

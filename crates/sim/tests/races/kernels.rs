@@ -1,6 +1,6 @@
 //! Kernels of wrong programs, and findings that depend on the kernels' actual accesses.
 
-use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
+use millstream_driver::{DevicePtr, StreamHandle};
 
 use crate::races::{
     expect::{clean, expect},

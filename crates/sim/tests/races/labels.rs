@@ -1,6 +1,5 @@
 //! Labels in reports, reports as JSON, and the checker's switch.
 
-use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
 
 use crate::races::{expect::expect, sim_harness::SimHarness};

@@ -1,6 +1,6 @@
 //! Uses of allocations before they begin or after they end.
 
-use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
+use millstream_driver::{DevicePtr, StreamHandle};
 
 use crate::races::{
     expect::{clean, expect},

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_driver::{
-    ConditionalKind, DevicePtr, EventHandle, FillPattern, GraphExecHandle, GraphHandle,
-    GraphNodeHandle, StreamHandle,
+    ConditionalKind, DevicePtr, EventHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
+    StreamHandle,
 };
 use millstream_sim::{ReportKind, Schedule, SimConfig};
 

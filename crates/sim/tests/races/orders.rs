@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use millstream_driver::{Completion, DevicePtr, Driver, FillPattern, StreamHandle};
+use millstream_driver::{Completion, DevicePtr, Driver, StreamHandle};
 
 use crate::races::{
     expect::{clean, expect},

@@ -1,6 +1,6 @@
 //! Races between devices: accesses of one device to another device's memory.
 
-use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
+use millstream_driver::{DevicePtr, StreamHandle};
 use millstream_sim::SimConfig;
 
 use crate::races::{

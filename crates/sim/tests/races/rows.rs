@@ -1,6 +1,6 @@
 //! Races of pitched copies, and races between several devices.
 
-use millstream_driver::{Copy2d, FillPattern, Side2d};
+use millstream_driver::{Copy2d, Side2d};
 use millstream_sim::SimConfig;
 
 use crate::races::{

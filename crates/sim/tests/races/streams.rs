@@ -1,6 +1,6 @@
 //! Races between streams, and the events and synchronisations that prevent them.
 
-use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
+use millstream_driver::{DevicePtr, StreamHandle};
 use millstream_sim::{ReportKind, Schedule, SimConfig};
 
 use crate::races::{

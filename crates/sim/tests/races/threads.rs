@@ -6,7 +6,6 @@ use std::{
     thread,
 };
 
-use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
 
 use crate::races::sim_harness::SimHarness;

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use millstream_driver::{Driver, FillPattern, MemoryReuse};
+use millstream_driver::{Driver, MemoryReuse};
 use millstream_sim::{ReportKind, SimConfig};
 
 use crate::races::{

@@ -1,6 +1,6 @@
 //! Rules 22 to 26: the work that an event captures, and the work that a wait for it delays.
 
-use millstream_driver::{Completion, EventKind, FillPattern, ResultCode};
+use millstream_driver::{Completion, EventKind, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rules::sim_harness::{Fails, each_schedule, each_schedule_with};

@@ -5,8 +5,7 @@
 use std::{collections::BTreeSet, ffi::c_void};
 
 use millstream_driver::{
-    ConditionalKind, Copy2d, DevicePtr, FillPattern, GraphHandle, GraphNode, GraphNodeHandle,
-    ResultCode, Side2d,
+    ConditionalKind, Copy2d, DevicePtr, GraphHandle, GraphNode, GraphNodeHandle, ResultCode, Side2d,
 };
 use millstream_sim::{
     Fault, LiveKind, Reading, ReportKind, Rules, Schedule, SimConfig, race::Label,
@@ -15,7 +14,7 @@ use millstream_sim::{
 use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::{ONE_THREAD, copy, fill},
-    sim_harness::{Arg, Fails, SimHarness, each_schedule, each_schedule_with},
+    sim_harness::{Arg, Fails, Result, SimHarness, each_schedule, each_schedule_with},
 };
 
 /// Makes a graph that fills `a` and copies it to `b`.
@@ -271,7 +270,7 @@ fn wrong_graphs_are_refused_with_the_reason() {
     let node = sim.graph_add(graph, &[], &GraphNode::Empty).unwrap();
     let second = sim.graph_add(graph, &[node], &GraphNode::Empty).unwrap();
     let foreign = sim.graph_add(other, &[], &GraphNode::Empty).unwrap();
-    let invalid = |answer| answer.fails(ResultCode::INVALID_VALUE);
+    let invalid = |answer: Result<()>| answer.fails(ResultCode::INVALID_VALUE);
     invalid(
         sim.graph_add(graph, &[foreign], &GraphNode::Empty)
             .map(drop),

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use millstream_driver::{Driver, FillPattern, ResultCode};
+use millstream_driver::{Driver, ResultCode};
 use millstream_sim::{ReportKind, Schedule};
 
 use crate::rules::sim_harness::{Fails, SimHarness, each_schedule};

@@ -2,7 +2,7 @@
 //! address.
 
 use millstream_driver::{
-    DeviceAttribute, DeviceOrdinal, Driver, FillPattern, ManagedAdvice, ManagedLocation, ResultCode,
+    DeviceAttribute, DeviceOrdinal, Driver, ManagedAdvice, ManagedLocation, ResultCode,
 };
 use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
 

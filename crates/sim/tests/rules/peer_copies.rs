@@ -1,6 +1,6 @@
 //! Copies between devices, and the effect of peer access on them (rules 38 and 39).
 
-use millstream_driver::{Driver, FillPattern, P2pAttribute, PeerCopy, PeerCopy2d, ResultCode};
+use millstream_driver::{Driver, P2pAttribute, PeerCopy, PeerCopy2d, ResultCode};
 use millstream_sim::{Fault, Link, Links, PeerPool, ReportKind, Rules, Schedule, SimConfig, Span};
 
 use crate::rules::{

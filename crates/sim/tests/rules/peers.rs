@@ -1,8 +1,7 @@
 //! Rules 38 and 39: access of one device to another device's memory.
 
 use millstream_driver::{
-    DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, FillPattern, P2pAttribute, ResultCode,
-    StreamHandle,
+    DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, P2pAttribute, ResultCode, StreamHandle,
 };
 use millstream_sim::{Link, Links, Reading, ReportKind, Rules, SimConfig};
 

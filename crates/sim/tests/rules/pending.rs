@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_driver::{CaptureMode, FillPattern, StreamHandle};
+use millstream_driver::{CaptureMode, StreamHandle};
 use millstream_sim::{Schedule, SimConfig};
 
 use crate::rules::{graph_harness::destroy, harness::graphs::fill, sim_harness::SimHarness};

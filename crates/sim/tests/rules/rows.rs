@@ -1,8 +1,6 @@
 //! Rule 52: pitched (two-dimensional) copies.
 
-use millstream_driver::{
-    Copy2d, DeviceAttribute, DevicePtr, Driver, FillPattern, ResultCode, Side2d,
-};
+use millstream_driver::{Copy2d, DeviceAttribute, DevicePtr, Driver, ResultCode, Side2d};
 use millstream_sim::{ReportKind, Rules, SimConfig};
 
 use crate::rules::sim_harness::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_driver::{Completion, Driver, FillPattern};
+use millstream_driver::{Completion, Driver};
 use millstream_sim::{Schedule, SimConfig};
 
 use crate::rules::sim_harness::{SimHarness, each_schedule};

@@ -1,6 +1,6 @@
 //! Virtual time: operations that overlap, operations that do not, and their durations.
 
-use millstream_driver::{FillPattern, StreamHandle};
+use millstream_driver::StreamHandle;
 use millstream_sim::{CostModel, Schedule, SimConfig, Span};
 
 use crate::rules::sim_harness::{SimHarness, each_schedule_with};
