@@ -160,6 +160,6 @@ pub use page_locked::StagingOptions;
 pub use page_locked::{Pinned, ReadGuard, WriteGuard};
 pub use rejected::Rejected;
 pub use scope::Scope;
-pub use timeline::{Overlap, Recording, TimedOperation, Timeline};
+pub use timeline::{Overlap, TimedOperation, Timeline, Trace};
 #[doc(hidden)]
 pub use tracing as __tracing;

@@ -110,29 +110,29 @@ fn a_stream_has_one_number_in_ids_debug_suspects_timelines_and_reports() {
         let timeline = device.timeline().unwrap();
         let mut array = streams[2].zeros::<u32>(4).unwrap();
         streams[1].fill(&mut array, 1).unwrap();
-        let recording = timeline.finish().unwrap();
+        let trace = timeline.finish().unwrap();
         let of = |id| {
-            recording
+            trace
                 .operations
                 .iter()
                 .any(|operation| operation.stream == id)
         };
         assert!(of(3) && of(2) && !of(1));
-        let waits: Vec<_> = recording
+        let waits: Vec<_> = trace
             .operations
             .iter()
             .flat_map(|operation| &operation.waits)
             .collect();
         assert!(waits.iter().any(|(stream, _)| *stream == 3), "{waits:?}");
-        let (svg, trace) = (recording.to_svg(), recording.to_chrome_trace());
+        let (svg, json) = (trace.to_svg(), trace.to_chrome_trace());
         assert!(
             [2, 3].iter().all(|id| streams_in(&svg).contains(id)),
             "{svg}"
         );
-        assert!(!streams_in(&svg).contains(&1) && !streams_in(&trace).contains(&1));
+        assert!(!streams_in(&svg).contains(&1) && !streams_in(&json).contains(&1));
         assert!(
-            trace.contains(r#""name":"stream 3""#) && trace.contains(r#""tid":3"#),
-            "{trace}"
+            json.contains(r#""name":"stream 3""#) && json.contains(r#""tid":3"#),
+            "{json}"
         );
 
         let before = gpu.reports().len();

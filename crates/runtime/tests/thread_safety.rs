@@ -7,8 +7,8 @@ use std::{
 
 use millstream::{
     Advice, Buffer, Device, Error, Event, LaunchConfig, Managed, OperationKind, OutOfMemory,
-    Overlap, Pending, Pinned, ReadGuard, Recording, Rejected, Release, Scope, Select, Stream,
-    TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
+    Overlap, Pending, Pinned, ReadGuard, Rejected, Release, Scope, Select, Stream, TimedOperation,
+    Timeline, Trace, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
     driver::Driver,
     interop::Lease,
     sim::{Gpu, Hold, SimConfig},
@@ -74,7 +74,7 @@ fn handles_arrays_and_values_are_send_sync_and_unwind_safe() {
         LaunchConfig,
         OperationKind,
         Overlap,
-        Recording,
+        Trace,
         TimedOperation,
         Select,
         SimConfig,

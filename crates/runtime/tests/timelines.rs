@@ -13,9 +13,9 @@ fn the_same_program_records_the_same_timeline() -> Result<()> {
         b.copy(&numbers, &mut copy)?;
         let (first, second) = (a.download(&copy)?, b.download(&numbers)?);
         assert_eq!(first.wait()?, second.wait()?);
-        let recording = timeline.finish()?;
+        let trace = timeline.finish()?;
         // Streams have different ids in each run; the SVG numbers them from 1.
-        Ok(recording.to_svg())
+        Ok(trace.to_svg())
     };
     assert_eq!(run()?, run()?);
     Ok(())
@@ -28,13 +28,13 @@ fn recorded_waits_name_the_operation_waited_for() -> Result<()> {
     let timeline = device.timeline()?;
     let numbers = a.upload(&[1_u8; 64])?;
     b.download(&numbers)?.wait()?;
-    let recording = timeline.finish()?;
+    let trace = timeline.finish()?;
     let find = |kind| {
-        recording
+        trace
             .operations
             .iter()
             .find(|operation| operation.kind == kind)
-            .expect("the recording has an operation of this kind")
+            .expect("the trace has an operation of this kind")
     };
     let (upload, download) = (
         find(OperationKind::HostToDevice),
@@ -55,8 +55,8 @@ fn a_second_timeline_ends_the_first_without_affecting_it() -> Result<()> {
     let _one = stream.upload(&[1_u8])?;
     let second = device.timeline()?;
     let _two = stream.upload(&[2_u8])?;
-    let uploads = |recording: &millstream::Recording| {
-        recording
+    let uploads = |trace: &millstream::Trace| {
+        trace
             .operations
             .iter()
             .filter(|operation| operation.kind == OperationKind::HostToDevice)

@@ -14,7 +14,7 @@ use std::{fmt::Display, fs, path::Path};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use millstream::{Device, Recording, Select};
+use millstream::{Device, Select, Trace};
 
 use cli::Arguments;
 use gpu::{Analyser, InFlight, Job};
@@ -51,8 +51,8 @@ fn run(arguments: &Arguments) -> Result<usize> {
         before = flights;
     }
     finish_all(arguments, before, &mut failures);
-    let recording = timeline.finish()?;
-    report(&device, &recording, &arguments.out)?;
+    let trace = timeline.finish()?;
+    report(&device, &trace, &arguments.out)?;
     Ok(failures.count)
 }
 
@@ -135,12 +135,11 @@ fn finish(arguments: &Arguments, source: &Source, flight: InFlight) -> Result<St
 }
 
 /// Prints how much ran at the same time, and writes the timeline.
-fn report(device: &Device, recording: &Recording, out: &Path) -> Result<()> {
+fn report(device: &Device, trace: &Trace, out: &Path) -> Result<()> {
     let path = out.join("timeline.svg");
     fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
-    fs::write(&path, recording.to_svg())
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{}: {}", device.name(), recording.overlap());
+    fs::write(&path, trace.to_svg()).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}: {}", device.name(), trace.overlap());
     println!("The pictures and timeline.svg are in {}.", out.display());
     Ok(())
 }

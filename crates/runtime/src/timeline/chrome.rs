@@ -1,18 +1,18 @@
-//! Export of a recording as a trace for `chrome://tracing` and Perfetto.
+//! Export of a trace for `chrome://tracing` and Perfetto.
 
 use serde_json::{Value, json};
 
 use super::{
-    Recording, TimedOperation,
+    TimedOperation, Trace,
     engine::{Work, work},
     order::{StreamIndices, Wait, waits},
 };
 
-/// The process id of the device. A recording has one device, which is the trace's only process.
+/// The process id of the device. A trace has one device, which is its only process.
 const PROCESS: u64 = 1;
 
-impl Recording {
-    /// Converts the recording to JSON in the Trace Event Format, for
+impl Trace {
+    /// Converts the trace to JSON in the Trace Event Format, for
     /// [Perfetto](https://ui.perfetto.dev) and `chrome://tracing`.
     ///
     /// The device is the process and a stream is a thread; both have their names, and a stream has
@@ -21,10 +21,10 @@ impl Recording {
     /// start of the timeline. The output is deterministic.
     ///
     /// ```
-    /// use millstream::Recording;
+    /// use millstream::Trace;
     ///
-    /// let recording = Recording { device: "A \"device\"".into(), operations: Vec::new() };
-    /// assert!(recording.to_chrome_trace().contains(r#""name":"A \"device\"""#));
+    /// let trace = Trace { device: "A \"device\"".into(), operations: Vec::new() };
+    /// assert!(trace.to_chrome_trace().contains(r#""name":"A \"device\"""#));
     /// ```
     #[must_use]
     pub fn to_chrome_trace(&self) -> String {
@@ -114,13 +114,13 @@ fn microseconds(time_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::samples::{operation, pictures, recording},
+        super::samples::{operation, pictures, trace},
         *,
     };
     use crate::OperationKind;
 
-    fn events(recording: &Recording) -> Vec<Value> {
-        let trace: Value = serde_json::from_str(&recording.to_chrome_trace()).unwrap();
+    fn events(trace: &Trace) -> Vec<Value> {
+        let trace: Value = serde_json::from_str(&trace.to_chrome_trace()).unwrap();
         trace["traceEvents"].as_array().unwrap().clone()
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn an_operation_is_a_complete_event_in_microseconds() {
         let mut kernel = operation(OperationKind::Kernel, 77, 1_234_567..1_236_067);
         kernel.bytes = 3_000;
-        let events = events(&recording(vec![kernel]));
+        let events = events(&trace(vec![kernel]));
         let [event] = of_phase(&events, "X")[..] else {
             panic!("one operation: {events:?}")
         };
@@ -162,7 +162,7 @@ mod tests {
         let earlier = operation(OperationKind::HostToDevice, 5, 1_000..2_000);
         let mut later = operation(OperationKind::Kernel, 3, 2_500..3_000);
         later.waits = vec![(5, 1), (99, 1)];
-        let events = events(&recording(vec![earlier, later]));
+        let events = events(&trace(vec![earlier, later]));
         let ([start], [finish]) = (&of_phase(&events, "s")[..], &of_phase(&events, "f")[..]) else {
             panic!("one flow: {events:?}")
         };
@@ -173,20 +173,20 @@ mod tests {
 
     #[test]
     fn flows_have_unique_ids_and_streams_have_names() {
-        let recording = pictures(6);
-        let events = events(&recording);
+        let trace = pictures(6);
+        let events = events(&trace);
         let ids: std::collections::BTreeSet<_> = of_phase(&events, "s")
             .iter()
             .map(|event| event["id"].as_u64())
             .collect();
-        assert_eq!(ids.len(), waits(&recording).len());
+        assert_eq!(ids.len(), waits(&trace).len());
         let names: Vec<_> = events
             .iter()
             .filter(|event| event["name"] == "thread_name")
             .map(|event| event["args"]["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, ["stream 1", "stream 2", "stream 3", "stream 4"]);
-        assert_eq!(of_phase(&events, "X").len(), recording.operations.len());
+        assert_eq!(of_phase(&events, "X").len(), trace.operations.len());
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         let device = "quote \" backslash \\ newline \n bell \u{7} µ";
         let mut kernel = operation(OperationKind::Kernel, 1, 0..1);
         kernel.label = "a\"b\\c";
-        let events = events(&Recording {
+        let events = events(&Trace {
             device: device.into(),
             operations: vec![kernel],
         });

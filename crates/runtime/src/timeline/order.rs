@@ -1,16 +1,16 @@
-//! The streams of a recording, and the waits between its operations.
+//! The streams of a trace, and the waits between its operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Recording;
+use super::Trace;
 
-/// The streams of the recorded operations: a map from stream numbers to indices, in ascending
+/// The streams of the traced operations: a map from stream numbers to indices, in ascending
 /// order.
 pub(super) struct StreamIndices(BTreeMap<u64, usize>);
 
 impl StreamIndices {
-    pub(super) fn of(recording: &Recording) -> Self {
-        let numbers: BTreeSet<_> = recording
+    pub(super) fn of(trace: &Trace) -> Self {
+        let numbers: BTreeSet<_> = trace
             .operations
             .iter()
             .map(|operation| operation.stream)
@@ -33,7 +33,7 @@ impl StreamIndices {
     }
 }
 
-/// A wait of one operation for another, by their indices in the recording.
+/// A wait of one operation for another, by their indices in the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Wait {
     /// The index of the operation that was waited for.
@@ -42,17 +42,17 @@ pub(super) struct Wait {
     pub(super) later: usize,
 }
 
-/// Returns all waits between operations of the recording. Operations submitted before the timeline
+/// Returns all waits between operations of the trace. Operations submitted before the timeline
 /// began are not part of it.
-pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
-    let places: BTreeMap<_, _> = recording
+pub(super) fn waits(trace: &Trace) -> Vec<Wait> {
+    let places: BTreeMap<_, _> = trace
         .operations
         .iter()
         .enumerate()
         .map(|(place, operation)| ((operation.stream, operation.sequence), place))
         .collect();
     let mut waits = Vec::new();
-    for (later, operation) in recording.operations.iter().enumerate() {
+    for (later, operation) in trace.operations.iter().enumerate() {
         let known = operation
             .waits
             .iter()
@@ -65,7 +65,7 @@ pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::samples::{operation, recording},
+        super::samples::{operation, trace},
         *,
     };
     use crate::OperationKind;
@@ -73,12 +73,7 @@ mod tests {
     #[test]
     fn streams_are_indexed_in_the_order_of_their_numbers() {
         let kernel = |stream| operation(OperationKind::Kernel, stream, 0..1);
-        let streams = StreamIndices::of(&recording(vec![
-            kernel(40),
-            kernel(7),
-            kernel(40),
-            kernel(9),
-        ]));
+        let streams = StreamIndices::of(&trace(vec![kernel(40), kernel(7), kernel(40), kernel(9)]));
         assert!(streams.numbers().eq([7, 9, 40]));
         assert_eq!([40, 7, 9].map(|stream| streams.index(stream)), [2, 0, 1]);
         assert_eq!(streams.count(), 3);
@@ -91,7 +86,7 @@ mod tests {
         let mut second = operation(OperationKind::Kernel, 2, 1..2);
         second.waits = vec![(1, 7), (1, 8)];
         assert_eq!(
-            waits(&recording(vec![first, second])),
+            waits(&trace(vec![first, second])),
             [Wait {
                 earlier: 0,
                 later: 1

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range};
 
 use super::{
-    Recording,
+    Trace,
     engine::{Engine, work},
     units::Time,
 };
@@ -72,12 +72,12 @@ impl fmt::Display for Share {
     }
 }
 
-impl Recording {
+impl Trace {
     /// Computes how long the device was busy, and how long it was copying and computing at once.
     ///
     /// ```
     /// use std::{ops::Range, panic::Location};
-    /// use millstream::{OperationKind, Recording, TimedOperation};
+    /// use millstream::{OperationKind, Trace, TimedOperation};
     ///
     /// let operation = |kind, stream, time_ns: Range<u64>| TimedOperation {
     ///     label: "example",
@@ -89,7 +89,7 @@ impl Recording {
     ///     waits: Vec::new(),
     ///     location: Location::caller(),
     /// };
-    /// let recording = Recording {
+    /// let trace = Trace {
     ///     device: "A device".into(),
     ///     operations: vec![
     ///         operation(OperationKind::HostToDevice, 1, 100..400),
@@ -97,7 +97,7 @@ impl Recording {
     ///         operation(OperationKind::DeviceToHost, 3, 900..1_000),
     ///     ],
     /// };
-    /// let overlap = recording.overlap();
+    /// let overlap = trace.overlap();
     /// assert_eq!((overlap.copying_ns, overlap.computing_ns), (400, 400));
     /// assert_eq!((overlap.busy_ns, overlap.span_ns), (700, 900));
     /// assert_eq!(overlap.both_ns, 100); // from 300 to 400
@@ -148,7 +148,7 @@ pub(super) fn total_ns(union: &[Range<u64>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::samples::{operation, recording},
+        super::samples::{operation, trace},
         *,
     };
     use crate::OperationKind;
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn copies_in_both_directions_at_once_count_once() {
-        let overlap = recording(vec![
+        let overlap = trace(vec![
             operation(OperationKind::HostToDevice, 1, 10..30),
             operation(OperationKind::DeviceToHost, 2, 20..40),
             operation(OperationKind::Kernel, 3, 25..60),
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn allocations_and_operations_of_zero_length_are_not_counted() {
-        let overlap = recording(vec![
+        let overlap = trace(vec![
             operation(OperationKind::Allocation, 1, 0..5),
             operation(OperationKind::Kernel, 1, 7..7),
             operation(OperationKind::Kernel, 1, 10..12),
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_recording_prints_nothing_ran() {
-        assert_eq!(recording(Vec::new()).overlap(), Overlap::default());
+    fn an_empty_trace_prints_nothing_ran() {
+        assert_eq!(trace(Vec::new()).overlap(), Overlap::default());
         assert_eq!(Overlap::default().to_string(), "nothing ran");
     }
 }

@@ -1,8 +1,8 @@
-//! Sample recordings for tests.
+//! Sample traces for tests.
 
 use std::{collections::BTreeMap, ops::Range, panic::Location};
 
-use super::{Recording, TimedOperation, engine::Engine};
+use super::{TimedOperation, Trace, engine::Engine};
 use crate::OperationKind;
 
 /// Creates an operation without bytes and waits.
@@ -21,14 +21,14 @@ pub(super) fn operation(kind: OperationKind, stream: u64, time_ns: Range<u64>) -
     }
 }
 
-pub(super) fn recording(operations: Vec<TimedOperation>) -> Recording {
-    Recording {
+pub(super) fn trace(operations: Vec<TimedOperation>) -> Trace {
+    Trace {
         device: "A device".into(),
         operations,
     }
 }
 
-/// A fake device with two copy engines, which records the submitted operations.
+/// A fake device with two copy engines, which lists the submitted operations.
 #[derive(Default)]
 struct FakeDevice {
     operations: Vec<TimedOperation>,
@@ -79,10 +79,10 @@ impl FakeDevice {
     }
 }
 
-/// Creates a recording of an image pipeline on four streams: one for uploads, two that alternate
+/// Creates a trace of an image pipeline on four streams: one for uploads, two that alternate
 /// for kernels, one for downloads. A small copy of each image is downloaded on the kernels' stream,
 /// where it competes with the other downloads for their engine.
-pub(super) fn pictures(count: u64) -> Recording {
+pub(super) fn pictures(count: u64) -> Trace {
     let mut device = FakeDevice::default();
     let (uploads, kernels, downloads) = (2, [1, 4], 3);
     let table = device.submit(("make_table", OperationKind::Fill), 1, 1 << 20, 31_000, &[]);
@@ -156,7 +156,7 @@ pub(super) fn pictures(count: u64) -> Recording {
         133_000,
         &[],
     );
-    Recording {
+    Trace {
         device: "NVIDIA H200 (by hand)".into(),
         operations: device.operations,
     }

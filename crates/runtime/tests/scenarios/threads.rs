@@ -266,7 +266,7 @@ fn a_timeline_finishes_under_every_schedule() {
         let other = device.stream().unwrap();
         let buffer = stream.upload(&[1_u8; 64]).unwrap();
         drop(other.download(&buffer).unwrap());
-        let recording = Timeline::finish(timeline).unwrap();
-        assert_eq!(recording.operations.len(), 3, "{schedule:?}");
+        let trace = Timeline::finish(timeline).unwrap();
+        assert_eq!(trace.operations.len(), 3, "{schedule:?}");
     }
 }

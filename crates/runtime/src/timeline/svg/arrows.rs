@@ -35,7 +35,7 @@ impl Picture<'_> {
     /// Draws the arrow of a wait: from the edge of the earlier bar, at its end, to the facing edge
     /// of the later bar, at its start.
     fn wait(&self, f: &mut fmt::Formatter<'_>, wait: Wait) -> fmt::Result {
-        let operations = &self.recording.operations;
+        let operations = &self.trace.operations;
         let (earlier, later) = (&operations[wait.earlier], &operations[wait.later]);
         let row =
             |operation: &TimedOperation| &self.layout.streams[self.streams.index(operation.stream)];

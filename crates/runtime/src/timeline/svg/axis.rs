@@ -29,12 +29,12 @@ impl Axis {
         }
     }
 
-    /// Returns the position of a time of the recording.
+    /// Returns the position of a time of the trace.
     pub(super) fn x(&self, time_ns: u64) -> f64 {
         self.left + self.since_start_ns(time_ns) as f64 / self.span_ns as f64 * self.width
     }
 
-    /// Converts a time of the recording to a time since the left end of the axis.
+    /// Converts a time of the trace to a time since the left end of the axis.
     pub(super) fn since_start_ns(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.start_ns)
     }

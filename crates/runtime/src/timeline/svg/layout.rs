@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Recording,
+        Trace,
         engine::{Engine, Work},
         order::StreamIndices,
     },
@@ -96,17 +96,8 @@ pub(super) struct PictureLayout {
 }
 
 impl PictureLayout {
-    pub(super) fn new(
-        recording: &Recording,
-        work: &[Option<Work>],
-        streams: &StreamIndices,
-    ) -> Self {
-        let times = || {
-            recording
-                .operations
-                .iter()
-                .map(|operation| &operation.time_ns)
-        };
+    pub(super) fn new(trace: &Trace, work: &[Option<Work>], streams: &StreamIndices) -> Self {
+        let times = || trace.operations.iter().map(|operation| &operation.time_ns);
         let start_ns = times().map(|time| time.start).min().unwrap_or(0);
         let end_ns = times().map(|time| time.end).max().unwrap_or(0);
         let mut top = ROWS_TOP + HEADING_HEIGHT;
@@ -131,7 +122,7 @@ impl PictureLayout {
             axis: Axis::new(start_ns, end_ns, BARS_LEFT, BARS_RIGHT - BARS_LEFT),
             engines,
             streams,
-            height: if recording.operations.is_empty() {
+            height: if trace.operations.is_empty() {
                 HEIGHT_EMPTY
             } else {
                 top + FOOT_HEIGHT

@@ -1,4 +1,4 @@
-//! Export of a recording as an SVG picture: the operations of each engine and each stream, and the
+//! Export of a trace as an SVG picture: the operations of each engine and each stream, and the
 //! waits between them.
 
 mod arrows;
@@ -10,7 +10,7 @@ mod text;
 use std::fmt::{self, Display};
 
 use super::{
-    Recording, TimedOperation,
+    TimedOperation, Trace,
     engine::{Engine, Work, work},
     order::{StreamIndices, Wait, waits},
     overlap::{Share, total_ns, union},
@@ -51,8 +51,8 @@ const STYLE: &str = "\
 }
 ";
 
-impl Recording {
-    /// Draws the recording as a standalone SVG picture, 1200 pixels wide, in light or dark colours
+impl Trace {
+    /// Draws the trace as a standalone SVG picture, 1200 pixels wide, in light or dark colours
     /// as the reader prefers.
     ///
     /// The upper rows are the device's engines: copies to the device, work within the device
@@ -70,18 +70,18 @@ impl Recording {
     /// says so. The output is deterministic.
     ///
     /// ```
-    /// use millstream::Recording;
+    /// use millstream::Trace;
     ///
-    /// let recording = Recording { device: "A & B".into(), operations: Vec::new() };
-    /// assert!(recording.to_svg().starts_with("<svg"));
-    /// assert!(recording.to_svg().contains("A &amp; B"));
+    /// let trace = Trace { device: "A & B".into(), operations: Vec::new() };
+    /// assert!(trace.to_svg().starts_with("<svg"));
+    /// assert!(trace.to_svg().contains("A &amp; B"));
     /// ```
     #[must_use]
     pub fn to_svg(&self) -> String {
         let (work, streams) = (work(&self.operations), StreamIndices::of(self));
         let layout = PictureLayout::new(self, &work, &streams);
         Picture {
-            recording: self,
+            trace: self,
             waits: waits(self),
             work,
             streams,
@@ -93,7 +93,7 @@ impl Recording {
 
 /// The data of a picture being drawn.
 struct Picture<'a> {
-    recording: &'a Recording,
+    trace: &'a Trace,
     /// The engine's work for each operation.
     work: Vec<Option<Work>>,
     waits: Vec<Wait>,
@@ -115,15 +115,15 @@ impl Display for Picture<'_> {
             "<rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{inner_width}\" \
              height=\"{inner_height}\" rx=\"10\"/>"
         )?;
-        let title = fit(&self.recording.device, WIDTH - 2.0 * MARGIN, 19.0).unwrap_or_default();
+        let title = fit(&self.trace.device, WIDTH - 2.0 * MARGIN, 19.0).unwrap_or_default();
         line(f, "title", MARGIN, 40.0, &Escaped(&title))?;
-        if self.recording.operations.is_empty() {
+        if self.trace.operations.is_empty() {
             line(
                 f,
                 "quiet",
                 MARGIN,
                 64.0,
-                &"Nothing was recorded: no operation was submitted while the timeline ran.",
+                &"Nothing was traced: no operation was submitted while the timeline ran.",
             )?;
         } else {
             self.head(f)?;
@@ -139,9 +139,9 @@ impl Display for Picture<'_> {
 impl Picture<'_> {
     /// Draws the figures and the legend.
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operations = Count(self.recording.operations.len(), "operation");
+        let operations = Count(self.trace.operations.len(), "operation");
         let streams = Count(self.streams.count(), "stream");
-        let overlap = self.recording.overlap();
+        let overlap = self.trace.overlap();
         line(
             f,
             "quiet",
@@ -186,7 +186,7 @@ impl Picture<'_> {
         let PictureLayout {
             engines, streams, ..
         } = &self.layout;
-        let span_ns = self.recording.overlap().span_ns;
+        let span_ns = self.trace.overlap().span_ns;
         line(f, "heading", MARGIN, engines[0].top - 9.0, &"ENGINES")?;
         for (engine, row) in Engine::ALL.into_iter().zip(engines) {
             let name = match engine {
@@ -234,7 +234,7 @@ impl Picture<'_> {
             operation.kind != OperationKind::Allocation || !operation.time_ns.is_empty()
         };
         let works = self.work.iter().map(Option::as_ref);
-        self.recording
+        self.trace
             .operations
             .iter()
             .zip(works)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node};
 
 use super::{
-    super::samples::{operation, pictures, recording},
+    super::samples::{operation, pictures, trace},
     bars::{BAR_WIDTH_MIN, LABEL_HEIGHT_MIN},
     *,
 };
@@ -61,15 +61,15 @@ fn texts(document: &Document<'_>) -> Vec<String> {
 
 #[test]
 fn every_operation_has_a_bar_on_its_stream_and_on_its_engine() {
-    let recording = pictures(6);
-    let svg = recording.to_svg();
+    let trace = pictures(6);
+    let svg = trace.to_svg();
     let document = Document::parse(&svg).unwrap();
     let bars = bars(&document);
-    let allocations = recording
+    let allocations = trace
         .operations
         .iter()
         .filter(|operation| operation.kind == OperationKind::Allocation);
-    let expected = recording.operations.len() - allocations.count();
+    let expected = trace.operations.len() - allocations.count();
     assert_eq!(bars.len(), expected);
     assert!(bars.iter().all(|bars| bars.len() == 2));
     let titles: Vec<_> = document
@@ -104,7 +104,7 @@ fn bars_of_a_row_do_not_overlap_and_stay_within_the_picture() {
 
 #[test]
 fn a_waiting_copy_is_clipped_on_its_engine_but_not_on_its_stream() {
-    let svg = recording(vec![
+    let svg = trace(vec![
         operation(OperationKind::HostToDevice, 1, 1_000..1_500),
         operation(OperationKind::HostToDevice, 2, 1_000..2_000),
     ])
@@ -119,7 +119,7 @@ fn a_waiting_copy_is_clipped_on_its_engine_but_not_on_its_stream() {
 
 #[test]
 fn concurrent_kernels_are_stacked() {
-    let svg = recording(vec![
+    let svg = trace(vec![
         operation(OperationKind::Kernel, 1, 0..20),
         operation(OperationKind::Kernel, 2, 10..30),
     ])
@@ -133,7 +133,7 @@ fn a_bar_has_a_tooltip_and_a_label() {
     let mut upload = operation(OperationKind::HostToDevice, 900, 2_000_000..2_100_000);
     (upload.label, upload.bytes) = ("upload", 4 << 20);
     let line = upload.location.line();
-    let svg = recording(vec![
+    let svg = trace(vec![
         operation(OperationKind::Kernel, 31, 1_000_000..1_500_000),
         upload,
     ])
@@ -160,7 +160,7 @@ fn a_bar_has_a_tooltip_and_a_label() {
 fn a_wait_is_an_arrow_between_two_bars() {
     let mut later = operation(OperationKind::Kernel, 2, 300..400);
     later.waits = vec![(1, 1)];
-    let svg = recording(vec![operation(OperationKind::Kernel, 1, 0..200), later]).to_svg();
+    let svg = trace(vec![operation(OperationKind::Kernel, 1, 0..200), later]).to_svg();
     let document = Document::parse(&svg).unwrap();
     let bars = bars(&document);
     let paths: Vec<_> = wait_paths(&document).collect();
@@ -180,10 +180,10 @@ fn a_wait_is_an_arrow_between_two_bars() {
 
 #[test]
 fn the_number_of_arrows_is_bounded_and_the_legend_says_so() {
-    let recording = pictures(1_000);
-    let count = waits(&recording).len();
-    assert!(recording.operations.len() > 7_000 && count > 1_000);
-    let svg = recording.to_svg();
+    let trace = pictures(1_000);
+    let count = waits(&trace).len();
+    assert!(trace.operations.len() > 7_000 && count > 1_000);
+    let svg = trace.to_svg();
     let document = Document::parse(&svg).unwrap();
     assert_eq!(wait_paths(&document).count(), 2 * ARROWS_MAX);
     let note = format!("is waited for by ({ARROWS_MAX} of {count} drawn)");
@@ -195,11 +195,11 @@ fn the_number_of_arrows_is_bounded_and_the_legend_says_so() {
 fn names_are_escaped() {
     let mut kernel = operation(OperationKind::Kernel, 1, 0..100);
     kernel.label = "scale<'a', \"b\"> & \u{1}";
-    let recording = Recording {
+    let trace = Trace {
         device: "GPU <0> & \"friends\"".into(),
         operations: vec![kernel],
     };
-    let svg = recording.to_svg();
+    let svg = trace.to_svg();
     let texts = texts(&Document::parse(&svg).unwrap());
     assert_eq!(texts[0], "GPU <0> & \"friends\"");
     assert!(
@@ -209,16 +209,16 @@ fn names_are_escaped() {
 }
 
 #[test]
-fn an_empty_recording_draws_a_small_picture_with_a_note() {
-    let svg = recording(Vec::new()).to_svg();
+fn an_empty_trace_draws_a_small_picture_with_a_note() {
+    let svg = trace(Vec::new()).to_svg();
     let document = Document::parse(&svg).unwrap();
-    assert!(texts(&document)[1].starts_with("Nothing was recorded"));
+    assert!(texts(&document)[1].starts_with("Nothing was traced"));
     assert!(number(document.root_element(), "height") < 100.0);
 }
 
 #[test]
 fn operations_of_zero_length_have_bars_unless_they_are_allocations() {
-    let svg = recording(vec![
+    let svg = trace(vec![
         operation(OperationKind::Fill, 1, 5..5),
         operation(OperationKind::Allocation, 1, 5..5),
     ])
@@ -238,7 +238,7 @@ fn many_streams_and_concurrent_kernels_fit_into_the_picture() {
     let kernels = (0..128)
         .map(|stream| operation(OperationKind::Kernel, stream, stream..1_000))
         .collect();
-    let svg = recording(kernels).to_svg();
+    let svg = trace(kernels).to_svg();
     let document = Document::parse(&svg).unwrap();
     let mut engine: Vec<_> = bars(&document).iter().map(|bars| bars[0].2).collect();
     engine.dedup();

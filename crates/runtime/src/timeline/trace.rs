@@ -1,18 +1,18 @@
-//! `Recording`: the operations of a finished timeline.
+//! `Trace`: the operations of a finished timeline.
 
 use std::{ops::Range, panic::Location};
 
 use crate::OperationKind;
 
-/// An operation of a recording, with its time.
+/// An operation of a trace, with its time.
 ///
 /// ```
 /// use millstream::{Device, OperationKind};
 /// let device = Device::simulated()?;
 /// let timeline = device.timeline()?;
 /// let _buffer = device.stream()?.upload(&[1_u8; 4096])?;
-/// let recording = timeline.finish()?;
-/// let mut operations = recording.operations.iter();
+/// let trace = timeline.finish()?;
+/// let mut operations = trace.operations.iter();
 /// let upload = operations.find(|operation| operation.kind == OperationKind::HostToDevice);
 /// assert_eq!(upload.map(|operation| operation.bytes), Some(4096));
 /// # Ok::<(), millstream::Error>(())
@@ -46,12 +46,12 @@ pub struct TimedOperation {
 /// let device = millstream::Device::simulated()?;
 /// let timeline = device.timeline()?;
 /// let _buffer = device.stream()?.zeros::<u8>(4096)?;
-/// let recording = timeline.finish()?;
-/// assert!(recording.device.contains("Simulated"));
+/// let trace = timeline.finish()?;
+/// assert!(trace.device.contains("Simulated"));
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recording {
+pub struct Trace {
     /// The device's name.
     pub device: String,
     /// The operations in the order in which they were submitted.

@@ -1,4 +1,4 @@
-//! `Timeline`: records operations with timing events.
+//! `Timeline`: traces operations with timing events.
 
 #![allow(unsafe_code, reason = "creates, reads and destroys timing events")]
 
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use millstream_driver::{ContextHandle, Driver, EventHandle, EventKind};
 use parking_lot::Mutex;
 
-use super::{Recording, TimedOperation};
+use super::{TimedOperation, Trace};
 use crate::{
     Device, Result,
     context::{DeviceState, StreamState, TracedOperation, Tracer, record_event},
     disposal::log,
 };
 
-/// The operations that one timeline has recorded. Its events live as long as a thread may record or
+/// The operations that one timeline has traced. Its events live as long as a thread may record or
 /// read one.
 #[derive(Debug)]
 struct OperationLog {
@@ -24,10 +24,10 @@ struct OperationLog {
     events: Mutex<Vec<EventHandle>>,
 }
 
-/// A recorded operation with the events before and after it.
+/// A traced operation with the events before and after it.
 #[derive(Clone, Debug)]
 struct LoggedOperation {
-    record: TracedOperation,
+    operation: TracedOperation,
     start: EventHandle,
     end: EventHandle,
 }
@@ -42,12 +42,14 @@ impl Tracer for OperationLog {
         device: &DeviceState,
         stream: &StreamState,
         start: EventHandle,
-        record: TracedOperation,
+        operation: TracedOperation,
     ) {
         if let Ok(end) = self.record(device, stream) {
-            self.operations
-                .lock()
-                .push(LoggedOperation { record, start, end });
+            self.operations.lock().push(LoggedOperation {
+                operation,
+                start,
+                end,
+            });
         }
     }
 }
@@ -76,10 +78,10 @@ impl Drop for OperationLog {
     }
 }
 
-/// A running recording of a device's operations.
+/// Collects the times of a device's operations, until it is finished.
 ///
 /// While a timeline runs, every operation records two additional events. A device has at most one
-/// running timeline: starting another ends the previous one, which keeps the operations recorded
+/// running timeline: starting another ends the previous one, which keeps the operations traced
 /// until then.
 ///
 /// ```
@@ -90,21 +92,21 @@ impl Drop for OperationLog {
 /// let stream = device.stream()?;
 /// let buffer = stream.upload(&[0_u8; 1 << 20])?;
 /// stream.download(&buffer)?.wait()?;
-/// let recording = timeline.finish()?;
-/// assert!(recording.to_svg().starts_with("<svg"));
+/// let trace = timeline.finish()?;
+/// assert!(trace.to_svg().starts_with("<svg"));
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "dropping a timeline discards its recording"]
+#[must_use = "dropping a timeline discards its trace"]
 pub struct Timeline {
     device: Arc<DeviceState>,
     log: Arc<OperationLog>,
-    recorder: Arc<dyn Tracer>,
+    tracer: Arc<dyn Tracer>,
     origin: EventHandle,
 }
 
 impl Device {
-    /// Starts to record every operation of the device, until the timeline is finished or dropped.
+    /// Starts to trace every operation of the device, until the timeline is finished or dropped.
     ///
     /// # Errors
     ///
@@ -126,49 +128,52 @@ impl Timeline {
         let origin = log.record(device, &stream);
         device.retire_stream(stream);
         let origin = origin?;
-        let recorder: Arc<dyn Tracer> = Arc::clone(&log) as Arc<dyn Tracer>;
-        device
-            .tracer()
-            .set(&device.admission, Arc::clone(&recorder));
+        let tracer: Arc<dyn Tracer> = Arc::clone(&log) as Arc<dyn Tracer>;
+        device.tracer().set(&device.admission, Arc::clone(&tracer));
         Ok(Self {
             device: Arc::clone(device),
             log,
-            recorder,
+            tracer,
             origin,
         })
     }
 
-    /// Ends the timeline: waits until every recorded operation is complete, and returns their
+    /// Ends the timeline: waits until every traced operation is complete, and returns their
     /// times.
     ///
     /// # Errors
     ///
     /// If the device is lost.
-    pub fn finish(self) -> Result<Recording> {
+    pub fn finish(self) -> Result<Trace> {
         let device = &self.device;
-        device.tracer().remove(&device.admission, &self.recorder);
+        device.tracer().remove(&device.admission, &self.tracer);
         let logged = std::mem::take(&mut *self.log.operations.lock());
         self.wait_for(self.origin)?;
         let mut operations = Vec::with_capacity(logged.len());
-        for LoggedOperation { record, start, end } in logged {
+        for LoggedOperation {
+            operation,
+            start,
+            end,
+        } in logged
+        {
             self.wait_for(end)?;
             let time_ns = self.elapsed_ns(start)?..self.elapsed_ns(end)?;
             operations.push(TimedOperation {
-                label: record.label,
-                kind: record.kind,
-                stream: device.stream_number(record.ticket.stream),
-                sequence: record.ticket.sequence.get(),
+                label: operation.label,
+                kind: operation.kind,
+                stream: device.stream_number(operation.ticket.stream),
+                sequence: operation.ticket.sequence.get(),
                 time_ns,
-                bytes: record.bytes,
-                waits: record
+                bytes: operation.bytes,
+                waits: operation
                     .waits
                     .iter()
                     .map(|ticket| (device.stream_number(ticket.stream), ticket.sequence.get()))
                     .collect(),
-                location: record.location,
+                location: operation.location,
             });
         }
-        Ok(Recording {
+        Ok(Trace {
             device: device.name.clone(),
             operations,
         })
@@ -207,6 +212,6 @@ impl Timeline {
 impl Drop for Timeline {
     fn drop(&mut self) {
         let device = &self.device;
-        device.tracer().remove(&device.admission, &self.recorder);
+        device.tracer().remove(&device.admission, &self.tracer);
     }
 }
