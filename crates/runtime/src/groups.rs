@@ -316,7 +316,6 @@ pub unsafe fn submit(
     Ok(submitted.collect())
 }
 
-/// Returns the operation of one member.
 fn operation<'a>(member: &'a Member<'_>) -> GroupOperation<'a> {
     let mut accesses = Accesses::default();
     let mut bytes = 0;

@@ -15,7 +15,6 @@ use crate::disposal::log;
 /// The environment variable that turns NVTX ranges on, by the value `on`.
 const VARIABLE: &str = "MILLSTREAM_NVTX_RANGES";
 
-/// The target of the spans.
 const TARGET: &str = "millstream::spans";
 
 /// A span on this thread, ended on drop.
@@ -45,7 +44,6 @@ pub(crate) fn enqueue(operation: &'static str) -> HostSpan {
     begin(span, operation)
 }
 
-/// Begins the span of a blocking wait.
 pub(crate) fn wait() -> HostSpan {
     begin(tracing::trace_span!(target: TARGET, "wait"), "wait")
 }

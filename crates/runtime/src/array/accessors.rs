@@ -124,6 +124,13 @@ macro_rules! array {
                 }
             }
         }
+
+        impl<T> std::fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let (name, element) = (stringify!($name), std::any::type_name::<T>());
+                write!(f, "{name}({} × {element}: {:?})", self.len, self.allocation)
+            }
+        }
     };
 }
 

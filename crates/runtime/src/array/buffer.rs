@@ -1,6 +1,6 @@
 //! `Buffer<T>`: an array on the device.
 
-use std::{any::Any, fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
+use std::{any::Any, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 use smallvec::SmallVec;
@@ -209,17 +209,5 @@ impl<T> Buffer<T> {
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
         self.allocation.pointer
-    }
-}
-
-impl<T> fmt::Debug for Buffer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Buffer({} × {}: {:?})",
-            self.len,
-            std::any::type_name::<T>(),
-            self.allocation
-        )
     }
 }

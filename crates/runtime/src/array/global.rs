@@ -1,6 +1,6 @@
 //! `Global<T>`: a variable of a module, as an array.
 
-use std::{fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
+use std::{marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 
@@ -64,15 +64,3 @@ impl<T: Pod> Global<T> {
 }
 
 array!(Global);
-
-impl<T> fmt::Debug for Global<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Global({} × {}: {:?})",
-            self.len,
-            std::any::type_name::<T>(),
-            self.allocation
-        )
-    }
-}

@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    fmt,
     marker::PhantomData,
     ops::{Range, RangeBounds},
     panic::Location,
@@ -65,14 +64,6 @@ pub struct Managed<T> {
 
 /// Advice to the driver on the use of managed memory. It never changes a value ([rule 51]: advice
 /// is a hint).
-///
-/// ```
-/// use millstream::{Advice, Device};
-///
-/// let table = Device::simulated()?.managed::<f32>(1024)?;
-/// table.advise(Advice::ReadMostly(true))?;
-/// # Ok::<(), millstream::Error>(())
-/// ```
 ///
 /// [rule 51]: crate::guide::semantics#rule-51
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -378,17 +369,5 @@ impl<T> Managed<T> {
 
     fn elements(&mut self) -> *mut T {
         elements_at(&self.span())
-    }
-}
-
-impl<T> fmt::Debug for Managed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Managed({} × {}: {:?})",
-            self.len,
-            std::any::type_name::<T>(),
-            self.allocation
-        )
     }
 }

@@ -12,21 +12,6 @@ use sealed::Sealed;
 
 /// An array on the device that an operation may read: `&Buffer<T>`, `&mut Buffer<T>`, [`View`],
 /// [`ViewMut`], and references and the standard library's smart pointers to these.
-///
-/// ```
-/// use std::{rc::Rc, sync::Arc};
-///
-/// fn length<T>(operand: impl millstream::ReadOperand<T>) -> usize {
-///     operand.len()
-/// }
-/// let buffer = millstream::Device::simulated()?.stream()?.upload(&[1, 2, 3])?;
-/// assert_eq!((length(&buffer), length(buffer.slice(1..))), (3, 2));
-///
-/// let shared = Arc::new(buffer);
-/// assert_eq!((length(&shared), length(Arc::clone(&shared)), length(&&shared)), (3, 3, 3));
-/// assert_eq!((length(Rc::new(shared.slice(2..))), length(&Box::new(shared))), (1, 3));
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub trait ReadOperand<T>: Sealed {
     /// Returns the number of elements.
     fn len(&self) -> usize;
@@ -47,15 +32,6 @@ pub trait ReadOperand<T>: Sealed {
 
 /// An array on the device that an operation may read and write: `&mut Buffer<T>`,
 /// `&mut Box<Buffer<T>>`, [`ViewMut`] and `&mut ViewMut`.
-///
-/// ```
-/// fn length<T>(operand: impl millstream::WriteOperand<T>) -> usize {
-///     operand.len()
-/// }
-/// let mut buffer = millstream::Device::simulated()?.stream()?.zeros::<f32>(3)?;
-/// assert_eq!(length(buffer.slice_mut(1..)), 2);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 ///
 /// Operations do not write through a shared reference:
 ///

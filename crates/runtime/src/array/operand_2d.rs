@@ -3,16 +3,6 @@
 use super::{Span2d, View2d, View2dMut, operand::sealed::Sealed};
 
 /// A rectangle that an operation may read: [`View2d`], [`View2dMut`] and references to them.
-///
-/// ```
-/// fn elements<T>(operand: impl millstream::CopySource2d<T>) -> usize {
-///     operand.rows() * operand.cols()
-/// }
-/// let mut buffer = millstream::Device::simulated()?.stream()?.zeros::<f32>(12)?;
-/// assert_eq!(elements(&buffer.view_2d(3, 4)?), 12);
-/// assert_eq!(elements(buffer.view_2d_mut(3, 4)?.rect_mut(1.., 1..)?), 6);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub trait CopySource2d<T>: Sealed {
     /// Returns the number of rows.
     fn rows(&self) -> usize;

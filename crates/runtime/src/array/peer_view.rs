@@ -46,16 +46,6 @@ pub struct PeerView<'a, T> {
 
 /// A view of a range of a [`Buffer`] that kernels on another device may read and write over the
 /// link between the devices.
-///
-/// ```
-/// use millstream::{Device, sim::{Gpu, SimConfig}};
-///
-/// let gpu = Gpu::new(SimConfig::new().devices(2));
-/// let (here, there) = (Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?);
-/// let mut array = there.stream()?.zeros::<f32>(8)?;
-/// assert_eq!(array.peer_mut(&here)?.len(), 8);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub struct PeerViewMut<'a, T> {
     pub(super) span: Span<'a>,
     element: PhantomData<&'a mut T>,

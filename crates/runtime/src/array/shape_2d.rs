@@ -77,176 +77,58 @@ pub(crate) fn check_rows(
     Shape2d::pitched(operation, rows, cols, pitch, len).map(drop)
 }
 
-impl<'a, T> View<'a, T> {
-    /// Returns the elements as `rows` rows of `cols` elements.
-    ///
-    /// # Errors
-    ///
-    /// If the number of elements differs.
-    #[track_caller]
-    pub fn view_2d(self, rows: usize, cols: usize) -> Result<View2d<'a, T>> {
-        let shape = Shape2d::whole(rows, cols, self.len())?;
-        Ok(View2d::of_span(self.span, shape))
-    }
+/// Implements the two methods by which an array or a view becomes rows.
+macro_rules! rows {
+    ($(
+        impl[$($generics:tt)*] $owner:ty: ($($receiver:tt)*) -> $view:ty, $whole:ident,
+        $pitched:ident, $access:literal, $len:expr, $shape:ident => $make:expr;
+    )*) => {
+        $(
+            impl<$($generics)*> $owner {
+                #[doc = concat!("Returns the elements as `rows` rows of `cols` elements", $access)]
+                ///
+                /// # Errors
+                ///
+                /// If there are not `rows * cols` elements.
+                #[track_caller]
+                pub fn $whole($($receiver)*, rows: usize, cols: usize) -> Result<$view> {
+                    let $shape = Shape2d::whole(rows, cols, $len)?;
+                    Ok($make)
+                }
 
-    /// Returns `rows` rows of `cols` of the elements, with `pitch` elements from the start of a row
-    /// to the next.
-    ///
-    /// # Errors
-    ///
-    /// If there are too few elements, or rows would overlap.
-    #[track_caller]
-    pub fn view_2d_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'a, T>> {
-        let shape = Shape2d::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
-        Ok(View2d::of_span(self.span, shape))
-    }
+                #[doc = concat!("Returns `rows` rows of `cols` of the elements", $access)]
+                /// The first is at the start, and a row begins `pitch` elements after the one
+                /// before.
+                ///
+                /// # Errors
+                ///
+                /// If there are too few elements, or rows would overlap.
+                #[track_caller]
+                pub fn $pitched(
+                    $($receiver)*,
+                    rows: usize,
+                    cols: usize,
+                    pitch: usize,
+                ) -> Result<$view> {
+                    let $shape = Shape2d::pitched(stringify!($pitched), rows, cols, pitch, $len)?;
+                    Ok($make)
+                }
+            }
+        )*
+    };
 }
 
-impl<'a, T> ViewMut<'a, T> {
-    /// Returns the elements as `rows` rows of `cols` elements for writing.
-    ///
-    /// # Errors
-    ///
-    /// If the number of elements differs.
-    #[track_caller]
-    pub fn view_2d_mut(self, rows: usize, cols: usize) -> Result<View2dMut<'a, T>> {
-        let shape = Shape2d::whole(rows, cols, self.len())?;
-        Ok(View2dMut::of_span(self.span, shape))
-    }
-
-    /// Returns `rows` rows of `cols` of the elements for writing, with `pitch` elements from the
-    /// start of a row to the next.
-    ///
-    /// # Errors
-    ///
-    /// If there are too few elements, or rows would overlap.
-    #[track_caller]
-    pub fn view_2d_pitched_mut(
-        self,
-        rows: usize,
-        cols: usize,
-        pitch: usize,
-    ) -> Result<View2dMut<'a, T>> {
-        let shape = Shape2d::pitched("view_2d_pitched_mut", rows, cols, pitch, self.len())?;
-        Ok(View2dMut::of_span(self.span, shape))
-    }
-}
-
-impl<T> Buffer<T> {
-    /// Returns the array as `rows` rows of `cols` elements.
-    ///
-    /// # Errors
-    ///
-    /// If the array does not have `rows * cols` elements.
-    #[track_caller]
-    pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
-        self.view().view_2d(rows, cols)
-    }
-
-    /// Returns the array as `rows` rows of `cols` elements for writing.
-    ///
-    /// # Errors
-    ///
-    /// If the array does not have `rows * cols` elements.
-    #[track_caller]
-    pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
-        self.view_mut().view_2d_mut(rows, cols)
-    }
-
-    /// Returns `rows` rows of `cols` elements of the array, the first at its start, with `pitch`
-    /// elements from the start of a row to the next.
-    ///
-    /// ```
-    /// # let stream = millstream::Device::simulated()?.stream()?;
-    /// let padded = stream.upload(&[1, 2, 0, 0, 3, 4])?;
-    /// assert_eq!(stream.download_2d(padded.view_2d_pitched(2, 2, 4)?)?.wait()?, [1, 2, 3, 4]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the array has too few elements, or rows would overlap.
-    #[track_caller]
-    pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
-        self.view().view_2d_pitched(rows, cols, pitch)
-    }
-
-    /// Returns `rows` rows of `cols` elements of the array for writing, with `pitch` elements from
-    /// the start of a row to the next.
-    ///
-    /// # Errors
-    ///
-    /// If the array has too few elements, or rows would overlap.
-    #[track_caller]
-    pub fn view_2d_pitched_mut(
-        &mut self,
-        rows: usize,
-        cols: usize,
-        pitch: usize,
-    ) -> Result<View2dMut<'_, T>> {
-        self.view_mut().view_2d_pitched_mut(rows, cols, pitch)
-    }
-}
-
-impl<T> Pinned<T> {
-    /// Returns the array as `rows` rows of `cols` elements.
-    ///
-    /// # Errors
-    ///
-    /// If the array does not have `rows * cols` elements.
-    #[track_caller]
-    pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
-        let shape = Shape2d::whole(rows, cols, self.len())?;
-        Ok(View2d::of(Base::Pinned(self.span()), 0, true, shape))
-    }
-
-    /// Returns the array as `rows` rows of `cols` elements for writing.
-    ///
-    /// ```
-    /// # let stream = millstream::Device::simulated()?.stream()?;
-    /// let numbers = stream.upload(&[1, 2, 3, 4, 5, 6])?;
-    /// let mut pinned = stream.device().pinned::<i32>(6)?;
-    /// let right = pinned.view_2d_mut(3, 2)?.rect_mut(.., 1..)?;
-    /// stream.copy_2d(numbers.view_2d(2, 3)?.rect(.., 0..1)?, right.rect_mut(..2, ..)?)?;
-    /// assert_eq!(*pinned.read()?, [0, 1, 0, 4, 0, 0]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the array does not have `rows * cols` elements.
-    #[track_caller]
-    pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
-        let shape = Shape2d::whole(rows, cols, self.len())?;
-        Ok(View2dMut::of(Base::Pinned(self.span()), 0, true, shape))
-    }
-
-    /// Returns `rows` rows of `cols` elements of the array, the first at its start, with `pitch`
-    /// elements from the start of a row to the next.
-    ///
-    /// # Errors
-    ///
-    /// If the array has too few elements, or rows would overlap.
-    #[track_caller]
-    pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
-        let shape = Shape2d::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
-        Ok(View2d::of(Base::Pinned(self.span()), 0, true, shape))
-    }
-
-    /// Returns `rows` rows of `cols` elements of the array for writing, with `pitch` elements from
-    /// the start of a row to the next.
-    ///
-    /// # Errors
-    ///
-    /// If the array has too few elements, or rows would overlap.
-    #[track_caller]
-    pub fn view_2d_pitched_mut(
-        &mut self,
-        rows: usize,
-        cols: usize,
-        pitch: usize,
-    ) -> Result<View2dMut<'_, T>> {
-        let shape = Shape2d::pitched("view_2d_pitched_mut", rows, cols, pitch, self.len())?;
-        Ok(View2dMut::of(Base::Pinned(self.span()), 0, true, shape))
-    }
+rows! {
+    impl['a, T] View<'a, T>: (self) -> View2d<'a, T>, view_2d, view_2d_pitched, ".",
+        self.len(), shape => View2d::of_span(self.span, shape);
+    impl['a, T] ViewMut<'a, T>: (self) -> View2dMut<'a, T>, view_2d_mut, view_2d_pitched_mut,
+        " for writing.", self.len(), shape => View2dMut::of_span(self.span, shape);
+    impl[T] Buffer<T>: (&self) -> View2d<'_, T>, view_2d, view_2d_pitched, ".",
+        self.len(), shape => View2d::of_span(self.span(), shape);
+    impl[T] Buffer<T>: (&mut self) -> View2dMut<'_, T>, view_2d_mut, view_2d_pitched_mut,
+        " for writing.", self.len(), shape => View2dMut::of_span(self.span(), shape);
+    impl[T] Pinned<T>: (&self) -> View2d<'_, T>, view_2d, view_2d_pitched, ".",
+        self.len(), shape => View2d::of(Base::Pinned(self.span()), 0, true, shape);
+    impl[T] Pinned<T>: (&mut self) -> View2dMut<'_, T>, view_2d_mut, view_2d_pitched_mut,
+        " for writing.", self.len(), shape => View2dMut::of(Base::Pinned(self.span()), 0, true, shape);
 }

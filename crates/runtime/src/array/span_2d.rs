@@ -36,7 +36,6 @@ pub(crate) struct Span2d<'a> {
 }
 
 impl<'a> From<Span<'a>> for Span2d<'a> {
-    /// Returns the span as one row.
     fn from(span: Span<'a>) -> Self {
         let row_bytes = span.bytes.len();
         Self {

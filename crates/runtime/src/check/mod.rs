@@ -71,10 +71,6 @@ pub fn check_async<O: Outcome>(program: impl AsyncFn(&Device) -> O) -> Checked {
 }
 
 /// The return type of a checked program: `()`, or a `Result` whose error is a failure.
-///
-/// ```
-/// assert_eq!(millstream::Outcome::problem(()), None);
-/// ```
 pub trait Outcome {
     /// Returns a description of the problem, if there is one.
     fn problem(self) -> Option<String>;

@@ -35,7 +35,6 @@ pub(super) fn configured(base: &SimConfig, options: &str) -> SimConfig {
     }
 }
 
-/// Returns whether the race checker is on.
 pub(super) fn looks_for_races(config: &SimConfig) -> bool {
     *config == config.clone().race_check(true)
 }
@@ -93,7 +92,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Executes the run.
     pub(super) fn run(mut self, config: SimConfig) -> Result<(), CheckFailure> {
         // A token of a search replays a run whose waits were not exact.
         self.is_exact = looks_for_races(&config) && !self.options.contains("replay=");

@@ -188,7 +188,6 @@ impl Admission {
         (self.reasons.load(Ordering::Relaxed) & SPANS != 0).then(begin)
     }
 
-    /// Returns whether operands are examined.
     pub(crate) fn examines_operands(&self) -> bool {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }

@@ -49,7 +49,6 @@ pub(crate) struct EventPool {
 }
 
 impl EventPool {
-    /// Creates the pool of events of this kind.
     pub(crate) fn new(kind: EventKind) -> Self {
         Self {
             kind,

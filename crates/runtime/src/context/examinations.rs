@@ -36,13 +36,11 @@ pub(crate) fn uncount() {
 pub(crate) struct ExaminedOperands(Option<DeviceNumber>);
 
 impl ExaminedOperands {
-    /// Begins to examine the operands of all devices.
     pub(crate) fn everywhere() -> Self {
         count();
         Self(None)
     }
 
-    /// Begins to examine the operands of one device.
     pub(crate) fn on(device: DeviceNumber) -> Self {
         if let Some(device) = realm::device(device) {
             device.admission.begin_examination();

@@ -89,10 +89,6 @@ pub(crate) fn submit_marker(
 
 /// Orders the later work on an allocation behind everything that is enqueued on the stream, the
 /// owner's work included.
-///
-/// # Errors
-///
-/// As [`submit_marker`].
 pub(crate) fn submit_end_of_foreign_work(
     stream: &Stream,
     label: &'static str,
@@ -123,10 +119,6 @@ fn marker<'a>(
 
 impl GrantedLease {
     /// Lends a part of an allocation to the work of another library on the stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit_marker`].
     pub(crate) fn grant(
         stream: &Stream,
         access: Access<'_>,

@@ -69,7 +69,6 @@ impl<const N: usize> Ring<N> {
 }
 
 impl RecentOperations {
-    /// Adds a submitted operation.
     #[inline]
     pub(crate) fn note(
         &mut self,

@@ -25,7 +25,6 @@ struct OpenDevice {
 
 static REALM: RwLock<BTreeMap<DeviceNumber, OpenDevice>> = RwLock::new(BTreeMap::new());
 
-/// Adds a device.
 pub(crate) fn enter(device: &Arc<DeviceState>) {
     let open = OpenDevice {
         device: Arc::downgrade(device),
@@ -40,17 +39,14 @@ pub(super) fn leave(number: DeviceNumber) {
     drop(left);
 }
 
-/// Returns the open device with this number.
 pub(super) fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
     REALM.read().get(&number)?.device.upgrade()
 }
 
-/// Returns whether the device with this number is open.
 pub(crate) fn contains(number: DeviceNumber) -> bool {
     REALM.read().contains_key(&number)
 }
 
-/// Returns all open devices.
 pub(super) fn all() -> Vec<Arc<DeviceState>> {
     let realm = REALM.read();
     realm
@@ -59,7 +55,6 @@ pub(super) fn all() -> Vec<Arc<DeviceState>> {
         .collect()
 }
 
-/// Returns the open device's stream with this id.
 pub(super) fn find(id: StreamId) -> Option<DeviceStream> {
     let device = device(id.device())?;
     let stream = Arc::clone(device.stream(id)?);

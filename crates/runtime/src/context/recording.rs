@@ -124,7 +124,6 @@ pub(crate) struct RecordingStream {
 }
 
 impl RecordingStream {
-    /// Makes an idle stream record.
     pub(crate) fn begin(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,

@@ -19,7 +19,6 @@ use crate::disposal::{contain, drop_value, log};
 
 /// A layer that stores a value in each device.
 pub(crate) trait DeviceSlot {
-    /// The type of the value.
     type Value: Send + Sync;
 
     /// Creates the value of a device that is being opened.
@@ -28,7 +27,6 @@ pub(crate) trait DeviceSlot {
 
 /// A layer that stores a default value in each new stream.
 pub(crate) trait StreamSlot {
-    /// The type of the value.
     type Value: fmt::Debug + Default + Send + Sync;
 }
 

@@ -114,7 +114,6 @@ impl DeviceSlot for TraceLayer {
 }
 
 impl DeviceState {
-    /// Returns the device's slot for a tracer.
     #[inline]
     pub(crate) fn tracer(&self) -> &TracerSlot {
         &self.trace_slot

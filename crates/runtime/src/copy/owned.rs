@@ -129,12 +129,10 @@ impl DeviceSlot for CopyLayer {
 }
 
 impl KeptSources {
-    /// Returns the kept sources of a device.
     fn of(device: &DeviceState) -> &Self {
         &device.copy_slot
     }
 
-    /// Sets the limit of the bytes of kept sources.
     pub(crate) fn set_limit(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
@@ -161,14 +159,6 @@ impl Device {
     /// Limits the sources of owned uploads that are kept until their uploads are done. The default
     /// is 256 MiB. Beyond it, [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until
     /// the oldest upload is done. A single source may be larger.
-    ///
-    /// ```
-    /// let device = millstream::Device::simulated()?;
-    /// device.set_kept_sources_limit(1 << 30);
-    /// let buffer = device.stream()?.upload_owned(vec![7_u8; 2 << 20])?;
-    /// # drop(buffer);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     pub fn set_kept_sources_limit(&self, limit_bytes: usize) {
         KeptSources::of(self.state()).set_limit(limit_bytes);
     }

@@ -92,17 +92,14 @@ impl StagedBlock {
         self.used_by = Some(ticket);
     }
 
-    /// Leaks the block.
     pub(super) fn give_up(mut self) {
         self.block = None;
     }
 
-    /// Returns the size of the block in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.bytes)
     }
 
-    /// Returns the address of the block.
     pub(super) fn pointer(&self) -> *mut u8 {
         self.block
             .as_ref()

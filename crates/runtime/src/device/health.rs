@@ -7,12 +7,6 @@ use millstream_driver::DriverError;
 use crate::{Device, Suspect};
 
 /// The state of a device, as returned by [`Device::health`].
-///
-/// ```
-/// use millstream::{Device, Health};
-/// assert!(matches!(Device::simulated()?.health(), Health::Alive));
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Health {

@@ -31,13 +31,6 @@ use crate::{
 const VARIABLE: &str = "MILLSTREAM_DEVICE";
 
 /// The device to open.
-///
-/// ```
-/// use millstream::{Device, Select, sim::SimConfig};
-/// let config = SimConfig::new().memory_bytes(1 << 30);
-/// assert!(Device::open(Select::Simulated(Box::new(config)))?.is_simulated());
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Select {
@@ -101,16 +94,6 @@ impl Device {
 
     /// Opens a device of a simulated GPU to which the caller keeps a handle.
     ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    ///
-    /// let gpu = Gpu::new(SimConfig::default());
-    /// let device = Device::open_simulated(&gpu, 0)?;
-    /// let hold = gpu.hold(device.stream()?.as_raw());
-    /// drop(hold);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the simulated GPU has no device with this ordinal.
@@ -144,7 +127,6 @@ impl Device {
     }
 }
 
-/// Opens the selected device.
 #[track_caller]
 fn open(select: Select) -> Result<Device> {
     match select {

@@ -10,15 +10,6 @@ impl Device {
     /// `MILLSTREAM_DEVICE=sim:devices=4` says otherwise. If `MILLSTREAM_DEVICE` names one GPU, only
     /// that one is opened.
     ///
-    /// ```
-    /// use millstream::Device;
-    ///
-    /// let devices = Device::all()?;
-    /// let streams: Vec<_> = devices.iter().map(Device::stream).collect::<Result<_, _>>()?;
-    /// assert!(!streams.is_empty());
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`Device::open`] for any of them.

@@ -61,12 +61,6 @@ impl Device {
     /// share these streams, so none delays another. While the thread is destroying its thread-local
     /// variables, a new stream is returned instead.
     ///
-    /// ```
-    /// let device = millstream::Device::simulated()?;
-    /// assert_eq!(device.thread_stream()?.id(), device.thread_stream()?.id());
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`stream`](Self::stream).

@@ -40,16 +40,6 @@ pub struct Topology {
 }
 
 /// A device of a [`Topology`].
-///
-/// ```
-/// use millstream::{Device, Topology};
-///
-/// let device = Device::simulated()?;
-/// let topology = Topology::of(&[device])?;
-/// assert_eq!(topology.devices()[0].name, "Simulated GPU");
-/// assert_eq!(topology.devices()[0].numa_node, None);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopologyDevice {
@@ -123,14 +113,6 @@ impl Topology {
     }
 
     /// Reads the topology of all devices of a driver, without opening them. No pair has a status.
-    ///
-    /// ```
-    /// use millstream::{Topology, sim::{Gpu, SimConfig}};
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(4));
-    /// assert_eq!(Topology::read(&*gpu.driver())?.devices().len(), 4);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///

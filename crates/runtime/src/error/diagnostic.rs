@@ -5,10 +5,6 @@ use std::fmt;
 use millstream_driver::printable;
 
 /// The severity of a [`Diagnostic`].
-///
-/// ```
-/// assert!(millstream::Severity::Error > millstream::Severity::Warning);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// A note on another message.

@@ -3,10 +3,6 @@
 use std::{fmt, panic::Location};
 
 /// The kind of an operation.
-///
-/// ```
-/// assert_eq!(millstream::OperationKind::HostToDevice.to_string(), "host → device");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OperationKind {
@@ -44,13 +40,6 @@ impl fmt::Display for OperationKind {
 }
 
 /// An operation suspected of having made its device unusable: see [`Health`](crate::Health).
-///
-/// ```
-/// fn report(suspect: &millstream::Suspect) -> String {
-///     let (device, stream) = (suspect.device, suspect.stream);
-///     format!("no. {} of stream {stream} of device {device}, {suspect}", suspect.ticket)
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suspect {

@@ -12,13 +12,6 @@ fn because(cause: Option<&DriverError>) -> String {
 }
 
 /// The problem with an invalid call.
-///
-/// ```
-/// use millstream::UsageErrorKind;
-/// let problem = UsageErrorKind::Length { source_len: 4, target_len: 3 };
-/// let text = "the source has 4 elements and the target 3; they must be equal";
-/// assert_eq!(problem.to_string(), text);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageErrorKind {

@@ -78,7 +78,6 @@ impl Body {
         blocks.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns the access of a replay.
     pub(super) fn access(&self) -> Access<'_> {
         Access::new(&self.history, 0..self.history.bytes(), AccessKind::Write)
     }

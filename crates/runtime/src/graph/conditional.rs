@@ -86,12 +86,10 @@ impl Conditional {
         std::iter::once(&mut self.flag).chain(counter)
     }
 
-    /// Returns the access to the flag.
     pub(super) fn flag_access(&self) -> NodeAccess {
         word(self.flag, AccessKind::Read)
     }
 
-    /// Returns the accesses of all iterations.
     pub(super) fn accesses(&self) -> SmallVec<[NodeAccess; 3]> {
         let counted = |repeat: Repeat| word(repeat.counter, AccessKind::Write);
         let own = [Some(self.flag_access()), self.repeat.map(counted)];
@@ -149,7 +147,6 @@ impl Conditional {
     }
 }
 
-/// Returns an access to the word at this address.
 fn word(address: Address, kind: AccessKind) -> NodeAccess {
     NodeAccess {
         operand: address.operand,

@@ -175,7 +175,6 @@ pub(super) fn setter(device: &Arc<DeviceState>) -> Result<Option<FunctionHandle>
     Ok(found)
 }
 
-/// Returns whether the driver has conditional nodes.
 fn has_conditional_nodes(device: &Arc<DeviceState>) -> Result<bool> {
     let made = OwnedGraph::create(device).and_then(|graph| graph.condition());
     match made {

@@ -22,7 +22,6 @@ impl PartialEq for OwnedGraph {
 }
 
 impl OwnedGraph {
-    /// Takes over a graph.
     pub(super) fn new(device: &Arc<DeviceState>, handle: GraphHandle) -> Self {
         Self {
             device: Arc::clone(device),
@@ -30,7 +29,6 @@ impl OwnedGraph {
         }
     }
 
-    /// Creates an empty graph.
     pub(super) fn create(device: &Arc<DeviceState>) -> Result<Self, DriverError> {
         // SAFETY: the device keeps its context alive.
         let handle = unsafe { device.driver.graph_create(device.context) }?;
@@ -50,7 +48,6 @@ impl OwnedGraph {
         unsafe { device.driver.graph_condition(device.context, *handle, 0) }
     }
 
-    /// Makes an executable graph.
     pub(super) fn instantiate(&self) -> Result<OwnedExec, DriverError> {
         let Self { device, handle } = self;
         device.page_locked().idle_frees.make_room_for_graph(device);

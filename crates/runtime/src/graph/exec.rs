@@ -194,7 +194,6 @@ fn is_update_cheaper(nodes: usize, changed: usize, ahead: usize) -> bool {
 }
 
 impl Exec {
-    /// Builds an executable graph of these nodes.
     pub(super) fn build(
         device: &Arc<DeviceState>,
         nodes: &[Node],
@@ -225,7 +224,6 @@ impl Exec {
         })
     }
 
-    /// Returns the handle to launch.
     pub(super) fn handle(&self) -> GraphExecHandle {
         self.exec.handle()
     }

@@ -281,7 +281,6 @@ impl Work {
 }
 
 impl Copy {
-    /// Returns the copy with addresses.
     pub(super) fn resolve(&self, operands: &[Operand]) -> Copy2d {
         let side =
             |address: Address, pitch_bytes| Side2d::device(address.resolve(operands), pitch_bytes);

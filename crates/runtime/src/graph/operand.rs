@@ -36,7 +36,6 @@ pub(super) enum OperandMemory {
 }
 
 impl Operand {
-    /// Creates an operand of a recording.
     pub(super) fn new(pointer: DevicePtr, bytes: u64, memory: OperandMemory) -> Self {
         let address = pointer.as_raw() | ALIGNMENT_MAX;
         Self {

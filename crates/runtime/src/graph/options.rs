@@ -1,10 +1,6 @@
 //! Options of a recording.
 
 /// The order between the operations of one recorded stream.
-///
-/// ```
-/// assert_eq!(millstream::Order::default(), millstream::Order::Stream);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {

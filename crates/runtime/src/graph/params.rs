@@ -59,12 +59,10 @@ impl Params {
         words[..value.len()].copy_from_slice(value);
     }
 
-    /// Returns the number of parameters.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Returns the size of a parameter in bytes.
     pub(super) fn bytes(&self, param: usize) -> Option<usize> {
         self.places.get(param).map(|place| place.bytes)
     }
@@ -101,7 +99,6 @@ impl Params {
         self.places.iter().map(|place| place.first_word)
     }
 
-    /// Sets the addresses of operands in the values.
     pub(super) fn resolve(&mut self, operands: &[Operand]) {
         for &(word, address) in &self.addresses {
             self.words[word] = address.resolve(operands).as_raw();
@@ -133,7 +130,6 @@ impl Params {
         body(&pointers[..count])
     }
 
-    /// Returns whether the values are the same.
     pub(super) fn equals(&self, other: &Self) -> bool {
         self.places == other.places && self.words == other.words
     }

@@ -23,7 +23,6 @@ pub struct GraphRecorder {
 }
 
 impl GraphRecorder {
-    /// Creates the recorder of a recording.
     pub(super) fn of(device: &Arc<DeviceState>, recording: Arc<Recording>) -> Self {
         Self {
             device: Arc::clone(device),

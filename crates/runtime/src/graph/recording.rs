@@ -91,7 +91,6 @@ struct Recorded {
 #[derive(Debug)]
 struct RecordedOperand {
     allocation: Arc<Allocation>,
-    /// The accesses of the recording.
     history: AccessHistory,
     role: Role,
 }
@@ -242,7 +241,6 @@ impl State {
         }
     }
 
-    /// Returns an id for a stream of this recording.
     fn next_id(&mut self) -> Result<StreamId> {
         let id = StreamId::new(self.number, self.indices);
         self.indices += 1;

@@ -109,7 +109,6 @@ pub(super) fn union_of(nodes: &[Node], operands: &[Operand]) -> Vec<GraphAccess>
     accesses
 }
 
-/// Returns the number of bytes that the nodes access.
 fn accessed_bytes(nodes: &[Node]) -> u64 {
     let accesses = nodes.iter().flat_map(|node| &node.accesses);
     accesses.map(|access| access.extent.bytes()).sum()
@@ -263,7 +262,6 @@ impl Graph {
         Some(begun)
     }
 
-    /// Makes the executable graph.
     pub(super) fn build(&self) -> Result<()> {
         let exec = self.built(&self.nodes, &self.operands, self.conditions.as_ref())?;
         let mut state = self.exec.lock();
@@ -287,7 +285,6 @@ impl Graph {
         built.map(Some)
     }
 
-    /// Replaces nodes and operands.
     pub(super) fn set_nodes(&mut self, nodes: Vec<Node>, operands: Vec<Operand>) {
         self.accesses = union_of(&nodes, &operands);
         self.uses_body = false;
@@ -307,7 +304,6 @@ impl Graph {
         (self.nodes, self.operands) = (nodes, operands);
     }
 
-    /// Adds the graph and the node to an error.
     fn explain(&self, BuildError { error, path }: BuildError, nodes: &[Node]) -> DriverError {
         let mut place = format!("graph `{}`, recorded at {}", self.name, self.location);
         let mut nodes = nodes;
@@ -368,11 +364,7 @@ impl Command for Replay<'_> {
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self { graph, times, word } = self;
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = driver_stream;
+        let (driver, context, stream) = driver_stream.parts();
         let slot = graph
             .conditions
             .as_ref()

@@ -65,7 +65,6 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the nodes.
     pub(super) fn finish(self, operation: &Operation<'_>) -> Result<Vec<Work>> {
         match self.refused {
             None => Ok(self.works),

@@ -211,11 +211,7 @@ impl Command for Step<'_> {
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self { node, operands } = self;
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = driver_stream;
+        let (driver, context, stream) = driver_stream.parts();
         if let Work::Child(graph) = &node.work {
             let exec = graph.instantiate()?;
             // SAFETY: the executable graph is alive, and may be destroyed while it runs (rule 47);
@@ -301,11 +297,7 @@ impl Steps for Calls<'_> {
         // contract of the command that made this.
         unsafe { copy.enqueue(driver_stream) }?;
         drop(name);
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = driver_stream;
+        let (driver, context, stream) = driver_stream.parts();
         poll_until(driver, || {
             // SAFETY: by the contract of the command that made this, the stream is alive.
             let answer = unsafe { driver.stream_query(context, stream) };

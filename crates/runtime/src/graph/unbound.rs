@@ -290,11 +290,7 @@ impl Command for Replay<'_> {
     type Output = ();
 
     unsafe fn enqueue(mut self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = driver_stream;
+        let (driver, context, stream) = driver_stream.parts();
         let exec = self.graph.objects.exec;
         let exec = exec.expect("a graph is instantiated at once");
         if self.graph.is_changed {
@@ -314,9 +310,7 @@ impl Replay<'_> {
         exec: GraphExecHandle,
     ) -> Result<(), DriverError> {
         let Self { device, graph } = self;
-        let DriverStream {
-            driver, context, ..
-        } = driver_stream;
+        let (driver, context, _) = driver_stream.parts();
         for node in graph.nodes.iter_mut().filter(|node| node.is_changed) {
             let _name = device.named(node.label, node.location);
             node.work.with_node(&graph.values, |operation| {

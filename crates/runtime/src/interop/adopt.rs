@@ -15,14 +15,6 @@ use crate::{
 };
 
 /// The moment from which adopted memory may be used.
-///
-/// ```
-/// use millstream::{Device, interop::After};
-///
-/// let stream = Device::simulated()?.stream()?;
-/// assert!(format!("{:?}", After::Stream(&stream)).contains("Stream(1"));
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum After<'a> {

@@ -16,16 +16,6 @@ use crate::{
 };
 
 /// An array that a [foreign call](Stream::foreign) uses, made by [`read`] or [`write`](write()).
-///
-/// ```
-/// use millstream::interop::{read, write};
-///
-/// let stream = millstream::Device::simulated()?.stream()?;
-/// let (signal, mut spectrum) = (stream.zeros::<f32>(64)?, stream.zeros::<f32>(66)?);
-/// let operands = [read(&signal), write(spectrum.slice_mut(..33))];
-/// # drop(operands);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub struct ForeignOperand<'a>(Box<dyn HeldOperand + 'a>);
 
 /// An operand whose type is erased.
@@ -259,7 +249,6 @@ impl Stream {
     }
 }
 
-/// Returns the operands as arguments.
 fn arguments<'a>(operands: &'a [ForeignOperand<'_>]) -> Vec<Argument<'a>> {
     let operands = operands.iter();
     operands.map(|operand| operand.0.argument()).collect()
@@ -270,9 +259,7 @@ fn current<'a>(
     stream: &Stream,
     driver_stream: DriverStream<'a>,
 ) -> Result<Option<CurrentContext<'a, dyn Driver + 'a>>, DriverError> {
-    let DriverStream {
-        driver, context, ..
-    } = driver_stream;
+    let (driver, context, _) = driver_stream.parts();
     match stream.device_state().is_simulated {
         true => Ok(None),
         // SAFETY: the stream keeps its device open, and so its context alive.
@@ -286,7 +273,6 @@ fn failed<E>(name: &'static str, failure: &mut Option<E>, error: E) -> DriverErr
     DriverError::new(name, ResultCode::UNKNOWN)
 }
 
-/// Returns the result of a call that may have failed.
 fn outcome<E>(
     name: &'static str,
     location: &'static Location<'static>,

@@ -123,7 +123,6 @@ impl Cuda {
         text.lines().nth(line.checked_sub(1)?).map(str::to_owned)
     }
 
-    /// Returns whether the options name an architecture.
     fn names_architecture(&self) -> bool {
         self.options
             .iter()
@@ -164,12 +163,10 @@ impl Cuda {
     }
 }
 
-/// Borrows texts.
 fn as_strs(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-/// Loads NVRTC.
 fn load(source: &Cuda) -> Result<Arc<Nvrtc>, Arc<CompileError>> {
     nvrtc::load().map_err(|cause| {
         let source_name = source.name.clone();

@@ -119,15 +119,6 @@ impl Cuda {
 }
 
 /// PTX to load by [`Device::module`](crate::Device::module).
-///
-/// ```
-/// use millstream::{Device, Ptx};
-///
-/// let ptx = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry nothing() { ret; }";
-/// let module = Device::simulated()?.module(Ptx::text("nothing.ptx", ptx))?;
-/// assert_eq!(module.kernels(), ["nothing"]);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Ptx {

@@ -78,7 +78,6 @@ pub fn load_variables(device: &Device, source: &'static ModuleSource) -> Result<
     })
 }
 
-/// Returns the loaded module of a declaration.
 #[track_caller]
 fn find_or_load<'a>(
     device: &'a DeviceState,
@@ -171,7 +170,6 @@ fn load_used_variables(
     Ok(variables)
 }
 
-/// Returns the kernel of a declaration.
 fn find_kernel<'a>(interface: &'a Interface, kernel: &Signature) -> Option<&'a KernelInterface> {
     let mut kernels = interface.kernels.iter();
     kernels.find(|found| found.signature.name == kernel.name)

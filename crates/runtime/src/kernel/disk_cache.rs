@@ -303,7 +303,6 @@ fn decode(bytes: &[u8], key: &[u8; 32]) -> Option<(Compiled, Vec<Dependency>)> {
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Reads a field.
     fn next(&mut self) -> Option<&'a [u8]> {
         let (len, rest) = self.0.split_first_chunk()?;
         let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
@@ -312,7 +311,6 @@ impl<'a> Fields<'a> {
         Some(field)
     }
 
-    /// Reads a field that is a text.
     fn text(&mut self) -> Option<String> {
         String::from_utf8(self.next()?.to_vec()).ok()
     }

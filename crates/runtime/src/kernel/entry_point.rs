@@ -69,7 +69,6 @@ pub(super) enum Image<'a> {
     Binary(&'a [u8]),
 }
 
-/// Loads a module.
 #[track_caller]
 pub(super) fn load_image(
     device: &DeviceState,

@@ -82,12 +82,10 @@ pub fn load_generated_again(
 }
 
 impl GeneratedKernels {
-    /// Returns the modules of all kernels.
     pub(super) fn into_modules(self) -> impl Iterator<Item = ModuleHandle> {
         self.by_text.into_values().map(|kernel| kernel.module)
     }
 
-    /// Returns the sizes of a kernel's parameters.
     pub(super) fn param_sizes(&self, function: FunctionHandle) -> Option<Arc<[usize]>> {
         let mut kernels = self.by_text.iter();
         let (ptx, _) = kernels.find(|(_, kernel)| kernel.entry_point.handle == function)?;

@@ -172,7 +172,6 @@ pub(super) fn dependencies(source: &Cuda, folders: &Folders) -> Option<Vec<Depen
     Some(found)
 }
 
-/// Returns the folder of a file.
 fn parent(path: &Path) -> PathBuf {
     path.parent().map(Path::to_path_buf).unwrap_or_default()
 }

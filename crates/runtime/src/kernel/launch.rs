@@ -84,7 +84,6 @@ impl<'a> Argument<'a> {
         Self { value, len: None }
     }
 
-    /// Creates an argument for an array.
     #[inline]
     pub(crate) fn slice(span: Span<'a>, kind: AccessKind) -> Self {
         let value = ArgumentValue::Slice { span, kind };
@@ -324,7 +323,6 @@ pub(super) fn admits(
     Ok(true)
 }
 
-/// Checks the shared memory of a launch.
 #[inline(always)]
 fn check_shared_bytes(
     function: &Function,

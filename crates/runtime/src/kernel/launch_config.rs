@@ -123,7 +123,6 @@ impl LaunchConfig {
         self
     }
 
-    /// Returns whether there are attributes.
     #[inline]
     pub(crate) fn has_attributes(&self) -> bool {
         self.attributes.is_any()
@@ -202,14 +201,6 @@ impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for LaunchConfig {
 
 /// Dimensions in x, y and z: the blocks of a grid, or the threads of a block (CUDA's `dim3`). It
 /// converts from a number, or a tuple or array of up to three numbers; omitted dimensions are 1.
-///
-/// ```
-/// use millstream::Dim3;
-///
-/// assert_eq!(Dim3::from(4), Dim3([4, 1, 1]));
-/// assert_eq!(Dim3::from((4, 2)), Dim3([4, 2, 1]));
-/// assert_eq!(Dim3::from([4, 2, 3]), Dim3::from((4, 2, 3)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dim3(pub [u32; 3]);
 

@@ -32,7 +32,6 @@ pub(super) enum Mismatch<'a> {
     },
 }
 
-/// Compares declared parameters with those in the PTX.
 pub(super) fn compare<'a>(
     declared: &[ParamKind],
     there: &'a [PtxParam],

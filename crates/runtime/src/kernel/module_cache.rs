@@ -47,7 +47,6 @@ impl DeviceSlot for KernelLayer {
 }
 
 impl ModuleCache {
-    /// Returns the module cache of a device.
     pub(super) fn of(device: &DeviceState) -> &Self {
         &device.kernel_slot
     }

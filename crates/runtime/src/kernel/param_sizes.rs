@@ -17,7 +17,6 @@ use super::{
 pub(super) struct ParamSizes(pub(super) Mutex<FxHashMap<FunctionHandle, Arc<[usize]>>>);
 
 impl ParamSizes {
-    /// Notes the parameters of a kernel.
     pub(super) fn note(&self, function: FunctionHandle, kinds: &[ParamKind], slices: Slices) {
         let is_packed = slices == Slices::Packed;
         let each = kinds.iter().enumerate();

@@ -68,7 +68,6 @@ pub const fn sha256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// Adds one block to the state.
 const fn compress(state: [u32; 8], block: &[u8]) -> [u32; 8] {
     let mut words = [0_u32; 64];
     let mut at = 0;

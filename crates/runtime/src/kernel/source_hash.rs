@@ -53,7 +53,6 @@ pub const fn assert_compiled_from(ptx: &str, source: &str, message: &'static str
     assert!(compiled_from(ptx, source), "{}", message);
 }
 
-/// Returns a hexadecimal digit.
 const fn digit(value: u8) -> u8 {
     if value < 10 {
         b'0' + value

@@ -130,7 +130,6 @@ pub(super) fn used(
     (!uses.is_empty()).then_some(uses)
 }
 
-/// Returns the names of the variables that have memory.
 pub(super) fn names(variables: &[LoadedVariable]) -> impl Iterator<Item = &str> {
     let known = variables.iter().filter(|known| known.memory.is_some());
     known.map(|known| known.declared.name.as_str())

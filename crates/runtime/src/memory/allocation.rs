@@ -203,7 +203,6 @@ impl Allocation {
         }
     }
 
-    /// Returns whether this is a variable of a module.
     pub(crate) fn is_variable(&self) -> bool {
         matches!(self.origin, Origin::Module)
     }

@@ -163,7 +163,6 @@ impl Budget {
         body(&mut self.state.lock().cache)
     }
 
-    /// Returns a snapshot of the statistics.
     pub(super) fn stats(&self) -> BudgetStats {
         self.state.lock().stats
     }
@@ -178,7 +177,6 @@ pub(crate) struct Frees {
 }
 
 impl Frees {
-    /// Counts an enqueued free.
     pub(crate) fn enqueue(&self, bytes: u64) {
         self.enqueued_bytes.fetch_add(bytes, Ordering::AcqRel);
     }

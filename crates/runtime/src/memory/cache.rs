@@ -213,7 +213,6 @@ impl Cache {
         evicted
     }
 
-    /// Sets the limit and returns the evicted blocks.
     pub(super) fn set_limit(&mut self, limit_bytes: u64) -> Evicted {
         self.stats.limit_bytes = limit_bytes;
         self.shrink(limit_bytes)
@@ -231,7 +230,6 @@ impl Cache {
         evicted
     }
 
-    /// Returns the statistics.
     pub(super) fn stats(&self) -> CacheStats {
         self.stats
     }

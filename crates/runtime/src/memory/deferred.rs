@@ -18,13 +18,11 @@ pub(crate) struct DeferredFrees {
 }
 
 impl DeferredFrees {
-    /// Defers a free.
     pub(crate) fn defer(&self, device: &DeviceState, freed: FreeingBlock) {
         self.frees.lock().push(freed);
         device.set_deferred(true);
     }
 
-    /// Returns the bytes of the deferred frees.
     pub(crate) fn deferred_bytes(&self) -> u64 {
         self.frees
             .lock()
@@ -33,7 +31,6 @@ impl DeferredFrees {
             .sum()
     }
 
-    /// Takes all deferred frees.
     pub(crate) fn take_deferred(&self, device: &DeviceState) -> Vec<FreeingBlock> {
         let mut frees = self.frees.lock();
         device.set_deferred(false);

@@ -28,7 +28,6 @@ impl DeviceSlot for MemoryLayer {
 }
 
 impl DeviceState {
-    /// Returns the device's memory state.
     #[inline]
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.memory_slot
@@ -46,7 +45,6 @@ impl StreamSlot for MemoryLayer {
 }
 
 impl StreamState {
-    /// Returns the stream's memory state.
     #[inline]
     pub(crate) fn memory(&self) -> &StreamMemory {
         &self.memory_slot

@@ -44,7 +44,6 @@ impl Arrival<'_> {
         watch(self.devices, place, self.sequence, Some(import));
     }
 
-    /// Creates the import of the operation.
     fn import(&self) -> (Arc<Place>, Arc<CrossDeviceImport>) {
         let place = place(self.devices, self.stream);
         let operation = (self.label, self.location);

@@ -53,10 +53,6 @@ impl<'a> Crossing<'a> {
 
     /// Submits the crossing, as [`submit_crossing`] does.
     ///
-    /// # Errors
-    ///
-    /// As [`submit_crossing`].
-    ///
     /// # Safety
     ///
     /// As for [`submit_crossing`].

@@ -119,7 +119,6 @@ impl Place {
     }
 }
 
-/// Returns whether these are the numbers of the devices.
 pub(super) fn are_of(numbers: &[DeviceNumber], devices: &[&Arc<DeviceState>]) -> bool {
     let each = devices.iter().map(|device| device.number());
     numbers.len() == devices.len() && numbers.iter().copied().eq(each)

@@ -50,12 +50,6 @@ pub(crate) async fn access(
 
 /// A guard for reading elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.
 /// No operation writes them while it exists; the access ends on drop.
-///
-/// ```
-/// let pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
-/// assert_eq!(*pinned.read()?, [0, 0, 0]);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub struct ReadGuard<'a, T> {
     pub(crate) elements: &'a [T],
     pub(crate) _access: HostAccessGuard<'a>,
@@ -77,13 +71,6 @@ impl<T> Deref for ReadGuard<'_, T> {
 
 /// A guard for writing elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.
 /// No operation uses them while it exists; the access ends on drop.
-///
-/// ```
-/// let mut pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
-/// pinned.write()?.fill(7);
-/// assert_eq!(*pinned.read()?, [7, 7, 7]);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub struct WriteGuard<'a, T> {
     pub(crate) elements: &'a mut [T],
     pub(crate) _access: HostAccessGuard<'a>,

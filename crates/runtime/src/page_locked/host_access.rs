@@ -18,7 +18,6 @@ pub(crate) struct HostAccessGuard<'a> {
 }
 
 impl<'a> HostAccessGuard<'a> {
-    /// Begins a read of these bytes.
     pub(crate) fn reads(
         driver: &'a Arc<dyn Driver>,
         pointer: *const u8,
@@ -29,7 +28,6 @@ impl<'a> HostAccessGuard<'a> {
         Self::begin(driver, pointer, bytes, false, label, location)
     }
 
-    /// Begins a write of these bytes.
     pub(crate) fn writes(
         driver: &'a Arc<dyn Driver>,
         pointer: *const u8,

@@ -107,7 +107,6 @@ impl Device {
 }
 
 impl<T: Pod> Pinned<T> {
-    /// Creates an array of zeros.
     pub(crate) fn zeroed(
         device: &Arc<DeviceState>,
         len: usize,

@@ -45,7 +45,6 @@ struct Members {
 }
 
 impl Members {
-    /// Returns the states that have the context open.
     fn open(&mut self) -> Vec<Arc<DeviceState>> {
         self.open.retain(|member| member.strong_count() > 0);
         self.open.iter().filter_map(Weak::upgrade).collect()
@@ -59,7 +58,6 @@ static CONTEXTS: Mutex<Vec<Weak<SharedContext>>> = Mutex::new(Vec::new());
 static LEAVING: Mutex<()> = Mutex::new(());
 
 impl SharedContext {
-    /// Returns the shared context of this handle.
     pub(crate) fn of(driver: &Arc<dyn Driver>, context: ContextHandle) -> Arc<Self> {
         let mut contexts = CONTEXTS.lock();
         contexts.retain(|shared| shared.strong_count() > 0);

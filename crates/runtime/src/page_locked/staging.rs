@@ -128,7 +128,6 @@ impl SizeClasses {
         found.map(|(size, at)| self.take_out(size, at).block)
     }
 
-    /// Removes a returned block.
     fn take_out(&mut self, size: usize, at: usize) -> Returned {
         self.stats.cached_bytes -= size as u64;
         let blocks = self
@@ -146,7 +145,6 @@ struct PinnedReservation<'a> {
 }
 
 impl PinnedReservation<'_> {
-    /// Allocates the block.
     fn allocate(self, device: &DeviceState) -> Result<PinnedBlock> {
         let bytes = self.size;
         // SAFETY: the device's context is alive, and the size is not 0.
@@ -208,7 +206,6 @@ impl StagingPool {
         Ok(block)
     }
 
-    /// Returns a lent block to the pool.
     pub(super) fn give_lent(&self, block: PinnedBlock, uses: Uses) {
         self.sizes.lock().stats.cached_bytes -= block.bytes as u64;
         self.give(block, uses);
@@ -244,7 +241,6 @@ impl StagingPool {
         self.sizes.lock().stats.limit_bytes = limit_bytes;
     }
 
-    /// Returns the statistics.
     pub(crate) fn stats(&self) -> StagingStats {
         self.sizes.lock().stats
     }

@@ -19,13 +19,6 @@ impl Trace {
     /// the number of [`Stream::id`](crate::Stream::id). Waits are flows, from the end of the
     /// operation that was waited for to the start of the one that waited. Times are relative to the
     /// start of the timeline. The output is deterministic.
-    ///
-    /// ```
-    /// use millstream::Trace;
-    ///
-    /// let trace = Trace { device: "A \"device\"".into(), operations: Vec::new() };
-    /// assert!(trace.to_chrome_trace().contains(r#""name":"A \"device\"""#));
-    /// ```
     #[must_use]
     pub fn to_chrome_trace(&self) -> String {
         let streams = StreamIndices::of(self);

@@ -5,18 +5,6 @@ use std::{ops::Range, panic::Location};
 use crate::OperationKind;
 
 /// An operation of a trace, with its time.
-///
-/// ```
-/// use millstream::{Device, OperationKind};
-/// let device = Device::simulated()?;
-/// let timeline = device.timeline()?;
-/// let _buffer = device.stream()?.upload(&[1_u8; 4096])?;
-/// let trace = timeline.finish()?;
-/// let mut operations = trace.operations.iter();
-/// let upload = operations.find(|operation| operation.kind == OperationKind::HostToDevice);
-/// assert_eq!(upload.map(|operation| operation.bytes), Some(4096));
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimedOperation {
     /// The name of the kernel, or of the method.
@@ -41,15 +29,6 @@ pub struct TimedOperation {
 }
 
 /// The operations of a device during a [`Timeline`](crate::Timeline).
-///
-/// ```
-/// let device = millstream::Device::simulated()?;
-/// let timeline = device.timeline()?;
-/// let _buffer = device.stream()?.zeros::<u8>(4096)?;
-/// let trace = timeline.finish()?;
-/// assert!(trace.device.contains("Simulated"));
-/// # Ok::<(), millstream::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// The device's name.

@@ -21,7 +21,6 @@ impl<'a> Access<'a> {
     /// The number of an access whose address no parameter of a kernel gets.
     pub(crate) const NO_PARAM: u16 = u16::MAX;
 
-    /// Creates an ordered access.
     pub(crate) fn new(
         history: &'a AccessHistory,
         extent: impl Into<Extent>,
@@ -50,7 +49,6 @@ pub(crate) struct Accesses<'a> {
 }
 
 impl<'a> Accesses<'a> {
-    /// Adds an access.
     #[inline(always)]
     pub(crate) fn push(&mut self, access: Access<'a>) {
         let id = access.history.id();
@@ -59,7 +57,6 @@ impl<'a> Accesses<'a> {
         self.list.push(access);
     }
 
-    /// Iterates over the accesses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Access<'a>> {
         self.list.iter()
     }

@@ -63,7 +63,6 @@ impl Extent {
         self.first.is_empty()
     }
 
-    /// Returns the number of bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.rows * (self.first.end - self.first.start)
     }
@@ -90,17 +89,14 @@ impl Extent {
         self.first.start..self.row(self.rows - 1).end
     }
 
-    /// Returns the pitch of the rows.
     pub(super) fn pitch(&self) -> u64 {
         self.pitch
     }
 
-    /// Returns the number of rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns the bytes of one row.
     pub(super) fn row(&self, number: u64) -> Range<u64> {
         let offset = number * self.pitch;
         self.first.start + offset..self.first.end + offset

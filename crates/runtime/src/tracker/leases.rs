@@ -48,7 +48,6 @@ impl Lease {
         writes && access.extent.overlaps(&self.extent)
     }
 
-    /// Returns the lease as a conflict with an access.
     #[cold]
     fn as_conflict(&self) -> ConflictingLease {
         match &self.put_off {
@@ -88,7 +87,6 @@ impl Leases {
         self.lent.iter_mut().find(|lease| lease.number == number)
     }
 
-    /// Removes a lease.
     #[inline]
     pub(super) fn end(&mut self, number: LeaseNumber) {
         let at = self.lent.iter().position(|lease| lease.number == number);
@@ -144,13 +142,11 @@ impl AccessHistory {
         }
     }
 
-    /// Returns whether a lease has not ended.
     #[cold]
     pub(crate) fn has_lease(&self, number: LeaseNumber) -> bool {
         self.lock().leases.find(number).is_some()
     }
 
-    /// Returns a lease with which this access conflicts.
     #[cold]
     pub(crate) fn conflicting_lease(&self, access: &Access<'_>) -> Option<ConflictingLease> {
         let state = self.lock();

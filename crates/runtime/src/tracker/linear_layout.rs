@@ -67,7 +67,6 @@ impl Segment {
         }
     }
 
-    /// Returns whether all tickets are of this stream.
     #[inline]
     pub(super) fn is_of(&self, stream: StreamId) -> bool {
         self.writes.are_of(stream) && self.reads.are_of(stream)
@@ -156,7 +155,6 @@ impl LinearLayout {
         }
     }
 
-    /// Returns the segments that overlap the range.
     pub(super) fn touched(&self, range: &Range<u64>) -> &[Segment] {
         &self.segments[self.overlapping(range)]
     }

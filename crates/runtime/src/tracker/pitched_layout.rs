@@ -29,7 +29,6 @@ pub(super) struct PitchedLayout {
 }
 
 impl PitchedLayout {
-    /// Converts a linear layout.
     pub(super) fn of(linear: &LinearLayout, pitch: u64) -> Self {
         let bytes = linear.bytes();
         let mut pitched = Self {
@@ -110,7 +109,6 @@ impl PitchedLayout {
         }
     }
 
-    /// Iterates over all segments.
     pub(super) fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.bands.iter().flat_map(|band| band.columns.segments())
     }

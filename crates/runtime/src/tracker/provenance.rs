@@ -137,7 +137,6 @@ impl LaterCollective {
 pub(crate) struct GroupNumber(u64);
 
 impl GroupNumber {
-    /// Returns a new number.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -166,7 +165,6 @@ impl Listed {
     }
 }
 
-/// Adds the imports that are not listed yet.
 pub(crate) fn merge(imports: &mut Imports, others: Imports) {
     let listed = Listed::of(imports);
     imports.extend(others.into_iter().filter(|other| !listed.contains(other)));
@@ -244,7 +242,6 @@ impl Provenance {
         read_imports(&known)
     }
 
-    /// Returns whether there may be imports.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)

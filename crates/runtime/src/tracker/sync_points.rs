@@ -171,7 +171,6 @@ impl<E> SyncPoints<E> {
         self.recorded.len() >= self.query_at
     }
 
-    /// Returns the sync point to query.
     pub(crate) fn middle(&self) -> Option<&Arc<SyncPoint<E>>> {
         self.recorded.get(self.recorded.len() / 2)
     }

@@ -89,19 +89,16 @@ impl Sequence {
     /// The position behind all possible operations.
     pub(crate) const END: Self = Self(u64::MAX);
 
-    /// Creates a sequence number.
     #[inline]
     pub(crate) const fn of(number: u64) -> Self {
         Self(number)
     }
 
-    /// Returns the number.
     #[inline]
     pub(crate) const fn get(self) -> u64 {
         self.0
     }
 
-    /// Returns the next sequence number.
     #[inline]
     pub(crate) const fn next(self) -> Self {
         Self(self.0 + 1)

@@ -15,7 +15,6 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// Creates a set of one ticket.
     #[cfg(test)]
     pub(super) fn of(ticket: Ticket) -> Self {
         let mut tickets = Self::default();
@@ -23,7 +22,6 @@ impl Tickets {
         tickets
     }
 
-    /// Returns whether no ticket is of another stream.
     #[inline]
     pub(super) fn are_of(&self, stream: StreamId) -> bool {
         self.others.is_empty() && self.first.is_none_or(|first| first.stream == stream)
@@ -87,21 +85,18 @@ impl Tickets {
         }
     }
 
-    /// Replaces all tickets by this one.
     #[inline(always)]
     pub(super) fn replace(&mut self, ticket: Ticket) {
         self.first = Some(ticket);
         self.others.clear();
     }
 
-    /// Returns whether no ticket is of another device.
     #[inline]
     pub(super) fn are_of_device(&self, device: DeviceNumber) -> bool {
         let is_of = |ticket: &Ticket| ticket.stream.device() == device;
         self.first.as_ref().is_none_or(is_of) && self.others.iter().all(is_of)
     }
 
-    /// Removes all tickets.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.first = None;

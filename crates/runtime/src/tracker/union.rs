@@ -17,7 +17,6 @@ pub(crate) struct UnionEntry {
 }
 
 impl UnionEntry {
-    /// Returns the access of one operation.
     pub(crate) fn access<'a>(&self, history: &'a AccessHistory) -> Access<'a> {
         Access {
             ordered: self.ordered,
@@ -61,7 +60,6 @@ impl AccessUnion {
         }
     }
 
-    /// Adds an access.
     pub(crate) fn add(&mut self, extent: &Extent, kind: AccessKind, ordered: bool) {
         let mut new = UnionEntry {
             extent: extent.clone(),
@@ -103,7 +101,6 @@ impl AccessUnion {
         }];
     }
 
-    /// Returns the accesses.
     pub(crate) fn into_entries(self) -> Vec<UnionEntry> {
         self.entries
     }

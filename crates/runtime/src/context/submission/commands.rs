@@ -25,6 +25,13 @@ pub struct DriverStream<'a> {
     pub stream: StreamHandle,
 }
 
+impl<'a> DriverStream<'a> {
+    #[inline(always)]
+    pub(crate) fn parts(self) -> (&'a dyn Driver, ContextHandle, StreamHandle) {
+        (self.driver, self.context, self.stream)
+    }
+}
+
 /// A command that can be enqueued on a stream.
 pub(crate) trait Command {
     /// Whether other streams may wait for the operation's own work, so that a sync point behind it
@@ -90,14 +97,9 @@ impl Command for Allocate {
     type Output = DevicePtr;
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<DevicePtr, DriverError> {
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
-        unsafe {
-            driver_stream.driver.mem_alloc_async(
-                driver_stream.context,
-                self.bytes,
-                driver_stream.stream,
-            )
-        }
+        unsafe { driver.mem_alloc_async(context, self.bytes, stream) }
     }
 }
 
@@ -110,14 +112,9 @@ impl Command for Free {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
-        unsafe {
-            driver_stream.driver.mem_free_async(
-                driver_stream.context,
-                self.pointer,
-                driver_stream.stream,
-            )
-        }
+        unsafe { driver.mem_free_async(context, self.pointer, stream) }
     }
 }
 
@@ -133,20 +130,10 @@ impl Command for CopyToDevice {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self {
-            target,
-            source,
-            bytes,
-        } = self;
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
         unsafe {
-            driver_stream.driver.copy_host_to_device_async(
-                driver_stream.context,
-                target,
-                source,
-                bytes,
-                driver_stream.stream,
-            )
+            driver.copy_host_to_device_async(context, self.target, self.source, self.bytes, stream)
         }
     }
 
@@ -166,20 +153,10 @@ impl Command for CopyToHost {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self {
-            target,
-            source,
-            bytes,
-        } = self;
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
         unsafe {
-            driver_stream.driver.copy_device_to_host_async(
-                driver_stream.context,
-                target,
-                source,
-                bytes,
-                driver_stream.stream,
-            )
+            driver.copy_device_to_host_async(context, self.target, self.source, self.bytes, stream)
         }
     }
 
@@ -195,14 +172,9 @@ impl Command for CopyPeer {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
-        unsafe {
-            driver_stream.driver.copy_peer_async(
-                driver_stream.context,
-                &self.0,
-                driver_stream.stream,
-            )
-        }
+        unsafe { driver.copy_peer_async(context, &self.0, stream) }
     }
 }
 
@@ -217,19 +189,15 @@ impl Command for CopyOnDevice {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self {
-            target,
-            source,
-            bytes,
-        } = self;
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
         unsafe {
-            driver_stream.driver.copy_device_to_device_async(
-                driver_stream.context,
-                target,
-                source,
-                bytes,
-                driver_stream.stream,
+            driver.copy_device_to_device_async(
+                context,
+                self.target,
+                self.source,
+                self.bytes,
+                stream,
             )
         }
     }
@@ -261,14 +229,9 @@ impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
         for ((number, start), block) in starts.enumerate().zip(self.blocks.iter().cycle()) {
             let bytes = self.chunk_bytes.min(self.bytes - start);
             let capture = (self.capture)(number);
+            let (driver, context, stream) = driver_stream.parts();
             // SAFETY: by this function's contract.
-            unsafe {
-                driver_stream.driver.launch_host_function(
-                    driver_stream.context,
-                    driver_stream.stream,
-                    capture,
-                )
-            }?;
+            unsafe { driver.launch_host_function(context, stream, capture) }?;
             let copy = CopyToDevice {
                 target: self.target.offset(start as u64),
                 source: *block,
@@ -294,20 +257,10 @@ impl Command for Prefetch {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self {
-            pointer,
-            bytes,
-            location,
-        } = self;
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
         unsafe {
-            driver_stream.driver.mem_prefetch_async(
-                driver_stream.context,
-                pointer,
-                bytes,
-                location,
-                driver_stream.stream,
-            )
+            driver.mem_prefetch_async(context, self.pointer, self.bytes, self.location, stream)
         }
     }
 }
@@ -323,21 +276,9 @@ impl Command for Fill {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self {
-            target,
-            pattern,
-            count,
-        } = self;
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
-        unsafe {
-            driver_stream.driver.memset_async(
-                driver_stream.context,
-                target,
-                pattern,
-                count,
-                driver_stream.stream,
-            )
-        }
+        unsafe { driver.memset_async(context, self.target, self.pattern, self.count, stream) }
     }
 
     fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
@@ -380,16 +321,9 @@ impl Command for Launch<'_> {
                 )
             };
         }
+        let (driver, context, stream) = driver_stream.parts();
         // SAFETY: by this function's contract.
-        unsafe {
-            driver_stream.driver.launch_kernel(
-                driver_stream.context,
-                self.function,
-                self.dims,
-                driver_stream.stream,
-                self.params,
-            )
-        }
+        unsafe { driver.launch_kernel(context, self.function, self.dims, stream, self.params) }
     }
 
     fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {

@@ -4,7 +4,7 @@
 
 use millstream_driver::{Copy2d, DriverError, GraphNode, Memory2d, PeerCopy, PeerCopy2d, Side2d};
 
-use super::commands::{Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, DriverStream};
+use super::commands::{Command, CopyPeer, DriverStream};
 use crate::context::recording::{DOWNLOAD, HOST_MEMORY, NodeSink, NotRecorded};
 
 /// A pitched copy (rule 52: one operation that leaves the bytes between rows untouched). It is not
@@ -38,15 +38,10 @@ impl Command for CopyRows {
                 )
             };
         }
+        let (driver, context, stream) = driver_stream.parts();
         if source.pitch_bytes.max(target.pitch_bytes) <= self.pitch_bytes_max {
             // SAFETY: by this function's contract.
-            return unsafe {
-                driver_stream.driver.copy_2d_async(
-                    driver_stream.context,
-                    &self.copy,
-                    driver_stream.stream,
-                )
-            };
+            return unsafe { driver.copy_2d_async(context, &self.copy, stream) };
         }
         for row in 0..height {
             let (from, to) = (row_of(source, row), row_of(target, row));
@@ -119,15 +114,10 @@ impl Command for CopyPeerRows {
             // SAFETY: by this function's contract.
             return unsafe { range(0, rows * row_bytes).enqueue(driver_stream) };
         }
+        let (driver, context, stream) = driver_stream.parts();
         if source_pitch_bytes.max(target_pitch_bytes) <= self.pitch_bytes_max {
             // SAFETY: by this function's contract.
-            return unsafe {
-                driver_stream.driver.copy_peer_2d_async(
-                    driver_stream.context,
-                    &copy,
-                    driver_stream.stream,
-                )
-            };
+            return unsafe { driver.copy_peer_2d_async(context, &copy, stream) };
         }
         for row in 0..rows {
             // SAFETY: by this function's contract.
@@ -137,7 +127,6 @@ impl Command for CopyPeerRows {
     }
 }
 
-/// Returns the address of a row.
 fn row_of(side: Side2d, row: usize) -> Memory2d {
     let offset = row * side.pitch_bytes;
     match side.memory {
@@ -157,36 +146,22 @@ unsafe fn enqueue_range(
     target: Memory2d,
     bytes: usize,
 ) -> Result<(), DriverError> {
-    match (source, target) {
-        (Memory2d::Device(source), Memory2d::Device(target)) => {
-            let command = CopyOnDevice {
-                target,
-                source,
-                bytes,
-            };
-            // SAFETY: by this function's contract.
-            unsafe { command.enqueue(driver_stream) }
-        }
-        (Memory2d::Host(source), Memory2d::Device(target)) => {
-            let command = CopyToDevice {
-                target,
-                source,
-                bytes,
-            };
-            // SAFETY: by this function's contract.
-            unsafe { command.enqueue(driver_stream) }
-        }
-        (Memory2d::Device(source), Memory2d::Host(target)) => {
-            let command = CopyToHost {
-                target,
-                source,
-                bytes,
-            };
-            // SAFETY: by this function's contract.
-            unsafe { command.enqueue(driver_stream) }
-        }
-        (Memory2d::Host(_), Memory2d::Host(_)) => {
-            unreachable!("at least one side of the copy is on the device")
+    let (driver, context, stream) = driver_stream.parts();
+    // SAFETY: by this function's contract.
+    unsafe {
+        match (source, target) {
+            (Memory2d::Device(source), Memory2d::Device(target)) => {
+                driver.copy_device_to_device_async(context, target, source, bytes, stream)
+            }
+            (Memory2d::Host(source), Memory2d::Device(target)) => {
+                driver.copy_host_to_device_async(context, target, source, bytes, stream)
+            }
+            (Memory2d::Device(source), Memory2d::Host(target)) => {
+                driver.copy_device_to_host_async(context, target, source, bytes, stream)
+            }
+            (Memory2d::Host(_), Memory2d::Host(_)) => {
+                unreachable!("at least one side of the copy is on the device")
+            }
         }
     }
 }

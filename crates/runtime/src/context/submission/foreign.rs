@@ -42,16 +42,11 @@ pub(super) struct CapturedGraph<'a> {
 }
 
 impl<'a> CapturedGraph<'a> {
-    /// Captures a call.
     pub(super) fn of(
         driver_stream: DriverStream<'a>,
         call: impl FnOnce(DriverStream<'_>) -> Result<(), DriverError>,
     ) -> Result<Self, DriverError> {
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = driver_stream;
+        let (driver, context, stream) = driver_stream.parts();
         let mode = CaptureMode::ThreadLocal;
         // Made first, because a call that failed may have begun the capture nevertheless.
         let capture = Capture(driver_stream);
@@ -69,9 +64,7 @@ impl<'a> CapturedGraph<'a> {
 
     /// Returns the kernels of the call, or `None` if it has others.
     pub(super) fn kernels(&self) -> Option<Vec<GraphKernel>> {
-        let DriverStream {
-            driver, context, ..
-        } = self.driver_stream;
+        let (driver, context, _) = self.driver_stream.parts();
         // SAFETY: the graph is alive.
         let kernels = unsafe { driver.graph_kernels(context, self.graph) };
         kernels.ok().flatten()
@@ -85,9 +78,7 @@ impl<'a> CapturedGraph<'a> {
 
 impl Drop for CapturedGraph<'_> {
     fn drop(&mut self) {
-        let DriverStream {
-            driver, context, ..
-        } = self.driver_stream;
+        let (driver, context, _) = self.driver_stream.parts();
         // SAFETY: the capture made the graph, which nothing else uses.
         if let Err(error) = unsafe { driver.graph_destroy(context, self.graph) } {
             log!(debug, %error, "cannot destroy a graph");
@@ -99,7 +90,6 @@ impl Drop for CapturedGraph<'_> {
 struct Capture<'a>(DriverStream<'a>);
 
 impl Capture<'_> {
-    /// Ends the capture and returns its graph.
     fn end(self) -> Result<GraphHandle, DriverError> {
         // After an error the drop makes sure that the stream does not capture.
         let graph = self.end_once()?;
@@ -108,11 +98,7 @@ impl Capture<'_> {
     }
 
     fn end_once(&self) -> Result<GraphHandle, DriverError> {
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = self.0;
+        let (driver, context, stream) = self.0.parts();
         // SAFETY: the stream is alive, and its capture began on this thread.
         unsafe { driver.stream_end_capture(context, stream) }
     }

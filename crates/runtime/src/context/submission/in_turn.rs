@@ -21,7 +21,6 @@ impl<I> InTurn<I>
 where
     I: Iterator<Item: Command<Output = ()>>,
 {
-    /// Returns the operation of these commands.
     fn new(commands: I) -> Self {
         Self(commands)
     }

@@ -87,7 +87,6 @@ fn machine(devices: u32) -> (Gpu, Arc<Calls>) {
     (gpu, calls)
 }
 
-/// Opens a device of the machine.
 fn open(calls: &Arc<Calls>, ordinal: i32) -> Device {
     // SAFETY: the driver forwards calls to a correct driver, or fails without any effect.
     let device = unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) };

@@ -136,10 +136,6 @@ unsafe fn submit_examined<C: Command>(
 /// admits the operation, which runs between earlier and later work of the owner if the stream is
 /// adopted.
 ///
-/// # Errors
-///
-/// As [`submit`].
-///
 /// # Safety
 ///
 /// As for [`submit`].

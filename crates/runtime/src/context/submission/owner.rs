@@ -98,10 +98,6 @@ pub(crate) fn make_owner_follow(device: &DeviceState, stream: &StreamState) -> R
 
 /// Makes later work of the owner of a companion wait for an operation of the companion, with a sync
 /// point behind it. Does nothing for another stream.
-///
-/// # Errors
-///
-/// As [`make_owner_follow`].
 pub(in crate::context) fn make_owner_wait(
     device: &DeviceState,
     stream: &StreamState,

@@ -70,7 +70,6 @@ impl Recording {
     }
 }
 
-/// Returns the union of the nodes' accesses.
 fn accesses_of(nodes: &[Node]) -> Vec<NodeAccess> {
     let mut unions: BTreeMap<usize, AccessUnion> = BTreeMap::new();
     for access in nodes.iter().flat_map(|node| &node.accesses) {

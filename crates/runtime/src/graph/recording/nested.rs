@@ -30,7 +30,6 @@ pub(in crate::graph) struct BodyRecording<'a> {
 }
 
 impl Recording {
-    /// Begins to record a body.
     pub(in crate::graph) fn begin_body(&self, name: &'static str) -> Result<BodyRecording<'_>> {
         let recording = Arc::new(Self {
             device: Arc::clone(&self.device),

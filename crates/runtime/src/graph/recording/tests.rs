@@ -56,7 +56,6 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Records the steps and returns the nodes.
 fn recorded(device: &Device, steps: &[Step], order: Order) -> Vec<Node> {
     let stream = device.stream().expect("a stream");
     let mut arrays: [Buffer<u8>; ARRAYS] =

@@ -15,7 +15,6 @@ use crate::{Buffer, Rejected, Result, Stream, interop::OwnedLease};
 pub struct Exported<T: Element>(OwnedLease<T>);
 
 impl<T: Element> Exported<T> {
-    /// Boxes the array with its shape.
     pub(super) fn own(
         self,
         shape: &[i64],

@@ -36,12 +36,6 @@ use tensor::refused;
 const NAME: &str = "adopt_dlpack";
 
 /// A type of elements that DLPack can name.
-///
-/// ```
-/// use millstream::interop::dlpack::Element;
-///
-/// assert_eq!((<f32 as Element>::TYPE.code, <f32 as Element>::TYPE.bits), (2, 32));
-/// ```
 pub trait Element: Pod + Send {
     /// The type in DLPack's terms.
     const TYPE: DlDataType;

@@ -118,7 +118,6 @@ impl Int {
         }))
     }
 
-    /// Returns the value.
     #[inline]
     pub(super) fn get(self) -> i128 {
         self.0

@@ -68,14 +68,6 @@ impl Trace {
     ///
     /// If there are more than 400 waits, 400 evenly distributed ones are drawn, and the picture
     /// says so. The output is deterministic.
-    ///
-    /// ```
-    /// use millstream::Trace;
-    ///
-    /// let trace = Trace { device: "A & B".into(), operations: Vec::new() };
-    /// assert!(trace.to_svg().starts_with("<svg"));
-    /// assert!(trace.to_svg().contains("A &amp; B"));
-    /// ```
     #[must_use]
     pub fn to_svg(&self) -> String {
         let (work, streams) = (work(&self.operations), StreamIndices::of(self));
