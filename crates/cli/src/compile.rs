@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, String> {
 fn compile(
     file: &Path,
     arguments: &Arguments,
-) -> Result<(String, Vec<millstream::Diagnostic>), String> {
+) -> Result<(String, Vec<millstream::error::Diagnostic>), String> {
     let options = options(arguments);
     let text = fs::read_to_string(file)
         .map_err(|error| format!("cannot read {}: {error}", file.display()))?;

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use millstream::{Device, DeviceProperties, Select, Topology};
+use millstream::{
+    Device, Select,
+    device::{DeviceProperties, Topology},
+};
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, SimConfig};
 

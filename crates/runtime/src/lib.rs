@@ -21,37 +21,53 @@
 //! # Ok::<(), millstream::Error>(())
 //! ```
 //!
-//! [The guide](guide) explains all of it, page by page.
-//!
 //! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a
 //! simulated device that needs no CUDA at all: see [`Select`].
+//!
+//! # Where to read on
+//!
+//! - [The guide](guide) explains everything, a page for each subject.
+#![cfg_attr(
+    feature = "sim",
+    doc = "- [Start](guide::start): install it, run a first program, launch a first kernel.\n\
+           - [Why nothing races](guide::model): how an order is found for each operation, which \
+           mistakes do not compile, and what the library does not see.\n\
+           - [Testing](guide::testing): [`check`](fn@check) runs a program under many schedules of \
+           the simulated device, whose race checker names the two source lines of a race.\n\
+           - From [CUDA C++](guide::from_cuda), [cudarc](guide::from_cudarc) or \
+           [CuPy](guide::from_cupy): the same calls side by side."
+)]
+//!
+//! The items of this page are those of most programs. The modules have the others: [`mod@array`]
+//! the operands of copies, [`device`] properties and topology, [`error`] diagnostics and suspects,
+//! [`graph`] options and figures, [`timeline`] the times of operations.
 
-mod array;
+pub mod array;
 #[cfg(feature = "sim")]
-mod check;
+pub mod check;
 mod context;
-mod copy;
-mod device;
+pub mod copy;
+pub mod device;
 mod disposal;
 mod element_layout;
-mod error;
+pub mod error;
 mod event;
 mod future;
-mod graph;
+pub mod graph;
 #[doc(hidden)]
 pub mod groups;
 pub mod guide;
 pub mod interop;
 #[doc(hidden)]
 pub mod kernel;
-mod memory;
+pub mod memory;
 mod multi_device;
 mod page_locked;
 mod rejected;
 mod scope;
 mod spans;
 mod sync;
-mod timeline;
+pub mod timeline;
 mod tracker;
 mod unwind;
 
@@ -61,32 +77,29 @@ extern crate self as millstream;
 
 #[doc(hidden)]
 pub use array::DeviceOperand;
-pub use array::{
-    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed, PeerView,
-    PeerViewMut, ReadOperand, View, View2d, View2dMut, ViewMut, WriteOperand,
-};
+#[doc(inline)]
+pub use array::{Buffer, Global, Managed, Pinned, ReadOperand, View, ViewMut, WriteOperand};
 #[cfg(feature = "sim")]
-pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
+#[doc(inline)]
+pub use check::{Check, check, check_async};
 pub use context::{Device, Stream};
-pub use copy::OwnedSource;
-pub use device::{
-    DeviceProperties, Health, PciAddress, PeerLink, Select, Topology, TopologyDevice, Uuid,
-};
+#[doc(inline)]
+pub use device::Select;
 #[doc(hidden)]
 pub use disposal::log_later;
-pub use error::{
-    CompileError, Diagnostic, Error, OperationKind, OutOfMemory, Result, Severity, Suspect,
-    UsageError, UsageErrorKind,
-};
+#[doc(inline)]
+pub use error::{Error, OperationKind, Result, UsageError, UsageErrorKind};
 pub use event::Event;
 pub use future::Pending;
 #[doc(hidden)]
 pub use graph::{BoundReplay, RecordedKernels, UnboundGraph};
-pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, Order};
+#[doc(inline)]
+pub use graph::{Graph, GraphRecorder};
 pub use kernel::{
     Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Occupancy, Ptx,
 };
-pub use memory::{MemoryStats, Release};
+#[doc(inline)]
+pub use memory::Release;
 pub use millstream_driver as driver;
 /// Declares typed kernels from PTX.
 ///
@@ -157,9 +170,9 @@ pub use millstream_sim as sim;
 pub use multi_device::PeerStatus;
 #[doc(hidden)]
 pub use page_locked::StagingOptions;
-pub use page_locked::{Pinned, ReadGuard, WriteGuard};
 pub use rejected::Rejected;
 pub use scope::Scope;
-pub use timeline::{Overlap, TimedOperation, Timeline, Trace};
+#[doc(inline)]
+pub use timeline::{Timeline, Trace};
 #[doc(hidden)]
 pub use tracing as __tracing;

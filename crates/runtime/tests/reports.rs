@@ -9,7 +9,8 @@
 use std::mem;
 
 use millstream::{
-    Check, Device, Health, LaunchConfig, Pinned, Result, Stream,
+    Check, Device, LaunchConfig, Pinned, Result, Stream,
+    device::Health,
     driver::Driver,
     sim::{Gpu, ReportKind, Rules, Schedule, Severity, SimConfig},
 };

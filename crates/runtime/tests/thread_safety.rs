@@ -6,12 +6,14 @@ use std::{
 };
 
 use millstream::{
-    Advice, Buffer, Device, Error, Event, LaunchConfig, Managed, OperationKind, OutOfMemory,
-    Overlap, Pending, Pinned, ReadGuard, Rejected, Release, Scope, Select, Stream, TimedOperation,
-    Timeline, Trace, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
+    Buffer, Device, Error, Event, LaunchConfig, Managed, OperationKind, Pending, Pinned, Rejected,
+    Release, Scope, Select, Stream, Timeline, Trace, UsageError, UsageErrorKind, View, ViewMut,
+    array::{Advice, ReadGuard, WriteGuard},
     driver::Driver,
+    error::OutOfMemory,
     interop::Lease,
     sim::{Gpu, Hold, SimConfig},
+    timeline::{Overlap, TimedOperation},
 };
 use millstream_collective::{Collectives, Reduce};
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use millstream::{Buffer, Device, LaunchConfig, PeerStatus, Stream, Topology};
+use millstream::{Buffer, Device, LaunchConfig, PeerStatus, Stream, device::Topology};
 use millstream_driver::{
     ContextHandle, DeviceOrdinal, DevicePtr, Driver, FunctionHandle, LaunchDims, ModuleHandle,
     PeerCopy, StreamHandle,

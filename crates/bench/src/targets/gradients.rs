@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
-use millstream::{Device, OperationKind, Select, TimedOperation};
+use millstream::{Device, OperationKind, Select, timeline::TimedOperation};
 use millstream_region::{Array, Mesh, RegionExt, Replicated, Sharded, Split, region};
 use ndarray::{Array2, Ix2, s};
 

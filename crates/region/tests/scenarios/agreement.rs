@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream::{OperationKind, TimedOperation};
+use millstream::{OperationKind, timeline::TimedOperation};
 use millstream_region::{Array, Region, Result, region};
 use ndarray::{Array1, Array2, Axis, Ix2};
 

@@ -12,8 +12,9 @@ use std::{
 };
 
 use millstream::{
-    Device, MemoryStats,
+    Device,
     driver::{DeviceOrdinal, ResultCode},
+    memory::MemoryStats,
     sim::{Fault, Links, Schedule},
 };
 use millstream_region::{Error, Pending, Region, Result, UsageErrorKind, region};

@@ -27,3 +27,5 @@ pub(crate) use span_2d::Span2d;
 pub(crate) use view::{Span, part_from, resolve};
 pub use view::{View, ViewMut};
 pub use view_2d::{View2d, View2dMut};
+
+pub use crate::page_locked::{Pinned, ReadGuard, WriteGuard};

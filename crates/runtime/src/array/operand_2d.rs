@@ -18,7 +18,7 @@ pub trait CopySource2d<T>: Sealed {
 /// A rectangle that an operation may read and write: [`View2dMut`] and `&mut View2dMut`.
 ///
 /// ```
-/// fn elements<T>(operand: impl millstream::CopyTarget2d<T>) -> usize {
+/// fn elements<T>(operand: impl millstream::array::CopyTarget2d<T>) -> usize {
 ///     operand.rows() * operand.cols()
 /// }
 /// let mut buffer = millstream::Device::simulated()?.stream()?.zeros::<f32>(12)?;

@@ -130,5 +130,6 @@ rows! {
     impl[T] Pinned<T>: (&self) -> View2d<'_, T>, view_2d, view_2d_pitched, ".",
         self.len(), shape => View2d::of(Base::Pinned(self.span()), 0, true, shape);
     impl[T] Pinned<T>: (&mut self) -> View2dMut<'_, T>, view_2d_mut, view_2d_pitched_mut,
-        " for writing.", self.len(), shape => View2dMut::of(Base::Pinned(self.span()), 0, true, shape);
+        " for writing.", self.len(),
+        shape => View2dMut::of(Base::Pinned(self.span()), 0, true, shape);
 }

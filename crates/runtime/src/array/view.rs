@@ -25,7 +25,7 @@ pub(crate) struct Span<'a> {
     /// guarantees the order.
     pub(crate) ordered: bool,
     /// Set if kernels on other devices may access the memory: see
-    /// [`PeerView`](crate::PeerView).
+    /// [`PeerView`](crate::array::PeerView).
     pub(crate) peer: bool,
 }
 

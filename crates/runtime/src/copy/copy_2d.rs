@@ -9,7 +9,8 @@ use millstream_driver::{Copy2d, Side2d};
 
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
-    CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
+    Pending, Result, Stream, UsageError, UsageErrorKind,
+    array::{CopySource2d, CopyTarget2d},
     array::{Span2d, check_rows},
     context::{
         CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows, imports::note_overwritten,

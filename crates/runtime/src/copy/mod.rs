@@ -25,8 +25,9 @@ pub use owned::OwnedSource;
 pub(crate) use pending_download::PendingDownload;
 
 use crate::{
-    CopySource, CopyTarget, Result, Stream, UsageError, UsageErrorKind,
+    Result, Stream, UsageError, UsageErrorKind,
     array::{CopyOperand, Span},
+    array::{CopySource, CopyTarget},
     context::{
         Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
     },

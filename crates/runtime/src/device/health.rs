@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_driver::DriverError;
 
-use crate::{Device, Suspect};
+use crate::{Device, error::Suspect};
 
 /// The state of a device, as returned by [`Device::health`].
 #[derive(Clone, Debug)]

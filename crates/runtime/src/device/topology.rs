@@ -9,8 +9,11 @@ use millstream_driver::{
 
 use super::several::status_between_drivers;
 use crate::{
-    Device, DeviceProperties, PciAddress, PeerStatus, Result, Uuid, context::DeviceState,
-    disposal::log, multi_device::known_peer_status,
+    Device, PeerStatus, Result,
+    context::DeviceState,
+    device::{DeviceProperties, PciAddress, Uuid},
+    disposal::log,
+    multi_device::known_peer_status,
 };
 
 /// The links between several devices: which of them can access each other's memory, and how fast.
@@ -18,7 +21,7 @@ use crate::{
 /// Its `Display` is a matrix like that of `nvidia-smi topo -m`.
 ///
 /// ```
-/// use millstream::{Device, Topology, sim::{Gpu, Link, Links, SimConfig}};
+/// use millstream::{Device, sim::{Gpu, Link, Links, SimConfig}, device::Topology};
 ///
 /// let links = Links::all(Link::Pcie).pair(0, 1, Link::NvLink);
 /// let gpu = Gpu::new(SimConfig::new().devices(3).links(links));
@@ -59,7 +62,7 @@ pub struct TopologyDevice {
 /// The link by which one device accesses the memory of another.
 ///
 /// ```
-/// use millstream::{Device, PeerStatus, Topology, sim::{Gpu, SimConfig}};
+/// use millstream::{Device, PeerStatus, sim::{Gpu, SimConfig}, device::Topology};
 ///
 /// let gpu = Gpu::new(SimConfig::new().devices(2));
 /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];

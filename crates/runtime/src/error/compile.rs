@@ -12,7 +12,7 @@ use super::{Diagnostic, Severity};
 /// The error of a compilation of CUDA C++.
 ///
 /// ```
-/// use millstream::{CompileError, Cuda, Device, Error};
+/// use millstream::{Cuda, Device, Error, error::CompileError};
 ///
 /// let device = Device::simulated()?;
 /// match device.compile(Cuda::source("k.cu", "__global__ void k() { x = 1; }")) {

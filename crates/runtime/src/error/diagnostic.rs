@@ -29,7 +29,7 @@ impl fmt::Display for Severity {
 /// does.
 ///
 /// ```
-/// # fn report(error: &millstream::CompileError) {
+/// # fn report(error: &millstream::error::CompileError) {
 /// for diagnostic in error.diagnostics() {
 ///     println!("{}:{}: {}", diagnostic.file, diagnostic.line, diagnostic.message);
 /// }

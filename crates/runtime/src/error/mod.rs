@@ -54,7 +54,7 @@ pub enum Error {
     DeviceLost {
         /// The first failure that was observed.
         cause: DriverError,
-        /// The operations that may have caused the failure: see [`Health`](crate::Health).
+        /// The operations that may have caused the failure: see [`Health`](crate::device::Health).
         suspects: Arc<[Suspect]>,
     },
     /// The contents of an operand come from a device that was lost before they arrived. The operand

@@ -39,7 +39,8 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// An operation suspected of having made its device unusable: see [`Health`](crate::Health).
+/// An operation suspected of having made its device unusable, listed by
+/// [`Health`](crate::device::Health).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suspect {

@@ -15,7 +15,7 @@ pub enum Order {
 /// Options of a recording: see [`Device::record_with`](crate::Device::record_with).
 ///
 /// ```
-/// use millstream::{Device, GraphOptions, Order};
+/// use millstream::{Device, graph::{GraphOptions, Order}};
 ///
 /// let device = Device::simulated()?;
 /// let stream = device.stream()?;

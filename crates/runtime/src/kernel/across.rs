@@ -1,5 +1,5 @@
 //! Launches with operands on other devices than the stream's: managed memory, and memory that is
-//! passed as a [`PeerView`](crate::PeerView).
+//! passed as a [`PeerView`](crate::array::PeerView).
 
 #![allow(unsafe_code, reason = "submits launches")]
 

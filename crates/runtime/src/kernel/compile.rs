@@ -12,7 +12,10 @@ use super::{
     sha256::sha256,
 };
 use crate::{
-    CompileError, Device, Result, Severity, context::DeviceState, error::parse_diagnostics,
+    Device, Result,
+    context::DeviceState,
+    error::parse_diagnostics,
+    error::{CompileError, Severity},
 };
 
 /// A folder in which no file can be, because it is not one. The source is compiled under the name
@@ -43,7 +46,7 @@ impl Device {
     /// neither it nor those above it may be writable by others; it is not used otherwise.
     ///
     /// ```
-    /// use millstream::{CompileError, Cuda, Device, Error, signature};
+    /// use millstream::{Cuda, Device, Error, signature, error::CompileError};
     ///
     /// let device = Device::simulated()?;
     /// let source = Cuda::source("scale.cu", r#"
@@ -104,7 +107,7 @@ impl Cuda {
     ///
     /// As [`Device::compile`]. The second value of the result is the compiler's messages.
     #[doc(hidden)]
-    pub fn to_ptx(&self) -> Result<(String, Vec<crate::Diagnostic>)> {
+    pub fn to_ptx(&self) -> Result<(String, Vec<crate::error::Diagnostic>)> {
         let nvrtc = load(self)?;
         let folders = Folders::of(self, nvrtc.installation().file.as_deref());
         let compiled = run(self, &nvrtc, &folders, self.options.clone(), false)?;

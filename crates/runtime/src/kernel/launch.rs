@@ -125,7 +125,7 @@ impl<'a> Argument<'a> {
 /// # Errors
 ///
 /// If an operand is on another device than the stream and is neither managed memory nor a
-/// [`PeerView`](crate::PeerView), if two operands overlap and one is written,
+/// [`PeerView`](crate::array::PeerView), if two operands overlap and one is written,
 /// if the launch configuration exceeds a limit, or if the device is lost. Nothing is then enqueued.
 ///
 /// # Safety

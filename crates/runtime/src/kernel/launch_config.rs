@@ -92,8 +92,8 @@ impl LaunchConfig {
     ///
     /// On a GPU a kernel must opt in to more than 48 KiB of shared memory per block, its static
     /// shared memory included. A launch that requests more opts its kernel in to the device's
-    /// maximum (227 KiB on an H200, see [`DeviceProperties`](crate::DeviceProperties)); a request
-    /// beyond that is an error.
+    /// maximum: 227 KiB on an H200, see [`DeviceProperties`](crate::device::DeviceProperties). A
+    /// request beyond that is an error.
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.dims.shared_bytes = bytes;
         self

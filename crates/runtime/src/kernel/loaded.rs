@@ -19,7 +19,8 @@ use super::{
     variables::{self, LoadedVariable},
 };
 use crate::{
-    Device, Diagnostic, Error, Global, Result, UsageError, UsageErrorKind, context::DeviceState,
+    Device, Error, Global, Result, UsageError, UsageErrorKind, context::DeviceState,
+    error::Diagnostic,
 };
 
 /// A module on a device: kernels and variables from PTX, CUDA C++ or machine code that a program

@@ -19,8 +19,9 @@ use super::{
     cache::{self, CacheStats},
 };
 use crate::{
-    Error, OutOfMemory, Result,
+    Error, Result,
     context::{DeviceState, PooledEvent, StreamState, record_at_tail, wait_until},
+    error::OutOfMemory,
     memory::drain_frees,
 };
 

@@ -17,7 +17,7 @@ use super::{
 /// `Display` prints one line:
 ///
 /// ```
-/// use millstream::Overlap;
+/// use millstream::timeline::Overlap;
 ///
 /// let overlap = Overlap {
 ///     busy_ns: 1_500,
@@ -77,7 +77,7 @@ impl Trace {
     ///
     /// ```
     /// use std::{ops::Range, panic::Location};
-    /// use millstream::{OperationKind, Trace, TimedOperation};
+    /// use millstream::{OperationKind, Trace, timeline::TimedOperation};
     ///
     /// let operation = |kind, stream, time_ns: Range<u64>| TimedOperation {
     ///     label: "example",

@@ -1,10 +1,11 @@
 //! User types cannot implement the operand traits, which would let them name untracked memory.
 
-use millstream::{CopySource, ReadOperand, WriteOperand};
+use millstream::{ReadOperand, WriteOperand, array::CopySource};
 
 struct Mine;
 
-impl ReadOperand<u8> for Mine { //~ E0046 E0277
+impl ReadOperand<u8> for Mine {
+    //~ E0046 E0277
     fn len(&self) -> usize {
         1
     }

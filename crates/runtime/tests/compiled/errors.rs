@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use millstream::{
-    CompileError, Cuda, Device, Error, Severity,
+    Cuda, Device, Error,
     driver::nvrtc::{self, NvrtcCode},
+    error::{CompileError, Severity},
 };
 
 use crate::compiled::{Outcome, child, device};

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "launches kernels that fault")]
 
-use millstream::{Health, Suspect};
+use millstream::{device::Health, error::Suspect};
 
 use crate::scenarios::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, atomic::AtomicU32};
 
-use millstream::GraphOptions;
+use millstream::graph::GraphOptions;
 
 use crate::scenarios::{
     graphs::{counted_scenario, scenario},

@@ -1,6 +1,6 @@
 //! Managed memory: tracked by byte range like all memory, and accessed by the host through guards.
 
-use millstream::Advice;
+use millstream::array::Advice;
 
 use crate::scenarios::prelude::*;
 

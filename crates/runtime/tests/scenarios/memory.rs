@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "opens devices of a recording driver")]
 
-use millstream::{MemoryStats, OutOfMemory, sim::Rules};
+use millstream::{error::OutOfMemory, memory::MemoryStats, sim::Rules};
 
 use crate::scenarios::{outsiders::Outsiders, prelude::*};
 

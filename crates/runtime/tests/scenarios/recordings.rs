@@ -1,7 +1,7 @@
 //! Recordings of graphs: the edges that are found, the memory of arrays that are made inside, the
 //! operations that can be recorded, and those that are refused.
 
-use millstream::{GraphOptions, Order};
+use millstream::graph::{GraphOptions, Order};
 
 use crate::scenarios::{
     graphs::{N, increment, scenario},

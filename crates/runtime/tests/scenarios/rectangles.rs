@@ -1,6 +1,6 @@
 //! Rectangles of arrays: their ordering, their cost in driver calls, and rejected arguments.
 
-use millstream::View2dMut;
+use millstream::array::View2dMut;
 
 use crate::scenarios::prelude::*;
 

@@ -8,9 +8,10 @@
 use std::{mem, sync::Arc};
 
 use millstream::{
-    Buffer, Device, Error, Global, Graph, GraphOptions, GraphRecorder, Managed, Module, Pending,
-    Ptx, ReadOperand, Release, Result, Stream, View, ViewMut,
+    Buffer, Device, Error, Global, Graph, GraphRecorder, Managed, Module, Pending, Ptx,
+    ReadOperand, Release, Result, Stream, View, ViewMut,
     driver::FillPattern,
+    graph::GraphOptions,
     interop::{After, ForeignCall, OwnedLease, write},
     sim::Gpu,
 };

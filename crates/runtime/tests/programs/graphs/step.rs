@@ -3,7 +3,7 @@
 
 use std::mem::discriminant;
 
-use millstream::Order;
+use millstream::graph::Order;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use millstream::{Advice, Buffer, Error, Pinned, Rejected, Result, Stream, View2d, View2dMut};
+use millstream::{
+    Buffer, Error, Pinned, Rejected, Result, Stream,
+    array::{Advice, View2d, View2dMut},
+};
 
 use super::{
     elem::{Elem, content, typed},

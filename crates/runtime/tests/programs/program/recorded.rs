@@ -1,7 +1,10 @@
 //! Parts of a program that are recorded in a graph and replayed. Their effects are those of the
 //! steps themselves, so the oracle knows nothing of graphs.
 
-use millstream::{GraphOptions, GraphRecorder, Order, Result, Stream};
+use millstream::{
+    GraphRecorder, Result, Stream,
+    graph::{GraphOptions, Order},
+};
 
 use super::{
     interpreter::{Array, Interpreter},
