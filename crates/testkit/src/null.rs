@@ -119,30 +119,108 @@ struct Line {
     _words: [u128; 16],
 }
 
-/// Implements one method: it does nothing, or lengthens the queue of its stream. Methods of the
-/// class `value`, and those that the probe of peer access needs, are implemented below.
-macro_rules! noop_method {
-    ([enqueue($stream:ident)] memset_async($($rest:tt)*)) => {};
-    ([enqueue($stream:ident)] copy_peer_async($($rest:tt)*)) => {};
-    ([enqueue($stream:ident)] copy_device_to_host_async($($rest:tt)*)) => {};
-    ([call] $name:ident($($arg:ident: $type:ty),*)) => {
-        unsafe fn $name(&self, $(_: $type),*) -> Result<()> {
-            Ok(())
+/// The answer of a method that has nothing to answer.
+trait Answer: Sized {
+    fn answer() -> Self;
+}
+
+macro_rules! answers {
+    ($($type:ty: $answer:expr;)*) => {
+        $(impl Answer for $type {
+            fn answer() -> Self {
+                $answer
+            }
+        })*
+    };
+}
+
+answers! {
+    (): ();
+    bool: true;
+    i32: 0;
+    f32: 0.0;
+    u64: u64::MAX;
+    (u64, u64): (u64::MAX, u64::MAX);
+    String: "no device".into();
+    PriorityRange: PriorityRange { least: 0, greatest: 0 };
+    PoolUsage: PoolUsage::default();
+    CaptureInfo: CaptureInfo { status: CaptureStatus::None, active: None };
+    ContextHandle: Self::from_raw(SOLE_HANDLE);
+    PoolHandle: Self::from_raw(SOLE_HANDLE);
+    ModuleHandle: Self::from_raw(SOLE_HANDLE);
+    GraphHandle: Self::from_raw(SOLE_HANDLE);
+    GraphNodeHandle: Self::from_raw(SOLE_HANDLE);
+    GraphExecHandle: Self::from_raw(SOLE_HANDLE);
+    ConditionHandle: Self::from_raw(SOLE_HANDLE as u64);
+    ConditionalNode: Self { node: Answer::answer(), body: Answer::answer() };
+}
+
+impl<T> Answer for Option<T> {
+    fn answer() -> Self {
+        None
+    }
+}
+
+/// Implements one method: it answers nothing, refuses, or lengthens the queue of its stream.
+macro_rules! method {
+    // These are implemented by hand.
+    (driver_version $($rest:tt)*) => {};
+    (device_count $($rest:tt)*) => {};
+    (device_uuid $($rest:tt)*) => {};
+    (device_attribute $($rest:tt)*) => {};
+    (device_pci_bus_id $($rest:tt)*) => {};
+    (primary_context_retain $($rest:tt)*) => {};
+    (stream_create $($rest:tt)*) => {};
+    (stream_query $($rest:tt)*) => {};
+    (event_create $($rest:tt)*) => {};
+    (event_destroy $($rest:tt)*) => {};
+    (event_record $($rest:tt)*) => {};
+    (event_query $($rest:tt)*) => {};
+    (mem_alloc $($rest:tt)*) => {};
+    (mem_alloc_async $($rest:tt)*) => {};
+    (host_alloc $($rest:tt)*) => {};
+    (module_function $($rest:tt)*) => {};
+    (function_attribute $($rest:tt)*) => {};
+    (launch_host_function $($rest:tt)*) => {};
+    (memset_async $($rest:tt)*) => {};
+    (copy_peer_async $($rest:tt)*) => {};
+    (copy_device_to_host_async $($rest:tt)*) => {};
+    // These are not supported.
+    (mem_alloc_managed $($rest:tt)*) => { method! { @err NOT_SUPPORTED mem_alloc_managed $($rest)* } };
+    (module_global $($rest:tt)*) => { method! { @err NOT_FOUND module_global $($rest)* } };
+    (stream_begin_capture $($rest:tt)*) => { method! { @err NOT_SUPPORTED stream_begin_capture $($rest)* } };
+    (stream_end_capture $($rest:tt)*) => { method! { @err ILLEGAL_STATE stream_end_capture $($rest)* } };
+    (stream_set_capture_dependencies $($rest:tt)*) => { method! { @err ILLEGAL_STATE stream_set_capture_dependencies $($rest)* } };
+    (@err $code:ident $name:ident [unsafe value] ($($arg:ident: $type:ty),*) -> $value:ty) => {
+        unsafe fn $name(&self, $(_: $type),*) -> Result<$value> {
+            Err(DriverError::new(stringify!($name), ResultCode::$code))
         }
     };
-    ([enqueue($stream:ident)] $name:ident($($arg:ident: $type:ty),*)) => {
-        unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
+    ($name:ident [$kind:ident value optional] $($rest:tt)*) => {};
+    ($name:ident [safe $class:ident] ($($arg:ident: $type:ty),*) -> $value:ty) => {
+        fn $name(&self, $(_: $type),*) -> Result<$value> {
+            Ok(Answer::answer())
+        }
+    };
+    ($name:ident [unsafe $class:ident] ($($arg:ident: $type:ty),*) -> $value:ty) => {
+        unsafe fn $name(&self, $(_: $type),*) -> Result<$value> {
+            Ok(Answer::answer())
+        }
+    };
+    ($name:ident [unsafe enqueue($stream:ident) $($optional:ident)?]
+     ($($arg:ident: $type:ty),*) -> $value:ty) => {
+        unsafe fn $name(&self, $($arg: $type),*) -> Result<$value> {
             $(let _ = $arg;)*
             self.enqueue($stream)
         }
     };
-    ([value] $($rest:tt)*) => {};
 }
 
-macro_rules! noop {
-    ($($(#[$doc:meta])* [$kind:ident $class:ident $(($stream:ident))? $($optional:ident)?]
-       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty = $function:ident $call:tt;)*) => {
-        $(noop_method!([$class $(($stream))?] $name($($arg: $type),*));)*
+/// Implements the methods of the table.
+macro_rules! implement {
+    ($($(#[$doc:meta])* [$($class:tt)*]
+       fn $name:ident $arguments:tt -> $value:ty = $function:ident $call:tt;)*) => {
+        $(method! { $name [$($class)*] $arguments -> $value })*
     };
 }
 
@@ -171,14 +249,6 @@ impl Driver for NullDriver {
         Ok(2)
     }
 
-    fn device_name(&self, _: DeviceOrdinal) -> Result<String> {
-        Ok("no device".into())
-    }
-
-    fn device_total_bytes(&self, _: DeviceOrdinal) -> Result<u64> {
-        Ok(u64::MAX)
-    }
-
     fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
         Ok([device.as_raw() as u8; 16])
     }
@@ -201,30 +271,10 @@ impl Driver for NullDriver {
         Ok(format!("0000:{:02x}:00.0", device.as_raw()))
     }
 
-    fn device_can_access_peer(&self, _: DeviceOrdinal, _: DeviceOrdinal) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn device_p2p_attribute(
-        &self,
-        _: P2pAttribute,
-        _: DeviceOrdinal,
-        _: DeviceOrdinal,
-    ) -> Result<i32> {
-        Ok(0)
-    }
-
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
         Ok(ContextHandle::from_raw(
             SOLE_HANDLE + device.as_raw() as usize,
         ))
-    }
-
-    unsafe fn stream_priority_range(&self, _: ContextHandle) -> Result<PriorityRange> {
-        Ok(PriorityRange {
-            least: 0,
-            greatest: 0,
-        })
     }
 
     unsafe fn stream_create(&self, _: ContextHandle, _: bool, _: i32) -> Result<StreamHandle> {
@@ -278,36 +328,8 @@ impl Driver for NullDriver {
         ))
     }
 
-    unsafe fn event_elapsed_ms(
-        &self,
-        _: ContextHandle,
-        _: EventHandle,
-        _: EventHandle,
-    ) -> Result<f32> {
-        Ok(0.0)
-    }
-
-    unsafe fn stream_context(&self, _: StreamHandle) -> Result<ContextHandle> {
-        Ok(ContextHandle::from_raw(SOLE_HANDLE))
-    }
-
-    unsafe fn mem_info(&self, _: ContextHandle) -> Result<(u64, u64)> {
-        Ok((u64::MAX, u64::MAX))
-    }
-
-    fn pointer_info(&self, _: DevicePtr) -> Result<Option<PointerInfo>> {
-        Ok(None)
-    }
-
     unsafe fn mem_alloc(&self, _: ContextHandle, bytes: usize) -> Result<DevicePtr> {
         self.allocate(bytes)
-    }
-
-    unsafe fn mem_alloc_managed(&self, _: ContextHandle, _: usize) -> Result<DevicePtr> {
-        Err(DriverError::new(
-            "mem_alloc_managed",
-            ResultCode::NOT_SUPPORTED,
-        ))
     }
 
     unsafe fn mem_alloc_async(
@@ -320,22 +342,10 @@ impl Driver for NullDriver {
         self.allocate(bytes)
     }
 
-    fn default_pool(&self, _: DeviceOrdinal) -> Result<PoolHandle> {
-        Ok(PoolHandle::from_raw(SOLE_HANDLE))
-    }
-
-    unsafe fn pool_usage(&self, _: PoolHandle) -> Result<PoolUsage> {
-        Ok(PoolUsage::default())
-    }
-
     /// Allocates memory that is never freed, because the program ends soon.
     unsafe fn host_alloc(&self, _: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
         let lines = vec![Line::default(); bytes.div_ceil(size_of::<Line>())];
         Ok(NonNull::from(Box::leak(lines.into_boxed_slice())).cast())
-    }
-
-    unsafe fn module_load(&self, _: ContextHandle, _: &[u8]) -> Result<ModuleHandle> {
-        Ok(ModuleHandle::from_raw(SOLE_HANDLE))
     }
 
     unsafe fn module_function(
@@ -347,15 +357,6 @@ impl Driver for NullDriver {
         // Graphs find the parameters of a kernel by its handle.
         let handle = self.functions.fetch_add(1, Relaxed) as usize;
         Ok(FunctionHandle::from_raw(SOLE_HANDLE + handle))
-    }
-
-    unsafe fn module_global(
-        &self,
-        _: ContextHandle,
-        _: ModuleHandle,
-        _: &str,
-    ) -> Result<(DevicePtr, usize)> {
-        Err(DriverError::new("module_global", ResultCode::NOT_FOUND))
     }
 
     unsafe fn function_attribute(
@@ -425,100 +426,5 @@ impl Driver for NullDriver {
         self.enqueue(stream)
     }
 
-    unsafe fn graph_create(&self, _: ContextHandle) -> Result<GraphHandle> {
-        Ok(GraphHandle::from_raw(SOLE_HANDLE))
-    }
-
-    unsafe fn graph_clone(&self, _: ContextHandle, _: GraphHandle) -> Result<GraphHandle> {
-        Ok(GraphHandle::from_raw(SOLE_HANDLE))
-    }
-
-    unsafe fn graph_kernels(
-        &self,
-        _: ContextHandle,
-        _: GraphHandle,
-    ) -> Result<Option<Vec<GraphKernel>>> {
-        Ok(None)
-    }
-
-    unsafe fn graph_add_node(
-        &self,
-        _: ContextHandle,
-        _: GraphHandle,
-        _: &[GraphNodeHandle],
-        _: &GraphNode<'_>,
-    ) -> Result<GraphNodeHandle> {
-        Ok(GraphNodeHandle::from_raw(SOLE_HANDLE))
-    }
-
-    unsafe fn graph_condition(
-        &self,
-        _: ContextHandle,
-        _: GraphHandle,
-        _: u32,
-    ) -> Result<ConditionHandle> {
-        Ok(ConditionHandle::from_raw(SOLE_HANDLE as u64))
-    }
-
-    unsafe fn graph_add_conditional(
-        &self,
-        _: ContextHandle,
-        _: GraphHandle,
-        _: &[GraphNodeHandle],
-        _: ConditionHandle,
-        _: ConditionalKind,
-    ) -> Result<ConditionalNode> {
-        Ok(ConditionalNode {
-            node: GraphNodeHandle::from_raw(SOLE_HANDLE),
-            body: GraphHandle::from_raw(SOLE_HANDLE),
-        })
-    }
-
-    unsafe fn graph_instantiate(
-        &self,
-        _: ContextHandle,
-        _: GraphHandle,
-    ) -> Result<GraphExecHandle> {
-        Ok(GraphExecHandle::from_raw(SOLE_HANDLE))
-    }
-
-    unsafe fn stream_begin_capture(
-        &self,
-        _: ContextHandle,
-        _: StreamHandle,
-        _: CaptureMode,
-    ) -> Result<()> {
-        Err(DriverError::new(
-            "stream_begin_capture",
-            ResultCode::NOT_SUPPORTED,
-        ))
-    }
-
-    unsafe fn stream_end_capture(&self, _: ContextHandle, _: StreamHandle) -> Result<GraphHandle> {
-        Err(DriverError::new(
-            "stream_end_capture",
-            ResultCode::ILLEGAL_STATE,
-        ))
-    }
-
-    unsafe fn stream_capture_info(&self, _: ContextHandle, _: StreamHandle) -> Result<CaptureInfo> {
-        Ok(CaptureInfo {
-            status: CaptureStatus::None,
-            active: None,
-        })
-    }
-
-    unsafe fn stream_set_capture_dependencies(
-        &self,
-        _: ContextHandle,
-        _: StreamHandle,
-        _: &[GraphNodeHandle],
-    ) -> Result<()> {
-        Err(DriverError::new(
-            "stream_set_capture_dependencies",
-            ResultCode::ILLEGAL_STATE,
-        ))
-    }
-
-    driver_methods!(noop);
+    driver_methods!(implement);
 }
