@@ -15,6 +15,7 @@ use crate::{
     timing::{SampleSize, Variant, medians},
 };
 
+const COMPLETE_SWAPS: &str = "change of all 100 kernels to the replay's completion";
 const MEMORY: Target = Target(
     "T11",
     "memory of a graph, against the most that the same run takes eagerly",
@@ -144,11 +145,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         row("the same, of one of ten replays at once", several, 1.02),
         row("change of a kernel's argument, and a replay", changes, 1.1),
         row("change of all 100 kernels, and a replay", swaps, 1.1),
-        row(
-            "change of all 100 kernels to completion",
-            complete_swaps,
-            1.05,
-        ),
+        row(COMPLETE_SWAPS, complete_swaps, 1.05),
         MEMORY.row(bytes[0] as f64, bytes[1] as f64),
     ])
 }
