@@ -17,428 +17,140 @@ pub(crate) fn name_and_description(code: i32) -> Option<(&'static CStr, &'static
     Some((name, description))
 }
 
-/// Every `CUresult` of CUDA 13, in ascending order.
-const TABLE: &[(i32, &CStr, &CStr)] = &[
-    (0, c"CUDA_SUCCESS", c"no error"),
-    (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
-    (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
-    (3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error"),
-    (4, c"CUDA_ERROR_DEINITIALIZED", c"driver shutting down"),
-    (
-        5,
-        c"CUDA_ERROR_PROFILER_DISABLED",
-        c"the profiler is disabled",
-    ),
-    (
-        6,
-        c"CUDA_ERROR_PROFILER_NOT_INITIALIZED",
-        c"the profiler is not initialized",
-    ),
-    (
-        7,
-        c"CUDA_ERROR_PROFILER_ALREADY_STARTED",
-        c"profiler already started",
-    ),
-    (
-        8,
-        c"CUDA_ERROR_PROFILER_ALREADY_STOPPED",
-        c"profiler already stopped",
-    ),
-    (
-        34,
-        c"CUDA_ERROR_STUB_LIBRARY",
-        c"CUDA driver is a stub library",
-    ),
-    (
-        46,
-        c"CUDA_ERROR_DEVICE_UNAVAILABLE",
-        c"the device is busy or unavailable",
-    ),
-    (
-        100,
-        c"CUDA_ERROR_NO_DEVICE",
-        c"no CUDA-capable device is detected",
-    ),
-    (101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
-    (
-        102,
-        c"CUDA_ERROR_DEVICE_NOT_LICENSED",
-        c"device doesn't have valid Grid license",
-    ),
-    (
-        200,
-        c"CUDA_ERROR_INVALID_IMAGE",
-        c"device kernel image is invalid",
-    ),
-    (
-        201,
-        c"CUDA_ERROR_INVALID_CONTEXT",
-        c"invalid device context",
-    ),
-    (
-        202,
-        c"CUDA_ERROR_CONTEXT_ALREADY_CURRENT",
-        c"context already current",
-    ),
-    (
-        205,
-        c"CUDA_ERROR_MAP_FAILED",
-        c"mapping of buffer object failed",
-    ),
-    (
-        206,
-        c"CUDA_ERROR_UNMAP_FAILED",
-        c"unmapping of buffer object failed",
-    ),
-    (207, c"CUDA_ERROR_ARRAY_IS_MAPPED", c"array is mapped"),
-    (
-        208,
-        c"CUDA_ERROR_ALREADY_MAPPED",
-        c"resource already mapped",
-    ),
-    (
-        209,
-        c"CUDA_ERROR_NO_BINARY_FOR_GPU",
-        c"no kernel image is available for execution on the device",
-    ),
-    (
-        210,
-        c"CUDA_ERROR_ALREADY_ACQUIRED",
-        c"resource already acquired",
-    ),
-    (211, c"CUDA_ERROR_NOT_MAPPED", c"resource not mapped"),
-    (
-        212,
-        c"CUDA_ERROR_NOT_MAPPED_AS_ARRAY",
-        c"resource not mapped as array",
-    ),
-    (
-        213,
-        c"CUDA_ERROR_NOT_MAPPED_AS_POINTER",
-        c"resource not mapped as pointer",
-    ),
-    (
-        214,
-        c"CUDA_ERROR_ECC_UNCORRECTABLE",
-        c"uncorrectable ECC error encountered",
-    ),
-    (
-        215,
-        c"CUDA_ERROR_UNSUPPORTED_LIMIT",
-        c"limit is not supported on this architecture",
-    ),
-    (
-        216,
-        c"CUDA_ERROR_CONTEXT_ALREADY_IN_USE",
-        c"the device is in use by another thread",
-    ),
-    (
-        217,
-        c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
-        c"peer access is not supported",
-    ),
-    (
-        218,
-        c"CUDA_ERROR_INVALID_PTX",
-        c"a PTX JIT compilation failed",
-    ),
-    (
-        219,
-        c"CUDA_ERROR_INVALID_GRAPHICS_CONTEXT",
-        c"invalid OpenGL or DirectX context",
-    ),
-    (
-        220,
-        c"CUDA_ERROR_NVLINK_UNCORRECTABLE",
-        c"uncorrectable NVLink error",
-    ),
-    (
-        221,
-        c"CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
-        c"PTX JIT compiler library not found",
-    ),
-    (
-        222,
-        c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-        c"the PTX version is not supported",
-    ),
-    (
-        223,
-        c"CUDA_ERROR_JIT_COMPILATION_DISABLED",
-        c"PTX JIT compilation was disabled",
-    ),
-    (
-        224,
-        c"CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY",
-        c"the execution affinity is not supported",
-    ),
-    (
-        225,
-        c"CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC",
-        c"device-side synchronization is not supported",
-    ),
-    (
-        226,
-        c"CUDA_ERROR_CONTAINED",
-        c"contained error of an access to another device",
-    ),
-    (
-        300,
-        c"CUDA_ERROR_INVALID_SOURCE",
-        c"device kernel image is invalid",
-    ),
-    (301, c"CUDA_ERROR_FILE_NOT_FOUND", c"file not found"),
-    (
-        302,
-        c"CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND",
-        c"shared object symbol not found",
-    ),
-    (
-        303,
-        c"CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
-        c"shared object initialization failed",
-    ),
-    (
-        304,
-        c"CUDA_ERROR_OPERATING_SYSTEM",
-        c"operating system call failed",
-    ),
-    (
-        400,
-        c"CUDA_ERROR_INVALID_HANDLE",
-        c"invalid resource handle",
-    ),
-    (
-        401,
-        c"CUDA_ERROR_ILLEGAL_STATE",
-        c"the operation cannot be performed in the present state",
-    ),
-    (
-        402,
-        c"CUDA_ERROR_LOSSY_QUERY",
-        c"attempted introspection would be semantically lossy",
-    ),
-    (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
-    (600, c"CUDA_ERROR_NOT_READY", c"device not ready"),
-    (
-        700,
-        c"CUDA_ERROR_ILLEGAL_ADDRESS",
-        c"an illegal memory access was encountered",
-    ),
-    (
-        701,
-        c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-        c"too many resources requested for launch",
-    ),
-    (
-        702,
-        c"CUDA_ERROR_LAUNCH_TIMEOUT",
-        c"the launch timed out and was terminated",
-    ),
-    (
-        703,
-        c"CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING",
-        c"launch uses incompatible texturing mode",
-    ),
-    (
-        704,
-        c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
-        c"peer access is already enabled",
-    ),
-    (
-        705,
-        c"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED",
-        c"peer access has not been enabled",
-    ),
-    (
-        708,
-        c"CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE",
-        c"cannot set while device is active in this process",
-    ),
-    (
-        709,
-        c"CUDA_ERROR_CONTEXT_IS_DESTROYED",
-        c"context is destroyed",
-    ),
-    (710, c"CUDA_ERROR_ASSERT", c"device-side assert triggered"),
-    (
-        711,
-        c"CUDA_ERROR_TOO_MANY_PEERS",
-        c"peer mapping resources exhausted",
-    ),
-    (
-        712,
-        c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
-        c"host memory is already registered",
-    ),
-    (
-        713,
-        c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
-        c"host memory is not registered",
-    ),
-    (
-        714,
-        c"CUDA_ERROR_HARDWARE_STACK_ERROR",
-        c"hardware stack error",
-    ),
-    (
-        715,
-        c"CUDA_ERROR_ILLEGAL_INSTRUCTION",
-        c"an illegal instruction was encountered",
-    ),
-    (716, c"CUDA_ERROR_MISALIGNED_ADDRESS", c"misaligned address"),
-    (
-        717,
-        c"CUDA_ERROR_INVALID_ADDRESS_SPACE",
-        c"operation not supported on this address space",
-    ),
-    (718, c"CUDA_ERROR_INVALID_PC", c"invalid program counter"),
-    (
-        719,
-        c"CUDA_ERROR_LAUNCH_FAILED",
-        c"unspecified launch failure",
-    ),
-    (
-        720,
-        c"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
-        c"too many blocks in cooperative launch",
-    ),
-    (
-        721,
-        c"CUDA_ERROR_TENSOR_MEMORY_LEAK",
-        c"tensor memory not completely freed",
-    ),
-    (800, c"CUDA_ERROR_NOT_PERMITTED", c"operation not permitted"),
-    (801, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
-    (
-        802,
-        c"CUDA_ERROR_SYSTEM_NOT_READY",
-        c"system not yet initialized",
-    ),
-    (
-        803,
-        c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-        c"driver and system do not match",
-    ),
-    (
-        804,
-        c"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-        c"forward compatibility is not supported on this device",
-    ),
-    (
-        805,
-        c"CUDA_ERROR_MPS_CONNECTION_FAILED",
-        c"MPS connection failed",
-    ),
-    (806, c"CUDA_ERROR_MPS_RPC_FAILURE", c"MPS call failed"),
-    (
-        807,
-        c"CUDA_ERROR_MPS_SERVER_NOT_READY",
-        c"MPS server is not ready",
-    ),
-    (
-        808,
-        c"CUDA_ERROR_MPS_MAX_CLIENTS_REACHED",
-        c"too many MPS clients",
-    ),
-    (
-        809,
-        c"CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED",
-        c"too many MPS connections",
-    ),
-    (
-        810,
-        c"CUDA_ERROR_MPS_CLIENT_TERMINATED",
-        c"MPS client was terminated",
-    ),
-    (
-        811,
-        c"CUDA_ERROR_CDP_NOT_SUPPORTED",
-        c"CUDA dynamic parallelism is not supported",
-    ),
-    (
-        812,
-        c"CUDA_ERROR_CDP_VERSION_MISMATCH",
-        c"CUDA dynamic parallelism version mismatch",
-    ),
-    (
-        900,
-        c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-        c"operation not permitted when stream is capturing",
-    ),
-    (
-        901,
-        c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
-        c"operation failed due to a previous error during capture",
-    ),
-    (
-        902,
-        c"CUDA_ERROR_STREAM_CAPTURE_MERGE",
-        c"the operation would merge two captures",
-    ),
-    (
-        903,
-        c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
-        c"capture ended in another stream than it began",
-    ),
-    (
-        904,
-        c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
-        c"the capture has unjoined work",
-    ),
-    (
-        905,
-        c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
-        c"dependency on work that is not captured",
-    ),
-    (
-        906,
-        c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
-        c"implicit dependency on a capturing stream",
-    ),
-    (
-        907,
-        c"CUDA_ERROR_CAPTURED_EVENT",
-        c"the event was recorded in a capturing stream",
-    ),
-    (
-        908,
-        c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
-        c"capture ended by the wrong thread",
-    ),
-    (909, c"CUDA_ERROR_TIMEOUT", c"wait operation timed out"),
-    (
-        910,
-        c"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
-        c"the graph update violates its constraints",
-    ),
-    (
-        911,
-        c"CUDA_ERROR_EXTERNAL_DEVICE",
-        c"an error outside of CUDA",
-    ),
-    (
-        912,
-        c"CUDA_ERROR_INVALID_CLUSTER_SIZE",
-        c"invalid cluster size",
-    ),
-    (
-        913,
-        c"CUDA_ERROR_FUNCTION_NOT_LOADED",
-        c"the function is not loaded",
-    ),
-    (
-        914,
-        c"CUDA_ERROR_INVALID_RESOURCE_TYPE",
-        c"invalid resource type",
-    ),
-    (
-        915,
-        c"CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION",
-        c"invalid resource configuration",
-    ),
-    (999, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
-];
+/// Returns the C string of a text that ends with a zero byte.
+const fn c_str(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("the only zero byte is the last one"),
+    }
+}
+
+/// Starts the name of a result as CUDA's headers do.
+macro_rules! name {
+    (SUCCESS) => {
+        "CUDA_SUCCESS\0"
+    };
+    ($name:ident) => {
+        concat!("CUDA_ERROR_", stringify!($name), "\0")
+    };
+}
+
+macro_rules! codes {
+    ($($number:literal $name:ident $description:literal;)*) => {
+        /// Every `CUresult` of CUDA 13.5, in ascending order.
+        const TABLE: &[(i32, &CStr, &CStr)] =
+            &[$(($number, c_str(name!($name)), c_str(concat!($description, "\0")))),*];
+    };
+}
+
+codes! {
+    0 SUCCESS "no error";
+    1 INVALID_VALUE "invalid argument";
+    2 OUT_OF_MEMORY "out of memory";
+    3 NOT_INITIALIZED "initialization error";
+    4 DEINITIALIZED "driver shutting down";
+    5 PROFILER_DISABLED "the profiler is disabled";
+    6 PROFILER_NOT_INITIALIZED "the profiler is not initialized";
+    7 PROFILER_ALREADY_STARTED "profiler already started";
+    8 PROFILER_ALREADY_STOPPED "profiler already stopped";
+    34 STUB_LIBRARY "CUDA driver is a stub library";
+    36 CALL_REQUIRES_NEWER_DRIVER "API call is not supported in the installed CUDA driver";
+    46 DEVICE_UNAVAILABLE "the device is busy or unavailable";
+    47 MULTICAST_RESOURCE_FULL "multicast resources are exhausted";
+    100 NO_DEVICE "no CUDA-capable device is detected";
+    101 INVALID_DEVICE "invalid device ordinal";
+    102 DEVICE_NOT_LICENSED "device doesn't have valid Grid license";
+    200 INVALID_IMAGE "device kernel image is invalid";
+    201 INVALID_CONTEXT "invalid device context";
+    202 CONTEXT_ALREADY_CURRENT "context already current";
+    205 MAP_FAILED "mapping of buffer object failed";
+    206 UNMAP_FAILED "unmapping of buffer object failed";
+    207 ARRAY_IS_MAPPED "array is mapped";
+    208 ALREADY_MAPPED "resource already mapped";
+    209 NO_BINARY_FOR_GPU "no kernel image is available for execution on the device";
+    210 ALREADY_ACQUIRED "resource already acquired";
+    211 NOT_MAPPED "resource not mapped";
+    212 NOT_MAPPED_AS_ARRAY "resource not mapped as array";
+    213 NOT_MAPPED_AS_POINTER "resource not mapped as pointer";
+    214 ECC_UNCORRECTABLE "uncorrectable ECC error encountered";
+    215 UNSUPPORTED_LIMIT "limit is not supported on this architecture";
+    216 CONTEXT_ALREADY_IN_USE "the device is in use by another thread";
+    217 PEER_ACCESS_UNSUPPORTED "peer access is not supported";
+    218 INVALID_PTX "a PTX JIT compilation failed";
+    219 INVALID_GRAPHICS_CONTEXT "invalid OpenGL or DirectX context";
+    220 NVLINK_UNCORRECTABLE "uncorrectable NVLink error";
+    221 JIT_COMPILER_NOT_FOUND "PTX JIT compiler library not found";
+    222 UNSUPPORTED_PTX_VERSION "the PTX version is not supported";
+    223 JIT_COMPILATION_DISABLED "PTX JIT compilation was disabled";
+    224 UNSUPPORTED_EXEC_AFFINITY "the execution affinity is not supported";
+    225 UNSUPPORTED_DEVSIDE_SYNC "device-side synchronization is not supported";
+    226 CONTAINED "contained error of an access to another device";
+    227 INSUFFICIENT_LOADER_VERSION "the loader is too old for the image";
+    300 INVALID_SOURCE "device kernel image is invalid";
+    301 FILE_NOT_FOUND "file not found";
+    302 SHARED_OBJECT_SYMBOL_NOT_FOUND "shared object symbol not found";
+    303 SHARED_OBJECT_INIT_FAILED "shared object initialization failed";
+    304 OPERATING_SYSTEM "operating system call failed";
+    400 INVALID_HANDLE "invalid resource handle";
+    401 ILLEGAL_STATE "the operation cannot be performed in the present state";
+    402 LOSSY_QUERY "attempted introspection would be semantically lossy";
+    500 NOT_FOUND "named symbol not found";
+    600 NOT_READY "device not ready";
+    700 ILLEGAL_ADDRESS "an illegal memory access was encountered";
+    701 LAUNCH_OUT_OF_RESOURCES "too many resources requested for launch";
+    702 LAUNCH_TIMEOUT "the launch timed out and was terminated";
+    703 LAUNCH_INCOMPATIBLE_TEXTURING "launch uses incompatible texturing mode";
+    704 PEER_ACCESS_ALREADY_ENABLED "peer access is already enabled";
+    705 PEER_ACCESS_NOT_ENABLED "peer access has not been enabled";
+    708 PRIMARY_CONTEXT_ACTIVE "cannot set while device is active in this process";
+    709 CONTEXT_IS_DESTROYED "context is destroyed";
+    710 ASSERT "device-side assert triggered";
+    711 TOO_MANY_PEERS "peer mapping resources exhausted";
+    712 HOST_MEMORY_ALREADY_REGISTERED "host memory is already registered";
+    713 HOST_MEMORY_NOT_REGISTERED "host memory is not registered";
+    714 HARDWARE_STACK_ERROR "hardware stack error";
+    715 ILLEGAL_INSTRUCTION "an illegal instruction was encountered";
+    716 MISALIGNED_ADDRESS "misaligned address";
+    717 INVALID_ADDRESS_SPACE "operation not supported on this address space";
+    718 INVALID_PC "invalid program counter";
+    719 LAUNCH_FAILED "unspecified launch failure";
+    720 COOPERATIVE_LAUNCH_TOO_LARGE "too many blocks in cooperative launch";
+    721 TENSOR_MEMORY_LEAK "tensor memory not completely freed";
+    800 NOT_PERMITTED "operation not permitted";
+    801 NOT_SUPPORTED "operation not supported";
+    802 SYSTEM_NOT_READY "system not yet initialized";
+    803 SYSTEM_DRIVER_MISMATCH "driver and system do not match";
+    804 COMPAT_NOT_SUPPORTED_ON_DEVICE "forward compatibility is not supported on this device";
+    805 MPS_CONNECTION_FAILED "MPS connection failed";
+    806 MPS_RPC_FAILURE "MPS call failed";
+    807 MPS_SERVER_NOT_READY "MPS server is not ready";
+    808 MPS_MAX_CLIENTS_REACHED "too many MPS clients";
+    809 MPS_MAX_CONNECTIONS_REACHED "too many MPS connections";
+    810 MPS_CLIENT_TERMINATED "MPS client was terminated";
+    811 CDP_NOT_SUPPORTED "CUDA dynamic parallelism is not supported";
+    812 CDP_VERSION_MISMATCH "CUDA dynamic parallelism version mismatch";
+    900 STREAM_CAPTURE_UNSUPPORTED "operation not permitted when stream is capturing";
+    901 STREAM_CAPTURE_INVALIDATED "operation failed due to a previous error during capture";
+    902 STREAM_CAPTURE_MERGE "the operation would merge two captures";
+    903 STREAM_CAPTURE_UNMATCHED "capture ended in another stream than it began";
+    904 STREAM_CAPTURE_UNJOINED "the capture has unjoined work";
+    905 STREAM_CAPTURE_ISOLATION "dependency on work that is not captured";
+    906 STREAM_CAPTURE_IMPLICIT "implicit dependency on a capturing stream";
+    907 CAPTURED_EVENT "the event was recorded in a capturing stream";
+    908 STREAM_CAPTURE_WRONG_THREAD "capture ended by the wrong thread";
+    909 TIMEOUT "wait operation timed out";
+    910 GRAPH_EXEC_UPDATE_FAILURE "the graph update violates its constraints";
+    911 EXTERNAL_DEVICE "an error outside of CUDA";
+    912 INVALID_CLUSTER_SIZE "invalid cluster size";
+    913 FUNCTION_NOT_LOADED "the function is not loaded";
+    914 INVALID_RESOURCE_TYPE "invalid resource type";
+    915 INVALID_RESOURCE_CONFIGURATION "invalid resource configuration";
+    916 KEY_ROTATION "ongoing key rotation sequence";
+    917 STREAM_DETACHED "the stream is detached";
+    918 GRAPH_RECAPTURE_FAILURE "the recapture does not match the graph";
+    919 FABRIC_NOT_READY "the fabric is not ready";
+    999 UNKNOWN "unknown error";
+}
 
 #[cfg(test)]
 mod tests {
