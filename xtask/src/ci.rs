@@ -21,6 +21,7 @@ pub(crate) fn run() -> Result<()> {
     cargo_step("cargo clippy --workspace --all-targets -- -D warnings")?;
     step("cargo xtask tidy", tidy::run)?;
     step("cargo xtask breakages --check", breakages::check_all)?;
+    step("the features of each library", targets::features)?;
     step("cargo xtask targets", targets::run)?;
     step("cargo xtask msrv", targets::msrv)?;
     step("the test command of README.md", || {
@@ -35,9 +36,9 @@ pub(crate) fn run() -> Result<()> {
     step("the tests of what a package registry has", installed)?;
     cargo_step(WITHOUT_SIMULATOR)?;
     step(
-        "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
+        "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps --all-features",
         || {
-            let mut doc = process::cargo("doc --workspace --no-deps");
+            let mut doc = process::cargo("doc --workspace --no-deps --all-features");
             process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
         },
     )?;

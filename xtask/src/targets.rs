@@ -33,6 +33,27 @@ pub(crate) fn run() -> Result<()> {
     process::run(cargo("check --quiet").args(CRATES).args(checked))
 }
 
+/// The crates with features, each without those that the rest of the workspace enables.
+const FEATURES: [&str; 6] = [
+    "-p millstream",
+    "-p millstream --no-default-features",
+    "-p millstream --no-default-features --features dlpack,timeline",
+    "-p millstream-collective --no-default-features",
+    "-p millstream-region",
+    "-p millstream-region --features mesh",
+];
+
+/// Checks the libraries with fewer [features](FEATURES) than the workspace builds.
+pub(crate) fn features() -> Result<()> {
+    for arguments in FEATURES {
+        println!("cargo clippy {arguments}");
+        process::run(&mut cargo(&format!(
+            "clippy --quiet {arguments} -- -D warnings"
+        )))?;
+    }
+    Ok(())
+}
+
 /// Checks the [crates for users](CRATES) with the `rust-version` of the workspace; if that
 /// toolchain is neither installed nor can be, prints that nothing was checked.
 pub(crate) fn msrv() -> Result<()> {

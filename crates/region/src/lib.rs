@@ -165,8 +165,8 @@
 //! states the accuracy of matrix products, and [`Array::attention`] that of attention.
 
 #![cfg_attr(
-    not(feature = "mesh"),
-    allow(dead_code, unused_imports, reason = "meshes use it")
+    not(all(feature = "dlpack", feature = "mesh")),
+    allow(dead_code, unused_imports, reason = "DLPack and meshes use it")
 )]
 
 mod array;
@@ -180,6 +180,7 @@ mod counters;
 mod element;
 mod emit;
 mod error;
+#[cfg(feature = "dlpack")]
 mod exchange;
 mod expr;
 mod host;
@@ -204,7 +205,9 @@ pub use array::{
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
+#[cfg(feature = "dlpack")]
 pub use exchange::DlpackElement;
+#[cfg(feature = "dlpack")]
 #[doc(hidden)]
 pub use exchange::Truth;
 #[doc(hidden)]

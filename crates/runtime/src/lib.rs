@@ -42,6 +42,11 @@
 //! the operands of copies, [`device`] properties and topology, [`error`] diagnostics and suspects,
 //! [`graph`] options and figures, [`timeline`] the times of operations.
 
+#![cfg_attr(
+    not(all(feature = "dlpack", feature = "timeline")),
+    allow(dead_code, unused_imports, reason = "DLPack and timelines use it")
+)]
+
 pub mod array;
 #[cfg(feature = "sim")]
 pub mod check;
@@ -67,6 +72,7 @@ mod rejected;
 mod scope;
 mod spans;
 mod sync;
+#[cfg(feature = "timeline")]
 pub mod timeline;
 mod tracker;
 mod unwind;
@@ -172,6 +178,7 @@ pub use multi_device::PeerStatus;
 pub use page_locked::StagingOptions;
 pub use rejected::Rejected;
 pub use scope::Scope;
+#[cfg(feature = "timeline")]
 #[doc(inline)]
 pub use timeline::{Timeline, Trace};
 #[doc(hidden)]

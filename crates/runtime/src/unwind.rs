@@ -9,7 +9,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::{
-    Error, Pending, Release, Timeline,
+    Error, Pending, Release,
     context::{DeviceState, GrantedLease, StreamState},
     tracker::AccessHistory,
 };
@@ -27,6 +27,8 @@ impl UnwindSafe for GrantedLease {}
 impl RefUnwindSafe for GrantedLease {}
 impl UnwindSafe for Release {}
 impl RefUnwindSafe for Release {}
-impl UnwindSafe for Timeline {}
-impl RefUnwindSafe for Timeline {}
+#[cfg(feature = "timeline")]
+impl UnwindSafe for crate::Timeline {}
+#[cfg(feature = "timeline")]
+impl RefUnwindSafe for crate::Timeline {}
 impl<T> UnwindSafe for Pending<T> {}

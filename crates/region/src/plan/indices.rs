@@ -1,7 +1,5 @@
 //! The indices of a kernel: their width, and whether all nodes have elements at the same ones.
 
-use std::{env, sync::LazyLock};
-
 use crate::{
     expr::Op,
     plan::{
@@ -34,12 +32,15 @@ impl IndexAnalysis {
     }
 }
 
-/// Returns whether all kernels have indices of 64 bits, and not only those of large arrays. The
-/// environment variable `MILLSTREAM_INDEX_BITS=64` selects that, to test their code with small
-/// arrays; it is read once, because kernels are kept.
+/// Returns whether all kernels have indices of 64 bits, and not only those of large arrays. In tests
+/// the environment variable `MILLSTREAM_INDEX_BITS=64` selects that; it is read once, because
+/// kernels are kept.
 fn are_all_wide() -> bool {
-    static ARE_ALL_WIDE: LazyLock<bool> =
-        LazyLock::new(|| env::var("MILLSTREAM_INDEX_BITS").is_ok_and(|bits| bits == "64"));
+    use std::{env, sync::LazyLock};
+    static ARE_ALL_WIDE: LazyLock<bool> = LazyLock::new(|| {
+        cfg!(feature = "testing")
+            && env::var("MILLSTREAM_INDEX_BITS").is_ok_and(|bits| bits == "64")
+    });
     *ARE_ALL_WIDE
 }
 

@@ -30,6 +30,7 @@
 //! [`Buffer::lend_mut`]: crate::Buffer::lend_mut
 
 mod adopt;
+#[cfg(feature = "dlpack")]
 pub mod dlpack;
 mod foreign;
 mod lease;
