@@ -4,8 +4,8 @@
 //! each waits for that. Every rank then writes its [journal](super::journal), and compares those
 //! that arrive within [`ANSWER_WITHIN`]. The failure of the collectives in flight is set before
 //! the communicators are aborted, so that no use of their results takes for valid what the aborted
-//! operations leave. Earlier collectives stay valid. Aborting may block, so a thread of its own does
-//! it.
+//! operations leave. Earlier collectives stay valid. Aborting may block, so a thread of its own
+//! does it.
 
 #![allow(unsafe_code, reason = "aborts its own communicators")]
 

@@ -32,8 +32,8 @@ impl IndexAnalysis {
     }
 }
 
-/// Returns whether all kernels have indices of 64 bits, and not only those of large arrays. In tests
-/// the environment variable `MILLSTREAM_INDEX_BITS=64` selects that; it is read once, because
+/// Returns whether all kernels have indices of 64 bits, and not only those of large arrays. In
+/// tests the environment variable `MILLSTREAM_INDEX_BITS=64` selects that; it is read once, because
 /// kernels are kept.
 fn are_all_wide() -> bool {
     use std::{env, sync::LazyLock};
