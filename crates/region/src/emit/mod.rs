@@ -10,25 +10,15 @@
 //! kernels use these three and not each other. [`passes_of`] calls the kernel of a family that the
 //! [`Schedule`] names.
 
-/// Attention in one kernel.
 pub(crate) mod attention;
-/// Registers, instructions and parameters, and the text that they become.
 pub(crate) mod body;
-/// The lowering of expressions to the instructions of a body.
 pub(crate) mod lower;
-/// Element-wise kernels.
 pub(crate) mod map;
-/// The passes of one fused kernel and the temporaries between them.
 pub(crate) mod passes;
-/// Built-in kernels for matrix products with an epilogue.
 pub(crate) mod product;
-/// Reductions.
 pub(crate) mod reduce;
-/// Row kernels: several reductions of rows, and what follows from them.
 pub(crate) mod row;
-/// Scans.
 pub(crate) mod scan;
-/// Scatters.
 pub(crate) mod scatter;
 
 use attention::kernel::attention;

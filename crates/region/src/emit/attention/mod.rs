@@ -10,17 +10,10 @@
 //! next tile is loaded into registers before the current one is multiplied. Larger heads are matrix
 //! products and a softmax (`array/attention.rs`).
 
-/// Loops over chunks in shared memory.
 mod chunks;
-/// The kernel, and the loop over the tiles of keys.
 pub(crate) mod kernel;
-/// Loads of tiles into shared memory.
 mod loader;
-/// The scores of a tile, and their weights.
 mod scores;
-/// The part of a thread, and the addresses that do not change.
 mod setup;
-/// The order of the elements of tiles in shared memory.
 pub(crate) mod tiles;
-/// The weighted sums of the values.
 mod values;
