@@ -57,12 +57,6 @@ pub struct MemoryReuse {
 }
 
 /// A kernel parameter that is declared as an array of floating-point numbers.
-///
-/// ```
-/// use millstream_driver::FloatOperand;
-/// let operand = FloatOperand { param: 0, name: "x", element: "f32", element_bytes: 4 };
-/// assert_eq!(operand.element_bytes, size_of::<f32>());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatOperand {
     /// The parameter's index, from 0.

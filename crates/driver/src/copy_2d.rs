@@ -86,11 +86,6 @@ impl Side2d {
 }
 
 /// The kind of memory on one side of a [`Copy2d`], with the address of its first byte.
-///
-/// ```
-/// use millstream_driver::{DevicePtr, Memory2d};
-/// assert!(matches!(Memory2d::Device(DevicePtr::from_raw(0x1000)), Memory2d::Device(_)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory2d {
     /// Device or managed memory.

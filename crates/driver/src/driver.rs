@@ -23,11 +23,6 @@ type Result<T> = std::result::Result<T, DriverError>;
 pub const ALLOCATION_ALIGNMENT: usize = 256;
 
 /// The result of querying a stream or an event.
-///
-/// ```
-/// use millstream_driver::Completion;
-/// assert!(Completion::Complete.is_complete());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// All the queried work has finished.
@@ -45,10 +40,6 @@ impl Completion {
 }
 
 /// The purpose of an event, which decides whether it records time.
-///
-/// ```
-/// assert_ne!(millstream_driver::EventKind::Ordering, millstream_driver::EventKind::Timing);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// An event for ordering and completion (`CU_EVENT_DISABLE_TIMING`), the cheaper kind.
@@ -65,11 +56,6 @@ pub enum EventKind {
 
 /// The range of stream priorities of a device; lower numbers run first
 /// (`cuCtxGetStreamPriorityRange`).
-///
-/// ```
-/// let range = millstream_driver::PriorityRange { least: 0, greatest: -5 };
-/// assert!(range.greatest <= range.least);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriorityRange {
     /// The number of the lowest priority, usually 0.
@@ -79,10 +65,6 @@ pub struct PriorityRange {
 }
 
 /// Memory statistics of a pool of the stream-ordered allocator, in bytes.
-///
-/// ```
-/// assert_eq!(millstream_driver::PoolUsage::default().used_bytes, 0);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Memory that is allocated and not yet freed.

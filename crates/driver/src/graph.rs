@@ -91,11 +91,6 @@ pub struct GraphKernel {
 
 /// The kind of a conditional node, which decides how often its body runs
 /// (`CUgraphConditionalNodeType`).
-///
-/// ```
-/// use millstream_driver::ConditionalKind;
-/// assert_ne!(ConditionalKind::If, ConditionalKind::While);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionalKind {
     /// Runs the body once if the condition is not 0 when the node is reached.
@@ -127,11 +122,6 @@ pub struct ConditionalNode {
 /// The calls that the driver rejects while a stream captures, because they could break the capture
 /// (`CUstreamCaptureMode`, rule 44). In every mode a call that concerns the capturing stream itself
 /// is rejected (rule 42).
-///
-/// ```
-/// use millstream_driver::CaptureMode;
-/// assert_ne!(CaptureMode::ThreadLocal, CaptureMode::Relaxed);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureMode {
     /// Rejects unsafe calls of every thread, except of threads in relaxed mode.
@@ -143,11 +133,6 @@ pub enum CaptureMode {
 }
 
 /// The state of a stream's capture (`CUstreamCaptureStatus`).
-///
-/// ```
-/// use millstream_driver::CaptureStatus;
-/// assert_ne!(CaptureStatus::None, CaptureStatus::Invalidated);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureStatus {
     /// The stream does not capture.
@@ -159,12 +144,6 @@ pub enum CaptureStatus {
 }
 
 /// The result of [`Driver::stream_capture_info`](crate::Driver::stream_capture_info).
-///
-/// ```
-/// use millstream_driver::{CaptureInfo, CaptureStatus};
-/// let info = CaptureInfo { status: CaptureStatus::None, active: None };
-/// assert!(info.active.is_none());
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureInfo {
     /// The state.

@@ -1,11 +1,6 @@
 //! Attributes of a launch beyond its dimensions, and suggested block sizes.
 
 /// The attributes of a launch that few launches have (`CUlaunchAttribute`).
-///
-/// ```
-/// use millstream_driver::LaunchAttributes;
-/// assert!(!LaunchAttributes::default().is_any());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchAttributes {
     /// True if all blocks of the grid must be resident at once, so that they may wait for each
@@ -28,11 +23,6 @@ impl LaunchAttributes {
 
 /// A suggested block size: see
 /// [`Driver::occupancy_block_size`](crate::Driver::occupancy_block_size).
-///
-/// ```
-/// let size = millstream_driver::BlockSize { threads: 256, min_blocks: 132 * 8 };
-/// assert_eq!(size.threads, 256);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
     /// The number of threads per block.

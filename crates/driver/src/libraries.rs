@@ -58,12 +58,6 @@ pub struct LibrarySpec {
 }
 
 /// A library that was found and loaded, for the rest of the process.
-///
-/// ```
-/// fn report(library: &millstream_driver::libraries::LoadedLibrary) -> String {
-///     format!("{} lacks a function", library.origin())
-/// }
-/// ```
 #[derive(Debug)]
 pub struct LoadedLibrary {
     library: &'static Library,
@@ -72,12 +66,6 @@ pub struct LoadedLibrary {
 }
 
 /// The error of a library that was found nowhere: every location tried, with the loader's message.
-///
-/// ```
-/// fn report(missing: &millstream_driver::libraries::LibraryNotFound) {
-///     eprintln!("{missing}");
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryNotFound {
     name: &'static str,

@@ -3,11 +3,6 @@
 use crate::DeviceOrdinal;
 
 /// The target of a prefetch or of advice: a device or the host (`CUmemLocation`).
-///
-/// ```
-/// use millstream_driver::{DeviceOrdinal, ManagedLocation};
-/// assert_ne!(ManagedLocation::Host, ManagedLocation::Device(DeviceOrdinal::from_raw(0)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagedLocation {
     /// The host's memory (`CU_DEVICE_CPU`).

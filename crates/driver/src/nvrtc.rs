@@ -37,10 +37,6 @@ pub struct Program<'a> {
 }
 
 /// The result of a compilation.
-///
-/// ```
-/// assert!(millstream_driver::nvrtc::Compiled::default().cubin.is_none());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
     /// The PTX.

@@ -66,12 +66,6 @@ fn after_colon(log: &str) -> String {
 }
 
 /// The error of a missing or unusable NVRTC.
-///
-/// ```
-/// # fn report(error: &millstream_driver::nvrtc::NvrtcLoadError) {
-/// eprintln!("{error}"); // lists where the library was searched for
-/// # }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NvrtcLoadError {

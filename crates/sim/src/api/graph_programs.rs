@@ -45,10 +45,6 @@ pub enum ProgramNode<'a> {
 }
 
 /// The use of a condition by a node with several bodies.
-///
-/// ```
-/// assert_ne!(millstream_sim::BranchKind::IfElse, millstream_sim::BranchKind::Switch);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BranchKind {

@@ -48,11 +48,6 @@ pub struct NodeEntry {
 }
 
 /// The operation of a node, as [`Gpu::graph_nodes`] describes it.
-///
-/// ```
-/// use millstream_sim::NodeDetails;
-/// assert!(!matches!(NodeDetails::Empty, NodeDetails::Child));
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum NodeDetails {

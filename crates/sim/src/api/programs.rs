@@ -92,11 +92,6 @@ pub struct AllocationDetails {
 }
 
 /// The kind of an allocation.
-///
-/// ```
-/// use millstream_sim::AllocationKind;
-/// assert_ne!(AllocationKind::Device, AllocationKind::Pool);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocationKind {
