@@ -19,11 +19,6 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use libloading::Library;
 
 use super::LoadError;
-pub use super::structures::{
-    ConditionalNodeParams, ConditionalParams, CopyAttributes, ExecUpdateResultInfo,
-    InstantiateParams, KernelNodeParams, LaunchAttribute, LaunchConfig, Memcpy2d, Memcpy3d,
-    Memcpy3dPeer, MemoryAccess, MemoryLocation, MemsetNodeParams, Uuid,
-};
 use crate::{
     ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle, GraphExecHandle,
     GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
@@ -47,9 +42,9 @@ pub const POINTER_RANGE_START: c_int = 11;
 /// `CU_POINTER_ATTRIBUTE_RANGE_SIZE`
 pub const POINTER_RANGE_SIZE: c_int = 12;
 /// `CU_MEMORYTYPE_HOST`
-pub const MEMORY_TYPE_HOST: c_int = 1;
+pub const MEMORYTYPE_HOST: c_int = 1;
 /// `CU_MEMORYTYPE_DEVICE`
-pub const MEMORY_TYPE_DEVICE: c_int = 2;
+pub const MEMORYTYPE_DEVICE: c_int = 2;
 /// `CU_EVENT_DEFAULT`: an event with a time stamp.
 pub const EVENT_DEFAULT: c_uint = 0;
 /// `CU_EVENT_DISABLE_TIMING`: an event without a time stamp.
@@ -78,10 +73,6 @@ pub const MEM_ADVISE_UNSET_PREFERRED_LOCATION: c_int = 4;
 pub const MEM_ADVISE_SET_ACCESSED_BY: c_int = 5;
 /// `CU_MEM_ADVISE_UNSET_ACCESSED_BY`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_UNSET_ACCESSED_BY: c_int = 6;
-/// `CU_MEMORYTYPE_HOST`: a side of a two-dimensional copy in host memory.
-pub const MEMORYTYPE_HOST: c_int = 1;
-/// `CU_MEMORYTYPE_DEVICE`: a side of a two-dimensional copy in device memory.
-pub const MEMORYTYPE_DEVICE: c_int = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: a pool's release threshold in bytes.
 pub const MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
 /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`: a pool's reserved bytes.
@@ -135,6 +126,22 @@ pub const STREAM_SET_CAPTURE_DEPENDENCIES: c_uint = 1;
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
+
+/// Declares the structures of the table. A field is documented by its name in CUDA's headers.
+macro_rules! structures {
+    ($($(#[$attribute:meta])* $name:ident = $published:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty $(= $theirs:ident)?;)*
+    })*) => {$(
+        $(#[$attribute])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name {
+            $($(#[doc = concat!("`", stringify!($theirs), "`.")])? $(#[$doc])* pub $field: $type,)*
+        }
+    )*};
+}
+
+crate::cuda_structures!(structures);
 
 /// Returns the symbol of a row: the name, unless another one follows.
 macro_rules! symbol {

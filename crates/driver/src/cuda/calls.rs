@@ -431,8 +431,8 @@ impl Driver for Cuda {
         // address and does not dereference it.
         unsafe { call!(self, cuPointerGetAttributes(4, attributes, values, pointer)) }?;
         let on_device = match kind {
-            api::MEMORY_TYPE_HOST => false,
-            api::MEMORY_TYPE_DEVICE => true,
+            api::MEMORYTYPE_HOST => false,
+            api::MEMORYTYPE_DEVICE => true,
             _ => return Ok(None),
         };
         Ok(Some(PointerInfo {

@@ -33,6 +33,19 @@ impl AbiType {
     }
 }
 
+/// Returns the names of the structures, ours and the published ones, with their sizes.
+fn structures() -> Vec<(&'static str, usize)> {
+    macro_rules! sizes {
+        ($($(#[$attribute:meta])* $name:ident = $published:ident { $($fields:tt)* })*) => {
+            vec![$(
+                (stringify!($name), size_of::<api::$name>()),
+                (stringify!($published), size_of::<sys::$published>()),
+            )*]
+        };
+    }
+    millstream_driver::cuda_structures!(sizes)
+}
+
 /// Parses a pointer's target from the name of the type, because Rust has no other way to inspect a
 /// generic type.
 fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
@@ -41,28 +54,16 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         (_, Some(target)) => (false, target),
         _ => return None,
     };
-    let is_struct = [
-        "CUmemcpyAttributes_st",
-        "CUmemAccessDesc_st",
-        "CUDA_MEMCPY2D_st",
-        "CUDA_MEMCPY3D_PEER_st",
-        "CUuuid_st",
-        "CUlaunchConfig_st",
-        "CUDA_MEMCPY3D_st",
-        "CUDA_KERNEL_NODE_PARAMS_v2_st",
-        "CUDA_MEMSET_NODE_PARAMS_st",
-        "CUDA_GRAPH_INSTANTIATE_PARAMS_st",
-        "CUgraphExecUpdateResultInfo_st",
-        "CUgraphNodeParams_st",
-        "CUgraphEdgeData_st",
-    ]
-    .iter()
-    .any(|name| target.ends_with(name));
+    let structures = structures();
+    let name = target.rsplit("::").next().expect("a split has a part");
+    let structure = structures.iter().find(|(known, _)| *known == name);
+    let is_struct = structure.is_some() || name == "CUgraphEdgeData_st";
     if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
         // A handle: the bindings declare it as a pointer to an opaque type, this crate as a number.
         return None;
     }
-    let size = match target.rsplit("::").next().expect("a split has a part") {
+    let size = match name {
+        _ if structure.is_some() => structure.map(|&(_, size)| size),
         "c_void" if !target.starts_with('*') => None,
         // This crate passes the union of launch attributes without a type, and no edge data.
         "CUlaunchAttributeValue_union" | "CUgraphEdgeData_st" => None,
@@ -72,32 +73,6 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         "u64" | "usize" | "ContextHandle" | "StreamHandle" | "EventHandle" | "ModuleHandle"
         | "FunctionHandle" | "PoolHandle" | "DevicePtr" | "GraphHandle" | "GraphNodeHandle"
         | "GraphExecHandle" | "ConditionHandle" => Some(8),
-        "Memcpy3d" => Some(size_of::<api::Memcpy3d>()),
-        "CUDA_MEMCPY3D_st" => Some(size_of::<sys::CUDA_MEMCPY3D_st>()),
-        "KernelNodeParams" => Some(size_of::<api::KernelNodeParams>()),
-        "CUDA_KERNEL_NODE_PARAMS_v2_st" => Some(size_of::<sys::CUDA_KERNEL_NODE_PARAMS_v2_st>()),
-        "MemsetNodeParams" => Some(size_of::<api::MemsetNodeParams>()),
-        "CUDA_MEMSET_NODE_PARAMS_st" => Some(size_of::<sys::CUDA_MEMSET_NODE_PARAMS_st>()),
-        "InstantiateParams" => Some(size_of::<api::InstantiateParams>()),
-        "CUDA_GRAPH_INSTANTIATE_PARAMS_st" => {
-            Some(size_of::<sys::CUDA_GRAPH_INSTANTIATE_PARAMS_st>())
-        }
-        "ExecUpdateResultInfo" => Some(size_of::<api::ExecUpdateResultInfo>()),
-        "CUgraphExecUpdateResultInfo_st" => Some(size_of::<sys::CUgraphExecUpdateResultInfo_st>()),
-        "ConditionalNodeParams" => Some(size_of::<api::ConditionalNodeParams>()),
-        "CUgraphNodeParams_st" => Some(size_of::<sys::CUgraphNodeParams_st>()),
-        "CopyAttributes" => Some(size_of::<api::CopyAttributes>()),
-        "CUmemcpyAttributes_st" => Some(size_of::<sys::CUmemcpyAttributes_st>()),
-        "MemoryAccess" => Some(size_of::<api::MemoryAccess>()),
-        "CUmemAccessDesc_st" => Some(size_of::<sys::CUmemAccessDesc_st>()),
-        "Memcpy3dPeer" => Some(size_of::<api::Memcpy3dPeer>()),
-        "CUDA_MEMCPY3D_PEER_st" => Some(size_of::<sys::CUDA_MEMCPY3D_PEER_st>()),
-        "LaunchConfig" => Some(size_of::<api::LaunchConfig>()),
-        "CUlaunchConfig_st" => Some(size_of::<sys::CUlaunchConfig_st>()),
-        "Uuid" => Some(size_of::<api::Uuid>()),
-        "CUuuid_st" => Some(size_of::<sys::CUuuid_st>()),
-        "Memcpy2d" => Some(size_of::<api::Memcpy2d>()),
-        "CUDA_MEMCPY2D_st" => Some(size_of::<sys::CUDA_MEMCPY2D_st>()),
         enumeration if enumeration.starts_with("CU") && enumeration.contains("_enum") => Some(4),
         other => panic!("`{other}` is a new target of a pointer; say its size here"),
     };
@@ -212,154 +187,17 @@ fn a_wrong_declaration_is_detected() {
 
 #[test]
 fn structures_have_the_published_fields() {
-    macro_rules! fields {
-        ($ours:ty, $theirs:ty: $($field:ident = $published:ident;)*) => {
-            $(assert_eq!(
-                offset_of!($ours, $field),
-                offset_of!($theirs, $published),
-                concat!(stringify!($ours), "::", stringify!($field))
-            );)*
-            assert_eq!(size_of::<$ours>(), size_of::<$theirs>());
-        };
+    macro_rules! compare {
+        ($($(#[$attribute:meta])* $name:ident = $published:ident {
+            $($(#[$doc:meta])* $field:ident: $type:ty $(= $theirs:ident)?;)*
+        })*) => {$(
+            $($(assert_eq!(
+                offset_of!(api::$name, $field),
+                offset_of!(sys::$published, $theirs),
+                concat!(stringify!($name), "::", stringify!($field))
+            );)?)*
+            assert_eq!(size_of::<api::$name>(), size_of::<sys::$published>());
+        )*};
     }
-    fields! { api::Memcpy2d, sys::CUDA_MEMCPY2D_st:
-        source_x_bytes = srcXInBytes;
-        source_y = srcY;
-        source_type = srcMemoryType;
-        source_host = srcHost;
-        source_device = srcDevice;
-        source_array = srcArray;
-        source_pitch = srcPitch;
-        target_x_bytes = dstXInBytes;
-        target_y = dstY;
-        target_type = dstMemoryType;
-        target_host = dstHost;
-        target_device = dstDevice;
-        target_array = dstArray;
-        target_pitch = dstPitch;
-        width_bytes = WidthInBytes;
-        height = Height;
-    }
-    fields! { api::Memcpy3dPeer, sys::CUDA_MEMCPY3D_PEER_st:
-        source_x_bytes = srcXInBytes;
-        source_y = srcY;
-        source_z = srcZ;
-        source_lod = srcLOD;
-        source_type = srcMemoryType;
-        source_host = srcHost;
-        source_device = srcDevice;
-        source_array = srcArray;
-        source_context = srcContext;
-        source_pitch = srcPitch;
-        source_height = srcHeight;
-        target_x_bytes = dstXInBytes;
-        target_y = dstY;
-        target_z = dstZ;
-        target_lod = dstLOD;
-        target_type = dstMemoryType;
-        target_host = dstHost;
-        target_device = dstDevice;
-        target_array = dstArray;
-        target_context = dstContext;
-        target_pitch = dstPitch;
-        target_height = dstHeight;
-        width_bytes = WidthInBytes;
-        height = Height;
-        depth = Depth;
-    }
-    fields! { api::Memcpy3d, sys::CUDA_MEMCPY3D_st:
-        source_x_bytes = srcXInBytes;
-        source_y = srcY;
-        source_z = srcZ;
-        source_lod = srcLOD;
-        source_type = srcMemoryType;
-        source_host = srcHost;
-        source_device = srcDevice;
-        source_array = srcArray;
-        reserved_0 = reserved0;
-        source_pitch = srcPitch;
-        source_height = srcHeight;
-        target_x_bytes = dstXInBytes;
-        target_y = dstY;
-        target_z = dstZ;
-        target_lod = dstLOD;
-        target_type = dstMemoryType;
-        target_host = dstHost;
-        target_device = dstDevice;
-        target_array = dstArray;
-        reserved_1 = reserved1;
-        target_pitch = dstPitch;
-        target_height = dstHeight;
-        width_bytes = WidthInBytes;
-        height = Height;
-        depth = Depth;
-    }
-    fields! { api::KernelNodeParams, sys::CUDA_KERNEL_NODE_PARAMS_v2_st:
-        function = func;
-        grid = gridDimX;
-        block = blockDimX;
-        shared_bytes = sharedMemBytes;
-        params = kernelParams;
-        extra = extra;
-        kernel = kern;
-        context = ctx;
-    }
-    fields! { api::MemsetNodeParams, sys::CUDA_MEMSET_NODE_PARAMS_st:
-        target = dst;
-        pitch = pitch;
-        value = value;
-        element_bytes = elementSize;
-        width = width;
-        height = height;
-    }
-    fields! { api::ConditionalNodeParams, sys::CUgraphNodeParams_st:
-        node_type = type_;
-        reserved_0 = reserved0;
-        conditional = __bindgen_anon_1;
-        reserved_2 = reserved2;
-    }
-    fields! { api::ConditionalParams, sys::CUDA_CONDITIONAL_NODE_PARAMS:
-        condition = handle;
-        kind = type_;
-        body_count = size;
-        bodies = phGraph_out;
-        context = ctx;
-    }
-    fields! { api::InstantiateParams, sys::CUDA_GRAPH_INSTANTIATE_PARAMS_st:
-        flags = flags;
-        upload_stream = hUploadStream;
-        error_node = hErrNode_out;
-        result = result_out;
-    }
-    fields! { api::ExecUpdateResultInfo, sys::CUgraphExecUpdateResultInfo_st:
-        result = result;
-        error_node = errorNode;
-        error_from_node = errorFromNode;
-    }
-    fields! { api::MemoryAccess, sys::CUmemAccessDesc_st:
-        location = location;
-        flags = flags;
-    }
-    fields! { api::LaunchConfig, sys::CUlaunchConfig_st:
-        grid = gridDimX;
-        block = blockDimX;
-        shared_bytes = sharedMemBytes;
-        stream = hStream;
-        attributes = attrs;
-        attribute_count = numAttrs;
-    }
-    fields! { api::LaunchAttribute, sys::CUlaunchAttribute_st:
-        id = id;
-        padding = pad;
-        value = value;
-    }
-    fields! { api::Uuid, sys::CUuuid_st:
-        bytes = bytes;
-    }
-    fields! { api::CopyAttributes, sys::CUmemcpyAttributes_st:
-        source_access_order = srcAccessOrder;
-        source_hint = srcLocHint;
-        target_hint = dstLocHint;
-        flags = flags;
-    }
+    millstream_driver::cuda_structures!(compare);
 }

@@ -182,225 +182,65 @@ fn link_attributes_have_the_published_numbers() {
 #[test]
 fn flags_have_the_published_numbers() {
     use sys::{
+        CU_GRAPH_COND_ASSIGN_DEFAULT, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE,
         CUdriverProcAddress_flags_enum as proc_address, CUevent_flags_enum as event,
-        CUevent_wait_flags_enum as wait, CUjit_option_enum as jit,
-        CUlaunchAttributeID_enum as launch, CUmem_advise_enum as advise,
-        CUmemPool_attribute_enum as pool, CUstream_flags_enum as stream,
-        CUstreamCaptureMode_enum as capture_mode, CUstreamCaptureStatus_enum as capture_status,
+        CUevent_wait_flags_enum as wait, CUgraphConditionalNodeType_enum, CUgraphNodeType_enum,
+        CUjit_option_enum as jit, CUlaunchAttributeID_enum as launch, CUmem_advise_enum as advise,
+        CUmemAccess_flags_enum, CUmemAttach_flags_enum, CUmemLocationType_enum,
+        CUmemPool_attribute_enum as pool, CUmemcpySrcAccessOrder, CUmemorytype_enum,
+        CUstream_flags_enum as stream, CUstreamCaptureMode_enum as capture_mode,
+        CUstreamCaptureStatus_enum as capture_status, CUstreamUpdateCaptureDependencies_flags_enum,
     };
-    for (name, ours, theirs) in [
-        (
-            "stream default",
-            api::STREAM_DEFAULT,
-            stream::CU_STREAM_DEFAULT as u32,
-        ),
-        (
-            "stream non-blocking",
-            api::STREAM_NON_BLOCKING,
-            stream::CU_STREAM_NON_BLOCKING as u32,
-        ),
-        (
-            "event default",
-            api::EVENT_DEFAULT,
-            event::CU_EVENT_DEFAULT as u32,
-        ),
-        (
-            "event without timing",
-            api::EVENT_DISABLE_TIMING,
-            event::CU_EVENT_DISABLE_TIMING as u32,
-        ),
-        (
-            "wait default",
-            api::EVENT_WAIT_DEFAULT,
-            wait::CU_EVENT_WAIT_DEFAULT as u32,
-        ),
-        (
-            "host alloc portable",
-            api::MEMHOSTALLOC_PORTABLE,
-            sys::CU_MEMHOSTALLOC_PORTABLE,
-        ),
-        (
-            "managed, attached globally",
-            api::MEM_ATTACH_GLOBAL,
-            sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL as u32,
-        ),
-        (
-            "condition with an initial value",
-            api::GRAPH_COND_ASSIGN_DEFAULT,
-            sys::CU_GRAPH_COND_ASSIGN_DEFAULT,
-        ),
-        (
-            "replace a capture's dependencies",
-            api::STREAM_SET_CAPTURE_DEPENDENCIES,
-            sys::CUstreamUpdateCaptureDependencies_flags_enum::CU_STREAM_SET_CAPTURE_DEPENDENCIES
-                as u32,
-        ),
-        (
-            "host register portable",
-            api::MEMHOSTREGISTER_PORTABLE,
-            sys::CU_MEMHOSTREGISTER_PORTABLE,
-        ),
-    ] {
-        assert_eq!(ours, theirs, "{name}");
+    macro_rules! compare {
+        ($($ours:ident = $theirs:path;)*) => {
+            $(assert_eq!(i64::from(api::$ours), $theirs as i64, stringify!($ours));)*
+        };
     }
-    for (name, ours, theirs) in [
-        (
-            "release threshold",
-            api::MEMPOOL_ATTR_RELEASE_THRESHOLD,
-            pool::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as i32,
-        ),
-        (
-            "reserved",
-            api::MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-            pool::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as i32,
-        ),
-        (
-            "reserved, peak",
-            api::MEMPOOL_ATTR_RESERVED_MEM_HIGH,
-            pool::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH as i32,
-        ),
-        (
-            "used",
-            api::MEMPOOL_ATTR_USED_MEM_CURRENT,
-            pool::CU_MEMPOOL_ATTR_USED_MEM_CURRENT as i32,
-        ),
-        (
-            "used, peak",
-            api::MEMPOOL_ATTR_USED_MEM_HIGH,
-            pool::CU_MEMPOOL_ATTR_USED_MEM_HIGH as i32,
-        ),
-        (
-            "mostly read",
-            api::MEM_ADVISE_SET_READ_MOSTLY,
-            advise::CU_MEM_ADVISE_SET_READ_MOSTLY as i32,
-        ),
-        (
-            "no longer mostly read",
-            api::MEM_ADVISE_UNSET_READ_MOSTLY,
-            advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY as i32,
-        ),
-        (
-            "preferred location",
-            api::MEM_ADVISE_SET_PREFERRED_LOCATION,
-            advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION as i32,
-        ),
-        (
-            "no preferred location",
-            api::MEM_ADVISE_UNSET_PREFERRED_LOCATION,
-            advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION as i32,
-        ),
-        (
-            "accessed by",
-            api::MEM_ADVISE_SET_ACCESSED_BY,
-            advise::CU_MEM_ADVISE_SET_ACCESSED_BY as i32,
-        ),
-        (
-            "no longer accessed by",
-            api::MEM_ADVISE_UNSET_ACCESSED_BY,
-            advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY as i32,
-        ),
-        (
-            "no access",
-            api::MEM_ACCESS_FLAGS_PROT_NONE,
-            sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_NONE as i32,
-        ),
-        (
-            "access to read and write",
-            api::MEM_ACCESS_FLAGS_PROT_READWRITE,
-            sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32,
-        ),
-        (
-            "location on a device",
-            api::MEM_LOCATION_TYPE_DEVICE,
-            sys::CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE as i32,
-        ),
-        (
-            "host memory",
-            api::MEMORYTYPE_HOST,
-            sys::CUmemorytype_enum::CU_MEMORYTYPE_HOST as i32,
-        ),
-        (
-            "device memory",
-            api::MEMORYTYPE_DEVICE,
-            sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as i32,
-        ),
-        (
-            "read during the call",
-            api::MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
-            sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL as i32,
-        ),
-        (
-            "kernel node",
-            api::GRAPH_NODE_TYPE_KERNEL,
-            sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL as i32,
-        ),
-        (
-            "conditional node",
-            api::GRAPH_NODE_TYPE_CONDITIONAL,
-            sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL as i32,
-        ),
-        (
-            "if",
-            api::GRAPH_COND_TYPE_IF,
-            sys::CUgraphConditionalNodeType_enum::CU_GRAPH_COND_TYPE_IF as i32,
-        ),
-        (
-            "while",
-            api::GRAPH_COND_TYPE_WHILE,
-            sys::CUgraphConditionalNodeType_enum::CU_GRAPH_COND_TYPE_WHILE as i32,
-        ),
-        (
-            "global capture",
-            api::STREAM_CAPTURE_MODE_GLOBAL,
-            capture_mode::CU_STREAM_CAPTURE_MODE_GLOBAL as i32,
-        ),
-        (
-            "thread-local capture",
-            api::STREAM_CAPTURE_MODE_THREAD_LOCAL,
-            capture_mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32,
-        ),
-        (
-            "relaxed capture",
-            api::STREAM_CAPTURE_MODE_RELAXED,
-            capture_mode::CU_STREAM_CAPTURE_MODE_RELAXED as i32,
-        ),
-        (
-            "active capture",
-            api::STREAM_CAPTURE_STATUS_ACTIVE,
-            capture_status::CU_STREAM_CAPTURE_STATUS_ACTIVE as i32,
-        ),
-        (
-            "invalidated capture",
-            api::STREAM_CAPTURE_STATUS_INVALIDATED,
-            capture_status::CU_STREAM_CAPTURE_STATUS_INVALIDATED as i32,
-        ),
-        (
-            "error log",
-            api::JIT_ERROR_LOG_BUFFER,
-            jit::CU_JIT_ERROR_LOG_BUFFER as i32,
-        ),
-        (
-            "error log's size",
-            api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-            jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as i32,
-        ),
-        (
-            "cooperative launch",
-            api::LAUNCH_ATTRIBUTE_COOPERATIVE,
-            launch::CU_LAUNCH_ATTRIBUTE_COOPERATIVE as i32,
-        ),
-        (
-            "cluster dimension",
-            api::LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            launch::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as i32,
-        ),
-        (
-            "priority of a launch",
-            api::LAUNCH_ATTRIBUTE_PRIORITY,
-            launch::CU_LAUNCH_ATTRIBUTE_PRIORITY as i32,
-        ),
-    ] {
-        assert_eq!(ours, theirs, "{name}");
+    compare! {
+        STREAM_DEFAULT = stream::CU_STREAM_DEFAULT;
+        STREAM_NON_BLOCKING = stream::CU_STREAM_NON_BLOCKING;
+        EVENT_DEFAULT = event::CU_EVENT_DEFAULT;
+        EVENT_DISABLE_TIMING = event::CU_EVENT_DISABLE_TIMING;
+        EVENT_WAIT_DEFAULT = wait::CU_EVENT_WAIT_DEFAULT;
+        MEMHOSTALLOC_PORTABLE = CU_MEMHOSTALLOC_PORTABLE;
+        MEM_ATTACH_GLOBAL = CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL;
+        GRAPH_COND_ASSIGN_DEFAULT = CU_GRAPH_COND_ASSIGN_DEFAULT;
+        STREAM_SET_CAPTURE_DEPENDENCIES =
+            CUstreamUpdateCaptureDependencies_flags_enum::CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+        MEMHOSTREGISTER_PORTABLE = CU_MEMHOSTREGISTER_PORTABLE;
+        MEMPOOL_ATTR_RELEASE_THRESHOLD = pool::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        MEMPOOL_ATTR_RESERVED_MEM_CURRENT = pool::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+        MEMPOOL_ATTR_RESERVED_MEM_HIGH = pool::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+        MEMPOOL_ATTR_USED_MEM_CURRENT = pool::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+        MEMPOOL_ATTR_USED_MEM_HIGH = pool::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+        MEM_ADVISE_SET_READ_MOSTLY = advise::CU_MEM_ADVISE_SET_READ_MOSTLY;
+        MEM_ADVISE_UNSET_READ_MOSTLY = advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY;
+        MEM_ADVISE_SET_PREFERRED_LOCATION = advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+        MEM_ADVISE_UNSET_PREFERRED_LOCATION = advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+        MEM_ADVISE_SET_ACCESSED_BY = advise::CU_MEM_ADVISE_SET_ACCESSED_BY;
+        MEM_ADVISE_UNSET_ACCESSED_BY = advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+        MEM_ACCESS_FLAGS_PROT_NONE = CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        MEM_ACCESS_FLAGS_PROT_READWRITE =
+            CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        MEM_LOCATION_TYPE_DEVICE = CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE;
+        MEMORYTYPE_HOST = CUmemorytype_enum::CU_MEMORYTYPE_HOST;
+        MEMORYTYPE_DEVICE = CUmemorytype_enum::CU_MEMORYTYPE_DEVICE;
+        MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL =
+            CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+        GRAPH_NODE_TYPE_KERNEL = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL;
+        GRAPH_NODE_TYPE_CONDITIONAL = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL;
+        GRAPH_COND_TYPE_IF = CUgraphConditionalNodeType_enum::CU_GRAPH_COND_TYPE_IF;
+        GRAPH_COND_TYPE_WHILE = CUgraphConditionalNodeType_enum::CU_GRAPH_COND_TYPE_WHILE;
+        STREAM_CAPTURE_MODE_GLOBAL = capture_mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        STREAM_CAPTURE_MODE_THREAD_LOCAL = capture_mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        STREAM_CAPTURE_MODE_RELAXED = capture_mode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        STREAM_CAPTURE_STATUS_ACTIVE = capture_status::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        STREAM_CAPTURE_STATUS_INVALIDATED = capture_status::CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+        JIT_ERROR_LOG_BUFFER = jit::CU_JIT_ERROR_LOG_BUFFER;
+        JIT_ERROR_LOG_BUFFER_SIZE_BYTES = jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
+        LAUNCH_ATTRIBUTE_COOPERATIVE = launch::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = launch::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        LAUNCH_ATTRIBUTE_PRIORITY = launch::CU_LAUNCH_ATTRIBUTE_PRIORITY;
     }
     assert_eq!(
         api::GET_PROC_ADDRESS_LEGACY_STREAM,
