@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-macro_rules! handle {
-    ($(#[$doc:meta])* $name:ident($raw:ty)) => {
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident($raw:ty);)*) => {$(
         $(#[$doc])*
         #[repr(transparent)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,80 +30,65 @@ macro_rules! handle {
                 write!(f, concat!(stringify!($name), "({:#x})"), self.0)
             }
         }
-    };
+    )*};
 }
 
-handle! {
+handles! {
     /// A device by its position in the driver's list, from 0 (`CUdevice`).
-    DeviceOrdinal(i32)
-}
-handle! {
+    DeviceOrdinal(i32);
+
     /// A context (`CUcontext`): the address space, streams and modules of one device in this
     /// process.
-    ContextHandle(usize)
-}
-handle! {
+    ContextHandle(usize);
+
     /// A stream (`CUstream`): a queue whose operations run in the order in which they were enqueued
     /// (rule 16).
-    StreamHandle(usize)
-}
-handle! {
+    StreamHandle(usize);
+
     /// An event (`CUevent`), which captures the work of a stream when it is recorded (rule 22).
-    EventHandle(usize)
-}
-handle! {
+    EventHandle(usize);
+
     /// A loaded module (`CUmodule`).
-    ModuleHandle(usize)
-}
-handle! {
+    ModuleHandle(usize);
+
     /// A kernel of a loaded module (`CUfunction`), valid until the module is unloaded.
-    FunctionHandle(usize)
-}
-handle! {
+    FunctionHandle(usize);
+
     /// A pool of the stream-ordered allocator (`CUmemoryPool`).
-    PoolHandle(usize)
-}
-handle! {
+    PoolHandle(usize);
+
     /// A graph (`CUgraph`): nodes and their dependencies, a template of executable graphs.
-    GraphHandle(usize)
-}
-handle! {
+    GraphHandle(usize);
+
     /// A node of a graph (`CUgraphNode`), valid until its graph is destroyed.
-    GraphNodeHandle(usize)
-}
-handle! {
+    GraphNodeHandle(usize);
+
     /// An executable graph (`CUgraphExec`). Its launches run one after the other, on any streams
     /// (rule 46).
-    GraphExecHandle(usize)
-}
-handle! {
+    GraphExecHandle(usize);
+
     /// The condition of a conditional node (`CUgraphConditionalHandle`), which a kernel of the same
     /// graph sets by calling `cudaGraphSetConditional` with this number and a value.
-    ConditionHandle(u64)
-}
-handle! {
+    ConditionHandle(u64);
+
     /// An address in device memory (`CUdeviceptr`), which the host cannot dereference.
     ///
     /// ```
     /// use millstream_driver::DevicePtr;
     /// assert_eq!(DevicePtr::from_raw(0x100).offset(4), DevicePtr::from_raw(0x104));
     /// ```
-    DevicePtr(u64)
-}
-handle! {
+    DevicePtr(u64);
+
     /// A device attribute, identified by its number in `CUdevice_attribute`. Drivers may know more
     /// attributes than the constants declared here.
-    DeviceAttribute(i32)
-}
+    DeviceAttribute(i32);
 
-handle! {
     /// A kernel attribute, identified by its number in `CUfunction_attribute`.
-    FunctionAttribute(i32)
-}
-handle! {
+    FunctionAttribute(i32);
+
     /// An attribute of the link between two devices, identified by its number in
     /// `CUdevice_P2PAttribute`.
-    P2pAttribute(i32)
+    P2pAttribute(i32);
 }
 
 impl P2pAttribute {
