@@ -29,16 +29,18 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct KeyType<'a> {
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
-    pub(crate) lengths: KeyLengths,
+    pub(crate) free: FreeLengths<(), usize>,
 }
 
-/// The lengths of axes that a key has. The rest of the key determines what depends on others.
-#[derive(Clone, Copy)]
-pub(crate) enum KeyLengths {
-    All,
+/// The lengths of axes that a key leaves out, and by which the graphs of one plan differ. The rest
+/// of the key determines what depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FreeLengths<A = (), F = ()> {
     None,
-    /// All but those of first axes that are equal to this one, for which a mark stands.
-    ButFirst(usize),
+    /// Those of all computed nodes.
+    All(A),
+    /// Those of first axes, with their length, for which a mark stands.
+    First(F),
 }
 
 /// Returns the key of a node in the interning table: nodes with equal keys have the same elements.
@@ -47,7 +49,7 @@ pub(super) fn node_key(dtype: DType, shape: &[usize], op: &Op) -> NodeKey {
     let kind = KeyType {
         dtype,
         shape,
-        lengths: KeyLengths::All,
+        free: FreeLengths::None,
     };
     push_operation(&mut words, kind, op, |operand| operand.id);
     if let Op::Constant(value) = op {
@@ -65,12 +67,12 @@ pub(crate) fn push_operation<A: Array<Item = u64>>(
     mut number: impl FnMut(&NodeRef) -> u64,
 ) {
     let (tag, detail) = tag_and_detail(op);
-    let lengths = match op {
+    let free = match op {
         // The shape of the operands determines that of the result of a function.
-        Op::Apply(..) => KeyLengths::None,
-        _ => kind.lengths,
+        Op::Apply(..) => FreeLengths::All(()),
+        _ => kind.free,
     };
-    push_type(words, KeyType { lengths, ..kind }, tag, detail);
+    push_type(words, KeyType { free, ..kind }, tag, detail);
     op.operands(|operand| words.push(number(operand)));
     match op {
         Op::Constant(_)
@@ -121,13 +123,13 @@ fn push_type<A: Array<Item = u64>>(
 ) {
     debug_assert!(detail < 1 << (64 - 4 * PART), "the detail {detail}");
     let axes = (kind.shape.len() as u64) << (2 * PART);
-    let has_lengths = !matches!(kind.lengths, KeyLengths::None);
+    let has_lengths = !matches!(kind.free, FreeLengths::All(()));
     let without = u64::from(!has_lengths) << (3 * PART);
     words.push(tag | (kind.dtype as u64) << PART | axes | without | detail << (4 * PART));
     if has_lengths {
         let start = words.len();
         words.extend(kind.shape.iter().map(|&length| length as u64));
-        if let KeyLengths::ButFirst(free) = kind.lengths
+        if let FreeLengths::First(free) = kind.free
             && kind.shape.first() == Some(&free)
         {
             words[start] = NONE;

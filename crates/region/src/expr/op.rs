@@ -177,7 +177,12 @@ impl Op {
             Op::Update { .. } => "update",
             Op::Scatter { adds: false, .. } => "scatter",
             Op::Scatter { adds: true, .. } => "scatter_add",
-            Op::Scan { .. } => "scan",
+            Op::Scan { reduction, .. } => match reduction {
+                Reduction::Product => "cumprod",
+                Reduction::Minimum => "cummin",
+                Reduction::Maximum => "cummax",
+                _ => "cumsum",
+            },
         }
     }
 

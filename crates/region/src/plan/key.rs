@@ -3,12 +3,11 @@
 use smallvec::SmallVec;
 
 use crate::{
-    expr::NodeRef,
+    expr::{FreeLengths, NodeRef},
     plan::{
         first_axis::{first_axis_of, ranks},
         planned::PlannedGraph,
-        step::PlanLengths,
-        uniform::{FreeLengths, Uniform, push_computed, push_stored},
+        uniform::{KeyFreeLengths, Uniform, push_computed, push_stored},
     },
     shape::Shape,
 };
@@ -18,7 +17,7 @@ pub(crate) type GraphKey = SmallVec<[u64; 80]>;
 
 impl PlannedGraph {
     /// Returns the lengths on which the plan of the graph does not depend.
-    pub(crate) fn free_lengths(&self) -> FreeLengths<'_> {
+    pub(crate) fn free_lengths(&self) -> KeyFreeLengths<'_> {
         let is_computed = |node: &NodeRef| self.planned_number(node).is_some();
         match Uniform::of(&self.nodes, is_computed) {
             Some(uniform) => FreeLengths::All(uniform),
@@ -27,11 +26,11 @@ impl PlannedGraph {
     }
 
     /// Returns the lengths by which graphs of one plan differ.
-    pub(crate) fn differing_lengths(&self, lengths: PlanLengths) -> Shape {
+    pub(crate) fn differing_lengths(&self, free: FreeLengths) -> Shape {
         let last = self.nodes.last().map(|fused| &fused.node.shape);
-        match (lengths, last) {
-            (PlanLengths::Uniform, Some(shape)) => shape.clone(),
-            (PlanLengths::FirstAxis, Some(shape)) => Shape::from_slice(&shape[..1]),
+        match (free, last) {
+            (FreeLengths::All(()), Some(shape)) => shape.clone(),
+            (FreeLengths::First(()), Some(shape)) => Shape::from_slice(&shape[..1]),
             _ => Shape::new(),
         }
     }

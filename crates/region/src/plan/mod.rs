@@ -76,9 +76,9 @@ pub(crate) use order::{
 pub(crate) use planned::PlannedGraph;
 pub(crate) use rows::{RowClass, RowShape};
 pub(crate) use stencil::{Stencil, TileAxes};
-pub(crate) use step::{KernelKind, KernelPlan, PlanLengths, Release, Replacement, Step};
+pub(crate) use step::{KernelKind, KernelPlan, Release, Replacement, Step};
 pub(crate) use strided::Strided;
-pub(crate) use uniform::{FreeLengths, Uniform, push_computed, push_stored};
+pub(crate) use uniform::{KeyFreeLengths, Uniform, push_computed, push_stored};
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -86,16 +86,6 @@ pub(crate) struct OutputPlan {
     pub(crate) target_map: Option<AxisMap>,
 }
 
-/// The lengths by which graphs of one plan differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlanLengths {
-    None,
-    /// Those of all computed nodes (`uniform.rs`).
-    Uniform,
-    /// That of the first axis of all computed nodes (`first_axis.rs`).
-    FirstAxis,
-}
-
 impl Step {
     /// Returns the kernels of both ways.
     fn all_kernels(&self) -> impl Iterator<Item = &KernelPlan> {

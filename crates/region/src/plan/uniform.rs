@@ -22,7 +22,7 @@
 use smallvec::{Array, SmallVec};
 
 use crate::{
-    expr::{KeyLengths, KeyType, NodeRef, Op, push_input, push_operation},
+    expr::{FreeLengths, KeyType, NodeRef, Op, push_input, push_operation},
     plan::kernel::{FusedKernel, FusedNode},
     shape::{AxisMap, AxisSource, Shape, preserves_linear_index},
 };
@@ -98,16 +98,9 @@ impl<'a> Uniform<'a> {
 }
 
 /// The lengths that the key of a graph or kernel leaves out.
-#[derive(Clone, Copy)]
-pub(crate) enum FreeLengths<'a> {
-    None,
-    /// Those of all computed nodes.
-    All(Uniform<'a>),
-    /// Those of first axes that are equal to this one.
-    First(usize),
-}
+pub(crate) type KeyFreeLengths<'a> = FreeLengths<Uniform<'a>, usize>;
 
-impl FreeLengths<'_> {
+impl KeyFreeLengths<'_> {
     /// Returns the word of a key for all that depends on these lengths.
     pub(crate) fn word(self) -> u64 {
         match self {
@@ -117,14 +110,23 @@ impl FreeLengths<'_> {
         }
     }
 
+    /// Returns which lengths these are, without the lengths.
+    pub(crate) fn kind(self) -> FreeLengths {
+        match self {
+            Self::None => FreeLengths::None,
+            Self::All(_) => FreeLengths::All(()),
+            Self::First(_) => FreeLengths::First(()),
+        }
+    }
+
     fn key_type(self, node: &NodeRef) -> KeyType<'_> {
         KeyType {
             dtype: node.dtype,
             shape: &node.shape,
-            lengths: match self {
-                Self::None => KeyLengths::All,
-                Self::All(_) => KeyLengths::None,
-                Self::First(length) => KeyLengths::ButFirst(length),
+            free: match self {
+                Self::None => FreeLengths::None,
+                Self::All(_) => FreeLengths::All(()),
+                Self::First(length) => FreeLengths::First(length),
             },
         }
     }
@@ -134,7 +136,7 @@ impl FreeLengths<'_> {
 pub(crate) fn push_computed<A: Array<Item = u64>>(
     words: &mut SmallVec<A>,
     FusedNode { node, op }: &FusedNode,
-    free: FreeLengths<'_>,
+    free: KeyFreeLengths<'_>,
     number: impl FnMut(&NodeRef) -> u64,
 ) {
     push_operation(words, free.key_type(node), op, number);
@@ -144,7 +146,7 @@ pub(crate) fn push_computed<A: Array<Item = u64>>(
 pub(crate) fn push_stored<A: Array<Item = u64>>(
     words: &mut SmallVec<A>,
     node: &NodeRef,
-    free: FreeLengths<'_>,
+    free: KeyFreeLengths<'_>,
     is_held: bool,
 ) {
     let of_shape = match free {

@@ -12,8 +12,8 @@ use std::sync::{
 use parking_lot::Mutex;
 
 use crate::{
-    expr::NodeRef,
-    plan::{FreeLengths, HeldNodes, PlanLengths, PlannedGraph, Release, Step, build},
+    expr::{FreeLengths, NodeRef},
+    plan::{HeldNodes, PlannedGraph, Release, Step, build},
     recent::RecentMap,
     schedule::Machine,
 };
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     pub(crate) id: u64,
     /// The machine of the graphs' devices.
     pub(crate) machine: Machine,
-    pub(crate) lengths: PlanLengths,
+    pub(crate) lengths: FreeLengths,
     /// The nodes and operations that no step needs.
     unneeded: Release,
     pub(crate) steps: Vec<Step>,
@@ -94,11 +94,7 @@ impl Plan {
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             machine,
-            lengths: match graph.free_lengths() {
-                FreeLengths::None => PlanLengths::None,
-                FreeLengths::All(_) => PlanLengths::Uniform,
-                FreeLengths::First(_) => PlanLengths::FirstAxis,
-            },
+            lengths: graph.free_lengths().kind(),
             launches: kernels.map(|kernel| kernel.launches()).sum(),
             stored: steps.iter().flat_map(|step| step.nodes.clone()).collect(),
             is_repeatable: is_kept && steps.iter().all(|step| step.in_place.is_none()),

@@ -18,10 +18,9 @@ use crate::{
         passes::{GeneratedPasses, Pass, Threads},
         passes_of,
     },
-    expr::{NodeRef, push_map},
+    expr::{FreeLengths, NodeRef, push_map},
     plan::{
-        FreeLengths, FusedKernel, PlanLengths, Uniform, first_axis_of_kernel, push_computed,
-        push_stored,
+        FusedKernel, KeyFreeLengths, Uniform, first_axis_of_kernel, push_computed, push_stored,
     },
     recent::RecentMap,
     run::bound::BoundKernel,
@@ -90,7 +89,7 @@ impl<'a> NodeNumbering<'a> {
     }
 
     /// Returns the key, without lengths that are free.
-    fn key(&self, free: FreeLengths<'_>) -> KernelKey {
+    fn key(&self, free: KeyFreeLengths<'_>) -> KernelKey {
         let FusedKernel {
             root,
             nodes,
@@ -179,7 +178,7 @@ impl CodeParameter {
     }
 
     /// Returns whether the parameter is the same for all these lengths, or is substituted.
-    fn is_free_of(&self, free: FreeLengths<'_>) -> bool {
+    fn is_free_of(&self, free: KeyFreeLengths<'_>) -> bool {
         let CodeParameter::Fixed(parameter) = self else {
             return true;
         };
@@ -210,7 +209,7 @@ impl Code {
 
     /// Returns whether kernels of other lengths can be launched with the code, if they have the
     /// same text.
-    fn is_free_of(&self, free: FreeLengths<'_>) -> bool {
+    fn is_free_of(&self, free: KeyFreeLengths<'_>) -> bool {
         let is_free = |pass: &Pass<CodeParameter>| {
             let mut parameters = pass.kernel.parameters.iter().chain(&pass.kernel.table);
             let has_threads = match free {
@@ -255,11 +254,8 @@ pub(crate) fn code_of(bound: BoundKernel<'_>) -> Arc<Code> {
         "the code depends on more than its key"
     );
     let serves_plan = match (bound.plan.lengths, free) {
-        (PlanLengths::None, _)
-        | (PlanLengths::Uniform, FreeLengths::All(_))
-        | (PlanLengths::FirstAxis, FreeLengths::First(_)) => true,
-        (PlanLengths::FirstAxis, FreeLengths::All(uniform)) => uniform.is_free_of_first_axis(),
-        _ => false,
+        (FreeLengths::First(()), FreeLengths::All(uniform)) => uniform.is_free_of_first_axis(),
+        (of_plan, of_code) => of_plan == FreeLengths::None || of_plan == of_code.kind(),
     };
     if serves_plan && code.is_free_of(free) {
         let code = Arc::clone(&code);
@@ -276,7 +272,7 @@ pub(crate) fn code_of(bound: BoundKernel<'_>) -> Arc<Code> {
 
 /// Returns the code of a fused kernel by a schedule, from the cache or newly generated, and the
 /// lengths that the key of the code leaves out.
-fn code_for(kernel: &FusedKernel, schedule: Schedule) -> (Arc<Code>, FreeLengths<'_>) {
+fn code_for(kernel: &FusedKernel, schedule: Schedule) -> (Arc<Code>, KeyFreeLengths<'_>) {
     let numbering = NodeNumbering::new(kernel);
     let free = match Uniform::of_kernel(kernel) {
         Some(uniform) => FreeLengths::All(uniform),

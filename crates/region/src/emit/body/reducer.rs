@@ -50,20 +50,19 @@ impl Reducer {
 
     /// Returns the types of an accumulator's components.
     pub(crate) fn state_types(self) -> SmallVec<[DType; 2]> {
-        match (self.reduction, self.element) {
-            (Reduction::SquaredDeviations, _) => smallvec![DType::F64; deviations::COMPONENTS],
-            (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
-            (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64)
-                if !self.stored.is_half() =>
-            {
-                smallvec![DType::F64]
-            }
-            (Reduction::ArgMinimum | Reduction::ArgMaximum, _) => {
+        let is_wide_float = self.stored.is_wide_float();
+        match self.reduction {
+            Reduction::SquaredDeviations => smallvec![DType::F64; deviations::COMPONENTS],
+            Reduction::Sum if self.element == DType::F64 => smallvec![DType::F64, DType::F64],
+            Reduction::Sum | Reduction::Product if is_wide_float => smallvec![DType::F64],
+            Reduction::ArgMinimum | Reduction::ArgMaximum => {
                 smallvec![self.key_type(), DType::I64]
             }
-            (Reduction::Any | Reduction::All, _) => smallvec![DType::I32],
-            (_, element) if element.is_narrow_integer() => smallvec![DType::I32],
-            (_, element) => smallvec![element],
+            Reduction::Any | Reduction::All => smallvec![DType::I32],
+            Reduction::Sum | Reduction::Product | Reduction::Minimum | Reduction::Maximum => {
+                let is_narrow = self.element.is_narrow_integer();
+                smallvec![if is_narrow { DType::I32 } else { self.element }]
+            }
         }
     }
 
@@ -177,17 +176,18 @@ impl Reducer {
             Reduction::Product => line!(body; "mul.lo.{} {a}, {a}, {b};", add_type(dtype)),
             Reduction::Any => line!(body; "or.b32 {a}, {a}, {b};"),
             Reduction::All => line!(body; "and.b32 {a}, {a}, {b};"),
-            Reduction::Minimum | Reduction::Maximum => {
-                let name = match self.reduction {
-                    Reduction::Minimum => "min",
-                    _ => "max",
-                };
-                let chosen = min_or_max(body, name, dtype, a, b);
-                line!(body; "mov.{} {a}, {chosen};", RegClass::of(dtype).move_type());
-            }
+            Reduction::Minimum => self.combine_order(body, "min", a, b),
+            Reduction::Maximum => self.combine_order(body, "max", a, b),
             Reduction::ArgMinimum => self.combine_keys(body, "lt", accumulator, other, false),
             Reduction::ArgMaximum => self.combine_keys(body, "gt", accumulator, other, false),
         }
+    }
+
+    /// Replaces `a` by the minimum or maximum of both.
+    fn combine_order(self, body: &mut KernelBody, name: &str, a: Reg, b: Reg) {
+        let dtype = self.state_types()[0];
+        let chosen = min_or_max(body, name, dtype, a, b);
+        line!(body; "mov.{} {a}, {chosen};", RegClass::of(dtype).move_type());
     }
 
     /// Prepares a new accumulator for elements of which the thread's first has this number.
@@ -212,7 +212,13 @@ impl Reducer {
         match self.reduction {
             Reduction::ArgMinimum => self.combine_keys(body, "lt", accumulator, other, true),
             Reduction::ArgMaximum => self.combine_keys(body, "gt", accumulator, other, true),
-            _ => self.combine(body, accumulator, other),
+            Reduction::Sum
+            | Reduction::Product
+            | Reduction::SquaredDeviations
+            | Reduction::Minimum
+            | Reduction::Maximum
+            | Reduction::Any
+            | Reduction::All => self.combine(body, accumulator, other),
         }
     }
 
@@ -278,10 +284,8 @@ impl Reducer {
         let (class, float) = (RegClass::of(dtype), element.class.move_type());
         let (bits, moved) = (dtype.bytes() * 8, class.move_type());
         let [_, _, least, all_but_sign] = literals(dtype);
-        let first = match self.reduction {
-            Reduction::ArgMinimum => least,
-            _ => all_but_sign,
-        };
+        let is_minimum = self.reduction == Reduction::ArgMinimum;
+        let first = if is_minimum { least } else { all_but_sign };
         let [pattern, sign, ordered, key] = body.regs(class);
         line!(body; "mov.{moved} {pattern}, {element};");
         // Among negative floats, a larger bit pattern is a smaller number: all bits except the sign
@@ -303,7 +307,9 @@ impl Reducer {
             Reduction::Sum if accumulator.len() == 2 => {
                 compensated(body, accumulator[0], accumulator[1])
             }
-            _ => cast(body, self.state_types()[0], to, accumulator[0]),
+            Reduction::Sum | Reduction::Product | Reduction::Minimum | Reduction::Maximum => {
+                cast(body, self.state_types()[0], to, accumulator[0])
+            }
         }
     }
 }
