@@ -242,8 +242,13 @@ mod tests {
     }
 
     /// Enters an ordered access and ignores its conflicts.
-    fn enter(state: &mut HistoryState, extent: &Extent, kind: AccessKind, ticket: Ticket) {
-        state.access(extent, kind, ticket, &|_| false, |_| ());
+    fn enter(
+        state: &mut HistoryState,
+        extent: impl Into<Extent>,
+        kind: AccessKind,
+        ticket: impl Into<Ticket>,
+    ) {
+        state.access(&extent.into(), kind, ticket.into(), &|_| false, |_| ());
     }
 
     fn conflicts(
@@ -261,39 +266,39 @@ mod tests {
     #[test]
     fn a_reader_waits_for_the_writer_and_a_writer_for_all_readers() {
         let mut state = HistoryState::new(100);
-        enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
-        enter(&mut state, &(0..100).into(), Read, ticket(2, 1));
-        enter(&mut state, &(0..100).into(), Read, ticket(3, 1));
-        assert_eq!(conflicts(&mut state, 0..100, Read), [ticket(1, 1)]);
+        enter(&mut state, 0..100, Write, (1, 1));
+        enter(&mut state, 0..100, Read, (2, 1));
+        enter(&mut state, 0..100, Read, (3, 1));
+        assert_eq!(conflicts(&mut state, 0..100, Read), [(1, 1)]);
         assert_eq!(
             conflicts(&mut state, 0..100, Write),
-            [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
+            [(1, 1), (2, 1), (3, 1)]
         );
-        enter(&mut state, &(0..100).into(), Write, ticket(4, 1));
-        assert_eq!(conflicts(&mut state, 0..100, Write), [ticket(4, 1)]);
+        enter(&mut state, 0..100, Write, (4, 1));
+        assert_eq!(conflicts(&mut state, 0..100, Write), [(4, 1)]);
     }
 
     #[test]
     fn a_write_replaces_only_tickets_of_its_device_and_completed_ones() {
         let mut state = HistoryState::new(100);
         let other = |stream, sequence| Ticket::of_device(2, stream, sequence);
-        enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
-        enter(&mut state, &(0..100).into(), Read, ticket(2, 1));
+        enter(&mut state, 0..100, Write, (1, 1));
+        enter(&mut state, 0..100, Read, (2, 1));
         // On another device: if that is lost, the next writer must wait for both others.
-        enter(&mut state, &(0..100).into(), Write, other(1, 1));
+        enter(&mut state, 0..100, Write, other(1, 1));
         let all = [ticket(1, 1), ticket(2, 1), other(1, 1)];
         assert_eq!(conflicts(&mut state, 0..100, Write), all);
         assert_eq!(
             conflicts(&mut state, 0..100, Read),
             [ticket(1, 1), other(1, 1)]
         );
-        enter(&mut state, &(0..50).into(), Write, ticket(3, 1));
+        enter(&mut state, 0..50, Write, (3, 1));
         assert_eq!(
             conflicts(&mut state, 0..50, Write),
             [ticket(3, 1), other(1, 1)]
         );
         assert_eq!(conflicts(&mut state, 50..100, Write), all);
-        let is_done = |found: Ticket| found == ticket(3, 1) || found == ticket(1, 1);
+        let is_done = |found: Ticket| found == (3, 1) || found == (1, 1);
         state.access(&(0..100).into(), Write, other(2, 1), &is_done, |_| ());
         assert_eq!(conflicts(&mut state, 0..50, Write), [other(2, 1)]);
         assert_eq!(
@@ -305,53 +310,47 @@ mod tests {
     #[test]
     fn disjoint_bytes_do_not_conflict_and_segments_merge_again() {
         let mut state = HistoryState::new(100);
-        enter(&mut state, &(0..50).into(), Write, ticket(1, 1));
-        enter(&mut state, &(50..100).into(), Write, ticket(2, 1));
-        assert_eq!(conflicts(&mut state, 0..50, Write), [ticket(1, 1)]);
-        assert_eq!(
-            conflicts(&mut state, 49..51, Read),
-            [ticket(1, 1), ticket(2, 1)]
-        );
+        enter(&mut state, 0..50, Write, (1, 1));
+        enter(&mut state, 50..100, Write, (2, 1));
+        assert_eq!(conflicts(&mut state, 0..50, Write), [(1, 1)]);
+        assert_eq!(conflicts(&mut state, 49..51, Read), [(1, 1), (2, 1)]);
         assert_eq!(state.layout.len(), 2);
-        enter(&mut state, &(0..100).into(), Write, ticket(3, 1));
+        enter(&mut state, 0..100, Write, (3, 1));
         assert_eq!(state.layout.len(), 1);
     }
 
     #[test]
     fn a_partial_write_splits_in_three() {
         let mut state = HistoryState::new(100);
-        enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
-        enter(&mut state, &(40..60).into(), Write, ticket(2, 1));
+        enter(&mut state, 0..100, Write, (1, 1));
+        enter(&mut state, 40..60, Write, (2, 1));
         assert_eq!(state.layout.len(), 3);
-        assert_eq!(conflicts(&mut state, 0..40, Read), [ticket(1, 1)]);
-        assert_eq!(conflicts(&mut state, 40..60, Read), [ticket(2, 1)]);
-        assert_eq!(conflicts(&mut state, 60..100, Read), [ticket(1, 1)]);
+        assert_eq!(conflicts(&mut state, 0..40, Read), [(1, 1)]);
+        assert_eq!(conflicts(&mut state, 40..60, Read), [(2, 1)]);
+        assert_eq!(conflicts(&mut state, 60..100, Read), [(1, 1)]);
     }
 
     #[test]
     fn an_empty_range_touches_nothing() {
         let mut state = HistoryState::new(10);
-        enter(&mut state, &(5..5).into(), Write, ticket(1, 1));
+        enter(&mut state, 5..5, Write, (1, 1));
         assert_eq!(state.layout.len(), 1);
         assert!(conflicts(&mut state, 0..10, Write).is_empty());
         let mut empty = HistoryState::new(0);
-        enter(&mut empty, &(0..0).into(), Write, ticket(1, 1));
+        enter(&mut empty, 0..0, Write, (1, 1));
         assert!(conflicts(&mut empty, 0..0, Write).is_empty());
     }
 
     #[test]
     fn an_unordered_write_keeps_the_earlier_history() {
         let mut state = HistoryState::new(10);
-        enter(&mut state, &(0..10).into(), Write, ticket(1, 1));
-        enter(&mut state, &(0..10).into(), Read, ticket(2, 1));
+        enter(&mut state, 0..10, Write, (1, 1));
+        enter(&mut state, 0..10, Read, (2, 1));
         state.enter_unordered(&(0..10).into(), Write, ticket(3, 1));
-        assert_eq!(
-            conflicts(&mut state, 0..10, Read),
-            [ticket(1, 1), ticket(3, 1)]
-        );
+        assert_eq!(conflicts(&mut state, 0..10, Read), [(1, 1), (3, 1)]);
         assert_eq!(
             conflicts(&mut state, 0..10, Write),
-            [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
+            [(1, 1), (2, 1), (3, 1)]
         );
     }
 
@@ -361,12 +360,7 @@ mod tests {
         let bytes = 8 * SEGMENTS_MAX as u64;
         let mut state = HistoryState::new(bytes);
         for at in 0..2 * SEGMENTS_MAX as u64 {
-            enter(
-                &mut state,
-                &(4 * at..4 * at + 2).into(),
-                Write,
-                ticket(1 + at % 3, 1 + at),
-            );
+            enter(&mut state, 4 * at..4 * at + 2, Write, (1 + at % 3, 1 + at));
             state.compact(&|_| false);
             assert!(state.layout.len() <= SEGMENTS_MAX + 2);
             assert!(
@@ -379,14 +373,9 @@ mod tests {
             let waits = |t: &Ticket| t.stream == StreamId::of(1 + at % 3) && t.sequence.get() > at;
             assert!(found.iter().any(waits), "write {at} lost");
         }
-        enter(&mut state, &(0..1).into(), Write, ticket(9, 1));
+        enter(&mut state, 0..1, Write, (9, 1));
         for at in 0..SEGMENTS_MAX as u64 {
-            enter(
-                &mut state,
-                &(8 * at..8 * at + 2).into(),
-                Write,
-                ticket(9, 2 + at),
-            );
+            enter(&mut state, 8 * at..8 * at + 2, Write, (9, 2 + at));
         }
         state.compact(&|_| true);
         assert_eq!(state.layout.len(), 1, "completed tickets need no segments");
@@ -400,26 +389,23 @@ mod tests {
     #[test]
     fn each_rectangle_costs_one_segment_and_equal_segments_merge() {
         let mut state = HistoryState::new(256);
-        enter(&mut state, &columns(0..4), Write, ticket(1, 1));
-        enter(&mut state, &columns(4..8), Write, ticket(2, 1));
+        enter(&mut state, columns(0..4), Write, (1, 1));
+        enter(&mut state, columns(4..8), Write, (2, 1));
         assert_eq!(state.layout.len(), 2);
-        assert_eq!(conflicts(&mut state, columns(0..4), Write), [ticket(1, 1)]);
-        assert_eq!(
-            conflicts(&mut state, 250..256, Read),
-            [ticket(1, 1), ticket(2, 1)]
-        );
-        assert_eq!(conflicts(&mut state, 252..256, Read), [ticket(2, 1)]);
+        assert_eq!(conflicts(&mut state, columns(0..4), Write), [(1, 1)]);
+        assert_eq!(conflicts(&mut state, 250..256, Read), [(1, 1), (2, 1)]);
+        assert_eq!(conflicts(&mut state, 252..256, Read), [(2, 1)]);
         for tile in 0..16 {
             let first = 64 * (tile / 4) + 2 * (tile % 4);
             enter(
                 &mut state,
-                &Extent::strided(first..first + 2, 8, 8),
+                Extent::strided(first..first + 2, 8, 8),
                 Write,
-                ticket(3, 1 + tile),
+                (3, 1 + tile),
             );
         }
         assert_eq!(state.layout.len(), 16);
-        enter(&mut state, &(0..256).into(), Write, ticket(4, 1));
+        enter(&mut state, 0..256, Write, (4, 1));
         assert_eq!(state.layout.len(), 1);
         assert!(matches!(state.layout, HistoryLayout::Linear(_)));
     }
@@ -427,21 +413,13 @@ mod tests {
     #[test]
     fn rectangles_of_another_pitch_are_as_exact() {
         let mut state = HistoryState::new(256);
-        enter(&mut state, &columns(0..4), Write, ticket(1, 1));
-        enter(
-            &mut state,
-            &Extent::strided(7..10, 20, 12),
-            Write,
-            ticket(2, 1),
-        );
-        assert_eq!(conflicts(&mut state, 4..7, Read), []);
-        assert_eq!(conflicts(&mut state, 7..8, Read), [ticket(2, 1)]);
-        assert_eq!(conflicts(&mut state, 10..12, Read), [ticket(1, 1)]);
-        enter(&mut state, &columns(0..4), Write, ticket(1, 2));
-        assert_eq!(
-            conflicts(&mut state, 7..10, Read),
-            [ticket(1, 2), ticket(2, 1)]
-        );
+        enter(&mut state, columns(0..4), Write, (1, 1));
+        enter(&mut state, Extent::strided(7..10, 20, 12), Write, (2, 1));
+        assert!(conflicts(&mut state, 4..7, Read).is_empty());
+        assert_eq!(conflicts(&mut state, 7..8, Read), [(2, 1)]);
+        assert_eq!(conflicts(&mut state, 10..12, Read), [(1, 1)]);
+        enter(&mut state, columns(0..4), Write, (1, 2));
+        assert_eq!(conflicts(&mut state, 7..10, Read), [(1, 2), (2, 1)]);
     }
 
     #[test]
@@ -451,19 +429,13 @@ mod tests {
         let half =
             |number| Extent::strided(number * pitch / 2..(number + 1) * pitch / 2, rows, pitch);
         let other = Extent::strided(0..1, rows / 2, 2 * pitch);
-        enter(&mut state, &half(0), Write, ticket(1, 1));
-        enter(&mut state, &other, Read, ticket(2, 1));
-        enter(&mut state, &half(1), Write, ticket(3, 1));
+        enter(&mut state, half(0), Write, (1, 1));
+        enter(&mut state, other, Read, (2, 1));
+        enter(&mut state, half(1), Write, (3, 1));
         state.compact(&|_| false);
-        assert_eq!(conflicts(&mut state, half(1), Write), [ticket(3, 1)]);
-        assert_eq!(
-            conflicts(&mut state, half(0), Write),
-            [ticket(1, 1), ticket(2, 1)]
-        );
-        assert_eq!(
-            conflicts(&mut state, pitch..pitch + 1, Write),
-            [ticket(1, 1)]
-        );
+        assert_eq!(conflicts(&mut state, half(1), Write), [(3, 1)]);
+        assert_eq!(conflicts(&mut state, half(0), Write), [(1, 1), (2, 1)]);
+        assert_eq!(conflicts(&mut state, pitch..pitch + 1, Write), [(1, 1)]);
     }
 
     #[test]
@@ -476,7 +448,7 @@ mod tests {
             for column in 0..pitch / 2 {
                 let first = 2 * row * pitch + 2 * column;
                 let extent = Extent::strided(first..first + 1, 2, pitch);
-                enter(&mut state, &extent, Write, ticket(1 + column % 3, 1 + row));
+                enter(&mut state, extent, Write, (1 + column % 3, 1 + row));
                 state.compact(&|_| false);
                 assert!(state.layout.len() <= SEGMENTS_MAX);
             }

@@ -302,21 +302,26 @@ mod tests {
         Access::new(history, 0..history.bytes(), kind)
     }
 
-    fn plan<'a>(ticket: Ticket, clock: &VectorClock, accesses: impl Into<Accesses<'a>>) -> Plan {
-        let mut plan = Plan::default();
-        plan_and_publish(ticket, clock, &mut accesses.into(), &|_| false, &mut plan);
+    fn plan_at<'a>(
+        ticket: impl Into<Ticket>,
+        clock: &VectorClock,
+        accesses: impl Into<Accesses<'a>>,
+    ) -> Plan {
+        let (accesses, mut plan) = (&mut accesses.into(), Plan::default());
+        plan_and_publish(ticket.into(), clock, accesses, &|_| false, &mut plan);
         plan
+    }
+
+    /// Plans and publishes an operation of a stream that has waited for nothing.
+    fn plan<'a>(ticket: impl Into<Ticket>, accesses: impl Into<Accesses<'a>>) -> Plan {
+        plan_at(ticket, &VectorClock::default(), accesses)
     }
 
     #[test]
     fn a_single_stream_has_no_dependencies_and_records_no_events() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         for sequence in 1..10 {
-            let plan = plan(
-                ticket(1, sequence),
-                &VectorClock::default(),
-                [whole(&b, Write), whole(&a, Read)],
-            );
+            let plan = plan((1, sequence), [whole(&b, Write), whole(&a, Read)]);
             assert!(plan.dependencies.is_empty() && !plan.records_event);
         }
     }
@@ -324,23 +329,19 @@ mod tests {
     #[test]
     fn a_second_stream_depends_on_the_last_write_and_records_an_event() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
-        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
-        let _ = plan(ticket(1, 2), &VectorClock::default(), [whole(&b, Write)]);
-        let found = plan(
-            ticket(2, 1),
-            &VectorClock::default(),
-            [whole(&a, Read), whole(&b, Read)],
-        );
+        let _ = plan((1, 1), [whole(&a, Write)]);
+        let _ = plan((1, 2), [whole(&b, Write)]);
+        let found = plan((2, 1), [whole(&a, Read), whole(&b, Read)]);
         assert_eq!(
             found.dependencies.as_slice(),
-            [ticket(1, 2)],
+            [(1, 2)],
             "the highest ticket implies the other"
         );
         assert!(found.records_event);
         let mut clock = VectorClock::default();
         clock.advance(ticket(1, 2));
         assert!(
-            plan(ticket(2, 2), &clock, [whole(&a, Read)])
+            plan_at((2, 2), &clock, [whole(&a, Read)])
                 .dependencies
                 .is_empty()
         );
@@ -349,37 +350,25 @@ mod tests {
     #[test]
     fn two_accesses_to_one_array_count_as_the_strongest() {
         let a = AccessHistory::new(8);
-        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Read)]);
-        let found = plan(
-            ticket(2, 1),
-            &VectorClock::default(),
-            [whole(&a, Read), whole(&a, Write)],
-        );
-        assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
-        let found = plan(
-            ticket(3, 1),
-            &VectorClock::default(),
-            [whole(&a, Read), whole(&a, Read)],
-        );
-        assert_eq!(found.dependencies.as_slice(), [ticket(2, 1)]);
+        let _ = plan((1, 1), [whole(&a, Read)]);
+        let found = plan((2, 1), [whole(&a, Read), whole(&a, Write)]);
+        assert_eq!(found.dependencies.as_slice(), [(1, 1)]);
+        let found = plan((3, 1), [whole(&a, Read), whole(&a, Read)]);
+        assert_eq!(found.dependencies.as_slice(), [(2, 1)]);
     }
 
     #[test]
     fn an_unordered_access_has_no_dependencies_and_later_ones_find_it() {
         let a = AccessHistory::new(8);
-        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
+        let _ = plan((1, 1), [whole(&a, Write)]);
         let unordered = Access {
             ordered: false,
             ..whole(&a, Write)
         };
-        assert!(
-            plan(ticket(2, 1), &VectorClock::default(), [unordered])
-                .dependencies
-                .is_empty()
-        );
-        let mut found = plan(ticket(3, 1), &VectorClock::default(), [whole(&a, Read)]).dependencies;
+        assert!(plan((2, 1), [unordered]).dependencies.is_empty());
+        let mut found = plan((3, 1), [whole(&a, Read)]).dependencies;
         found.sort();
-        assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
+        assert_eq!(found.as_slice(), [(1, 1), (2, 1)]);
     }
 
     #[test]
@@ -387,11 +376,11 @@ mod tests {
         for (ends, stream) in [(false, 1), (true, 1), (false, 2), (false, 3), (true, 3)] {
             let a = AccessHistory::new(8);
             let clock = VectorClock::default();
-            let _ = plan(ticket(1, 1), &clock, [whole(&a, Write)]);
+            let _ = plan_at((1, 1), &clock, [whole(&a, Write)]);
             let half = Access::new(&a, 0..4, Write);
             let lend = || plan_lease(StreamId::of(2), &clock, &half, Location::caller());
             let (lease, conflicts) = lend().expect("no other lease");
-            assert_eq!(conflicts.as_slice(), [ticket(1, 1)]);
+            assert_eq!(conflicts.as_slice(), [(1, 1)]);
             assert!(lend().is_err());
             if ends {
                 plan_lease_end(lease, ticket(2, 1), &half, &|_| false);
@@ -400,11 +389,11 @@ mod tests {
                 a.end_lease(next);
             }
             for sequence in 2..4 {
-                let found = plan(ticket(stream, sequence), &clock, [whole(&a, Read)]);
+                let found = plan_at((stream, sequence), &clock, [whole(&a, Read)]);
                 assert_eq!(found.lent.is_none(), ends);
                 assert_eq!(found.dependencies.contains(&ticket(2, 1)), ends);
             }
-            let rest = plan(ticket(stream, 4), &clock, [Access::new(&a, 4..8, Write)]);
+            let rest = plan_at((stream, 4), &clock, [Access::new(&a, 4..8, Write)]);
             assert!(rest.lent.is_none(), "these bytes are not lent");
         }
     }
@@ -412,22 +401,22 @@ mod tests {
     #[test]
     fn a_failed_operation_hides_no_earlier_ticket() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
-        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
+        let _ = plan((1, 1), [whole(&a, Write)]);
         let mut accesses = Accesses::from([whole(&a, Write), whole(&b, Read)]);
-        let failed = plan(ticket(2, 1), &VectorClock::default(), accesses.clone());
+        let failed = plan((2, 1), accesses.clone());
         restore_displaced(&mut accesses, &failed.dependencies);
-        let mut found = plan(ticket(3, 1), &VectorClock::default(), [whole(&a, Read)]).dependencies;
+        let mut found = plan((3, 1), [whole(&a, Read)]).dependencies;
         found.sort();
-        assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
-        let found = plan(ticket(3, 2), &VectorClock::default(), [whole(&b, Write)]).dependencies;
-        assert_eq!(found.as_slice(), [ticket(2, 1)]);
+        assert_eq!(found.as_slice(), [(1, 1), (2, 1)]);
+        let found = plan((3, 2), [whole(&b, Write)]).dependencies;
+        assert_eq!(found.as_slice(), [(2, 1)]);
     }
 
     #[test]
     fn an_unpublished_plan_finds_the_same_and_is_not_found() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         let clock = VectorClock::default();
-        let _ = plan(ticket(1, 1), &clock, [whole(&a, Write)]);
+        let _ = plan_at((1, 1), &clock, [whole(&a, Write)]);
         let lent = plan_lease(
             StreamId::of(2),
             &clock,
@@ -440,8 +429,8 @@ mod tests {
             &mut [whole(&a, Write), whole(&b, Read)].into(),
         );
         assert!(found.lent.is_some() && lent.is_ok());
-        assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
-        assert_eq!(a.all_tickets().as_slice(), [ticket(1, 1)]);
+        assert_eq!(found.dependencies.as_slice(), [(1, 1)]);
+        assert_eq!(a.all_tickets().as_slice(), [(1, 1)]);
         assert!(b.all_tickets().is_empty());
     }
 }

@@ -278,11 +278,13 @@ mod tests {
 
     /// Creates a sync point behind a ticket of stream 1 with an otherwise empty clock.
     fn point<E>(sequence: u64, event: E) -> Arc<SyncPoint<E>> {
-        Arc::new(SyncPoint::new(
-            ticket(1, sequence),
-            &VectorClock::default(),
-            event,
-        ))
+        late((nth(sequence), VectorClock::default()), event)
+    }
+
+    /// Creates a sync point at a tail of stream 1.
+    fn late<E>((sequence, clock): (Sequence, VectorClock), event: E) -> Arc<SyncPoint<E>> {
+        let tail = Ticket::new(StreamId::of(1), sequence);
+        Arc::new(SyncPoint::new(tail, &clock, event))
     }
 
     #[test]
@@ -304,13 +306,9 @@ mod tests {
     fn a_late_sync_point_covers_only_tickets_submitted_at_its_tail() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), Some(&clock_of(&[ticket(2, 7)])), None);
-        let (sequence, clock) = points.tail();
+        let tail = points.tail();
         points.submit(nth(2), Some(&clock_of(&[ticket(2, 9)])), None);
-        let late = Arc::new(SyncPoint::new(
-            Ticket::new(StreamId::of(1), sequence),
-            &clock,
-            'x',
-        ));
+        let late = late(tail.clone(), 'x');
         let point = points.record_late(late, |_| {
             unreachable!("there is no other sync point at this ticket")
         });
@@ -335,14 +333,10 @@ mod tests {
     fn the_second_late_sync_point_at_a_ticket_is_recycled() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
-        let (sequence, clock) = points.tail();
+        let tail = points.tail();
         let mut back = Vec::new();
         for event in ['x', 'y'] {
-            let late = Arc::new(SyncPoint::new(
-                Ticket::new(StreamId::of(1), sequence),
-                &clock,
-                event,
-            ));
+            let late = late(tail.clone(), event);
             let point = points.record_late(late, |point| back.push(point.event));
             assert_eq!(point.event, 'x');
         }
@@ -353,14 +347,10 @@ mod tests {
     fn a_late_sync_point_is_inserted_before_later_ones() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
-        let (sequence, clock) = points.tail();
+        let tail = points.tail();
         points.submit(nth(2), None, Some(point(2, 'b')));
         points.submit(nth(3), None, Some(point(3, 'c')));
-        let late = Arc::new(SyncPoint::new(
-            Ticket::new(StreamId::of(1), sequence),
-            &clock,
-            'a',
-        ));
+        let late = late(tail.clone(), 'a');
         let point = points.record_late(late, |_| {
             unreachable!("there is no other sync point at ticket 1")
         });

@@ -139,6 +139,20 @@ impl Ticket {
 }
 
 #[cfg(test)]
+impl From<(u64, u64)> for Ticket {
+    fn from((stream, sequence): (u64, u64)) -> Self {
+        Self::of(stream, sequence)
+    }
+}
+
+#[cfg(test)]
+impl PartialEq<(u64, u64)> for Ticket {
+    fn eq(&self, other: &(u64, u64)) -> bool {
+        *self == Self::from(*other)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
