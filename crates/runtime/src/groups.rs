@@ -196,8 +196,8 @@ pub unsafe fn copy_parts(
     Ok(())
 }
 
-/// An array that several copies overwrite as a whole. Unless all are enqueued, its contents keep
-/// the provenance that they had.
+/// An array that several copies overwrite as a whole. Its contents keep their provenance unless all
+/// of the copies are enqueued.
 struct Overwriting<'a> {
     target: &'a Span<'a>,
     earlier: Imports,

@@ -241,8 +241,8 @@ impl<'env> Scope<'env> {
         }
     }
 
-    /// Waits until all operations are complete and copies the downloads out. After a failure the
-    /// remaining operations are still waited for; the first error is returned.
+    /// Waits until all operations are complete, also after a failure, and copies the downloads out.
+    /// Returns the first error.
     fn end(self) -> Result<()> {
         let device = &*self.device;
         let work = self.work.into_inner();

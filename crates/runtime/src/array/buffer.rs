@@ -77,8 +77,8 @@ impl<T: bytemuck::Pod> Buffer<T> {
         Self::with_contents(device, stream, len, wanted, operation, location).map(|(made, _)| made)
     }
 
-    /// Allocates an array like [`new`](Self::new), in memory with the wanted contents if the cache
-    /// has such memory. Returns the contents.
+    /// Allocates an array like [`new`](Self::new), from a cached block with the wanted contents if
+    /// there is one. Returns the contents.
     pub(crate) fn with_contents(
         device: &Arc<DeviceState>,
         stream: &StreamState,
@@ -193,8 +193,8 @@ impl<T> Buffer<T> {
         Arc::get_mut(&mut self.allocation)?.keeper_mut()
     }
 
-    /// Returns the keeper of memory of another library, which is then not given back on drop.
-    /// `None` if a graph uses the array.
+    /// Returns the keeper of another library's memory; the drop of this array then does not give
+    /// the memory back. `None` if a graph uses the array.
     pub(crate) fn take_keeper(&mut self) -> Option<Box<dyn Any + Send>> {
         Arc::get_mut(&mut self.allocation)?.take_keeper()
     }

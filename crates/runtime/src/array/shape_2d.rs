@@ -14,8 +14,8 @@ pub(super) struct Shape2d {
 }
 
 impl Shape2d {
-    /// Returns the shape of contiguous rows that make up all `len` elements of an array, or a usage
-    /// error with the caller's line.
+    /// Returns the shape of contiguous rows, or a usage error with the caller's line unless the
+    /// rows are all `len` elements of the array.
     #[track_caller]
     fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, UsageError> {
         if rows.checked_mul(cols) == Some(len) {
@@ -30,8 +30,8 @@ impl Shape2d {
         Err(usage_error.at(Location::caller()))
     }
 
-    /// Returns the shape of rows that begin `pitch` elements apart, the first at the start of an
-    /// array of `len` elements, or a usage error with the caller's line.
+    /// Returns the shape of rows that begin `pitch` elements apart, or a usage error with the
+    /// caller's line unless they fit in an array of `len` elements.
     #[track_caller]
     fn pitched(
         operation: &'static str,
@@ -64,8 +64,7 @@ impl Shape2d {
     }
 }
 
-/// Returns a usage error, with the caller's line, unless `rows` rows of `cols` elements that begin
-/// `pitch` elements apart fit in `len` elements.
+/// Returns a usage error with the caller's line unless the rows fit in `len` elements.
 #[track_caller]
 pub(crate) fn check_rows(
     operation: &'static str,

@@ -27,8 +27,8 @@ pub(crate) struct Span2d<'a> {
     pub(super) start: usize,
     pub(crate) rows: usize,
     pub(crate) row_bytes: usize,
-    /// The pitch in bytes, from the start of a row to the start of the next; at least the length of
-    /// a row if there are several rows.
+    /// The distance in bytes from the start of a row to the start of the next. Several rows are at
+    /// most this long.
     pub(crate) pitch_bytes: usize,
     /// Set if operations wait for conflicting ones here. If not, the caller of an unsafe method
     /// guarantees the order.

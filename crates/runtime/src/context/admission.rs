@@ -126,8 +126,8 @@ impl Admission {
         self.reasons.fetch_sub(LEASE, Ordering::Relaxed);
     }
 
-    /// Returns whether other libraries may use the device's memory or streams, so that it may have
-    /// to refuse an operation that conflicts.
+    /// Returns whether other libraries may use the device's memory or streams. An operation may
+    /// then have to be refused.
     #[inline]
     pub(crate) fn has_borrowers(&self) -> bool {
         self.reasons.load(Ordering::Relaxed) & (LEASES | ADOPTED) != 0
@@ -207,8 +207,8 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & !HARMLESS == 0
     }
 
-    /// Returns whether there is no reason to reject, record or trace an operation, to examine its
-    /// operands, to begin a span, to start deferred work, or to record an event behind it.
+    /// Returns whether an operation may take the short path: the device rejects, records, traces
+    /// and examines nothing, has no deferred work, and records no events behind operations.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the bit also sees the stored loss.

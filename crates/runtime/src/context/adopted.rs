@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::disposal::dispose;
 
-/// A user's value whose drop ends the validity of memory or of a stream of another library. It is
+/// A user's value that keeps another library's memory or stream valid until it is dropped. It is
 /// dropped on the disposal thread, because its destructor is user code.
 pub(crate) struct Keeper(Mutex<Option<Box<dyn Any + Send>>>);
 

@@ -62,8 +62,8 @@ struct Entry {
 }
 
 impl AdoptedStreams {
-    /// Returns the handle to a stream of the device's context, which is a new one unless the stream
-    /// is adopted already. A new one is made of the state of the owner's stream and a companion.
+    /// Returns the handle of a stream of the device's context. If the stream is not adopted yet,
+    /// the handle is a new one, made of the state of the owner's stream and a companion.
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ impl AdoptedStreams {
     }
 }
 
-/// Lets an adopted stream go whose last handle was dropped, once its operations and those of its
-/// companion are complete. Sync points behind them tell when.
+/// Lets go of an adopted stream whose last handle was dropped, once the operations of the stream
+/// and of its companion are complete.
 pub(super) fn leave(
     device: &Arc<DeviceState>,
     owner: &Arc<StreamState>,

@@ -108,8 +108,8 @@ impl EventPool {
         self.take(driver, context, ticket, before)
     }
 
-    /// Returns whether recording the event again would wait on the device for its earlier record,
-    /// as the driver makes records of an interprocess event do.
+    /// Returns whether recording the event again would wait on the device for its earlier record.
+    /// The driver does so for interprocess events.
     fn record_would_wait(
         &self,
         driver: &dyn Driver,
@@ -121,8 +121,8 @@ impl EventPool {
         self.kind == EventKind::Interprocess && !query().is_ok_and(Completion::is_complete)
     }
 
-    /// Moves the oldest returned events to the empty list `spares`, the oldest at its end. Those of
-    /// which [`take`](Self::take) asks whether they are complete stay.
+    /// Moves the oldest returned events to the empty list `spares`, the oldest at its end.
+    /// Interprocess events stay, because [`take`](Self::take) asks whether they are complete.
     #[cold]
     fn refill(&self, spares: &mut Vec<PooledEvent>) {
         if self.kind == EventKind::Interprocess {

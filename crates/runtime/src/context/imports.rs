@@ -31,8 +31,8 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
     Ok(found)
 }
 
-/// Collects the unsettled imports of everything that these accesses of a collective may read,
-/// except those that its own imports will include.
+/// Collects the unsettled imports of everything that a collective may read. Those that the
+/// collective's own imports will include are left out.
 ///
 /// # Errors
 ///
@@ -87,9 +87,11 @@ fn overwrites(kind: OperationKind, access: &Access<'_>) -> bool {
     !reads(kind, access) && access.extent.is_whole(access.history.bytes())
 }
 
-/// Notes that the results of an operation come from these imports: before its submission, because
-/// it may have run although the submission failed, and again if it was `submitted` without an
-/// error, because whatever it overwrites as a whole then has no earlier ones.
+/// Notes that the results of an operation come from these imports.
+///
+/// Called before the submission, because a submission that fails may have enqueued the operation;
+/// and again if it was `submitted` without an error: memory that the operation overwrites as a
+/// whole has no earlier imports then.
 pub(crate) fn note<'a, 'b: 'a>(
     kind: OperationKind,
     imports: &Imports,
@@ -109,7 +111,7 @@ pub(crate) fn note<'a, 'b: 'a>(
 }
 
 /// Notes that the submitted parts of an operation together replace the contents of an allocation,
-/// if the access is to all of it.
+/// if they cover all of it.
 pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
     if device.admission.examines_operands() && access.extent.is_whole(access.history.bytes()) {
         access.history.provenance.replace(&[]);

@@ -31,8 +31,8 @@ impl Drop for PutOffCount {
     }
 }
 
-/// Ends the leases with which an operation conflicts and whose end was put off. Planning refuses
-/// conflicts with other leases.
+/// Ends the leases that conflict with an operation and whose end was put off. Other conflicts are
+/// refused when the operation is planned.
 ///
 /// # Errors
 ///

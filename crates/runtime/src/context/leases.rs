@@ -87,8 +87,8 @@ pub(crate) fn submit_marker(
     Ok(sequence)
 }
 
-/// Orders the later work on an allocation behind everything that is enqueued on the stream, the
-/// owner's work included.
+/// Orders later work on an allocation behind everything enqueued on the stream, including the
+/// owner's work.
 pub(crate) fn submit_end_of_foreign_work(
     stream: &Stream,
     label: &'static str,
@@ -151,9 +151,11 @@ impl GrantedLease {
         }
     }
 
-    /// Returns the memory, once. Returns whether the lease has ended. Else, because another thread
-    /// is just submitting to the stream or because this one is inside a foreign call, the next
-    /// operation that uses the memory ends it, so that this neither waits nor fails.
+    /// Returns the memory, once. Returns whether the lease has ended.
+    ///
+    /// It has not if another thread is submitting to the stream, or if this thread is inside a
+    /// foreign call. The next operation that uses the memory then ends it, so that this call
+    /// neither waits nor fails.
     pub(crate) fn give_back(&self, history: &AccessHistory) -> bool {
         let submit_queue = self.stream.owner_state().submit_queue.try_lock();
         let ended = submit_queue.map(|mut submit_queue| self.end(history, &mut submit_queue));
@@ -176,7 +178,7 @@ impl GrantedLease {
         history.put_off(self.number, Arc::new(PutOff::new(self.clone())));
     }
 
-    /// Ends the lease that was returned, unless that has happened. May wait for a submission of
+    /// Ends a lease whose memory was returned, unless it has ended. May wait for a submission of
     /// another thread.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ impl Limits {
         self.threads_per_block.min(unsigned(threads_max))
     }
 
-    /// Returns the maximum bytes of dynamic shared memory per block, without and with opting in,
+    /// Returns the maximum dynamic shared memory per block in bytes, before and after opting in,
     /// for a kernel with `own_bytes` bytes of static shared memory.
     pub(crate) fn dynamic_shared_bytes(&self, own_bytes: u32) -> (u32, u32) {
         let most = self.shared_bytes_max.max(self.shared_bytes);

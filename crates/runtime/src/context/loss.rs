@@ -122,8 +122,8 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Collects the suspects from the device's streams: their first kernels or graphs that are not
-    /// known to be complete, or, if there are none, their first other operations.
+    /// Collects the suspects: for each stream the first kernel or graph that is not known to be
+    /// complete; if no stream has one, the first other operations.
     pub(crate) fn notice(
         cause: DriverError,
         device: DeviceOrdinal,

@@ -5,8 +5,7 @@ use std::panic::Location;
 use super::HostWaiter;
 use crate::{error::OperationKind, tracker::Accesses};
 
-/// The description of an operation besides its command: its operands, and its label for errors,
-/// timelines and reports.
+/// An operation without its command: its operands, and its label for errors, timelines and reports.
 pub(crate) struct Operation<'a> {
     pub(crate) kind: OperationKind,
     pub(crate) label: &'static str,

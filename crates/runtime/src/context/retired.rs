@@ -9,19 +9,18 @@ use crate::{Result, tracker::Ticket};
 
 /// The number of retired streams that are checked for an idle one.
 const RETIRED_SCAN_MAX: usize = 5;
-/// The number of times that the stream retired last is not looked at after it was busy, which it is
-/// as long as the host runs ahead of the device.
+/// How often the stream retired last is skipped after it was found busy. It stays busy as long as
+/// the host runs ahead of the device.
 const LAST_SKIPPED: usize = 8;
-/// The maximum number of operations that may be pending on a stream whose last write is followed.
-/// A stream takes about four times as many before a call that enqueues blocks (rule 54), possibly
-/// until the calling thread does what the first operation waits for.
+/// The maximum number of pending operations on a stream that is reused behind its last write. A
+/// stream takes about four times as many before a call blocks (rule 54), possibly until the calling
+/// thread does what the first operation waits for.
 const FOLLOWED_MAX: u64 = 256;
 
 impl DeviceState {
-    /// Returns a retired stream of ordinary priority whose last operation has one of these tickets,
-    /// the first that has one, unless many operations are pending there, or else a stream like
-    /// [`acquire_stream`](Self::acquire_stream). All work that is pending on the former is ordered
-    /// before operations after the ticket anyway.
+    /// Returns a stream for an operation that follows one of these tickets: a retired stream of
+    /// ordinary priority whose last operation has the ticket, so that its pending work delays
+    /// nothing; otherwise a stream like [`acquire_stream`](Self::acquire_stream).
     pub(crate) fn acquire_stream_behind(
         &self,
         mut tickets: impl Iterator<Item = Ticket>,
@@ -33,8 +32,8 @@ impl DeviceState {
         }
     }
 
-    /// Takes a retired stream of ordinary priority whose last operation has this ticket, unless
-    /// many operations are pending there.
+    /// Takes a retired stream of ordinary priority whose last operation has this ticket, unless it
+    /// has many pending operations.
     fn take_retired_behind(&self, ticket: Ticket) -> Option<Arc<StreamState>> {
         let stream = self.stream(ticket.stream)?;
         let is_last = stream.shared.lock().points.submitted() == ticket.sequence;
@@ -49,10 +48,11 @@ impl DeviceState {
         retired.remove(at)
     }
 
-    /// Takes an idle retired stream of this priority. The one that was retired last is looked at
-    /// first, because the memory that its operations used was dropped last, and is then reused
-    /// without a wait; after it, those that have been retired for the longest time, which are the
-    /// likeliest to be idle.
+    /// Takes an idle retired stream of this priority.
+    ///
+    /// First it looks at the stream that was retired last: the memory of its operations was dropped
+    /// last, and is then reused without a wait. Then it looks at the streams retired first, which
+    /// are most likely idle.
     pub(super) fn take_idle(&self, priority: i32) -> Option<Arc<StreamState>> {
         let begins_with_last = self.retired.lock().begins_with_last();
         let mut busy: SmallVec<[Arc<StreamState>; RETIRED_SCAN_MAX]> = SmallVec::new();

@@ -95,7 +95,7 @@ impl Slots {
     }
 
     /// Calls all functions for a shortage of memory, without a lock. Returns whether one of them
-    /// has released something.
+    /// released something.
     pub(crate) fn release_memory(&self) -> bool {
         let releases = self.releases.lock().clone();
         let released = releases.iter().map(|release| {

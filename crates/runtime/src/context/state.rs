@@ -261,8 +261,8 @@ impl DeviceState {
         }
     }
 
-    /// Returns the stream with this id and the device to which it belongs, or `None` if that device
-    /// is closed: all its operations that matter to other devices are then complete.
+    /// Returns the stream with this id and its device. `None` if that device is closed: then all
+    /// its operations that matter to other devices are complete.
     pub(crate) fn find(self: &Arc<Self>, id: StreamId) -> Option<DeviceStream> {
         match self.stream(id) {
             Some(stream) => Some(DeviceStream {
@@ -273,8 +273,8 @@ impl DeviceState {
         }
     }
 
-    /// Calls `body` with the stream of this id and its device, like [`find`](Self::find) without a
-    /// change of reference counts for a stream of this device.
+    /// Calls `body` with the stream of this id and its device. Like [`find`](Self::find), but
+    /// changes no reference count for a stream of this device.
     pub(crate) fn with_stream<R>(
         &self,
         id: StreamId,

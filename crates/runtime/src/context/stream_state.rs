@@ -44,11 +44,11 @@ impl SubmitQueue {
         self.joined = true;
     }
 
-    /// Notes that the driver has accepted a wait for an event of the device `owner`, another than
-    /// the stream's, whose clock is `clock`.
+    /// Notes that the driver has accepted a wait for an event of another device, `owner`, whose
+    /// clock is `clock`.
     ///
-    /// Only that device's tickets are added: the wait ends if that device is lost, and no order
-    /// with others may follow from it.
+    /// Only that device's tickets are added. If that device is lost the wait ends, and then says
+    /// nothing about the order with other devices.
     pub(crate) fn join_device(&mut self, clock: &VectorClock, owner: DeviceNumber) {
         self.clock.join_device(clock, owner);
         self.joined = true;
@@ -78,8 +78,8 @@ pub(crate) struct HostWaiter {
 
 impl HostWaiter {
     /// Returns whether one sync point may serve an earlier operation and this one right behind it.
-    /// A scope waits for both and loses nothing; a host wait for one of several copies of
-    /// page-locked memory waits for a few more bytes at most.
+    /// A scope waits for both anyway. A host wait for one of several page-locked copies waits for a
+    /// few more bytes at most.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         self.is_same(earlier) || (self.chained && earlier.chained)
     }
@@ -131,8 +131,8 @@ impl StreamState {
         self.adopted.is_none()
     }
 
-    /// Calls `body` unless the stream's owner may have destroyed it. It has then no operation of
-    /// this library that is not complete.
+    /// Calls `body` unless the stream's owner may have destroyed it. In that case all operations of
+    /// this library on the stream are complete.
     #[inline(always)]
     pub(crate) fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         match &self.adopted {

@@ -38,8 +38,8 @@ pub(crate) trait Tracer: fmt::Debug + Send + Sync {
     );
 }
 
-/// The slot for a device's tracer. While there is one, the device's [`Admission`] says so, which
-/// each submission looks at anyway.
+/// The slot for a device's tracer. The device's [`Admission`], which every submission looks at,
+/// says whether there is one.
 #[derive(Debug, Default)]
 pub(crate) struct TracerSlot(Mutex<Option<Arc<dyn Tracer>>>);
 

@@ -262,7 +262,7 @@ impl Stream {
 }
 
 /// Creates an empty vector with capacity for `len` elements, in huge pages where the system has
-/// them, because the first touch of each page takes as long as copying to it.
+/// them: the first touch of small pages takes as long as the copy.
 fn vector_for<T>(len: usize) -> Vec<T> {
     let vector = Vec::<T>::with_capacity(len);
     prefer_large_pages(

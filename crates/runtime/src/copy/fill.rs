@@ -16,8 +16,8 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// The number of bytes uploaded for a fill that the driver has no function for; the rest is copied
-/// from there on the device.
+/// The number of bytes uploaded for a pattern that the driver cannot fill with. The device copies
+/// the rest from there.
 const UPLOADED_BYTES: usize = 4096;
 
 impl Stream {
@@ -174,8 +174,7 @@ impl Stream {
 }
 
 /// Returns the shortest pattern that the driver can repeat from `target` on with the same result.
-/// The driver requires the address to be aligned to the size of the pattern, which a cast array
-/// need not be.
+/// The driver wants the address aligned to the pattern's size; that of a cast array may not be.
 fn pattern_of(value: &[u8], target: DevicePtr) -> Option<FillPattern> {
     let repeats = |size: usize| {
         value.len().is_multiple_of(size)

@@ -69,7 +69,7 @@ impl PendingDownload {
         self.imports = imports;
     }
 
-    /// Returns an error if the loss of a device has spoiled the source's contents, or a loop of a
+    /// Returns an error if a device's loss has spoiled the source's contents, or if a loop of a
     /// graph that wrote them ended at its limit. The device has completed the copy of the next
     /// chunk.
     fn check_contents(&self) -> Result<()> {

@@ -165,8 +165,8 @@ impl Drop for Arriving<'_> {
 }
 
 /// A block of the target's device that the source's device may still write. If the source's device
-/// is lost, the end of its writes is unknown and the target's device may continue: the block is
-/// leaked then.
+/// is lost, its writes may end at any time while the target's device goes on; the block is then
+/// leaked.
 struct QuarantinedBlock {
     source: Arc<DeviceState>,
     staged: Option<StagedBlock>,

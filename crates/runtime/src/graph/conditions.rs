@@ -20,12 +20,13 @@ use crate::{
 /// The compute capability from which on the kernel below can be loaded.
 const CAPABILITY_MIN: (i32, i32) = (7, 5);
 
-/// A kernel of one thread that copies a flag to a condition, as 0 or 1. With the address of a
-/// counter it belongs to a loop: if `max` is 0, it sets the counter to 0; otherwise it counts an
-/// iteration, and if the flag is set in iteration `max`, the condition becomes 0, and the loop's
-/// number is noted in that of the words at `limit` whose index is at `slot`: atomically, because
-/// another loop of the graph may do so at the same time. The driver provides the function that it
-/// calls.
+/// A kernel of one thread that copies a flag to a condition, as 0 or 1.
+///
+/// With the address of a counter it belongs to a loop. With `max` 0 it resets the counter.
+/// Otherwise it counts an iteration; if the flag is still set in iteration `max`, it clears the
+/// condition and notes the loop's number in the word at `limit` whose index is at `slot`. The note
+/// is atomic, because another loop of the graph may write it at the same time. The driver provides
+/// the function that the kernel calls.
 const PTX: &str = "\
 .version 8.0
 .target sm_75

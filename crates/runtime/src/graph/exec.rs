@@ -54,8 +54,8 @@ impl BuiltNode {
     }
 }
 
-/// The failure to build an executable graph, with the numbers that lead to the node through the
-/// bodies around it, if it concerns one.
+/// The failure to build an executable graph. If it concerns a node, `path` has the numbers that
+/// lead to it through the bodies around it.
 #[derive(Debug)]
 pub(super) struct BuildError {
     pub(super) error: DriverError,
@@ -174,19 +174,20 @@ impl Builder<'_> {
 
 /// The cost of a change of one node in an executable graph, in nanoseconds, as measured on an H200.
 const SET_NS: usize = 300;
-/// What each node that is changed so adds to the next launch. Measured: 30 µs after a change of one
-/// of 1,000 nodes, and 130 µs after one of all.
+/// The cost that each changed node adds to the next launch, in nanoseconds. Measured: 30 µs after a
+/// change of one of 1,000 nodes, 130 µs after a change of all.
 const LAUNCH_NS: usize = 100;
-/// The cost of a change of one node in a template. Not measured: taken to be that of the same
-/// change in an executable graph.
+/// The cost of a change of one node in a template. Not measured: assumed to equal the same change
+/// in an executable graph.
 const TEMPLATE_SET_NS: usize = 300;
 /// The cost of an update for each node of the graph, changed or not, as measured on an H200.
 const UPDATE_NS: usize = 60;
 /// The fixed cost of an update.
 const UPDATE_CALL_NS: usize = 300;
 
-/// Returns whether one update of a graph of `nodes` nodes, of which `ahead` are to be changed in
-/// the template first, is cheaper than to set `changed` nodes one by one; the next launch included.
+/// Returns whether one update is cheaper than setting `changed` of `nodes` nodes one by one,
+/// including the cost of the next launch. For an update, `ahead` nodes are changed in the template
+/// first.
 fn is_update_cheaper(nodes: usize, changed: usize, ahead: usize) -> bool {
     let one_by_one = changed * (SET_NS + LAUNCH_NS);
     let at_once = ahead * TEMPLATE_SET_NS + nodes * UPDATE_NS + UPDATE_CALL_NS;

@@ -29,8 +29,8 @@ use crate::{
     tracker::{DeviceNumber, GroupNumber, Import, Note, Sequence, Ticket},
 };
 
-/// The number of replays of one graph in flight that have a note of their own. Further ones share
-/// that of the last.
+/// The number of replays of one graph in flight that have a note of their own. Further replays
+/// share the last note.
 const NOTES_MAX: u32 = 1023;
 
 /// A loop of a graph.
@@ -46,8 +46,8 @@ pub(super) struct LoopNotes {
     number: [DeviceNumber; 1],
     graph: &'static str,
     loops: Vec<LoopSite>,
-    /// The first is for the host's looks at flags, and the others are for replays. They are no
-    /// operands of a replay: their access history would remember a note, and so itself.
+    /// One word for the host's looks at flags, then one for each replay. They are no operands of a
+    /// replay: their access history would remember a note, and so itself.
     words: Pinned<u32>,
     state: Mutex<State>,
 }
@@ -188,8 +188,8 @@ impl LoopNotes {
         retain_patiently(&self.device, stream, sequence, settle);
     }
 
-    /// Returns whether this is the note of the earliest running replay, with which the notes of all
-    /// completed replays are settled.
+    /// Returns whether this is the note of the earliest running replay. It settles the notes of all
+    /// completed replays.
     fn is_first(&self, note: &ReplayNote) -> bool {
         let state = self.state.lock();
         let first = state.running.first();
@@ -360,8 +360,8 @@ impl Import for ReplayNote {
     }
 }
 
-/// A replay that is being submitted. Its drop notes that it is, also after an error or a panic: it
-/// may run nevertheless.
+/// A replay that is being submitted. Its drop notes that it is, also after an error or a panic,
+/// because it may run all the same.
 pub(super) struct BegunReplay {
     note: Arc<ReplayNote>,
     replay: u64,

@@ -82,9 +82,9 @@ impl Node {
         }
     }
 
-    /// Returns whether the node contains the address of one of these operands elsewhere than in a
-    /// place that can be changed, such as a kernel that uses a variable by its name: then it has
-    /// more accesses to the operand than places.
+    /// Returns whether the node uses one of these operands by an address that cannot be changed: a
+    /// kernel that uses a variable by its name has more accesses to the operand than places for its
+    /// address.
     pub(super) fn is_fixed_to(&self, swapped: &impl Fn(usize) -> bool) -> bool {
         if let Work::Conditional(conditional) = &self.work {
             return conditional
@@ -105,8 +105,8 @@ impl Node {
         })
     }
 
-    /// Returns whether both stand for the same operation at the same place of a graph, apart from
-    /// parameters that an executable graph can change.
+    /// Returns whether both are the same operation at the same place of a graph, up to parameters
+    /// that an executable graph can change.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.dependencies == other.dependencies && self.work.is_like(&other.work)
     }

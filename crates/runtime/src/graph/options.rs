@@ -7,8 +7,8 @@ pub enum Order {
     /// The order of the calls, as on an ordinary stream.
     #[default]
     Stream,
-    /// None: an operation runs after those alone that it conflicts with. An access that opts out of
-    /// ordering is then ordered with nothing.
+    /// None: an operation runs only after those with which it conflicts. An access that opts out of
+    /// ordering then has no order at all.
     Data,
 }
 

@@ -15,7 +15,7 @@ const WORD: usize = size_of::<u64>();
 /// The arguments of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Params {
-    /// The values, each from a word of its own on. An address is that of the recording until
+    /// The values. Each begins at a word of its own. An address is the recorded one until
     /// [`resolve`](Self::resolve) replaces it.
     words: Vec<u64>,
     places: Vec<ParamPlace>,

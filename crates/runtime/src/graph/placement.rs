@@ -12,9 +12,9 @@ use super::{
 use crate::{Result, Stream, memory::Allocation};
 
 impl Body {
-    /// Gives the operands that were made in a recording memory of this body, as far as it has large
-    /// enough blocks, and adds the memory of the others to the body. Constants keep their own
-    /// memory, and so do operands of captured nodes, whose addresses cannot be changed.
+    /// Places the arrays of a recording in blocks of this body that are large enough, and adds the
+    /// memory of the others to the body. Constants keep their own memory, and so do operands of
+    /// captured nodes, whose addresses cannot be changed.
     pub(super) fn adopt(self: &Arc<Self>, operands: &mut [Operand], nodes: &[Node]) {
         // A recorded replay of another graph that shares this body uses it in between.
         let is_called = |block: &Arc<Block>| {
@@ -54,8 +54,8 @@ impl Body {
         }
     }
 
-    /// Gives the operands that are in bodies memory of this one, which is allocated. Constants are
-    /// copied. The copies run on the stream.
+    /// Moves operands from other bodies to new blocks of this one. Constants are copied, on the
+    /// stream.
     pub(super) fn duplicate(
         self: &Arc<Self>,
         stream: &Stream,

@@ -265,9 +265,9 @@ impl State {
         number
     }
 
-    /// Adds the nodes of an operation with these accesses, all behind the operations that the
-    /// tracker finds: on a stream behind the earlier ones of the stream, too. The dependencies of
-    /// the nodes are those on each other, by their positions among them.
+    /// Adds the nodes of an operation, behind all operations that the tracker finds, and on a
+    /// stream behind the stream's earlier ones. The nodes' own dependencies are positions among
+    /// them.
     fn add(
         &mut self,
         stream: Option<StreamId>,
@@ -341,8 +341,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns memory of a dropped array of this size, if everything that used it is ordered before
-    /// the next operation of the stream.
+    /// Returns memory of a dropped array of this size whose uses are all ordered before the next
+    /// operation of the stream.
     fn reusable(&self, stream: StreamId, bytes: u64) -> Option<Memory> {
         let queue = self.queues.get(&stream)?;
         let is_free = |operand: &&RecordedOperand| {

@@ -76,8 +76,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the position of an address in an operand that the operation accesses there, in the
-    /// first of these ways that there is.
+    /// Returns the position of an address in an operand that the operation accesses there. Earlier
+    /// `kinds` are tried first.
     fn address(&self, pointer: DevicePtr, kinds: &[AccessKind]) -> Option<Address> {
         kinds.iter().find_map(|&kind| {
             let accessed = self.operands.iter().filter(|range| range.kind == kind);

@@ -50,9 +50,9 @@ pub struct UnboundGraph {
     last: Option<(Arc<StreamState>, Sequence)>,
 }
 
-/// The driver's objects of a graph. They are no handle of the device. Dropping them destroys the
-/// template, and defers the destruction of the executable graph, which may wait for the device
-/// (rule 62).
+/// The driver's objects of a graph. They do not keep the device open. Their drop destroys the
+/// template and defers the destruction of the executable graph, which may wait for the device (rule
+/// 62).
 struct GraphObjects {
     driver: Arc<dyn Driver>,
     context: ContextHandle,

@@ -18,9 +18,9 @@ use crate::{
     error::{CompileError, Severity},
 };
 
-/// A folder in which no file can be, because it is not one. The source is compiled under the name
-/// of a file in it: NVRTC would otherwise search for headers in the folder of the source's name, or
-/// in the working directory if the name has none.
+/// A path that cannot be a folder. The source is compiled under the name of a file in it, so that
+/// NVRTC searches for headers neither in the folder of the source's name nor in the working
+/// directory.
 pub(super) const NOWHERE: &str = "/dev/null";
 
 impl Device {

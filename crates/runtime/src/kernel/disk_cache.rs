@@ -77,8 +77,8 @@ impl DiskCache {
         if !includes::unchanged(&dependencies) {
             return None;
         }
-        // Entries are deleted in the order of their last use. In a folder that cannot be written
-        // nothing is deleted either.
+        // Entries are deleted in the order of their last use. A folder that cannot be written keeps
+        // all of them.
         let _ = file.set_modified(SystemTime::now());
         Some(compiled)
     }

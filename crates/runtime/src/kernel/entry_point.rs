@@ -15,8 +15,8 @@ pub(super) struct EntryPoint {
     pub(super) handle: FunctionHandle,
     /// The maximum number of threads per block.
     pub(super) threads_max: u32,
-    /// The maximum number of threads per block of a launch on the fast path: `threads_max`, or 0
-    /// for a kernel that uses variables, which therefore cost the launches of others nothing.
+    /// The maximum number of threads per block of a launch on the fast path. It is 0 for a kernel
+    /// that uses variables: the check for them costs other kernels nothing.
     pub(super) fast_threads_max: u32,
     /// The maximum dynamic shared memory of a launch without opting in, in bytes.
     pub(super) dynamic_shared_bytes: u32,

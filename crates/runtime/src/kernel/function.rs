@@ -24,8 +24,8 @@ pub struct Function {
     /// The number of arguments of a launch: of the parameters without lengths.
     pub(super) argument_count: usize,
     pub(super) entry_point: EntryPoint,
-    /// The variables of the module that the kernel uses; set by
-    /// [`using`](Self::using), which also turns its launches from the fast path.
+    /// The variables of the module that the kernel uses. [`using`](Self::using) sets them and keeps
+    /// the kernel's launches off the fast path.
     variables: Option<Arc<[UsedVariable]>>,
 }
 
@@ -130,8 +130,8 @@ impl Function {
             .insert(entry_point.handle);
         Ok(())
     }
-    /// Returns an error if an operand is a variable that the kernel uses by its name too, and one
-    /// of the two uses writes.
+    /// Returns an error if the kernel uses an operand by its name too, as a variable, and one of
+    /// the two uses writes.
     pub(super) fn check_variables(
         &self,
         operands: &Accesses<'_>,

@@ -17,8 +17,8 @@ use crate::{Device, Result, context::DeviceState};
 pub(super) struct GeneratedKernels {
     /// The kernels by their PTX.
     by_text: FxHashMap<Box<str>, GeneratedKernel>,
-    /// Some of the kernels by the address of their PTX, which is kept so that no other text gets
-    /// the address. Hashing a text takes longer than a launch.
+    /// Some of the kernels by the address of their PTX, because hashing a text takes longer than a
+    /// launch. The text is kept, so that no other text gets its address.
     by_address: FxHashMap<usize, (Arc<str>, GeneratedKernel)>,
 }
 

@@ -84,7 +84,7 @@ fn cuda_folders(nvrtc_file: Option<&Path>) -> Vec<PathBuf> {
 pub(super) type Dependency = (String, Option<[u8; 32]>);
 
 /// The largest number of paths that a compilation may try. Headers that include each other by `../`
-/// would have paths without end.
+/// would have infinitely many.
 const PATHS_MAX: usize = 20_000;
 
 /// The options that read no file and do not depend on the time, up to their `=`, without the first
@@ -107,8 +107,8 @@ const IMPURE_WORDS: [&str; 7] = [
     "__TIMESTAMP__",
 ];
 
-/// Returns whether NVRTC will read only what the source's options, texts and folders name: options
-/// are listed above, and no variable of the environment adds others (`NVRTC_APPEND_FLAGS`).
+/// Returns whether NVRTC will read only the texts and folders of the source: all its options are
+/// listed above, and `NVRTC_APPEND_FLAGS` adds none.
 pub(super) fn is_pure(source: &Cuda) -> bool {
     let is_pure = |option: &String| {
         let name = option.split('=').next().unwrap_or_default();
@@ -125,11 +125,11 @@ pub(super) fn is_pure(source: &Cuda) -> bool {
 }
 
 /// Returns the paths that a compilation may try for its headers, directly and through other files:
-/// in every folder that is searched, whether the file is there or not, so that the order of the
-/// search does not matter. `None` if the texts do not tell.
+/// every searched folder, whether the file is there or not, so that the order of the search does
+/// not matter. `None` if the texts do not tell.
 ///
 /// Headers that were given as texts search the working directory. CUDA's own headers are trusted
-/// not to make the words above of parts.
+/// not to build the words above out of parts.
 pub(super) fn dependencies(source: &Cuda, folders: &Folders) -> Option<Vec<Dependency>> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -201,12 +201,11 @@ pub(super) fn stamps(dependencies: &[Dependency]) -> Vec<Option<String>> {
     paths.map(nvrtc::file_identity).collect()
 }
 
-/// Returns the headers that a text may include or ask for, also in what comments and conditions
-/// exclude. `None` if it may include others, or depend on the time.
+/// Returns the headers that a text may include or ask for. `None` if it may include others, or
+/// depend on the time.
 ///
-/// Words are read in the text as it stands, so that nothing has to be known of comments and raw
-/// strings: a word in them has the same effect. Operators can also be made of parts (`a ## b`), so
-/// that a word that begins one is not understood either.
+/// Words count wherever they stand, also in comments, raw strings and excluded conditions.
+/// Operators can be built out of parts (`a ## b`), so a word that begins one counts too.
 fn included(text: &[u8], is_cuda: bool) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(text)
         .replace("\r\n", "\n")

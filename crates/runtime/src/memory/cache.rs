@@ -90,8 +90,8 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Removes the newest block of this size all of whose uses satisfy `wanted`, among the newest
-    /// [`SCAN_MAX`]: one with these contents, or another if there is none.
+    /// Removes the newest block of this size whose uses all satisfy `wanted`, among the newest
+    /// [`SCAN_MAX`]. Blocks with these contents come first.
     fn take_wanted(
         &mut self,
         bytes: u64,
@@ -180,9 +180,9 @@ impl Cache {
         self.count
     }
 
-    /// Removes a block of exactly this size whose uses are all `ordered` before the next use, with
-    /// these contents if there is one. Without a block, returns those evicted because they have
-    /// been unused for too long.
+    /// Removes a block of exactly this size whose uses are all `ordered` before the next use,
+    /// preferably with these contents. If there is none, returns the blocks that are evicted
+    /// because they have been unused for too long.
     pub(super) fn take(
         &mut self,
         bytes: u64,

@@ -44,9 +44,9 @@ impl Drop for Fence<'_> {
 }
 
 impl Fence<'_> {
-    /// Returns whether the frees before the event are complete. If so, the runtime counts them as
-    /// freed, and the driver has seen them complete (rules 34 and 36: the pool reuses and trims
-    /// memory whose free it has seen complete).
+    /// Returns whether the frees before the event are complete. The runtime then counts them as
+    /// freed. The driver has seen them complete too, so its pool can reuse and trim the memory
+    /// (rules 34 and 36).
     fn is_passed(&self) -> Result<bool> {
         let device = self.device;
         // SAFETY: the fence holds the event.
@@ -222,8 +222,8 @@ pub(super) fn trim(device: &DeviceState) -> Result<()> {
     device.page_locked().staging.trim(device)
 }
 
-/// Returns the device's memory statistics, after a retry of the deferred frees: nothing else may
-/// happen on the device for long.
+/// Returns the device's memory statistics. Retries the deferred frees first, because the device may
+/// stay unused for long.
 pub(super) fn stats(device: &DeviceState) -> Result<super::MemoryStats> {
     drain_frees(device);
     let BudgetStats {

@@ -25,8 +25,8 @@ use crate::{
     tracker::{Access, AccessKind, Imports, LaterOperation, Sequence},
 };
 
-/// An operation that uses memory of several devices, besides its command, with its operands as they
-/// are found one by one.
+/// An operation that uses memory of several devices, without its command. Operands are added one by
+/// one.
 pub(crate) struct Crossing<'a> {
     operation: Operation<'a>,
     /// The device on which the operation runs, then the other owners of its memory, each once.
@@ -160,8 +160,8 @@ impl Drop for Settling<'_, '_> {
 }
 
 impl<'a> Settling<'_, 'a> {
-    /// Makes the import of the only memory that the operation writes stand for the operation, if it
-    /// is the same as an earlier one. The watch has the other reference to that import, and goes on
+    /// Lets an existing import stand for this operation too, if the operation repeats an earlier
+    /// one and writes one array only. The watch has the other reference to the import, and goes on
     /// with the later operation.
     #[inline]
     fn repeats(&self) -> bool {
@@ -205,9 +205,8 @@ impl<'a> Settling<'_, 'a> {
         );
     }
 
-    /// Iterates over the accesses that write. The data of a crossing that only writes memory of its
-    /// own device cannot be told from those of one that reads another's, so any write depends on
-    /// all devices.
+    /// Iterates over the writes. Each depends on all devices: the bytes written to one device may
+    /// come from another.
     #[inline]
     fn written(&self) -> impl Iterator<Item = &Access<'a>> {
         let accesses = self.operation.accesses.iter();

@@ -189,8 +189,8 @@ impl CrossDeviceImport {
         self.state().verdict() != Verdict::Unknown
     }
 
-    /// Decides whether the results of the completed operation `sequence` are valid, with the
-    /// devices that have answered since without an error.
+    /// Decides whether the results of the completed operation `sequence` are valid. The devices
+    /// `answered` have since answered without an error.
     pub(super) fn decide_after(&self, sequence: Sequence, answered: &[DeviceNumber]) {
         let numbers = &self.place.numbers;
         if numbers.iter().all(|number| answered.contains(number)) {
@@ -201,7 +201,7 @@ impl CrossDeviceImport {
     }
 
     /// Ends the watch of the operation `sequence`. Returns `false` if the import stands for a later
-    /// one by now, which must be watched.
+    /// operation by now, which must still be watched.
     pub(super) fn end_watch(&self, sequence: Sequence) -> bool {
         let ended = self.change(|state| {
             let is_over = state.verdict() != Verdict::Unknown || state.sequence() == sequence;
@@ -210,8 +210,8 @@ impl CrossDeviceImport {
         ended.is_ok()
     }
 
-    /// Sets the verdict of the operation `sequence`, which is complete on devices that outlived it,
-    /// unless the import stands for a later one by now.
+    /// Sets the verdict of the operation `sequence`, which is complete and whose devices outlived
+    /// it, unless the import stands for a later operation by now.
     fn settle_completed(&self, sequence: Sequence) -> Verdict {
         // Looked at after the operation was seen complete, because it is set before the operation
         // is ended.

@@ -37,9 +37,9 @@ impl Watched {
         import.is_none_or(|import| import.end_watch(sequence))
     }
 
-    /// Returns whether the crossing `sequence` at this place makes it unnecessary to watch this
-    /// one: it is later, and nothing else asks for this one's verdict. Threads may note crossings
-    /// of a stream in another order than that of their submission.
+    /// Returns whether this crossing need not be watched any more because of the later crossing
+    /// `sequence` at this place: nothing else asks for this one's verdict. Threads may note
+    /// crossings of a stream out of order.
     fn is_replaced_at(&self, place: &Arc<Place>, sequence: Sequence) -> bool {
         let import = self.import.as_ref();
         Arc::ptr_eq(&self.place, place)
@@ -79,8 +79,8 @@ pub(super) fn watch(
 ) {
     let device = devices[0];
     let mut state = device.multi_device().crossings.0.lock();
-    // Nothing depends on the last crossing of the stream any more, and it is complete once this one
-    // is: the usual case of a stream that overwrites the same array again and again.
+    // Nothing depends on the stream's last crossing any more, and it is complete once this one is.
+    // A stream that overwrites the same array again and again comes here.
     let replaced = match state.watched.last_mut() {
         Some(last) if last.is_replaced_at(&place, sequence) => {
             last.sequence = sequence;

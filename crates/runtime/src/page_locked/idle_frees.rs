@@ -22,8 +22,8 @@ use smallvec::SmallVec;
 use super::{host_access::HostAccessGuard, staging::PinnedBlock};
 use crate::{Rejected, context::DeviceState, disposal::log, future::all_done, tracker::Ticket};
 
-/// The number of dropped executable graphs from which on the next graph is only made after the
-/// oldest of them was destroyed, although the device is busy.
+/// The maximum number of dropped executable graphs on a busy device. Beyond it, the oldest is
+/// destroyed before the next graph is made.
 const GRAPHS_MAX: usize = 64;
 
 /// The page-locked memory of a vector. Dropping this leaks the memory, because it must not be freed
@@ -204,10 +204,11 @@ impl IdleFrees {
         self.defer(Resource::Graph(graph), SmallVec::new());
     }
 
-    /// Frees all resources if the devices are idle, before a graph is made. Otherwise destroys the
-    /// oldest graphs until fewer than [`GRAPHS_MAX`] are left, so that a program that makes and
-    /// drops graphs on a device that is never idle does not need ever more memory; that may wait
-    /// for the device.
+    /// Frees all resources if the devices are idle, before a graph is made.
+    ///
+    /// Otherwise destroys the oldest graphs until fewer than [`GRAPHS_MAX`] are left, which may
+    /// wait for the device. It bounds the memory of a program that makes and drops graphs on a
+    /// device that is never idle.
     pub(crate) fn make_room_for_graph(&self, device: &DeviceState) {
         self.release_if_idle(device);
         while let Some(graph) = self.take_excess_graph() {
@@ -317,8 +318,8 @@ pub(super) fn free_all(driver: &dyn Driver, frees: Vec<IdleFree>) {
     }
 }
 
-/// Returns a registered vector to its owner: the vector itself if the devices are idle, so that
-/// unlocking it does not wait; otherwise a copy, and the unlocking is deferred.
+/// Returns a registered vector to its owner: the vector itself if the devices are idle, because
+/// unlocking it then does not wait; otherwise a copy, and defers the unlocking.
 ///
 /// # Safety
 ///

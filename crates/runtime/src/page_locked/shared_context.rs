@@ -116,9 +116,10 @@ impl SharedContext {
 }
 
 /// Runs `body` while all streams of these open devices are idle and no operation can be submitted.
-/// Returns `false` without running it if some stream has work or is in use. A query that fails is
-/// an error for a device of `context`; a device of another context then counts as busy, and as idle
-/// once it is known to be lost.
+/// Returns `false` without running it if some stream has work or is in use.
+///
+/// A query that fails is an error for a device of `context`. A device of another context then
+/// counts as busy, or as idle once it is known to be lost.
 fn while_streams_idle(
     states: &[Arc<DeviceState>],
     context: Option<ContextHandle>,
@@ -159,10 +160,12 @@ fn while_streams_idle(
 }
 
 impl DeviceState {
-    /// Runs `body` while the devices are idle and no operation can be submitted, or not at all if
-    /// some stream has work or is in use. This covers the streams of all states that have the
-    /// context or another of this driver open; work of other libraries is unknown. Threads that
-    /// submit wait for `body`. Its argument is a function that returns whether a ticket is done.
+    /// Runs `body` while the devices are idle and no operation can be submitted. Does nothing if
+    /// some stream has work or is in use. Threads that submit wait for `body`, whose argument tells
+    /// whether a ticket is done.
+    ///
+    /// This covers all states that have this context or another of the driver open. Work of other
+    /// libraries is unknown.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
         // Checked after all locks are released.

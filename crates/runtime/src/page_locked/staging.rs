@@ -282,9 +282,9 @@ impl StagingPool {
         Ok(None)
     }
 
-    /// Returns the blocks of these sizes to query, smallest first: for each size the oldest block
-    /// of each stream, among the `look_at` oldest, because one stream may be held up while the
-    /// blocks of another are free.
+    /// Returns the blocks of these sizes to query, smallest first: of the `look_at` oldest of each
+    /// size, the oldest of each stream. One stream may be held up while the blocks of another are
+    /// free.
     fn candidates(&self, sizes: RangeInclusive<usize>, look_at: usize) -> Candidates {
         let mut candidates = Candidates::new();
         for (&size, blocks) in self.sizes.lock().returned.range(sizes) {

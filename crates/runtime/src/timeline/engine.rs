@@ -78,8 +78,8 @@ pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
 /// The index of an operation, with its time and its lane.
 type LaneInterval = (usize, Range<u64>, usize);
 
-/// Places copies one after the other: a copy engine finishes a copy before it begins the next. A
-/// copy that ended later therefore also began later, however long it was at the head of its stream.
+/// Places copies one after the other: a copy engine finishes one before it begins the next. A copy
+/// that ended later therefore began later, whenever it reached the head of its stream.
 fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<LaneInterval> {
     members.sort_by_key(|&i| (operations[i].time_ns.end, operations[i].time_ns.start, i));
     let mut free_ns = 0;

@@ -2,12 +2,12 @@
 
 use super::StreamId;
 
-/// The number of consecutive accesses of a shared allocation that record sync points although none
-/// waits for another stream. It is large enough for data that repeatedly moves between streams.
+/// The number of consecutive accesses without a wait after which a shared allocation stops
+/// recording sync points. It is large enough for data that repeatedly moves between streams.
 const QUIET_ACCESSES_MAX: u32 = 64;
 
-/// The streams that have used an allocation, as far as they determine whether other streams will
-/// wait for its operations.
+/// The streams that have used an allocation: they tell whether other streams will wait for its
+/// operations.
 #[derive(Debug, Default)]
 pub(super) enum EventPolicy {
     /// No stream has used it yet.
@@ -22,13 +22,13 @@ pub(super) enum EventPolicy {
 }
 
 impl EventPolicy {
-    /// Notes an access by `stream` and whether it waits for another stream. Returns whether a sync
-    /// point is to be recorded right behind the operation.
+    /// Notes an access by `stream`, and whether it waits for another stream. Returns whether to
+    /// record a sync point right behind the operation.
     ///
-    /// Sync points are recorded once a second stream has used the allocation. An allocation that
-    /// only one stream uses again, or that is only read, needs none: after [`QUIET_ACCESSES_MAX`]
-    /// accesses without a wait recording stops, until an access waits, which may then wait for more
-    /// than necessary.
+    /// Sync points are recorded once a second stream has used the allocation. After
+    /// [`QUIET_ACCESSES_MAX`] accesses without a wait recording stops: only one stream uses the
+    /// allocation again, or all only read it. The next access that waits starts it again, and may
+    /// wait for more than necessary.
     #[inline(always)]
     pub(super) fn record_access(&mut self, stream: StreamId, waits: bool) -> bool {
         match self {

@@ -67,8 +67,8 @@ impl Extent {
         self.rows * (self.first.end - self.first.start)
     }
 
-    /// Returns whether every byte of `other` is in this extent; perhaps `false` if it is, for two
-    /// that have several rows.
+    /// Returns whether every byte of `other` is in this extent. May return `false` although it is,
+    /// if both have several rows.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let hull = other.hull();
         match self.as_range() {

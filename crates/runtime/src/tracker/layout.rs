@@ -7,8 +7,8 @@ use super::{
     pitched_layout::PitchedLayout,
 };
 
-/// The maximum number of segments of an access history before segments are merged with a loss of
-/// precision: enough for the rows of two rectangles of different pitches in one image.
+/// The maximum number of segments of an access history. Beyond it, segments are merged with a loss
+/// of precision. It suffices for the rows of two rectangles of different pitches in one image.
 pub(super) const SEGMENTS_MAX: usize = 16 << 10;
 /// The maximum number of linear segments that are converted to a pitched layout when a rectangle is
 /// accessed.

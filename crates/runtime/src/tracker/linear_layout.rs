@@ -11,8 +11,8 @@ use super::{AccessKind, StreamId, Ticket, extent::Extent, tickets::Tickets};
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The tickets for which a reader must wait. One ticket, unless writes of other devices,
-    /// unordered writes, a failed submission or coarsening added more; then at most one per stream.
+    /// The tickets for which a reader must wait: usually one. Writes of other devices, unordered
+    /// writes, failed submissions and coarsening add more, at most one per stream.
     pub(super) writes: Tickets,
     /// The tickets for which a writer must wait besides `writes`: at most one per stream, sorted by
     /// stream.

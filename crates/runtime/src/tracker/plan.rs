@@ -119,8 +119,8 @@ pub(crate) fn plan_lease(
     Ok((number, dependencies))
 }
 
-/// Returns what an operation on the stream would have to wait for if it was published now, and the
-/// source line that lent one of its operands. Publishes nothing.
+/// Returns the plan of an operation as if it was published now, with the source line that lent one
+/// of its operands. Publishes nothing.
 pub(crate) fn plan_unpublished(
     stream: StreamId,
     clock: &VectorClock,

@@ -121,8 +121,8 @@ pub(crate) struct LaterCollective {
 }
 
 impl LaterCollective {
-    /// Returns whether the imports of this collective will include that of an earlier operation, so
-    /// that the earlier one need not be checked: once they are complete, so is the earlier.
+    /// Returns whether the imports of this collective will include that of an earlier operation.
+    /// The earlier one then need not be checked: it is complete once the collective is.
     pub(crate) fn includes(&self, earlier: &dyn Import) -> bool {
         let devices = earlier.devices();
         earlier.group() == Some(self.group)
@@ -203,8 +203,8 @@ fn take_settled(known: &mut Vec<Arc<dyn Import>>) -> Imports {
 #[derive(Default)]
 pub(crate) struct Provenance {
     known: Mutex<Vec<Arc<dyn Import>>>,
-    /// True if the list may have an entry: spares memory that never had one the lock. It is set for
-    /// good with the list locked.
+    /// True if the list may have an entry, so that memory that never had one needs no lock. It is
+    /// set for good, with the list locked.
     is_used: AtomicBool,
 }
 
@@ -350,9 +350,9 @@ impl Provenance {
     }
 
     /// Makes the only import stand for a later operation that has written this memory and depends
-    /// on no other import, if that is possible: the usual case of an array that is written by the
-    /// same copy again and again. `owners` is the number of references to the import besides this
-    /// one, of which none belongs to other memory.
+    /// on no other import, if possible: an array that the same copy writes again and again.
+    /// `owners` is the number of other references to the import, none of which belongs to other
+    /// memory.
     pub(crate) fn repeat(&self, later: &LaterOperation<'_>, owners: usize) -> bool {
         let known = self.known.lock();
         match &known[..] {

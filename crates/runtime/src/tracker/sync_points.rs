@@ -143,12 +143,13 @@ impl<E> SyncPoints<E> {
         }
     }
 
-    /// Calls `each` for the tickets displaced by the submission of `sequence`, if it failed:
-    /// operations that depend on this ticket must wait for these too.
+    /// Calls `each` for the tickets that the submission of `sequence` displaced, if it failed.
+    /// Operations that depend on this ticket must wait for these too; those that depend on a later
+    /// ticket need not.
     ///
-    /// Those that depend on a later one need not. An operation that found the failed ticket while
-    /// it had no substitutes has kept the access histories locked, so that the ticket could not
-    /// fail, and no later one be published, before its plan was complete.
+    /// An operation may find the failed ticket before its substitutes are entered. It then still
+    /// holds the access histories locked, so no later ticket is published before its plan is
+    /// complete.
     #[inline]
     pub(crate) fn each_displaced_by(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
         if !self.failed.is_empty() {

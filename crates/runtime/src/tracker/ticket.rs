@@ -10,8 +10,8 @@ use std::{
 pub(crate) struct DeviceNumber(u64);
 
 impl DeviceNumber {
-    /// Returns a new number. There are enough for one every microsecond for twelve days, and
-    /// opening a device takes longer than that.
+    /// Returns a new number. The numbers suffice for a new device every microsecond for twelve
+    /// days.
     pub(crate) fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))

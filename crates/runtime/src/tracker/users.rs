@@ -2,9 +2,9 @@
 
 use super::DeviceNumber;
 
-/// The devices of the tickets in an access history. Usually there is one, so that no ticket needs
-/// to be asked for its device. A number instead of an enumeration, because every operation compares
-/// it for every operand.
+/// The devices of the tickets in an access history. Usually there is one, and then no ticket is
+/// asked for its device. A number instead of an enumeration, because every operation compares it
+/// for every operand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Users(u64);
 

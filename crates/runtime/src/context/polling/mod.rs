@@ -39,8 +39,8 @@ use crate::{
 /// take.
 const SPIN_NS: u64 = 30_000;
 /// The shortest sleep between two polls. A sleep lasts a hundredth of the time waited so far,
-/// within these bounds: that limits the added latency to one per cent and the number of polls to a
-/// few hundred, however long the wait.
+/// within these bounds. That limits the added latency to one per cent and the number of polls to a
+/// few hundred.
 pub(crate) const SLEEP_NS_MIN: u64 = 20_000;
 /// The longest sleep between two polls.
 const SLEEP_NS_MAX: u64 = 20_000_000;
@@ -154,8 +154,8 @@ pub(crate) fn poll_until<E>(
     Ok(())
 }
 
-/// Marks all tickets of the device that the clock covers as complete. Those of other devices are
-/// left to polls of these: the wait for a device that is lost ends, although its operations never
+/// Marks all tickets of the device that the clock covers as complete. Tickets of another device are
+/// marked when that device is polled: if it is lost, waits for it end although its operations never
 /// completed.
 pub(crate) fn note_done(device: &DeviceState, clock: &VectorClock) {
     for ticket in clock.tickets() {

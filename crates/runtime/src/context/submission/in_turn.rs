@@ -13,8 +13,8 @@ use super::{
 };
 use crate::context::recording::{NodeSink, NotRecorded};
 
-/// Commands of one operation, each of which runs after the one before: the commands of one stream
-/// run one after the other (rule 16: a stream is first in, first out).
+/// Commands of one operation that run one after the other (rule 16: a stream is first in, first
+/// out).
 pub(crate) struct InTurn<I>(I);
 
 impl<I> InTurn<I>
@@ -96,17 +96,16 @@ impl RepeatedRows {
     }
 }
 
-/// Returns, for each copy of what is ready, the number of ready units and the number of units to
-/// copy, until `all` are ready.
+/// Doubles what is ready until it is `all`: returns, for each copy, the number of ready units and
+/// the number of units to copy. For 1 of 5 units: (1, 1), (2, 2), (4, 1).
 fn doublings(ready: usize, all: usize) -> impl Iterator<Item = (usize, usize)> {
     std::iter::successors(Some(ready), |ready| ready.checked_mul(2))
         .take_while(move |&ready| ready < all)
         .map(move |ready| (ready, ready.min(all - ready)))
 }
 
-/// A copy within the device between overlapping ranges. It is split into chunks that do not overlap
-/// their own targets, which are copied in the order in which no chunk is overwritten before it is
-/// read.
+/// A copy within the device between overlapping ranges, in chunks that do not overlap their own
+/// targets. Their order makes sure that no chunk is overwritten before it is read.
 pub(crate) struct OverlappingCopy {
     pub(crate) target: DevicePtr,
     pub(crate) source: DevicePtr,

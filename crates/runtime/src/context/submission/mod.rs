@@ -94,8 +94,8 @@ pub(crate) unsafe fn submit<C: Command>(
     unsafe { enqueue::<C, false>(device, stream, operation, command) }
 }
 
-/// Submits an operation like [`submit`] if the device admits it, after an examination of its
-/// operands.
+/// Submits an operation like [`submit`] to a device that has a reason to look at it: examines the
+/// operands and refuses or records the operation if it has to.
 ///
 /// # Safety
 ///
@@ -265,8 +265,8 @@ impl SubmitGuard<'_, '_> {
         );
     }
 
-    /// Returns whether something must be enqueued before the operation, waits or a sync point for a
-    /// host waiter, or it must be refused.
+    /// Returns whether anything comes before the operation: waits, a sync point for a host waiter,
+    /// or a refusal.
     #[inline]
     fn has_to_wait(&self) -> bool {
         !self.plan.dependencies.is_empty()

@@ -128,7 +128,7 @@ pub(super) fn record_on_owners_stream(
         // SAFETY: the device owns the event, and the stream is kept.
         unsafe { driver.event_record(context, event, stream.handle) }
     };
-    // The work of a stream that is let go is complete, and an event without a record counts as
+    // The work of a stream that was let go is complete. An event without a record counts as
     // complete too (rule 22).
     stream.while_kept(record).unwrap_or(Ok(()))
 }

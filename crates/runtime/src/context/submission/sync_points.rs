@@ -37,12 +37,12 @@ impl Deref for Waits {
     }
 }
 
-/// The other devices whose sync points are waited for, if there are any. The last reference to a
-/// device closes it, so that the caller drops them when it holds no lock.
+/// The other devices whose sync points are waited for. The caller drops them when it holds no lock,
+/// because the last reference to a device closes it.
 pub(super) type OtherDevices = Option<SmallVec<[Arc<DeviceState>; 1]>>;
 
-/// Records a sync point behind the stream's last ticket if the host may still wait for it. Nothing
-/// is recorded if the next operation's waiter, `next`, continues the chain of all earlier ones.
+/// Records a sync point behind the stream's last ticket if the host may still wait for it. Records
+/// nothing if `next`, the next operation's waiter, continues the chain of all earlier ones.
 #[inline]
 pub(super) fn record_for_host_waiters(
     device: &DeviceState,

@@ -126,8 +126,8 @@ pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<
     is_direct(first, second)
 }
 
-/// Returns whether data is copied directly between two devices, in the order of their numbers, like
-/// [`copies_directly`] for a pair that may not be the last of the first.
+/// Returns whether data is copied directly between two devices, given in the order of their
+/// numbers. Serves pairs that are not the first device's last.
 #[inline(never)]
 fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
     let known = {
