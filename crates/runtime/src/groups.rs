@@ -144,7 +144,7 @@ pub fn check_contents<'a>(operands: impl Iterator<Item = &'a DeviceOperand<'a>>)
     let reads: Vec<_> = examined
         .map(|operand| operand.0.access(AccessKind::Read))
         .collect();
-    imports::of_operands(OperationKind::DeviceToDevice, &reads).map(drop)
+    imports::unsettled_imports(OperationKind::DeviceToDevice, &reads).map(drop)
 }
 
 /// Copies an array to another of the same length, on a stream whose device has one of the two.

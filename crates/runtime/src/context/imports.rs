@@ -18,7 +18,7 @@ use crate::{
 ///
 /// If an operand is invalid.
 #[inline]
-pub(crate) fn of_operands<'a, 'b: 'a>(
+pub(crate) fn unsettled_imports<'a, 'b: 'a>(
     kind: OperationKind,
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
 ) -> Result<Imports> {
@@ -37,7 +37,7 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
 /// # Errors
 ///
 /// If an operand is invalid.
-pub(crate) fn of_operands_before<'a, 'b: 'a>(
+pub(crate) fn unsettled_imports_before<'a, 'b: 'a>(
     collective: &LaterCollective,
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
 ) -> Result<Imports> {
@@ -127,7 +127,7 @@ pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
 pub(crate) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
     let label = (operation.label, operation.location);
     end_returned_leases(label, operation.accesses.iter())?;
-    let imports = of_operands(operation.kind, operation.accesses.iter())?;
+    let imports = unsettled_imports(operation.kind, operation.accesses.iter())?;
     note(operation.kind, &imports, operation.accesses.iter(), false);
     Ok(imports)
 }

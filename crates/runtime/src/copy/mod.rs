@@ -8,7 +8,7 @@ mod download;
 mod fill;
 mod host_copy;
 mod overlapping;
-mod owned;
+mod owned_upload;
 mod peer;
 mod pending_download;
 mod prefetch;
@@ -21,7 +21,7 @@ use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 
-pub use owned::OwnedSource;
+pub use owned_upload::OwnedSource;
 pub(crate) use pending_download::PendingDownload;
 
 use crate::{

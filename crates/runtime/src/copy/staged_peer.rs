@@ -16,7 +16,7 @@ use crate::{
     array::Span2d,
     context::{
         DeviceState, Operation, StreamState, follow,
-        imports::{of_operands, reach},
+        imports::{reach, unsettled_imports},
         retain_until_complete, submit, sync_point_after, wait_with_clock,
     },
     error::OperationKind,
@@ -29,15 +29,15 @@ struct Leg {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
     /// Set if the stream was acquired for this copy only.
-    taken: bool,
+    is_acquired: bool,
 }
 
 impl Leg {
     /// Creates a leg on the caller's stream if it is on this device, otherwise on an acquired
     /// stream.
     fn on(device: &Arc<DeviceState>, callers: &Stream) -> Result<Self> {
-        let taken = !Arc::ptr_eq(device, callers.device_state());
-        let stream = if taken {
+        let is_acquired = !Arc::ptr_eq(device, callers.device_state());
+        let stream = if is_acquired {
             device.acquire_stream(0)?
         } else {
             Arc::clone(callers.state())
@@ -45,7 +45,7 @@ impl Leg {
         Ok(Self {
             device: Arc::clone(device),
             stream,
-            taken,
+            is_acquired,
         })
     }
 
@@ -57,7 +57,7 @@ impl Leg {
 
 impl Drop for Leg {
     fn drop(&mut self) {
-        if self.taken {
+        if self.is_acquired {
             self.device.retire_stream(Arc::clone(&self.stream));
         }
     }
@@ -75,7 +75,7 @@ impl Stream {
         let why = "it copies to another device: copy on an ordinary stream, around the replay";
         self.device_state()
             .refuse_recording(self.state(), "copy", why)?;
-        let carried = of_operands(
+        let carried = unsettled_imports(
             OperationKind::DeviceToDevice,
             [
                 &from.access(AccessKind::Read),
@@ -85,7 +85,7 @@ impl Stream {
         reach(&carried, [to.device().number()].into_iter());
         let source = Leg::on(from.device(), self)?;
         let target = Leg::on(to.device(), self)?;
-        if source.taken {
+        if source.is_acquired {
             source.follow(&target)?;
         }
         // Dropped before the legs, also after an error: some of the chunks may have been copied.
@@ -102,7 +102,7 @@ impl Stream {
         }
         arriving.submitted = true;
         drop(arriving);
-        if target.taken {
+        if target.is_acquired {
             source.follow(&target)?;
         }
         Ok(())

@@ -79,12 +79,12 @@ impl Graph {
         let location = Location::caller();
         let (old, old_exclusive) = (old.operand().0, old.is_exclusive());
         let (new, new_exclusive) = (new.operand().0, new.is_exclusive());
-        self.exchange((&old, old_exclusive), (&new, new_exclusive))
+        self.swap_memory((&old, old_exclusive), (&new, new_exclusive))
             .map_err(|usage_error| usage_error.at(location).into())
     }
 
     /// Exchanges two arrays, each with whether its access is exclusive.
-    fn exchange(
+    fn swap_memory(
         &mut self,
         (old, old_exclusive): (&Span<'_>, bool),
         (new, new_exclusive): (&Span<'_>, bool),
@@ -332,7 +332,7 @@ impl Graph {
             options: self.options,
             accesses: Vec::new(),
             uses_body: false,
-            called: Vec::new(),
+            recorded_bodies: Vec::new(),
             accessed_bytes: self.accessed_bytes,
             nodes: Vec::new(),
             operands: Vec::new(),

@@ -99,7 +99,7 @@ impl Conditional {
             let union = unions.entry(access.operand).or_default();
             union.add(&access.extent, access.kind, access.ordered);
         }
-        NodeAccess::of_unions(unions).collect()
+        NodeAccess::from_unions(unions).collect()
     }
 
     /// Calls `make` with the kernel that sets the condition.

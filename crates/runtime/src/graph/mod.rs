@@ -104,7 +104,7 @@ pub struct Graph {
     body: Arc<Body>,
     /// The other bodies that operands are in, each once: those of graphs whose replays were
     /// recorded.
-    called: Vec<Arc<Body>>,
+    recorded_bodies: Vec<Arc<Body>>,
     updates: u64,
 }
 
@@ -267,7 +267,7 @@ impl Graph {
             options,
             accesses: Vec::new(),
             uses_body: false,
-            called: Vec::new(),
+            recorded_bodies: Vec::new(),
             accessed_bytes: 0,
             nodes: Vec::new(),
             operands: Vec::new(),

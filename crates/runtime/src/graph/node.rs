@@ -31,7 +31,7 @@ pub(super) struct NodeAccess {
 
 impl NodeAccess {
     /// Returns the accesses of unions, by the numbers of their operands.
-    pub(super) fn of_unions(unions: BTreeMap<usize, AccessUnion>) -> impl Iterator<Item = Self> {
+    pub(super) fn from_unions(unions: BTreeMap<usize, AccessUnion>) -> impl Iterator<Item = Self> {
         unions.into_iter().flat_map(|(operand, union)| {
             let entries = union.into_entries().into_iter();
             entries.map(move |entry| Self {

@@ -6,8 +6,8 @@
 //! become edges. The program's own access histories are not touched, so that a recording that fails
 //! leaves no trace.
 
-mod called;
 mod nested;
+mod replays;
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests;
 
@@ -105,7 +105,7 @@ enum Role {
     /// Holds data that were uploaded in the recording.
     Constant,
     /// Memory of another graph, whose replay was recorded.
-    Called(Arc<Block>),
+    OtherGraph(Arc<Block>),
 }
 
 /// The result of a recording.
@@ -173,7 +173,7 @@ impl Recording {
                     allocation,
                     constant,
                 },
-                Role::Called(block) => OperandMemory::Block(block),
+                Role::OtherGraph(block) => OperandMemory::Block(block),
             };
             graph.operands.push(Operand::new(pointer, bytes, memory));
         }

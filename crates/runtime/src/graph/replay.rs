@@ -179,7 +179,7 @@ impl Graph {
         if self.uses_body {
             operation.accesses.push(self.body.access());
         }
-        for body in &self.called {
+        for body in &self.recorded_bodies {
             operation.accesses.push(body.access());
         }
         // SAFETY: the accesses name the memory of all nodes, which the graph keeps allocated; a
@@ -288,7 +288,7 @@ impl Graph {
     pub(super) fn set_nodes(&mut self, nodes: Vec<Node>, operands: Vec<Operand>) {
         self.accesses = union_of(&nodes, &operands);
         self.uses_body = false;
-        self.called.clear();
+        self.recorded_bodies.clear();
         for operand in &operands {
             let OperandMemory::Block(block) = &operand.memory else {
                 continue;
@@ -296,8 +296,8 @@ impl Graph {
             let is_it = |known: &Arc<Body>| Arc::ptr_eq(known, &block.body);
             if is_it(&self.body) {
                 self.uses_body = true;
-            } else if !self.called.iter().any(is_it) {
-                self.called.push(Arc::clone(&block.body));
+            } else if !self.recorded_bodies.iter().any(is_it) {
+                self.recorded_bodies.push(Arc::clone(&block.body));
             }
         }
         self.accessed_bytes = accessed_bytes(&nodes);

@@ -96,7 +96,7 @@ impl Graph {
         let mut steps = Stepwise {
             graph: self,
             stream,
-            seen: None,
+            flag_copy: None,
         };
         walk(&mut steps, &self.nodes, self.options.iterations_per_look)
     }
@@ -130,7 +130,7 @@ struct Stepwise<'a> {
     graph: &'a Graph,
     stream: &'a Stream,
     /// The copy of the last flag that was looked at.
-    seen: Option<Buffer<u32>>,
+    flag_copy: Option<Buffer<u32>>,
 }
 
 impl Steps for Stepwise<'_> {
@@ -160,11 +160,11 @@ impl Steps for Stepwise<'_> {
     /// download.
     fn look(&mut self, node: &Node, conditional: &Conditional) -> Result<bool> {
         let Self { graph, stream, .. } = *self;
-        let mut seen = match self.seen.take() {
-            Some(seen) => seen,
+        let mut flag_copy = match self.flag_copy.take() {
+            Some(flag_copy) => flag_copy,
             None => stream.zeros_at::<u32>(1, node.location)?,
         };
-        let target = seen.view_mut().span;
+        let target = flag_copy.view_mut().span;
         let command = CopyOnDevice {
             target: target.pointer(),
             source: conditional.flag.resolve(&graph.operands),
@@ -180,14 +180,14 @@ impl Steps for Stepwise<'_> {
             accesses,
             host_waiter: None,
         };
-        // SAFETY: the flag is a word of an operand, which the graph keeps, and `seen` a word; the
+        // SAFETY: the flag is a word of an operand, which the graph keeps, and `flag_copy` a word; the
         // accesses name both.
         unsafe { submit(&graph.device, stream.state(), &mut operation, command) }?;
         drop(operation);
         // A limit that an earlier loop has reached is for the user's next read.
         target.allocation.history.provenance.forget_notes();
-        let is_set = stream.download(&seen)?.wait()? != [0];
-        self.seen = Some(seen);
+        let is_set = stream.download(&flag_copy)?.wait()? != [0];
+        self.flag_copy = Some(flag_copy);
         Ok(is_set)
     }
 

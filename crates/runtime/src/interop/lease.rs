@@ -188,16 +188,16 @@ impl<'a, T> ViewMut<'a, T> {
 #[must_use = "dropping the lease ends it, and frees the array"]
 pub struct OwnedLease<T: Send + 'static> {
     /// `None` once the lease has ended.
-    lent: Option<Lent<T>>,
+    lent: Option<LentArray<T>>,
 }
 
-struct Lent<T> {
+struct LentArray<T> {
     array: Buffer<T>,
     granted: GrantedLease,
 }
 
 impl<T: Send + 'static> OwnedLease<T> {
-    fn lent(&self) -> &Lent<T> {
+    fn lent_array(&self) -> &LentArray<T> {
         self.lent
             .as_ref()
             .expect("the array is there until the lease ends")
@@ -206,13 +206,13 @@ impl<T: Send + 'static> OwnedLease<T> {
     /// Returns the address of the first element on the device.
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
-        self.lent().array.as_raw()
+        self.lent_array().array.as_raw()
     }
 
     /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lent().array.len()
+        self.lent_array().array.len()
     }
 
     /// Returns whether there are no elements.
@@ -223,7 +223,7 @@ impl<T: Send + 'static> OwnedLease<T> {
 
     /// Returns the ordinal of the array's device.
     pub(super) fn ordinal(&self) -> i32 {
-        let span = self.lent().array.span();
+        let span = self.lent_array().array.span();
         span.allocation.device.ordinal.as_raw()
     }
 
@@ -231,7 +231,7 @@ impl<T: Send + 'static> OwnedLease<T> {
     /// stream now.
     #[must_use]
     pub fn end(mut self) -> Buffer<T> {
-        let Some(Lent { array, granted }) = self.lent.take() else {
+        let Some(LentArray { array, granted }) = self.lent.take() else {
             unreachable!("the array is there until the lease ends")
         };
         granted.give_back(&array.span().allocation.history);
@@ -256,11 +256,11 @@ impl<T: Send + 'static> Drop for OwnedLease<T> {
 }
 
 /// A lease that is ended on the disposal thread, which may wait for a submission.
-struct EndsPatiently<T>(Lent<T>);
+struct EndsPatiently<T>(LentArray<T>);
 
 impl<T> Drop for EndsPatiently<T> {
     fn drop(&mut self) {
-        let Lent { array, granted } = &self.0;
+        let LentArray { array, granted } = &self.0;
         if let Err(error) = granted.end_patiently(&array.span().allocation.history) {
             log!(warn, %error, "the memory of a lease that cannot end is leaked");
         }
@@ -270,7 +270,7 @@ impl<T> Drop for EndsPatiently<T> {
 impl<T: Send + 'static> fmt::Debug for OwnedLease<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnedLease")
-            .field(&self.lent().array)
+            .field(&self.lent_array().array)
             .finish()
     }
 }
@@ -287,7 +287,7 @@ impl<T: Send + 'static> Buffer<T> {
     pub fn into_lease(self, stream: &Stream) -> Result<OwnedLease<T>, Rejected<Self>> {
         match self.grant_moved(stream, Location::caller()) {
             Ok(granted) => Ok(OwnedLease {
-                lent: Some(Lent {
+                lent: Some(LentArray {
                     array: self,
                     granted,
                 }),

@@ -55,7 +55,11 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
         let arguments = params.filter(|param| !param.kind.is_len()).count();
         let entry_point = module.entry_points[at];
         let function = Function::new(device, kernel.name, kernel.params, arguments, entry_point);
-        function.using(variables::used(device, &module.variables, &module.uses[at]))
+        function.using(variables::variables_of(
+            device,
+            &module.variables,
+            &module.uses[at],
+        ))
     });
     Ok(functions.collect())
 }

@@ -34,7 +34,7 @@ pub(super) enum ModuleLabel {
     /// A generated module with one kernel of this name.
     Generated(&'static str),
     /// A module that was loaded or compiled at run time, by the name of its source.
-    Given(&'static str),
+    RunTime(&'static str),
 }
 
 impl ModuleLabel {
@@ -42,7 +42,7 @@ impl ModuleLabel {
     fn name(self) -> &'static str {
         match self {
             Self::Declared(source) => source.module,
-            Self::Generated(name) | Self::Given(name) => name,
+            Self::Generated(name) | Self::RunTime(name) => name,
         }
     }
 }
@@ -56,7 +56,7 @@ impl fmt::Display for ModuleLabel {
                 source.module, source.origin, source.declared
             ),
             Self::Generated(name) => write!(f, "the module that was generated for `{name}`"),
-            Self::Given(name) => write!(f, "the module `{name}`"),
+            Self::RunTime(name) => write!(f, "the module `{name}`"),
         }
     }
 }

@@ -137,7 +137,7 @@ impl Module {
             from_cache,
         } = parts;
         let name = interned(&name);
-        let label = ModuleLabel::Given(name);
+        let label = ModuleLabel::RunTime(name);
         if binary.is_some() && device.is_simulated {
             let detail = format!(
                 "the simulated device runs PTX, and `{name}` is machine code: load the PTX from \
@@ -225,7 +225,7 @@ impl Module {
     /// the PTX has another number of parameters or one of another size.
     pub fn function<S: KernelSignature>(&self, name: &str) -> Result<Kernel<S>> {
         let state = &*self.state;
-        let label = ModuleLabel::Given(state.name);
+        let label = ModuleLabel::RunTime(state.name);
         let declared = S::declared();
         let kernel = match &state.kernels {
             Some(kernels) => {
@@ -250,7 +250,7 @@ impl Module {
         let function = Function::new(&state.device, interned(name), &[], arguments, entry_point);
         declare_arrays(std::slice::from_ref(&function), &[&declared.arrays]);
         let uses = kernel.map_or(&[][..], |(kernel, _)| &kernel.uses);
-        let used = variables::used(&state.device, &state.variables, uses);
+        let used = variables::variables_of(&state.device, &state.variables, uses);
         Ok(Kernel::new(function.using(used)))
     }
 

@@ -31,7 +31,7 @@ pub(super) struct DeclaredModule {
 pub(crate) struct ModuleCache {
     pub(super) declared: Mutex<Vec<DeclaredModule>>,
     /// Modules that were loaded or compiled at run time.
-    given: Mutex<Vec<ModuleHandle>>,
+    run_time: Mutex<Vec<ModuleHandle>>,
     pub(super) generated: Mutex<GeneratedKernels>,
     /// Kernels that have opted in to more than the default limit of shared memory.
     pub(super) opted_in: Mutex<FxHashSet<FunctionHandle>>,
@@ -53,16 +53,16 @@ impl ModuleCache {
 
     /// Keeps a module that was loaded at run time until the device is closed.
     pub(super) fn keep(device: &DeviceState, module: ModuleHandle) {
-        Self::of(device).given.lock().push(module);
+        Self::of(device).run_time.lock().push(module);
     }
 
     /// Removes all modules, to be unloaded when the device is idle.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
         let declared = std::mem::take(&mut *self.declared.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
-        let given = std::mem::take(&mut *self.given.lock());
+        let run_time = std::mem::take(&mut *self.run_time.lock());
         let declared = declared.into_iter().map(|declared| declared.module);
-        declared.chain(generated.into_modules()).chain(given)
+        declared.chain(generated.into_modules()).chain(run_time)
     }
     /// Returns the sizes of a kernel's parameters, if this library loaded it.
     pub(crate) fn param_sizes(

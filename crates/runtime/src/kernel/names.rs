@@ -23,13 +23,13 @@ pub(crate) fn interned(name: &str) -> &'static str {
 /// The interned names.
 #[derive(Default)]
 struct Names {
-    known: FxHashSet<&'static str>,
+    names: FxHashSet<&'static str>,
     bytes: usize,
 }
 
 impl Names {
     fn intern(&mut self, name: &str) -> &'static str {
-        if let Some(known) = self.known.get(name) {
+        if let Some(known) = self.names.get(name) {
             return known;
         }
         // Besides its text, a name takes an entry of the set.
@@ -39,7 +39,7 @@ impl Names {
         }
         self.bytes += bytes;
         let new: &'static str = Box::leak(name.into());
-        self.known.insert(new);
+        self.names.insert(new);
         new
     }
 }

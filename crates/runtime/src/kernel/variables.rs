@@ -109,7 +109,7 @@ fn find(
 }
 
 /// Returns the accesses of a kernel with these uses; `None` if it accesses no variable.
-pub(super) fn used(
+pub(super) fn variables_of(
     device: &Arc<DeviceState>,
     variables: &[LoadedVariable],
     uses: &[VariableUse],

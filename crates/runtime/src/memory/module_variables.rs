@@ -19,7 +19,7 @@ use crate::{context::DeviceState, sync::Condvar, tracker::AccessHistory};
 #[derive(Default)]
 pub(crate) struct ModuleVariables {
     /// The variables by their addresses, which are unique as long as their modules are loaded.
-    known: Mutex<FxHashMap<u64, Variable>>,
+    by_address: Mutex<FxHashMap<u64, Variable>>,
     /// Notified when a history is put back.
     put_back: Condvar,
 }
@@ -35,7 +35,7 @@ impl ModuleVariables {
     /// Puts back the history of an array that is being dropped.
     pub(super) fn put_back(&self, pointer: DevicePtr, history: AccessHistory) {
         let unused = Variable::Unused(Box::new(history));
-        self.known.lock().insert(pointer.as_raw(), unused);
+        self.by_address.lock().insert(pointer.as_raw(), unused);
         self.put_back.notify_all();
     }
 }
@@ -54,19 +54,19 @@ impl Allocation {
         bytes: usize,
     ) -> Arc<Self> {
         let variables = &device.memory().module_variables;
-        let mut known = variables.known.lock();
+        let mut by_address = variables.by_address.lock();
         let history = loop {
-            match known.remove(&pointer.as_raw()) {
+            match by_address.remove(&pointer.as_raw()) {
                 None => break None,
                 Some(Variable::Unused(history)) => break Some(*history),
                 Some(Variable::InUse(array)) => {
                     let alive = array.upgrade();
-                    known.insert(pointer.as_raw(), Variable::InUse(array));
+                    by_address.insert(pointer.as_raw(), Variable::InUse(array));
                     if let Some(array) = alive {
                         return array;
                     }
                     // Another thread has dropped the last handle, and is about to put it back.
-                    variables.put_back.wait(&mut known);
+                    variables.put_back.wait(&mut by_address);
                 }
             }
         };
@@ -75,7 +75,7 @@ impl Allocation {
         let history = history.unwrap_or_else(|| AccessHistory::new(bytes as u64));
         let array = Self::variable(device, pointer, history).shared();
         let in_use = Variable::InUse(Arc::downgrade(&array));
-        known.insert(pointer.as_raw(), in_use);
+        by_address.insert(pointer.as_raw(), in_use);
         array
     }
 }

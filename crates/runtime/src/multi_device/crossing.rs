@@ -101,7 +101,7 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
         ..
     } = *operation;
     end_returned_leases((label, location), accesses.iter())?;
-    let carried = imports::of_operands(kind, accesses.iter())?;
+    let carried = imports::unsettled_imports(kind, accesses.iter())?;
     if (devices.iter()).any(|device| device.admission.has_borrowers()) {
         refuse_unordered(device, stream, operation)?;
     }
@@ -168,7 +168,7 @@ impl<'a> Settling<'_, 'a> {
         let Some(sequence) = self.sequence.filter(|_| self.carried.is_empty()) else {
             return false;
         };
-        let mut written = self.written();
+        let mut written = self.writes();
         let (Some(only), None) = (written.next(), written.next()) else {
             return false;
         };
@@ -185,7 +185,7 @@ impl<'a> Settling<'_, 'a> {
     fn note(&mut self) {
         let submitted = || self.stream.shared.lock().points.submitted();
         let sequence = self.sequence.unwrap_or_else(submitted);
-        if self.written().next().is_none() {
+        if self.writes().next().is_none() {
             let place = place(self.devices, self.stream);
             return watch(self.devices, place, sequence, None);
         }
@@ -208,7 +208,7 @@ impl<'a> Settling<'_, 'a> {
     /// Iterates over the writes. Each depends on all devices: the bytes written to one device may
     /// come from another.
     #[inline]
-    fn written(&self) -> impl Iterator<Item = &Access<'a>> {
+    fn writes(&self) -> impl Iterator<Item = &Access<'a>> {
         let accesses = self.operation.accesses.iter();
         accesses.filter(|access| access.kind == AccessKind::Write)
     }

@@ -66,7 +66,7 @@ pub(crate) unsafe fn submit_group<'a>(
     let accesses = members
         .iter()
         .flat_map(|member| member.operation.accesses.iter());
-    let carried = imports::of_operands_before(&later, accesses)?;
+    let carried = imports::unsettled_imports_before(&later, accesses)?;
     imports::reach(&carried, later.devices.iter().copied());
     for GroupOperation {
         device, operation, ..

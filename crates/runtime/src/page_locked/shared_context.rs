@@ -41,7 +41,7 @@ struct Members {
     /// The number of those whose device is lost, so that their work has ended.
     lost: usize,
     /// The resources of closed states, for the last closing one.
-    left: Vec<IdleFree>,
+    leftovers: Vec<IdleFree>,
 }
 
 impl Members {
@@ -237,7 +237,7 @@ impl<'a> LeavingDevice<'a> {
     /// Frees the resources that need idle devices, with those of earlier closed devices, or leaves
     /// them to another device that may have work. Never waits.
     pub(crate) fn give_back(&mut self, driver: &dyn Driver, own: &IdleFrees) {
-        let mut all = std::mem::take(&mut self.members.left);
+        let mut all = std::mem::take(&mut self.members.leftovers);
         all.extend(own.take_unused());
         if all.is_empty() {
             return;
@@ -246,7 +246,7 @@ impl<'a> LeavingDevice<'a> {
             return heir.page_locked().idle_frees.inherit(all);
         }
         if self.members.count > 0 {
-            self.members.left = all;
+            self.members.leftovers = all;
             return;
         }
         let working = |other: &MutexGuard<'_, Members>| other.count - other.lost;
@@ -265,7 +265,7 @@ impl<'a> LeavingDevice<'a> {
         if let Some(heir) = heirs.find(|state| state.lost().is_none()) {
             heir.page_locked().idle_frees.inherit(all);
         } else if let Some(closing) = self.others.iter_mut().find(|other| working(other) > 0) {
-            closing.left.extend(all);
+            closing.leftovers.extend(all);
         }
     }
 }

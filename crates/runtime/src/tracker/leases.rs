@@ -61,7 +61,7 @@ impl Lease {
 /// conflicts with one finds it while it is planned.
 #[derive(Default)]
 pub(super) struct Leases {
-    lent: Vec<Lease>,
+    list: Vec<Lease>,
     /// The number of leases so far.
     count: u64,
 }
@@ -69,7 +69,7 @@ pub(super) struct Leases {
 impl Leases {
     #[inline]
     pub(super) fn are_none(&self) -> bool {
-        self.lent.is_empty()
+        self.list.is_empty()
     }
 
     /// Returns the source line of the call that lent bytes of this access.
@@ -80,18 +80,18 @@ impl Leases {
 
     #[inline]
     fn conflict(&self, access: &Access<'_>) -> Option<&Lease> {
-        self.lent.iter().find(|lease| lease.conflicts(access))
+        self.list.iter().find(|lease| lease.conflicts(access))
     }
 
     fn find(&mut self, number: LeaseNumber) -> Option<&mut Lease> {
-        self.lent.iter_mut().find(|lease| lease.number == number)
+        self.list.iter_mut().find(|lease| lease.number == number)
     }
 
     #[inline]
     pub(super) fn end(&mut self, number: LeaseNumber) {
-        let at = self.lent.iter().position(|lease| lease.number == number);
+        let at = self.list.iter().position(|lease| lease.number == number);
         if let Some(at) = at {
-            self.lent.swap_remove(at);
+            self.list.swap_remove(at);
         }
     }
 }
@@ -115,7 +115,7 @@ impl HistoryState {
         }
         leases.count += 1;
         let number = LeaseNumber(leases.count);
-        leases.lent.push(Lease {
+        leases.list.push(Lease {
             number,
             extent: access.extent.clone(),
             kind: access.kind,
@@ -155,7 +155,7 @@ impl AccessHistory {
 
     /// Returns whether a part is lent. Ends the leases whose end was put off, and does not wait.
     pub(crate) fn is_lent(&mut self) -> bool {
-        let leases = &self.state.get_mut().leases.lent;
+        let leases = &self.state.get_mut().leases.list;
         let ends: Vec<_> = leases.iter().map(|lease| lease.put_off.clone()).collect();
         let is_over = |end: &Option<Arc<dyn PutOffEnd>>| {
             end.as_ref()

@@ -202,7 +202,7 @@ fn take_settled(known: &mut Vec<Arc<dyn Import>>) -> Imports {
 /// The imports of one allocation.
 #[derive(Default)]
 pub(crate) struct Provenance {
-    known: Mutex<Vec<Arc<dyn Import>>>,
+    imports: Mutex<Vec<Arc<dyn Import>>>,
     /// True if the list may have an entry, so that memory that never had one needs no lock. It is
     /// set for good, with the list locked.
     is_used: AtomicBool,
@@ -238,7 +238,7 @@ impl Provenance {
         if !self.is_used() {
             return Ok(());
         }
-        let known = self.known.lock().clone();
+        let known = self.imports.lock().clone();
         read_imports(&known)
     }
 
@@ -258,7 +258,7 @@ impl Provenance {
     /// Checks the imports of which `counts` is true, which is called with the list locked.
     #[inline(never)]
     fn find_unsettled(&self, counts: impl Fn(&dyn Import) -> bool) -> Result<Imports> {
-        let known = self.known.lock();
+        let known = self.imports.lock();
         let counted = known.iter().filter(|import| counts(&***import));
         let mut unsettled: Imports = counted.map(Arc::clone).collect();
         drop(known);
@@ -269,7 +269,7 @@ impl Provenance {
         if !may_shrink {
             return Ok(unsettled);
         }
-        let settled = take_settled(&mut self.known.lock());
+        let settled = take_settled(&mut self.imports.lock());
         // Dropped without the lock, because the last reference to an import takes other locks.
         unsettled.retain(|import| {
             !import.is_valid() && !settled.iter().any(|other| Arc::ptr_eq(other, import))
@@ -285,7 +285,7 @@ impl Provenance {
         if imports.is_empty() {
             return;
         }
-        let mut known = self.known.lock();
+        let mut known = self.imports.lock();
         self.is_used.store(true, Ordering::Release);
         let mut replaced = take_settled(&mut known);
         let listed = Listed::of(&known);
@@ -314,7 +314,7 @@ impl Provenance {
     /// Removes the notes for host reads.
     pub(crate) fn forget_notes(&self) {
         let notes: Imports = self
-            .known
+            .imports
             .lock()
             .extract_if(.., |import| import.note().is_some())
             .collect();
@@ -324,7 +324,7 @@ impl Provenance {
 
     /// Removes and returns all imports, before the contents are overwritten as a whole.
     pub(crate) fn take(&self) -> Imports {
-        std::mem::take(&mut *self.known.lock()).into()
+        std::mem::take(&mut *self.imports.lock()).into()
     }
 
     /// Replaces all imports, after the contents were overwritten as a whole.
@@ -332,7 +332,7 @@ impl Provenance {
         if imports.is_empty() && !self.is_used() {
             return;
         }
-        let mut known = self.known.lock();
+        let mut known = self.imports.lock();
         self.is_used.store(true, Ordering::Release);
         // Dropped without the lock, as above.
         let (replaced, others): (_, Imports);
@@ -354,7 +354,7 @@ impl Provenance {
     /// `owners` is the number of other references to the import, none of which belongs to other
     /// memory.
     pub(crate) fn repeat(&self, later: &LaterOperation<'_>, owners: usize) -> bool {
-        let known = self.known.lock();
+        let known = self.imports.lock();
         match &known[..] {
             [only] => Arc::strong_count(only) == 1 + owners && only.repeat(later),
             _ => false,

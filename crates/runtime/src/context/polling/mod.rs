@@ -171,13 +171,13 @@ pub(crate) fn retain_patiently(
     device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
     sequence: Sequence,
-    kept: impl Any + Send,
+    value: impl Any + Send,
 ) {
     retain(
         device,
         stream,
         sequence,
-        Action::DropPatiently(Box::new(kept)),
+        Action::DropPatiently(Box::new(value)),
     );
 }
 
@@ -188,9 +188,9 @@ pub(crate) fn retain_until_complete(
     device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
     sequence: Sequence,
-    kept: impl Any + Send,
+    value: impl Any + Send,
 ) {
-    retain(device, stream, sequence, Action::Drop(Box::new(kept)));
+    retain(device, stream, sequence, Action::Drop(Box::new(value)));
 }
 
 fn retain(

@@ -60,9 +60,9 @@ impl CopyRange {
 struct Job {
     copy: CopyRange,
     /// Bytes of the subchunks that were taken.
-    taken: usize,
+    taken_bytes: usize,
     /// Bytes that are not copied yet, including subchunks in progress.
-    left: usize,
+    left_bytes: usize,
 }
 
 /// A transfer with pending copies.
@@ -113,10 +113,12 @@ impl TransferQueue {
         let at = self
             .jobs
             .iter()
-            .position(|job| job.taken < job.copy.bytes)?;
+            .position(|job| job.taken_bytes < job.copy.bytes)?;
         let job = &mut self.jobs[at];
-        let copy = job.copy.subchunk(job.taken, self.options.subchunk_bytes);
-        job.taken += copy.bytes;
+        let copy = job
+            .copy
+            .subchunk(job.taken_bytes, self.options.subchunk_bytes);
+        job.taken_bytes += copy.bytes;
         Some(Subchunk {
             id: self.id,
             job: self.first + at as u64,
@@ -128,9 +130,9 @@ impl TransferQueue {
     /// Marks a subchunk as copied. Returns whether that finished a job.
     fn put_back(&mut self, subchunk: &Subchunk) -> bool {
         let at = usize::try_from(subchunk.job - self.first).expect("a job stays until it is done");
-        self.jobs[at].left -= subchunk.copy.bytes;
+        self.jobs[at].left_bytes -= subchunk.copy.bytes;
         let before = self.first;
-        while self.jobs.front().is_some_and(|job| job.left == 0) {
+        while self.jobs.front().is_some_and(|job| job.left_bytes == 0) {
             self.jobs.pop_front();
             self.first += 1;
         }
@@ -156,8 +158,12 @@ impl CopyThreadsState {
     /// Takes a subchunk for a copy thread and moves on to the next transfer.
     fn take_round_robin(&mut self) -> Option<Subchunk> {
         let may_help = |queue: &TransferQueue| queue.helpers < queue.options.helpers_max;
-        let has_work =
-            |queue: &TransferQueue| queue.jobs.iter().any(|job| job.taken < job.copy.bytes);
+        let has_work = |queue: &TransferQueue| {
+            queue
+                .jobs
+                .iter()
+                .any(|job| job.taken_bytes < job.copy.bytes)
+        };
         let at = self
             .queues
             .iter()
@@ -238,7 +244,7 @@ pub(super) struct Transfer {
     options: TransferOptions,
     alone_bytes: usize,
     /// Set once a copy was queued.
-    used: AtomicBool,
+    is_used: AtomicBool,
 }
 
 impl Transfer {
@@ -253,7 +259,7 @@ impl Transfer {
                 non_temporal,
             },
             alone_bytes: staging_options.alone_bytes,
-            used: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
         }
     }
 
@@ -286,7 +292,7 @@ impl Transfer {
     /// bytes, the two do not overlap, and no other code writes the source or accesses the target.
     pub(super) unsafe fn push(&self, source: *const u8, target: *mut u8, bytes: usize) -> u64 {
         assert!(bytes > 0, "a copy of nothing would never be over");
-        self.used.store(true, Ordering::Relaxed);
+        self.is_used.store(true, Ordering::Relaxed);
         let copy_threads = copy_threads();
         let mut state = copy_threads.state.lock();
         copy_threads.grow(&mut state, self.options.helpers_max);
@@ -296,8 +302,8 @@ impl Transfer {
                 target,
                 bytes,
             },
-            taken: 0,
-            left: bytes,
+            taken_bytes: 0,
+            left_bytes: bytes,
         };
         let asleep = state.asleep;
         if state.queue(self.id).is_none() {
@@ -382,7 +388,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        if !*self.used.get_mut() {
+        if !*self.is_used.get_mut() {
             return;
         }
         self.finish_all();

@@ -80,8 +80,8 @@ fn queue(id: u64, bytes: usize, helpers_max: usize) -> TransferQueue {
         first: 0,
         jobs: VecDeque::from([Job {
             copy,
-            taken: 0,
-            left: bytes,
+            taken_bytes: 0,
+            left_bytes: bytes,
         }]),
     }
 }
@@ -104,8 +104,8 @@ fn a_job_is_done_when_all_its_parts_are_and_those_before_it() {
     let second = queue.jobs[0].copy.subchunk(0, 5);
     queue.jobs.push_back(Job {
         copy: second,
-        taken: 0,
-        left: 5,
+        taken_bytes: 0,
+        left_bytes: 5,
     });
     let subchunks: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
     let sizes: Vec<_> = subchunks

@@ -51,7 +51,7 @@ pub(super) struct Owner {
     shape: Box<[i64]>,
     strides: Box<[i64]>,
     /// Its drop lets the memory go.
-    _kept: Box<dyn Any + Send>,
+    _keeper: Box<dyn Any + Send>,
 }
 
 impl Owner {
@@ -63,7 +63,7 @@ impl Owner {
     fn new(
         (address, device, len): (u64, DlDevice, usize),
         shape: &[i64],
-        kept: impl Any + Send,
+        value: impl Any + Send,
         location: &'static Location<'static>,
     ) -> Result<Box<Self>> {
         let shaped = shape.iter().try_fold(1_usize, |len, &length| {
@@ -86,7 +86,7 @@ impl Owner {
             device,
             shape: shape.into(),
             strides: strides.into(),
-            _kept: Box::new(kept),
+            _keeper: Box::new(value),
         }))
     }
 

@@ -87,7 +87,7 @@ struct Pair {
 
 impl Pair {
     /// Returns the status, if copies were probed: staged if any probe failed.
-    fn known(&self) -> Option<&PeerStatus> {
+    fn status(&self) -> Option<&PeerStatus> {
         let copies = self.copies.get()?;
         match self.kernels.get() {
             Some(kernels) if copies.is_direct() => Some(kernels),
@@ -133,7 +133,7 @@ fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
     let known = {
         let pairs = first.multi_device().peers.pairs.lock();
         let pair = pairs.get(&second.number());
-        let known = pair.and_then(|pair| pair.known().map(PeerStatus::is_direct));
+        let known = pair.and_then(|pair| pair.status().map(PeerStatus::is_direct));
         if known == Some(true) {
             let number = second.number().get();
             first
@@ -153,7 +153,7 @@ fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
         return Ok(false);
     }
     Ok(prepared_pair(first, second)?
-        .known()
+        .status()
         .is_some_and(PeerStatus::is_direct))
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
         one.check_alive()?;
         other.check_alive()?;
     }
-    let known = pair.known();
+    let known = pair.status();
     Ok(known.expect("the pair was prepared above").clone())
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn known_peer_status(one: &DeviceState, other: &DeviceState) -> Optio
             .lock()
             .get(&second.number())?,
     );
-    pair.known().cloned()
+    pair.status().cloned()
 }
 
 /// Returns both devices, first the one that keeps the pair's status.

@@ -46,7 +46,7 @@ impl Recording {
                     state.operand(Arc::clone(allocation), Role::Outside)
                 }
                 OperandMemory::Block(block) => {
-                    let role = Role::Called(Arc::clone(block));
+                    let role = Role::OtherGraph(Arc::clone(block));
                     state.operand(Arc::clone(&block.allocation), role)
                 }
             })
@@ -76,5 +76,5 @@ fn accesses_of(nodes: &[Node]) -> Vec<NodeAccess> {
         let union = unions.entry(access.operand).or_default();
         union.add(&access.extent, access.kind, access.ordered);
     }
-    NodeAccess::of_unions(unions).collect()
+    NodeAccess::from_unions(unions).collect()
 }
