@@ -180,8 +180,8 @@ impl Steps for Stepwise<'_> {
             accesses,
             host_waiter: None,
         };
-        // SAFETY: the flag is a word of an operand, which the graph keeps, and `flag_copy` a word; the
-        // accesses name both.
+        // SAFETY: the flag is a word of an operand, which the graph keeps, and `flag_copy` is a
+        // word; the accesses name both.
         unsafe { submit(&graph.device, stream.state(), &mut operation, command) }?;
         drop(operation);
         // A limit that an earlier loop has reached is for the user's next read.
