@@ -328,56 +328,29 @@ impl Word for bool {
     }
 }
 
-impl Castable for bool {
-    fn to_f16(&self) -> f16 {
-        u8::from(*self).into()
-    }
+macro_rules! casts_of_bool {
+    ($($method:ident $type:ty: $value:expr;)*) => {
+        impl Castable for bool {
+            $(fn $method(&self) -> $type {
+                let value: fn(bool) -> $type = $value;
+                value(*self)
+            })*
+        }
+    };
+}
 
-    fn to_bf16(&self) -> bf16 {
-        u8::from(*self).into()
-    }
-
-    fn to_f32(&self) -> f32 {
-        u8::from(*self).into()
-    }
-
-    fn to_f64(&self) -> f64 {
-        u8::from(*self).into()
-    }
-
-    fn to_i32(&self) -> i32 {
-        (*self).into()
-    }
-
-    fn to_i64(&self) -> i64 {
-        (*self).into()
-    }
-
-    fn to_u8(&self) -> u8 {
-        (*self).into()
-    }
-
-    fn to_i8(&self) -> i8 {
-        (*self).into()
-    }
-
-    fn to_i16(&self) -> i16 {
-        (*self).into()
-    }
-
-    fn to_u16(&self) -> u16 {
-        (*self).into()
-    }
-
-    fn to_u32(&self) -> u32 {
-        (*self).into()
-    }
-
-    fn to_u64(&self) -> u64 {
-        (*self).into()
-    }
-
-    fn to_bool(&self) -> bool {
-        *self
-    }
+casts_of_bool! {
+    to_f16 f16: |it| u8::from(it).into();
+    to_bf16 bf16: |it| u8::from(it).into();
+    to_f32 f32: f32::from;
+    to_f64 f64: f64::from;
+    to_i8 i8: i8::from;
+    to_i16 i16: i16::from;
+    to_i32 i32: i32::from;
+    to_i64 i64: i64::from;
+    to_u8 u8: u8::from;
+    to_u16 u16: u16::from;
+    to_u32 u32: u32::from;
+    to_u64 u64: u64::from;
+    to_bool bool: |it| it;
 }
