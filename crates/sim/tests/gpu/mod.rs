@@ -18,72 +18,37 @@ use harness::{Gpu, Outcome};
 
 type Test = (&'static str, fn(&Gpu) -> Outcome);
 
-const TESTS: &[Test] = &[
-    ("device_properties", calls::device_properties),
-    (
-        "copies_and_fills_in_stream_order",
-        memory::copies_and_fills_in_stream_order,
-    ),
-    (
-        "synchronous_copies_and_plain_allocation",
-        memory::synchronous_copies_and_plain_allocation,
-    ),
-    ("page_locked_memory", memory::page_locked_memory),
-    (
-        "events_order_streams_and_measure_time",
-        order::events_order_streams_and_measure_time,
-    ),
-    ("ptx_loads_and_launches", modules::ptx_loads_and_launches),
-    (
-        "kernels_load_before_their_first_launch",
-        modules::kernels_load_before_their_first_launch,
-    ),
-    (
-        "invalid_ptx_returns_the_compilers_log",
-        modules::invalid_ptx_returns_the_compilers_log,
-    ),
-    (
-        "images_other_than_ptx_are_rejected",
-        modules::images_other_than_ptx_are_rejected,
-    ),
-    (
-        "explicit_handles_need_no_current_context",
-        order::explicit_handles_need_no_current_context,
-    ),
-    ("pool_counters", memory::pool_counters),
-    (
-        "calls_work_without_a_current_context",
-        contexts::calls_work_without_a_current_context,
-    ),
-    (
-        "usage_errors_name_the_call",
-        calls::usage_errors_name_the_call,
-    ),
-];
+/// Lists tests, each named after its function.
+macro_rules! tests {
+    ($($module:ident::$name:ident,)*) => {
+        &[$((stringify!($name), $module::$name as fn(&Gpu) -> Outcome)),*]
+    };
+}
+
+const TESTS: &[Test] = tests! {
+    calls::device_properties,
+    memory::copies_and_fills_in_stream_order,
+    memory::synchronous_copies_and_plain_allocation,
+    memory::page_locked_memory,
+    order::events_order_streams_and_measure_time,
+    modules::ptx_loads_and_launches,
+    modules::kernels_load_before_their_first_launch,
+    modules::invalid_ptx_returns_the_compilers_log,
+    modules::images_other_than_ptx_are_rejected,
+    order::explicit_handles_need_no_current_context,
+    memory::pool_counters,
+    contexts::calls_work_without_a_current_context,
+    calls::usage_errors_name_the_call,
+};
 
 /// Tests that need the machine's first two devices.
-const TESTS_OF_TWO: &[Test] = &[
-    (
-        "calls_work_while_another_device_is_current",
-        contexts::calls_work_while_another_device_is_current,
-    ),
-    (
-        "link_properties_agree_with_each_other",
-        peers::link_properties_agree_with_each_other,
-    ),
-    (
-        "copies_between_devices_need_no_access",
-        peers::copies_between_devices_need_no_access,
-    ),
-    (
-        "access_to_a_pool_lets_kernels_reach_its_memory",
-        peers::access_to_a_pool_lets_kernels_reach_its_memory,
-    ),
-    (
-        "peer_access_is_enabled_once",
-        peers::peer_access_is_enabled_once,
-    ),
-];
+const TESTS_OF_TWO: &[Test] = tests! {
+    contexts::calls_work_while_another_device_is_current,
+    peers::link_properties_agree_with_each_other,
+    peers::copies_between_devices_need_no_access,
+    peers::access_to_a_pool_lets_kernels_reach_its_memory,
+    peers::peer_access_is_enabled_once,
+};
 
 /// Returns the tests. Those whose devices are missing are listed as ignored.
 pub(crate) fn trials() -> Vec<Trial> {
