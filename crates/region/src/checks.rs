@@ -61,7 +61,7 @@ impl IndexChecks {
     }
 
     /// Returns the flag word, if there is one.
-    pub(crate) fn known_flag(&self) -> Option<Arc<Mutex<Buffer<u32>>>> {
+    pub(crate) fn existing_flag(&self) -> Option<Arc<Mutex<Buffer<u32>>>> {
         self.flag.clone()
     }
 

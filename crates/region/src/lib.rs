@@ -180,10 +180,10 @@ mod counters;
 mod element;
 mod emit;
 mod error;
-#[cfg(feature = "dlpack")]
-mod exchange;
 mod expr;
 mod host;
+#[cfg(feature = "dlpack")]
+mod interop;
 #[doc(hidden)]
 pub mod maths;
 #[cfg(feature = "mesh")]
@@ -205,11 +205,6 @@ pub use array::{
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
-#[cfg(feature = "dlpack")]
-pub use exchange::DlpackElement;
-#[cfg(feature = "dlpack")]
-#[doc(hidden)]
-pub use exchange::Truth;
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, WriteBack,
@@ -219,6 +214,9 @@ pub use host::{
     Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,
     RegionExt, RegionTarget, Resident,
 };
+pub use interop::DlpackElement;
+#[doc(hidden)]
+pub use interop::Truth;
 #[cfg(feature = "mesh")]
 pub use mesh::{
     Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded,

@@ -1,18 +1,19 @@
 //! The boundary between host and device: parameters, results, write-backs and explicit transfers.
 
 mod buffer;
+mod entry;
 mod explain;
 mod input;
 mod on_device;
 mod output;
 mod pending;
 mod prepared;
-mod region;
 mod target;
 mod transfer;
 mod write_back;
 
 pub use buffer::Resident;
+pub use entry::RegionExt;
 pub use input::{ArraySource, Input, Parameter};
 pub use on_device::OnDevice;
 pub use output::{
@@ -20,6 +21,5 @@ pub use output::{
 };
 pub use pending::Pending;
 pub use prepared::{Arrays, Prepared};
-pub use region::RegionExt;
 pub use target::RegionTarget;
 pub use write_back::{InputMut, WriteBack, WriteBacks};

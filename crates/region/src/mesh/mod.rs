@@ -14,15 +14,15 @@
 //! | `parameter.rs`, `output.rs` | what bodies take and return |
 //! | `collectives.rs` | the methods of arrays that record collectives |
 //! | `run.rs` | runs the bodies, and enqueues what they have recorded |
-//! | `exchange.rs` | moves elements between devices |
+//! | `enqueue.rs` | moves elements between devices |
 
 mod collectives;
-mod exchange;
+mod enqueue;
+mod handle;
 mod layout;
 mod output;
 mod parameter;
 mod place;
-mod region;
 mod run;
 
 use std::{fmt, ops::Range, sync::Arc};
@@ -31,11 +31,11 @@ use millstream::{Device, Stream};
 use millstream_collective::Collectives;
 
 pub use collectives::Border;
+pub use handle::MeshRegion;
 pub use layout::{MeshArray, Partial, Replicated, Sharded};
 pub use output::MeshOutput;
 pub use parameter::MeshParameter;
 pub use place::Split;
-pub use region::MeshRegion;
 
 use crate::{
     error::{MeshErrorKind, Result, Site, UsageError, UsageErrorKind},

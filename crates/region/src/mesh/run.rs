@@ -6,7 +6,7 @@ use crate::{
     Region,
     error::{Line, MeshErrorKind, Result, UsageError},
     expr::{Collective, CollectiveKind, MeshMember, NodeRef},
-    mesh::{Mesh, MeshOutput, MeshRegion, exchange},
+    mesh::{Mesh, MeshOutput, MeshRegion, enqueue},
     run::evaluate::evaluate,
 };
 
@@ -99,7 +99,7 @@ impl Mesh {
             for (region, collective) in regions.iter().zip(&collectives) {
                 evaluate(region.session(), &collective.operands)?;
             }
-            exchange::run(self, &regions, &collectives)?;
+            enqueue::run(self, &regions, &collectives)?;
         }
         for (region, nodes) in regions.iter().zip(&outputs) {
             evaluate(region.session(), nodes)?;

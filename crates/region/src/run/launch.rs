@@ -48,9 +48,9 @@ fn intern(name: &str) -> &'static str {
 
 /// Allocates an uninitialised array, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller, in `launch`, `evaluate` and `exchange`, enqueues kernels or a copy on
-    // this stream that write all of it before it is readable by others; if that fails, the array
-    // is dropped.
+    // SAFETY: every caller, in `launch`, `evaluate` and `mesh::enqueue`, enqueues kernels or a copy
+    // on this stream that write all of it before it is readable by others; if that fails, the
+    // array is dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
 

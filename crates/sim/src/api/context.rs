@@ -47,7 +47,7 @@ impl StateGuard<'_> {
 
     /// Destroys a context of [`context_create`](Self::context_create) after its work is complete.
     pub(crate) fn context_destroy(&mut self, context: ContextHandle) -> CallResult<()> {
-        self.known_context(context)?;
+        self.check_context(context)?;
         let primary = self
             .devices
             .iter()

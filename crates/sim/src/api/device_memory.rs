@@ -62,7 +62,7 @@ impl StateGuard<'_> {
         const FREEABLE: [MemoryKind; 3] =
             [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed];
         // Freeing also works in a lost context; the final `synchronised` returns the sticky error.
-        self.known_context(context)?;
+        self.check_context(context)?;
         let base = self.freeable(pointer, &FREEABLE)?;
         self.wait_for_devices();
         // Another thread may have freed the memory during the wait, which is a double free.

@@ -114,9 +114,9 @@ impl StateGuard<'_> {
             };
             // A dependency on a later node, which `graph_add_dependencies` can make, has a handle
             // only once that node is copied.
-            self.known_graph(copy).nodes.insert(handles[&handle], node);
+            self.graph_mut(copy).nodes.insert(handles[&handle], node);
         }
-        for node in self.known_graph(copy).nodes.values_mut() {
+        for node in self.graph_mut(copy).nodes.values_mut() {
             let old = std::mem::take(&mut node.dependencies);
             node.dependencies = old.iter().map(|old| handles[old]).collect();
         }
@@ -276,7 +276,7 @@ impl StateGuard<'_> {
             let text = format!("{} after {}: {problem}", name(to), name(from));
             return self.refuse_argument(text);
         }
-        let nodes = &mut self.known_graph(graph).nodes;
+        let nodes = &mut self.graph_mut(graph).nodes;
         for (from, to) in known {
             if let Some(node) = nodes.get_mut(&to) {
                 node.dependencies.insert(from);
@@ -295,9 +295,7 @@ impl StateGuard<'_> {
         self.graph(context, graph)?;
         self.conditions_made += 1;
         let condition = ConditionHandle::from_raw(self.conditions_made);
-        self.known_graph(graph)
-            .conditions
-            .insert(condition, initial);
+        self.graph_mut(graph).conditions.insert(condition, initial);
         Ok(condition)
     }
 

@@ -94,7 +94,7 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let graph = self.graph_of(context, node)?;
         let operation = self.operation(context, operation)?;
-        let found = self.known_graph(graph).nodes.get_mut(&node);
+        let found = self.graph_mut(graph).nodes.get_mut(&node);
         let found = found.expect("the node was looked up");
         if std::mem::discriminant(&found.operation) != std::mem::discriminant(&operation) {
             return self.refuse_argument(format!("{} is a node of another kind", name(node)));
@@ -149,7 +149,7 @@ impl StateGuard<'_> {
             }
         }
         for (from, to) in gone {
-            if let Some(node) = self.known_graph(graph).nodes.get_mut(&to) {
+            if let Some(node) = self.graph_mut(graph).nodes.get_mut(&to) {
                 node.dependencies.remove(&from);
             }
         }

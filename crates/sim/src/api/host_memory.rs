@@ -39,7 +39,7 @@ impl StateGuard<'_> {
         kind: MemoryKind,
     ) -> CallResult<()> {
         // Freeing also works in a lost context; the final `synchronised` returns the sticky error.
-        self.known_context(context)?;
+        self.check_context(context)?;
         let address = DevicePtr::from_raw(pointer.as_ptr().addr() as u64);
         let base = self.freeable(address, &[kind])?;
         self.wait_for_devices();

@@ -62,7 +62,7 @@ impl StateGuard<'_> {
         peer: ContextHandle,
     ) -> CallResult<()> {
         let device = self.context(context)?;
-        self.known_context(peer)?;
+        self.check_context(peer)?;
         if context == peer {
             return Err(CallError::new(
                 ResultCode::PEER_ACCESS_UNSUPPORTED,
@@ -105,7 +105,7 @@ impl StateGuard<'_> {
         peer: ContextHandle,
     ) -> CallResult<()> {
         self.context(context)?;
-        self.known_context(peer)?;
+        self.check_context(peer)?;
         self.wait_for_devices();
         let found = self.contexts.get_mut(&context);
         if found.is_none_or(|found| found.peers.remove(&peer).is_none()) {
@@ -136,11 +136,11 @@ impl StateGuard<'_> {
             .links
             .between(device as u32, owner as u32)
             .is_peer();
-        let unused = self.known_pool(pool).bytes.usage().reserved_bytes == 0;
+        let unused = self.pool_mut(pool).bytes.usage().reserved_bytes == 0;
         if !can_access && accessible && unused && self.config.rules.peer_access.is_strict() {
             // Documented: the call may succeed while the pool has no memory; then the next
             // allocation fails.
-            self.known_pool(pool).access_fails = Some(device as u32);
+            self.pool_mut(pool).access_fails = Some(device as u32);
             return Ok(());
         }
         if !can_access {
@@ -150,7 +150,7 @@ impl StateGuard<'_> {
             ));
         }
         let enqueued = self.ops_enqueued;
-        let access = &mut self.known_pool(pool).access;
+        let access = &mut self.pool_mut(pool).access;
         if accessible {
             access.entry(device as u32).or_insert(enqueued);
         } else {

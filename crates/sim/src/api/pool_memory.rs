@@ -40,7 +40,7 @@ impl StateGuard<'_> {
         let room = pool.room(self.free_bytes(device));
         let reuse = self.reuse(pool);
         let taken = self
-            .known_pool(handle)
+            .pool_mut(handle)
             .bytes
             .take(budget, stream, room, reuse);
         let Some(frees) = taken else {
@@ -55,7 +55,7 @@ impl StateGuard<'_> {
             .memory
             .add_device(kind, context, device, bytes, Some(from))
         else {
-            self.known_pool(handle).bytes.freed_synchronously(budget);
+            self.pool_mut(handle).bytes.freed_synchronously(budget);
             return Err(host_out_of_memory(bytes));
         };
         let after = WaitSet {
@@ -105,7 +105,7 @@ impl StateGuard<'_> {
             && let Some(pool) = allocation.pool
         {
             let bytes = budgeted(allocation.bytes);
-            self.known_pool(pool).bytes.free_enqueued(id, stream, bytes);
+            self.pool_mut(pool).bytes.free_enqueued(id, stream, bytes);
         }
         self.memory.enqueue_free(base, id, stream);
         Ok(())

@@ -38,7 +38,7 @@ impl SimState {
             | MemoryKind::Managed => {}
         }
         if let Some(handle) = pool {
-            let pool = &mut self.known_pool(handle).bytes;
+            let pool = &mut self.pool_mut(handle).bytes;
             match op {
                 Some(op) => pool.free_ran(op),
                 None => pool.freed_synchronously(bytes),

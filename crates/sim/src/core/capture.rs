@@ -170,7 +170,7 @@ impl SimState {
         stream: StreamHandle,
         mode: CaptureMode,
     ) {
-        self.known_graph(graph).is_captured_into = true;
+        self.graph_mut(graph).is_captured_into = true;
         self.captures.begun += 1;
         let capture = self.captures.begun;
         self.captures.active.insert(
@@ -287,7 +287,7 @@ impl SimState {
         }
         let capture = self.captures.active.remove(&number);
         let capture = capture.expect("a stream takes part in captures in progress only");
-        self.known_graph(capture.graph).is_captured_into = false;
+        self.graph_mut(capture.graph).is_captured_into = false;
         capture
     }
 

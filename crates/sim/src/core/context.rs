@@ -36,7 +36,7 @@ impl SimState {
     }
 
     /// Checks that the context exists. A lost context exists too.
-    pub(crate) fn known_context(&mut self, context: ContextHandle) -> CallResult<()> {
+    pub(crate) fn check_context(&mut self, context: ContextHandle) -> CallResult<()> {
         if let Some(found) = self.contexts.get(&context) {
             self.call_device.get_or_insert(found.device);
             return Ok(());
@@ -51,7 +51,7 @@ impl SimState {
         &mut self,
         context: ContextHandle,
     ) -> CallResult<CallResult<()>> {
-        self.known_context(context)?;
+        self.check_context(context)?;
         Ok(self.contexts[&context].lost.clone().map_or(Ok(()), Err))
     }
 

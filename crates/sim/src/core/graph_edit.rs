@@ -19,7 +19,7 @@ impl SimState {
     }
 
     /// Returns a graph that was looked up before.
-    pub(crate) fn known_graph(&mut self, graph: GraphHandle) -> &mut Graph {
+    pub(crate) fn graph_mut(&mut self, graph: GraphHandle) -> &mut Graph {
         self.graphs
             .get_mut(&graph)
             .expect("the graph was looked up by the caller")
@@ -39,7 +39,7 @@ impl SimState {
             original: None,
             site: Site::current(),
         };
-        self.known_graph(graph).nodes.insert(handle, node);
+        self.graph_mut(graph).nodes.insert(handle, node);
         handle
     }
 
@@ -54,7 +54,7 @@ impl SimState {
 
     /// Removes a node with its dependencies, and the bodies that it has.
     pub(crate) fn remove_node(&mut self, graph: GraphHandle, node: GraphNodeHandle) {
-        let nodes = &mut self.known_graph(graph).nodes;
+        let nodes = &mut self.graph_mut(graph).nodes;
         let gone = nodes.remove(&node);
         for other in nodes.values_mut() {
             other.dependencies.remove(&node);

@@ -12,11 +12,11 @@ impl SimState {
             let (kind, text) = self.handles.explain(handle);
             return Err(self.violation(kind, ResultCode::INVALID_VALUE, text));
         }
-        Ok(self.known_pool(handle))
+        Ok(self.pool_mut(handle))
     }
 
     /// Returns a pool that has allocations, or was looked up before.
-    pub(crate) fn known_pool(&mut self, handle: PoolHandle) -> &mut MemoryPool {
+    pub(crate) fn pool_mut(&mut self, handle: PoolHandle) -> &mut MemoryPool {
         self.pools
             .get_mut(&handle)
             .expect("a pool lives as long as its allocations")
@@ -48,7 +48,7 @@ impl SimState {
         if device.current_pool == handle {
             device.current_pool = device.default_pool;
         }
-        self.known_pool(handle).destroyed = true;
+        self.pool_mut(handle).destroyed = true;
         self.drop_unused_pool(handle);
         Ok(())
     }

@@ -74,7 +74,7 @@ impl<'a> LaunchChecks<'a> {
 
     pub(super) fn findings(self) -> CheckFindings {
         CheckFindings {
-            divergences: self.divergence.into_found(),
+            divergences: self.divergence.into_divergences(),
             races: self.races.map(RaceDetector::into_races).unwrap_or_default(),
             executed: self.executed.into_iter().collect(),
         }

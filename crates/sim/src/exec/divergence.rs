@@ -67,7 +67,7 @@ impl<'a> DivergenceCheck<'a> {
         }
     }
 
-    pub(super) fn into_found(self) -> Vec<BarrierDivergence> {
+    pub(super) fn into_divergences(self) -> Vec<BarrierDivergence> {
         self.found
     }
 

@@ -24,7 +24,6 @@ mod deadlock;
 mod dispatch;
 mod divergence;
 mod exact;
-mod exchange;
 mod extra;
 mod fault;
 mod float;
@@ -50,6 +49,7 @@ mod video;
 mod warp;
 mod warp_access;
 mod warp_context;
+mod warp_exchange;
 
 pub use crate::memory::{AccessBitmap, AccessFlags};
 pub(crate) use checks::{CheckFindings, CheckOptions};

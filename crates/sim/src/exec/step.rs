@@ -417,7 +417,8 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
     macro_rules! dispatch {
         ($(
             $(#[$doc:meta])*
-            $name:ident $create:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+
+            $name:ident $create:ident [$($param:ident: $ty:ty),*]
+                $d:ident = $($slot:ident: $class:tt),+
                 => $($does:ident)::+ ($($arg:expr),*);
         )*) => {
             match op {

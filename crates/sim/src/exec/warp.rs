@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use super::barrier::Barriers;
 use super::call::CallStacks;
-use super::exchange;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
+use super::warp_exchange;
 use crate::ptx::ir::{BarrierOp, Code, Exchange, ExchangeOp, InitialValue, Op, SpecialRegister};
 
 /// The number of backward branches that a warp may take before it yields.
@@ -351,7 +351,7 @@ impl Warp {
 
     /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait.
     pub(super) fn exchange(&mut self, exchange: &Exchange, mask: u32) -> u32 {
-        exchange::run(&mut self.registers, exchange, mask, self.live)
+        warp_exchange::run(&mut self.registers, exchange, mask, self.live)
     }
 }
 

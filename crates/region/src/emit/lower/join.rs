@@ -41,7 +41,7 @@ impl Lowering<'_> {
         let results: SmallVec<[Reg; 4]> = members.iter().map(|_| self.body.reg(class)).collect();
         self.scalar_position();
         let (label, words) = (self.body.label_number(), self.body.name_parts());
-        let known = self.known.clone();
+        let cache = self.cache.clone();
         let parts: SmallVec<[(&NodeRef, usize); 4]> = parts
             .iter()
             .filter(|part| part.shape[axis] > 0)
@@ -84,7 +84,7 @@ impl Lowering<'_> {
                 let word = self.body.as_word(element);
                 line!(self.body; "mov.{} {result}, {word};", class.move_type());
             }
-            self.known = known.clone();
+            self.cache = cache.clone();
             if turn < last {
                 line!(self.body; "bra JOINED{label};");
                 self.body.label(&format!("PART{label}_{}", turn + 1));

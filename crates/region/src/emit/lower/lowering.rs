@@ -19,7 +19,7 @@ use crate::{
 
 /// The registers that a lowering has computed so far.
 #[derive(Clone, Default)]
-pub(crate) struct KnownRegisters {
+pub(crate) struct RegisterCache {
     pub(crate) positions: Vec<PositionInfo>,
     /// The positions that views map to, by view and position.
     pub(crate) views: FxHashMap<(u64, Position), Position>,
@@ -35,7 +35,7 @@ pub(crate) struct KnownRegisters {
 pub(crate) struct Lowering<'a> {
     pub(crate) body: &'a mut KernelBody,
     pub(crate) kernel: &'a FusedKernel,
-    pub(crate) known: KnownRegisters,
+    pub(crate) cache: RegisterCache,
     /// True if every node has its elements at the root's linear indices, or has only one element.
     pub(crate) flat: bool,
     /// The number of neighbours that are computed together.
@@ -55,7 +55,7 @@ impl<'a> Lowering<'a> {
         Self {
             body,
             kernel,
-            known: KnownRegisters::default(),
+            cache: RegisterCache::default(),
             flat,
             lanes: 1,
             scalar_position: None,
@@ -71,14 +71,14 @@ impl<'a> Lowering<'a> {
             return element;
         }
         let position = self.row_position_of(node).unwrap_or(position);
-        if let Some(&known) = self.known.values.get(&(node.id, position)) {
+        if let Some(&known) = self.cache.values.get(&(node.id, position)) {
             return known;
         }
         let reg = match self.kernel.op(node) {
             None => self.load(node, position),
             Some(op) => self.lower_op(node, op, position),
         };
-        self.known.values.insert((node.id, position), reg);
+        self.cache.values.insert((node.id, position), reg);
         reg
     }
 
@@ -105,11 +105,11 @@ impl<'a> Lowering<'a> {
 
     /// Declares that a register holds a node's element at a position.
     pub(crate) fn define(&mut self, node: &NodeRef, position: Position, element: Reg) {
-        self.known.values.insert((node.id, position), element);
+        self.cache.values.insert((node.id, position), element);
         if node.elements == 1 {
             // Views of a single element look it up at this position.
             let scalar_position = self.scalar_position();
-            self.known
+            self.cache
                 .values
                 .insert((node.id, scalar_position), element);
         }
@@ -152,11 +152,11 @@ impl<'a> Lowering<'a> {
                 self.lower(source, seen)
             }
             Op::Reshape(source) => {
-                let seen = match self.known.views.get(&(node.id, position)) {
+                let seen = match self.cache.views.get(&(node.id, position)) {
                     Some(&seen) => seen,
                     None => self.reshaped(source.id, position, &source.shape),
                 };
-                self.known.views.insert((node.id, position), seen);
+                self.cache.views.insert((node.id, position), seen);
                 self.lower(source, seen)
             }
             Op::Gather {
@@ -207,7 +207,7 @@ impl<'a> Lowering<'a> {
             return self.body.load(node.dtype, base, 1)[0];
         }
         let bytes = node.dtype.bytes();
-        let PositionInfo { group, residue, .. } = self.known.positions[position.0];
+        let PositionInfo { group, residue, .. } = self.cache.positions[position.0];
         let (Some((first, lane)), Some(residue)) = (group, residue) else {
             let address = self.address(node, base, position);
             return self.body.load(node.dtype, address, 1)[0];
@@ -226,7 +226,7 @@ impl<'a> Lowering<'a> {
             loaded[residue..residue + self.lanes].into()
         };
         for (other, &reg) in loaded.iter().enumerate() {
-            self.known
+            self.cache
                 .values
                 .insert((node.id, Position(first.0 + other)), reg);
         }
@@ -237,15 +237,15 @@ impl<'a> Lowering<'a> {
     /// it is part of the instruction that loads, and not to the linear index, which could wrap.
     fn address(&mut self, node: &NodeRef, base: Reg, position: Position) -> Reg {
         let bytes = node.dtype.bytes();
-        let Some((index, constant)) = self.known.positions[position.0].offset else {
+        let Some((index, constant)) = self.cache.positions[position.0].offset else {
             let number = self.linear_index(position);
             return self.body.element(base, number, bytes);
         };
-        let first = match self.known.addresses.get(&(node.id, index)) {
+        let first = match self.cache.addresses.get(&(node.id, index)) {
             Some(&known) => known,
             None => self.body.element(base, index, bytes),
         };
-        self.known.addresses.insert((node.id, index), first);
+        self.cache.addresses.insert((node.id, index), first);
         self.body.address_behind(first, constant * bytes)
     }
 

@@ -50,7 +50,7 @@ impl Lowering<'_> {
         axes: SmallVec<[Option<Reg>; RANK_MAX]>,
         linear_index: Option<Reg>,
     ) -> Position {
-        self.known.positions.push(PositionInfo {
+        self.cache.positions.push(PositionInfo {
             owner,
             shape: Shape::from_slice(shape),
             linear_index,
@@ -60,16 +60,16 @@ impl Lowering<'_> {
             residue: None,
             offset: None,
         });
-        Position(self.known.positions.len() - 1)
+        Position(self.cache.positions.len() - 1)
     }
 
     /// Groups positions with consecutive linear indices, the first a multiple of their number.
     pub(crate) fn group(&mut self, positions: &[Position]) {
-        let shape = &self.known.positions[positions[0].0].shape;
+        let shape = &self.cache.positions[positions[0].0].shape;
         let group_axis =
             last_axis(shape).filter(|&axis| shape[axis].is_multiple_of(positions.len()));
         for (lane, position) in positions.iter().enumerate() {
-            let indices = &mut self.known.positions[position.0];
+            let indices = &mut self.cache.positions[position.0];
             indices.group = Some((positions[0], lane));
             indices.group_axis = group_axis.map(|axis| (axis, 0));
             indices.residue = Some(0);
@@ -81,7 +81,7 @@ impl Lowering<'_> {
     /// has this residue modulo their number.
     pub(crate) fn group_along(&mut self, positions: &[Position], axis: usize, residue: usize) {
         for (lane, position) in positions.iter().enumerate() {
-            let indices = &mut self.known.positions[position.0];
+            let indices = &mut self.cache.positions[position.0];
             indices.group = Some((positions[0], lane));
             indices.group_axis = Some((axis, residue));
             let is_whole = indices.shape[axis].is_multiple_of(positions.len());
@@ -97,24 +97,24 @@ impl Lowering<'_> {
     /// Returns the first position of a position's group, the axis along which its members lie, and
     /// the first index along it modulo their number.
     pub(crate) fn group_of(&self, position: Position) -> Option<(Position, usize, usize)> {
-        let indices = &self.known.positions[position.0];
+        let indices = &self.cache.positions[position.0];
         let ((first, _), (axis, residue)) = (indices.group?, indices.group_axis?);
         Some((first, axis, residue))
     }
 
     /// Returns the length of an axis of the array.
     pub(crate) fn axis_length(&mut self, position: Position, axis: usize) -> Reg {
-        let indices = &self.known.positions[position.0];
+        let indices = &self.cache.positions[position.0];
         let (owner, length) = (indices.owner, indices.shape[axis]);
         self.body.length(owner, axis, length)
     }
 
     /// Returns the linear index of a position.
     pub(crate) fn linear_index(&mut self, position: Position) -> Reg {
-        if let Some(number) = self.known.positions[position.0].linear_index {
+        if let Some(number) = self.cache.positions[position.0].linear_index {
             return number;
         }
-        let long = long_axes(&self.known.positions[position.0].shape);
+        let long = long_axes(&self.cache.positions[position.0].shape);
         let mut number = None;
         for axis in long {
             let index = self.axis_index(position, axis);
@@ -127,32 +127,32 @@ impl Lowering<'_> {
             });
         }
         let number = number.unwrap_or_else(|| self.body.zero_index());
-        self.known.positions[position.0].linear_index = Some(number);
+        self.cache.positions[position.0].linear_index = Some(number);
         number
     }
 
     /// Returns the index of a position along an axis.
     pub(crate) fn axis_index(&mut self, position: Position, axis: usize) -> Reg {
-        if let Some(index) = self.known.positions[position.0].axes[axis] {
+        if let Some(index) = self.cache.positions[position.0].axes[axis] {
             return index;
         }
-        if self.known.positions[position.0].shape[axis] == 1 {
+        if self.cache.positions[position.0].shape[axis] == 1 {
             let zero = self.body.zero_index();
-            self.known.positions[position.0].axes[axis] = Some(zero);
+            self.cache.positions[position.0].axes[axis] = Some(zero);
             return zero;
         }
-        let mut rest = self.known.positions[position.0]
+        let mut rest = self.cache.positions[position.0]
             .linear_index
             .expect("a position has a linear index or all indices");
-        let long = long_axes(&self.known.positions[position.0].shape);
+        let long = long_axes(&self.cache.positions[position.0].shape);
         for &axis in long[1..].iter().rev() {
             let length = self.axis_length(position, axis);
             let (quotient, index) = self.body.quotient_and_rest(rest, length);
-            self.known.positions[position.0].axes[axis] = Some(index);
+            self.cache.positions[position.0].axes[axis] = Some(index);
             rest = quotient;
         }
-        self.known.positions[position.0].axes[long[0]] = Some(rest);
-        self.known.positions[position.0].axes[axis]
+        self.cache.positions[position.0].axes[long[0]] = Some(rest);
+        self.cache.positions[position.0].axes[axis]
             .expect("every axis that is longer than 1 has an index now")
     }
 
@@ -164,13 +164,13 @@ impl Lowering<'_> {
         map: &[AxisSource],
         (source, shape): (u64, &[usize]),
     ) -> Position {
-        if let Some(&known) = self.known.views.get(&(view, position)) {
+        if let Some(&known) = self.cache.views.get(&(view, position)) {
             return known;
         }
         let seen = if shape.iter().all(|&length| length == 1) {
             self.scalar_position()
         } else if self.flat
-            || preserves_linear_index(&self.known.positions[position.0].shape, map, shape)
+            || preserves_linear_index(&self.cache.positions[position.0].shape, map, shape)
         {
             // If all nodes share linear indices, the position may have another shape than the view,
             // because reshapes keep it.
@@ -179,13 +179,13 @@ impl Lowering<'_> {
             group: Some((first, lane)),
             group_axis: Some(group_axis),
             ..
-        } = self.known.positions[position.0]
+        } = self.cache.positions[position.0]
         {
             return self.source_positions(view, first, map, (source, shape), group_axis)[lane];
         } else {
             self.mapped_position(view, position, map, (source, shape))
         };
-        self.known.views.insert((view, position), seen);
+        self.cache.views.insert((view, position), seen);
         seen
     }
 
@@ -234,7 +234,7 @@ impl Lowering<'_> {
             seen
         };
         for (position, &seen) in self.group_members(first).zip(&seen) {
-            self.known.views.insert((view, position), seen);
+            self.cache.views.insert((view, position), seen);
         }
         seen
     }
@@ -256,14 +256,14 @@ impl Lowering<'_> {
         if self.flat {
             return position;
         }
-        if let Some(&known) = self.known.reshaped.get(&(owner, position)) {
+        if let Some(&known) = self.cache.reshaped.get(&(owner, position)) {
             return known;
         }
         let PositionInfo {
             group: Some((first, lane)),
             residue: Some(0),
             ..
-        } = self.known.positions[position.0]
+        } = self.cache.positions[position.0]
         else {
             let number = self.linear_index(position);
             return self.at_linear_index(owner, shape, number);
@@ -279,7 +279,7 @@ impl Lowering<'_> {
             .collect();
         self.group(&positions);
         for (position, &reshaped) in self.group_members(first).zip(&positions) {
-            self.known.reshaped.insert((owner, position), reshaped);
+            self.cache.reshaped.insert((owner, position), reshaped);
         }
         positions[lane]
     }

@@ -87,10 +87,10 @@ impl Lowering<'_> {
         map: &[AxisSource],
         value: &NodeRef,
     ) -> Position {
-        if let Some(&known) = self.known.views.get(&(node.id, position)) {
+        if let Some(&known) = self.cache.views.get(&(node.id, position)) {
             return known;
         }
-        let (first, _) = self.known.positions[position.0]
+        let (first, _) = self.cache.positions[position.0]
             .group
             .expect("an update replaces all elements of a group");
         let members: SmallVec<[Position; 4]> = self.group_members(first).collect();
@@ -112,9 +112,9 @@ impl Lowering<'_> {
             self.group_along(&seen, map[last].axis.unwrap_or(last), residue);
         }
         for (&member, &seen) in members.iter().zip(&seen) {
-            self.known.views.insert((node.id, member), seen);
+            self.cache.views.insert((node.id, member), seen);
         }
-        self.known.views[&(node.id, position)]
+        self.cache.views[&(node.id, position)]
     }
 
     /// Combines conditions; `None` if there are none.

@@ -157,7 +157,7 @@ impl RowElements {
             });
         }
         // The others of a group are loaded with its first.
-        lowering.known.positions[positions[0].0].offset = self.offset;
+        lowering.cache.positions[positions[0].0].offset = self.offset;
         if positions.len() > 1 {
             lowering.group(&positions);
         }

@@ -202,7 +202,7 @@ impl LongRow {
         (label, arrays): (&str, &[&NodeRef]),
         mut instructions: impl FnMut(&mut Lowering<'a>, &mut [RowElements]),
     ) {
-        let known = lowering.known.clone();
+        let cache = lowering.cache.clone();
         let body = &mut *lowering.body;
         let (at, beyond) = (body.index_reg(), body.predicate());
         line!(body; "mov.b# {at}, {};", self.own.thread);
@@ -225,7 +225,7 @@ impl LongRow {
                 elements.load(lowering, arrays, self.own.row);
             }
             instructions(lowering, &mut groups);
-            lowering.known = known.clone();
+            lowering.cache = cache.clone();
             let body = &mut *lowering.body;
             let words = *words.get_or_insert(body.name_parts());
             body.truncate_name(words);

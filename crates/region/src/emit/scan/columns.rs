@@ -21,11 +21,11 @@ use crate::{
         },
         passes::GeneratedPasses,
         scan::{
-            kept::Kept,
             look_back::{RowTotals, next_tile},
             neighbours::if_inside,
             published::arrays_of_totals,
             rows::ScanGenerator,
+            shared_elements::SharedElements,
         },
     },
     schedule::machine::COLUMN_LOADS,
@@ -188,14 +188,14 @@ impl ScanGenerator<'_> {
         };
 
         let class = RegClass::of(self.source.dtype);
-        let kept = Kept::new(&mut body, thread, class, 1);
-        shared.push_str(&Kept::declaration(class, tiling.items));
+        let shared_elements = SharedElements::new(&mut body, thread, class, 1);
+        shared.push_str(&SharedElements::declaration(class, tiling.items));
         let running = copy(&mut body, &identity);
         for first in (0..tiling.items).step_by(COLUMN_LOADS) {
             let turns = first..tiling.items.min(first + COLUMN_LOADS);
             let values = self.values_of_tile(&mut body, tiling, &own, turns.clone());
             for (turn, value) in turns.zip(&values) {
-                kept.store(&mut body, turn, std::slice::from_ref(value));
+                shared_elements.store(&mut body, turn, std::slice::from_ref(value));
             }
             self.combine_all(&mut body, &running, &values);
         }
@@ -221,7 +221,7 @@ impl ScanGenerator<'_> {
             let row = index!(body; "add.s# {}, {}", own.row, turn * tiling.lanes_per_column());
             let inside = test!(body; "lt.u# {row}, {}", own.count);
             line!(body; "and.pred {inside}, {inside}, {};", own.has_column);
-            let value = kept.load(&mut body, turn)[0];
+            let value = shared_elements.load(&mut body, turn)[0];
             let element = self.lifted(&mut body, value);
             let result = if width == WARP {
                 reducer.combine(&mut body, &before, &element);

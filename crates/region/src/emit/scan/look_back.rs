@@ -27,10 +27,10 @@ use crate::{
         },
         passes::GeneratedPasses,
         scan::{
-            kept::Kept,
             neighbours::{if_inside, neighbours},
             published::{Published, arrays_of_totals},
             rows::{ScanGenerator, lanes_of},
+            shared_elements::SharedElements,
         },
     },
     schedule::machine::SCANNED_EARLY_MAX,
@@ -109,10 +109,10 @@ impl ScanGenerator<'_> {
         let read = |body: &mut KernelBody, at, lanes| self.values(body, at, lanes);
         let neighbours = neighbours(&mut body, place, (items / lanes, stride), lanes, read);
         let class = RegClass::of(self.source.dtype);
-        let kept = Kept::new(&mut body, thread, class, lanes);
+        let shared_elements = SharedElements::new(&mut body, thread, class, lanes);
         let running = copy(&mut body, &identity);
         for (turn, of_thread) in neighbours.iter().enumerate() {
-            kept.store(&mut body, turn, &of_thread.elements);
+            shared_elements.store(&mut body, turn, &of_thread.elements);
             self.combine_all(&mut body, &running, &of_thread.elements);
         }
         self.reducer.combine_lanes(&mut body, &running, WARP);
@@ -148,7 +148,7 @@ impl ScanGenerator<'_> {
         let mut scanned: Vec<Accumulator> = Vec::new();
         if neighbours.len() <= SCANNED_EARLY_MAX {
             for turn in 0..neighbours.len() {
-                let elements = kept.load(&mut body, turn);
+                let elements = shared_elements.load(&mut body, turn);
                 scanned.push(self.scan_group(&mut body, &totals, &elements, &identity));
             }
         }
@@ -176,7 +176,7 @@ impl ScanGenerator<'_> {
         line!(body; "and.pred {ends_section}, {ends_section}, {ends_group};");
         published.publish(&mut body, &total, of_section, ends_section);
         let mut shared = self.reducer.shared_memory(0, WARPS);
-        shared.push_str(&Kept::declaration(class, items));
+        shared.push_str(&SharedElements::declaration(class, items));
         shared.push_str("\t.shared .align 4 .b32 tile;\n");
         for (slot, reg) in carry.iter().enumerate() {
             shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));
@@ -196,7 +196,7 @@ impl ScanGenerator<'_> {
             // Found again from the first, so that fewer registers are in use over the wait.
             let at = index!(body; "add.s# {first}, {}", turn * stride);
             let inside = test!(body; "lt.u# {at}, {end}");
-            let elements = kept.load(&mut body, turn);
+            let elements = shared_elements.load(&mut body, turn);
             let with_front = match scanned.get(turn) {
                 Some(scanned) => scanned.clone(),
                 None => self.scan_group(&mut body, &totals, &elements, &identity),

@@ -23,8 +23,8 @@
 //! kernels one by one. So does a call whose graph fails for any reason: the ordinary way then
 //! succeeds, or returns the error.
 
-mod graph;
 mod prepared;
+mod region_graph;
 
 use std::sync::Arc;
 
@@ -39,9 +39,9 @@ use crate::{
     run::plans::Plan,
     shape::Shape,
 };
-pub(crate) use graph::RegionGraph;
 use prepared::PreparedGraphs;
 pub(crate) use prepared::{PreparedGraph, SharedGraph, StoredResult};
+pub(crate) use region_graph::RegionGraph;
 
 /// The number of kernels from which on a graph takes less time than its kernels. For fewer, setting
 /// the nodes takes longer than the launches that it saves.

@@ -2,9 +2,9 @@
 //!
 //! The kernels write their temporaries to one array, which the graph keeps. Results have memory of
 //! their own, because the caller may keep them. The graph also refers to the results of its last
-//! [`KEPT_MAX`] calls: once it alone does, the next call writes to their memory. The access history
-//! of that memory is still there, so the kernels run behind everything that has used the results,
-//! and no memory is allocated or freed. The kept memory is dropped when memory is short.
+//! [`RESULTS_MAX`] calls: once it alone does, the next call writes to their memory. The access
+//! history of that memory is still there, so the kernels run behind everything that has used the
+//! results, and no memory is allocated or freed. Idle memory is dropped when memory is short.
 
 use std::{
     panic::Location,
@@ -29,7 +29,7 @@ use crate::{
 
 /// The number of calls whose results are kept: a caller that passes the result of one call to the
 /// next refers to one of two.
-const KEPT_MAX: usize = 2;
+const RESULTS_MAX: usize = 2;
 
 /// The nodes of a call's results.
 type ResultNodes = SmallVec<[NodeRef; 2]>;
@@ -47,7 +47,7 @@ pub(crate) struct PreparedGraph {
     results: SmallVec<[usize; 4]>,
     temporaries: Option<Buffer<u8>>,
     /// What the last calls have stored, oldest first.
-    kept: SmallVec<[KeptNodes; KEPT_MAX]>,
+    last_results: SmallVec<[ReusableResults; RESULTS_MAX]>,
 }
 
 /// An array that the graph of a prepared region stores.
@@ -81,9 +81,9 @@ impl StoredResult {
 }
 
 /// Result nodes that are kept for a later call.
-struct KeptNodes(ResultNodes);
+struct ReusableResults(ResultNodes);
 
-impl KeptNodes {
+impl ReusableResults {
     /// Returns whether nothing else refers to the nodes and their memory.
     fn are_idle(&mut self) -> bool {
         let is_idle = |node: &mut NodeRef| Arc::get_mut(node).is_some_and(Node::has_idle_memory);
@@ -91,7 +91,7 @@ impl KeptNodes {
     }
 }
 
-impl Drop for KeptNodes {
+impl Drop for ReusableResults {
     fn drop(&mut self) {
         self.0.iter().for_each(|node| node.keep(false));
     }
@@ -113,7 +113,7 @@ impl PreparedGraph {
             stored,
             results,
             temporaries: None,
-            kept: SmallVec::new(),
+            last_results: SmallVec::new(),
         })));
         RegionGraphs::of(&device).add_prepared(&shared);
         shared
@@ -139,26 +139,26 @@ impl PreparedGraph {
             graph,
             stream,
             temporaries,
-            kept,
+            last_results,
             ..
         } = self;
         if temporaries.is_none() {
             *temporaries = graph.temporaries(stream)?;
         }
-        let idle = kept.iter_mut().position(KeptNodes::are_idle);
+        let idle = last_results.iter_mut().position(ReusableResults::are_idle);
         let at = match idle {
             Some(at) => at,
             None => {
                 let made = made_nodes(session, stream, &self.stored)?;
-                if kept.len() == KEPT_MAX {
-                    kept.remove(0);
+                if last_results.len() == RESULTS_MAX {
+                    last_results.remove(0);
                 }
-                kept.push(made);
-                kept.len() - 1
+                last_results.push(made);
+                last_results.len() - 1
             }
         };
         let words = graph.words(session, stream)?;
-        let nodes = &mut kept[at].0;
+        let nodes = &mut last_results[at].0;
         *is_broken = true;
         let memory = nodes.iter_mut().map(|node| only_here(node).renew());
         graph.enqueue(stream, inputs, memory, &words, temporaries.as_mut())?;
@@ -194,9 +194,9 @@ impl PreparedGraph {
 
     /// Drops memory that no call is using. Returns whether there was any.
     pub(crate) fn release_memory(&mut self) -> bool {
-        let before = self.kept.len();
-        self.kept.retain(|kept| !kept.are_idle());
-        let has_dropped = self.kept.len() < before;
+        let before = self.last_results.len();
+        self.last_results.retain(|results| !results.are_idle());
+        let has_dropped = self.last_results.len() < before;
         self.temporaries.take().is_some() || has_dropped
     }
 }
@@ -208,8 +208,12 @@ fn only_here(node: &mut NodeRef) -> &mut Node {
 
 /// Makes the nodes of what a call stores, in memory that the caller's next launch on the stream
 /// fills.
-fn made_nodes(session: &Session, stream: &Stream, stored: &[StoredResult]) -> Result<KeptNodes> {
-    let mut nodes = KeptNodes(ResultNodes::new());
+fn made_nodes(
+    session: &Session,
+    stream: &Stream,
+    stored: &[StoredResult],
+) -> Result<ReusableResults> {
+    let mut nodes = ReusableResults(ResultNodes::new());
     for result in stored {
         let storage = Arc::new(Storage {
             buffer: allocate(stream, result.bytes)?,

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use super::access_record::AccessRecord;
 use super::barrier_clocks::BarrierClocks;
+use super::before_all::BeforeAll;
 use super::code_summary::CodeSummary;
-use super::known_to_all::KnownToAll;
 use super::race_model::RaceModel;
 use super::release::ThreadPatterns;
 use super::thread_clock::ThreadClock;
@@ -52,7 +52,7 @@ pub(super) struct BlockThreads {
     exited: Option<ThreadClock>,
     /// The number of exited threads.
     exited_count: usize,
-    pub(super) known_to_all: KnownToAll,
+    pub(super) before_all: BeforeAll,
 }
 
 impl BlockThreads {
@@ -66,7 +66,7 @@ impl BlockThreads {
             clock,
             patterns: None,
         };
-        let known_to_all = KnownToAll::new(Arc::clone(&thread.clock.own));
+        let before_all = BeforeAll::new(Arc::clone(&thread.clock.own));
         Self {
             block,
             summary,
@@ -77,7 +77,7 @@ impl BlockThreads {
             pending_barriers: Default::default(),
             exited: None,
             exited_count: 0,
-            known_to_all,
+            before_all,
         }
     }
 
@@ -120,7 +120,7 @@ impl BlockThreads {
     }
 
     /// Returns the lanes of an access whose accesses are in the clock of a thread of this block.
-    pub(super) fn known_lanes(&self, record: &AccessRecord, thread: usize) -> u32 {
+    pub(super) fn lanes_before(&self, record: &AccessRecord, thread: usize) -> u32 {
         let clock = &self.threads[thread].clock;
         let others = || clock.others.as_ref()?.get(&record.block);
         let epochs = match record.block == self.block {
@@ -241,7 +241,7 @@ impl BlockThreads {
                 pending.clock.join(exited);
             }
             if pending.waiting.len() + self.exited_count == self.threads.len() {
-                self.known_to_all.advance(&pending.clock.own);
+                self.before_all.advance(&pending.clock.own);
             }
             for thread in pending.waiting {
                 self.threads[thread].clock = pending.clock.clone();

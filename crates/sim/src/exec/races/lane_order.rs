@@ -46,10 +46,10 @@ impl<'a> LaterLanes<'a> {
         order
     }
 
-    fn group(&self, earlier: &AccessRecord, lanes: u32) -> KnownLanes {
+    fn group(&self, earlier: &AccessRecord, lanes: u32) -> OrderedLanes {
         let thread = self.by.warp as usize * 32 + lanes.trailing_zeros() as usize;
-        let known = self.threads.known_lanes(earlier, thread);
-        KnownLanes { lanes, known }
+        let known = self.threads.lanes_before(earlier, thread);
+        OrderedLanes { lanes, known }
     }
 
     /// Returns the lanes of both accesses that are the same thread.
@@ -63,15 +63,15 @@ impl<'a> LaterLanes<'a> {
 
 /// Later lanes with one clock, and the earlier lanes that happen before them.
 #[derive(Clone, Copy)]
-struct KnownLanes {
+struct OrderedLanes {
     lanes: u32,
     known: u32,
 }
 
 /// The order of the lanes of an earlier access before those of a later one.
 pub(super) struct LaneOrder {
-    first: KnownLanes,
-    rest: SmallVec<[KnownLanes; 1]>,
+    first: OrderedLanes,
+    rest: SmallVec<[OrderedLanes; 1]>,
     /// The lanes of both accesses that are the same thread.
     own: u32,
 }

@@ -16,11 +16,11 @@
 
 mod access_record;
 mod barrier_clocks;
+mod before_all;
 mod block_threads;
 mod code_summary;
 mod collector;
 mod instruction_access;
-mod known_to_all;
 mod lane_groups;
 mod lane_order;
 mod race_class;

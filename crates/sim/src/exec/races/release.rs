@@ -124,13 +124,13 @@ pub(super) struct ThreadPatterns {
 }
 
 impl ThreadPatterns {
-    fn known_location(&mut self, global: bool, address: u64) -> Option<&mut LocationPatterns> {
+    fn existing_location(&mut self, global: bool, address: u64) -> Option<&mut LocationPatterns> {
         let mut locations = self.locations.iter_mut();
         locations.find(|known| (known.global, known.address) == (global, address))
     }
 
     fn location(&mut self, global: bool, address: u64) -> &mut LocationPatterns {
-        if self.known_location(global, address).is_none() {
+        if self.existing_location(global, address).is_none() {
             if self.locations.len() >= LOCATIONS_MAX {
                 self.locations.remove(0);
             }
@@ -141,7 +141,7 @@ impl ThreadPatterns {
                 observed: ObservedClocks::default(),
             });
         }
-        self.known_location(global, address)
+        self.existing_location(global, address)
             .expect("the location was added")
     }
 }
@@ -211,7 +211,7 @@ impl BlockThreads {
         }
         if self.summary.patterns && how.read && how.acquire {
             let patterns = self.threads[thread].patterns.as_mut();
-            let known = patterns.and_then(|patterns| patterns.known_location(global, address));
+            let known = patterns.and_then(|patterns| patterns.existing_location(global, address));
             if let Some(location) = known {
                 let observed = location.observed.take(how.block_only);
                 self.acquire(thread, &observed, how.block_only);

@@ -8,7 +8,7 @@
 //! records of the others ([`ShadowWord::append_read`]); only a write is compared with each of them.
 //!
 //! Every record of shared memory that happens before all later accesses of the block is dropped at
-//! the first access of the word after a barrier for all threads of the block (`KnownToAll`). A word
+//! the first access of the word after a barrier for all threads of the block (`BeforeAll`). A word
 //! that is written in one phase and read in the next has no record of the write any more.
 
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl ShadowWord {
         sharing: Sharing,
         mut pair: impl FnMut(&RacingPair<'_>),
     ) {
-        if sharing == Sharing::Block && self.phase != threads.known_to_all.phase() {
+        if sharing == Sharing::Block && self.phase != threads.before_all.phase() {
             self.begin_phase(threads);
         }
         if !by.kind.write && !self.writes && self.append_read(by, sharing) {
@@ -101,8 +101,7 @@ impl ShadowWord {
                 if only.covers(by, !*errors) {
                     return;
                 }
-                if hides
-                    && entered.takes_over(only, lane, !*errors, (&threads.known_to_all, sharing))
+                if hides && entered.takes_over(only, lane, !*errors, (&threads.before_all, sharing))
                 {
                     entered.forget(*errors);
                     *only = entered;
@@ -143,7 +142,7 @@ impl ShadowWord {
             let mut stay = earlier.lanes;
             for lane in lanes(order.before_any()) {
                 let hidden =
-                    entered.takes_over(earlier, lane, !*errors, (&threads.known_to_all, sharing));
+                    entered.takes_over(earlier, lane, !*errors, (&threads.before_all, sharing));
                 stay &= !(u32::from(hidden) << lane);
             }
             if stay == 0 {
@@ -175,13 +174,13 @@ impl ShadowWord {
     /// Drops the records that happen before every later access of the block.
     #[inline]
     fn begin_phase(&mut self, threads: &BlockThreads) {
-        self.phase = threads.known_to_all.phase();
+        self.phase = threads.before_all.phase();
         if self.records.is_empty() {
             return;
         }
         let mut writes = false;
         self.records.retain(|record| {
-            let stays = !threads.known_to_all.includes(record);
+            let stays = !threads.before_all.includes(record);
             writes |= stays && record.kind.write;
             stays
         });
@@ -413,13 +412,13 @@ mod tests {
         // A thread that does not take part.
         let mut known = vec![1; THREADS as usize];
         known[40] = 0;
-        threads.known_to_all.advance(&Arc::new(known));
+        threads.before_all.advance(&Arc::new(known));
         racing(&mut word, &access(95, false), &threads, Sharing::Block);
         assert_eq!(word.records.len(), 2);
         let lines = racing(&mut word, &access(94, true), &threads, Sharing::Block);
         assert_eq!(lines, [40, 95]);
         threads
-            .known_to_all
+            .before_all
             .advance(&Arc::new(vec![1; THREADS as usize]));
         racing(&mut word, &access(0, false), &threads, Sharing::Block);
         assert_eq!(word.records.len(), 1);

@@ -9,10 +9,11 @@ use millstream_ptx::Type;
 
 /// The table of operations on registers.
 ///
-/// Each row has a name, the name of the function that creates it, parameters in brackets, the result slot, the operand slots with their
-/// register files, and the interpreter's function with its arguments. The macro passes the table to
-/// another macro, `$then`, which generates the variants of [`Op`], the registers that an operation
-/// reads, or the interpreter's dispatch from it.
+/// Each row has a name, the name of the function that creates the operation, parameters in
+/// brackets, the result slot, the operand slots with their register files, and the interpreter's
+/// function with its arguments. The macro passes the table to another macro, `$then`, which
+/// generates the variants of [`Op`], the registers that an operation reads, or the interpreter's
+/// dispatch from it.
 macro_rules! register_operations {
     ($then:ident) => { $then! {
         Un32 un32 [f: Un] d = a: Word => integer::un32(f, d, [a]);

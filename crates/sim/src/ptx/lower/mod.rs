@@ -10,7 +10,6 @@ mod compare_half;
 mod control;
 mod convert;
 mod copy;
-mod exchange;
 mod extra;
 mod float;
 mod float8;
@@ -28,6 +27,7 @@ mod system;
 mod unsupported;
 mod uses;
 mod video;
+mod warp_exchange;
 mod wide;
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use crate::exec::registers::lanes;
 
 /// The accesses of a block that happen before every later access of its live threads.
 #[derive(Debug)]
-pub(super) struct KnownToAll {
+pub(super) struct BeforeAll {
     /// For each thread, the last epoch of such accesses.
     epochs: Epochs,
     /// For each warp, the lowest of these epochs of its lanes.
@@ -18,7 +18,7 @@ pub(super) struct KnownToAll {
     phase: u32,
 }
 
-impl KnownToAll {
+impl BeforeAll {
     pub(super) fn new(epochs: Epochs) -> Self {
         Self {
             of_warps: vec![0; epochs.len().div_ceil(32)],
@@ -63,7 +63,7 @@ impl AccessRecord {
         hidden: &Self,
         lane: usize,
         care: u8,
-        (known_to_all, sharing): (&KnownToAll, Sharing),
+        (before_all, sharing): (&BeforeAll, Sharing),
     ) -> bool {
         let care = care & hidden.bytes & self.bytes;
         // Each race with this access is an error.
@@ -92,7 +92,7 @@ impl AccessRecord {
             self.strict_for_others |= hidden.strict_for_others & care;
             return true;
         }
-        let own_block = hidden.block == self.block && known_to_all.includes_lane(hidden, lane);
+        let own_block = hidden.block == self.block && before_all.includes_lane(hidden, lane);
         match sharing {
             Sharing::Block => own_block,
             Sharing::Unordered if own_block => {

@@ -10,7 +10,7 @@ use crate::emit::body::{
 };
 
 /// The elements of a thread in shared memory.
-pub(crate) struct Kept {
+pub(crate) struct SharedElements {
     /// The address of the thread's first element in the first vector.
     address: Reg,
     class: RegClass,
@@ -18,7 +18,7 @@ pub(crate) struct Kept {
     lanes: usize,
 }
 
-impl Kept {
+impl SharedElements {
     /// Declares the memory for so many elements of each thread in registers of this class.
     pub(crate) fn declaration(class: RegClass, items: usize) -> String {
         let bytes = BLOCK * items * Self::bytes_of(class);

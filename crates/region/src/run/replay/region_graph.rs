@@ -112,7 +112,7 @@ impl RegionGraph {
         let results: SmallVec<[ResultMemory; 4]> = stored.iter().enumerate().map(memory).collect();
         let launches = std::mem::take(&mut *session.log.as_ref()?.lock());
         let named = Named::of(&launches, recorded.names())?;
-        let flag = session.checks().known_flag()?;
+        let flag = session.checks().existing_flag()?;
         let stream = session.streams().first(device).ok()?;
         let counters = session.streams().counters(&stream).ok()?;
         let (flag, counters) = (flag.lock(), counters.lock());
