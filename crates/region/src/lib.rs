@@ -214,7 +214,9 @@ pub use host::{
     Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,
     RegionExt, RegionTarget, Resident,
 };
+#[cfg(feature = "dlpack")]
 pub use interop::DlpackElement;
+#[cfg(feature = "dlpack")]
 #[doc(hidden)]
 pub use interop::Truth;
 #[cfg(feature = "mesh")]
