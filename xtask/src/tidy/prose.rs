@@ -39,6 +39,7 @@ const OPENING_PHRASES: [&str; 2] = ["what is", "who"];
 pub(super) fn check(sources: &[Source], wide_files: &AllowList) -> Vec<String> {
     let mut problems = openers(sources);
     problems.extend(sources.iter().flat_map(ruled_out_phrases));
+    problems.extend(missing_files(sources));
     problems.extend(wide_files.unexcepted(&per_source(sources, wide_lines)));
     problems
 }
@@ -92,6 +93,43 @@ fn opens_with_free_relative(text: &str) -> bool {
 fn is_question(text: &str) -> bool {
     text.find(['.', '!', '?'])
         .is_some_and(|end| text[end..].starts_with('?'))
+}
+
+/// Rejects names of Rust files in Markdown if no path is or ends with that name.
+fn missing_files(sources: &[Source]) -> Vec<String> {
+    let exists = |name: &str| {
+        let path = format!("/{name}");
+        let mut rust = sources.iter().filter(|source| source.is_rust());
+        rust.any(|source| source.path == name || source.path.ends_with(&path))
+    };
+    let is_name = |name: &&str| {
+        let is_part = |letter: char| is_word(letter) || "/.-".contains(letter);
+        name.ends_with(".rs") && name.chars().all(is_part)
+    };
+    let mut missing = Vec::new();
+    let pages = sources.iter().filter(|source| source.is_markdown());
+    for page in pages.filter(|page| !page.path.starts_with(REPORTS)) {
+        for (number, line) in (1..).zip(page.text.lines()) {
+            let parts: Vec<&str> = line.split('`').collect();
+            // The text of a link is not a path.
+            let names = parts.windows(2).skip(1).step_by(2);
+            let names = names
+                .filter(|pair| !pair[1].starts_with("]("))
+                .map(|pair| pair[0]);
+            missing.extend(
+                names
+                    .filter(is_name)
+                    .filter(|name| !exists(name))
+                    .map(|name| {
+                        format!(
+                            "{}:{number}: names `{name}`, which does not exist",
+                            page.path
+                        )
+                    }),
+            );
+        }
+    }
+    missing
 }
 
 /// Rejects the ruled-out phrases in comments and Markdown.

@@ -160,3 +160,19 @@ fn listed_files_are_excepted_and_unused_entries_reported() {
         ["wide: b.rs needs no exception: remove the line"]
     );
 }
+
+#[test]
+fn names_of_rust_files_in_markdown_exist() {
+    let page = "`a/b.rs`, `b.rs`, `crates/a/b.rs`, `*.rs`, [`a.rs`](b.md)\n`c.rs`, `x/b.rs`\n";
+    assert_eq!(
+        violations(&[
+            ("crates/a/b.rs", "//! B.\n"),
+            ("a.md", page),
+            ("docs/measurements/a.md", page)
+        ]),
+        [
+            "a.md:2: names `c.rs`, which does not exist",
+            "a.md:2: names `x/b.rs`, which does not exist"
+        ]
+    );
+}
