@@ -45,7 +45,8 @@ pub(crate) struct IndexChecks {
     passed: u64,
     /// True once the flag was read as raised.
     is_raised: bool,
-    /// The download of the flag after so many launches, to forget these checks once it is 0.
+    /// The download of the flag, and the number of launches before it. Once the flag is 0, these
+    /// checks are forgotten.
     reading: Option<(Pending<Vec<u32>>, u64)>,
 }
 
@@ -107,7 +108,7 @@ impl IndexChecks {
         Ok(Some(stream.download(&*flag)?))
     }
 
-    /// Notes the result of a download that was enqueued after so many launches.
+    /// Notes the result of a download that was enqueued after `launches` launches.
     fn note(&mut self, word: &[u32], launches: u64) {
         if word == [0] {
             self.passed = self.passed.max(launches);

@@ -22,7 +22,7 @@ pub enum ReportKind {
     UseBeforeAllocation,
     /// Memory freed twice.
     DoubleFree,
-    /// A free of an address at which no allocation starts, or with the wrong function.
+    /// A free of an address where no allocation starts, or with the wrong function.
     WrongFree,
     /// A host range that is only partly page-locked (rule 15).
     PartlyRegistered,
@@ -79,8 +79,8 @@ pub enum Severity {
     /// A race without an effect on values: threads of a kernel write the same bytes to the same
     /// address. Reported only on [request](crate::SimConfig::kernel_race_notes).
     Note,
-    /// A race of two accesses of which one is volatile and the other volatile or atomic. Both are
-    /// strong accesses in PTX, but volatile accesses are not synchronisation in CUDA C++.
+    /// A race of a volatile access with a volatile or atomic one. Both are strong accesses in PTX,
+    /// but volatile accesses are not synchronisation in CUDA C++.
     Warning,
     /// A violation of the caller's obligations, or a fault.
     #[default]

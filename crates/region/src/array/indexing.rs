@@ -341,8 +341,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
         }
     }
 
-    /// Returns whether so many values are added to these elements that blocks add them first, in
-    /// shared memory. Copies of the elements as `f64` are small then.
+    /// Returns whether the values are so many that each block adds its own in shared memory first.
+    /// Copies of the elements as `f64` are small then.
     fn gets_many<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> bool {
         let along = |shape: &[usize]| shape.get(axis.index()).copied();
         let lengths = along(self.shape()).zip(along(index.shape()));

@@ -38,9 +38,9 @@ pub(crate) struct Pass<P = KernelParameter> {
 pub(crate) enum Threads {
     /// A number that follows from the shapes for which the kernel was generated.
     Fixed(usize),
-    /// A thread for so many elements of the root, and so many more.
+    /// A thread for every `lanes` elements of the root, and `more` threads besides.
     ForElements { lanes: usize, more: usize },
-    /// So many threads for each row, of which the root has so many elements.
+    /// `threads` threads for each row; the root has `elements` elements of a row.
     ForRows { elements: usize, threads: usize },
 }
 
@@ -104,7 +104,7 @@ impl GeneratedPasses {
         }
     }
 
-    /// Returns passes, of which each reads the temporaries that the one before writes.
+    /// Returns passes. Each reads the temporaries of the one before.
     pub(crate) fn chain<const N: usize>(
         temporaries: SmallVec<[Temporary; 2]>,
         passes: [(Kernel, usize); N],

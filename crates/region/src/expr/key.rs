@@ -1,10 +1,9 @@
-//! Operations as words, of which the keys of nodes, plans and kernels consist.
+//! Operations as words: the keys of nodes, plans and kernels.
 //!
 //! A region looks up each operation that it records, and its whole graph when it is evaluated, so a
 //! key is a list of words, which is hashed and compared as a block of memory. Different operations
-//! have different words, also when those of several are put one after the other: the first word
-//! tells the operation, the type and the number of axes, and every other part of variable length
-//! has its length in front of it.
+//! have different words, and so have sequences of operations. The first word has the operation, the
+//! type and the number of axes. A part of variable length begins with its length.
 
 use smallvec::{Array, SmallVec};
 
@@ -96,7 +95,7 @@ pub(crate) fn push_operation<A: Array<Item = u64>>(
     }
 }
 
-/// Appends a node in memory, of which only the type and the shape matter, and a detail.
+/// Appends a node in memory, of which a key has the type, the shape and a detail.
 pub(crate) fn push_input<A: Array<Item = u64>>(
     words: &mut SmallVec<A>,
     kind: KeyType<'_>,

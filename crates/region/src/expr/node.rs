@@ -175,9 +175,9 @@ impl Node {
         drop(before);
     }
 
-    /// Takes the memory of a stored node if there are only this many references to the node,
-    /// besides that of a prepared region that keeps it, and one to the memory, and the memory is
-    /// not another library's, which may use its elements.
+    /// Takes the memory of a stored node if nothing else uses it: the node has only `references`
+    /// references besides that of a prepared region, the memory has one, and no other library owns
+    /// it.
     pub(crate) fn take_storage(self: &Arc<Self>, references: usize) -> Option<Storage> {
         let mut state = self.state.lock();
         // A session that finds the node among its interned ones gets a reference before it looks at

@@ -41,7 +41,7 @@ pub(crate) struct Session {
     /// The place in a mesh; `None` outside of mesh regions.
     pub(crate) member: Option<MeshMember>,
     inner: Mutex<Inner>,
-    /// True if so many nodes are planned that the oldest are evaluated.
+    /// True if planned nodes are too many, so that the oldest are evaluated.
     is_overdue: AtomicBool,
     streams: Mutex<Streams>,
     checks: Arc<Mutex<IndexChecks>>,

@@ -193,7 +193,7 @@ impl<T: Send + Unpin> PendingValue for PlainValue<T> {
     }
 }
 
-/// A pending transfer of a struct's fields, or of elements of which another value is made.
+/// A pending transfer of a struct's fields, or of elements that become another value.
 #[doc(hidden)]
 pub struct PendingStruct<A: PendingValue, S> {
     fields: A,

@@ -45,7 +45,7 @@ mod private {
 /// The device arrays of a host array type.
 pub(super) type Parts<A> = Vec<Array<<A as MeshArray>::Element, <A as MeshArray>::Dim>>;
 
-/// An array of which every device of a mesh has a copy.
+/// An array with a copy on every device of a mesh.
 ///
 /// The types of arrays on a mesh keep layouts apart: only a region or [`Mesh::replicate`] makes a
 /// `Replicated`, and a region checks that its elements are the same on every device.
@@ -90,7 +90,7 @@ pub struct Sharded<A: MeshArray, const AXIS: usize> {
     pub(super) parts: Parts<A>,
 }
 
-/// An array of which every device along one axis of a mesh has a summand.
+/// An array that is a sum: every device along one axis of a mesh has a summand.
 ///
 /// It is the result of a region that leaves the sum over the devices to its caller. No region takes
 /// it and no method reads it: only [`all_reduce`](Self::all_reduce) and

@@ -7,8 +7,8 @@ use crate::{
     mesh::{Mesh, MeshArray, MeshRegion, Replicated, Sharded, layout::Parts},
 };
 
-/// A parameter type of the regions of a mesh: replicated and sharded arrays, of which the body gets
-/// the device's array, and plain values.
+/// A parameter type of the regions of a mesh: plain values, and replicated or sharded arrays. The
+/// body gets the device's array.
 ///
 /// ```
 /// use millstream_region::{Array, MeshParameter, Sharded};

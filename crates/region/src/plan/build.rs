@@ -142,8 +142,8 @@ impl StepBuilder<'_> {
         index.is_none_or(|at| self.candidates[at].is_stored)
     }
 
-    /// Returns the kernel that computes these candidates, of which there is one or a group. They
-    /// may be the epilogue of a reduction or a product.
+    /// Returns the kernel that computes these candidates: one, or a group. They may be the epilogue
+    /// of a reduction or a product.
     fn kernel_of(&mut self, members: &[usize]) -> KernelPlan {
         let root_of = |at: usize| self.candidates[at].epilogue_of.unwrap_or(at);
         let roots: SmallVec<[usize; 4]> = members.iter().map(|&at| root_of(at)).collect();

@@ -164,7 +164,7 @@ impl fmt::Display for StoreReason {
 pub(crate) struct Consumer {
     /// The stored node that the kernel computes.
     pub(crate) kernel: u64,
-    /// The number of elements for each of which the kernel has a thread or an iteration.
+    /// The number of elements. The kernel has a thread or an iteration for each.
     pub(crate) elements: usize,
     pub(crate) times: Times,
 }

@@ -93,8 +93,7 @@ fn kernel_operands(candidate: &Candidate) -> &[CandidateOperand] {
     }
 }
 
-/// Returns the size of an operation and its operands, each of which counts what it shares with
-/// others again.
+/// Returns the size of an operation and its operands. A shared operand counts for each.
 fn sum_of_operands(candidates: &[Candidate], at: usize) -> Size {
     let operands = kernel_operands(&candidates[at]);
     let mut size = Size::default();

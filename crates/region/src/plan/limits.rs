@@ -48,17 +48,17 @@ pub(crate) const CONSUMERS_MAX: usize = 4;
 /// The maximum number of elements of a row that stays in registers: 32 for each of the 256 threads
 /// of a block.
 pub(crate) const ROW_LENGTH_MAX: usize = 8192;
-/// The minimum number of rows that do not fit in registers, each of which a block computes: with
-/// fewer blocks most of a device is idle, so that several share a row.
+/// The minimum number of rows beyond registers for which a block computes each. With fewer blocks
+/// most of a device would be idle, so several blocks share a row.
 pub(crate) const LONG_ROWS_MIN: usize = 128;
 /// The maximum number of values in the registers of a thread, each of 32 bits. As many are left to
 /// addresses and to the functions.
 pub(crate) const ROW_REGISTERS_MAX: usize = 128;
 /// The maximum number of operations for all elements of a thread, whose code is unrolled.
 pub(crate) const ROW_OPERATIONS_MAX: usize = 2048;
-/// The same of rows that do not fit in registers, most of which are computed at each read again.
+/// The same for rows beyond registers. Most of their elements are computed again at each read.
 pub(crate) const LONG_ROW_OPERATIONS_MAX: usize = 48;
-/// The maximum number of reductions, each of which takes shared memory.
+/// The maximum number of reductions. Each takes shared memory.
 pub(crate) const ROW_REDUCTIONS_MAX: usize = 8;
 /// The number of nodes before the last of a row kernel among which its others are searched, so that
 /// planning stays linear.
@@ -84,7 +84,7 @@ pub(crate) const RESULTS_SMALL: usize = 1_081_344;
 
 // Kernels of several outputs (`siblings.rs`, `groups.rs`).
 
-/// The maximum number of members of a group, each of which has an output.
+/// The maximum number of members of a group. Each has an output.
 pub(crate) const MEMBERS_MAX: usize = 8;
 /// The maximum number of groups that are tried for a node, so that planning stays linear.
 pub(crate) const GROUPS_TRIED_MAX: usize = 8;

@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// The number of identifiers, up to the greatest of the requested nodes, that are looked up without
-/// hashing. A region usually records its nodes one after the other, so that they are among these;
-/// inputs may be much older.
+/// hashing. A region usually creates its nodes in a row, so they are among these; inputs may be
+/// much older.
 const NEAR: usize = 128;
 
-/// The number of other identifiers that are looked up one after the other: a region usually has few
+/// The number of other identifiers up to which a lookup tries each: a region usually has few
 /// inputs.
 const FEW: usize = 8;
 

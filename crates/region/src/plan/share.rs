@@ -170,8 +170,8 @@ impl OwnWork {
     }
 }
 
-/// Adds the kernels that compute a candidate, of which there is one if it is stored, to the
-/// consumers of its operands.
+/// Adds the kernels that compute a candidate to the consumers of its operands. A stored candidate
+/// has one kernel.
 fn pass_on(candidates: &mut [Candidate], at: usize) {
     let (operands, users) = candidates.split_at_mut(at);
     let user = &users[0];

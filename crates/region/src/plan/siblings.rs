@@ -31,7 +31,7 @@ pub(crate) enum Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    /// Returns the kind of the kernel that stores a candidate, if it can have several outputs.
+    /// Returns the kind of the kernel that stores a candidate. `None` if that has one output only.
     pub(crate) fn of(candidates: &'a [Candidate], at: usize) -> Option<Self> {
         let candidate = &candidates[at];
         let is_alone = candidate.rows.is_some() || !candidate.tiled.is_empty();
@@ -61,7 +61,7 @@ pub(crate) struct Group {
     inputs: SmallVec<[u64; 8]>,
 }
 
-/// Returns the groups, most of which have one member.
+/// Returns the groups. Most have one member.
 pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut last_uses: Option<FxHashMap<u64, usize>> = None;

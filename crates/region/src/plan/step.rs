@@ -190,7 +190,7 @@ impl KernelPlan {
         }
     }
 
-    /// Returns the greatest number of launches, of which passes are one.
+    /// Returns the greatest number of launches. Passes count as one.
     pub(crate) fn launches(&self) -> usize {
         1 + usize::from(self.separate_epilogue.is_some())
     }

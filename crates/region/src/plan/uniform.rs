@@ -1,9 +1,9 @@
 //! Graphs and kernels whose plan and code are those of other lengths, too.
 //!
 //! Most decisions compare numbers of elements or lengths with each other or with bounds, so equal
-//! plans can only be proved where such comparisons have one outcome. They have in a uniform graph:
-//! every computed node has one shape `S`, and is a constant, the linear index, a function of nodes
-//! at the same position, or a broadcast view of a node in memory.
+//! plans can only be proved where such comparisons have one outcome. They have in a uniform graph.
+//! There, every computed node has one shape `S`. It is a constant, the linear index, a function of
+//! nodes at the same position, or a broadcast view of a node in memory.
 //!
 //! - Planning asks for ratios of numbers of elements, which are 1; whether there is a single
 //!   element or none, which is excluded; whether a view preserves linear indices; and whether an

@@ -57,8 +57,8 @@ pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
 /// The number of parameters of a launch that take no memory of their own.
 const PARAMETERS_USUAL: usize = 12;
 
-/// Returns the value of a parameter that is neither an array nor the sizes of a product, in the low
-/// bytes of a word, of which the kernel reads four or eight.
+/// Returns the value of a parameter that is neither an array nor the sizes of a product. The kernel
+/// reads the low four or all eight bytes.
 fn word(session: &Session, parameter: &CodeParameter, bound: BoundKernel<'_>) -> u64 {
     match *parameter {
         CodeParameter::Constant(number) => bound.constant(number).bits(),

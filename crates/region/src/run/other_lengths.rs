@@ -20,7 +20,7 @@ use crate::{
 
 type Dynamic = Array<f32, IxDyn>;
 
-/// Arrays that broadcast to one shape, the first of which has it.
+/// Arrays that broadcast to the shape of the first.
 struct Operands {
     all: Vec<Dynamic>,
 }
@@ -212,7 +212,7 @@ fn a_recalled_plan_of_other_lengths_is_that_of_a_new_one() {
     );
 }
 
-/// The numbers of rows, some of which give other kinds of kernels.
+/// The numbers of rows. Some give other kinds of kernels.
 const ROWS: [usize; 8] = [1, 2, 3, 7, 64, 200, 8_192, 13_000];
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     /// The numbers of the nodes that are stored.
     pub(crate) stored: Vec<u32>,
-    /// The greatest number of launches of its fused kernels, of which passes are one.
+    /// The greatest number of launches of its fused kernels. Passes count as one.
     pub(crate) launches: usize,
     /// True if a graph of its kernels can be replayed: it is kept, and its kernels do not depend on
     /// what else refers to the nodes.

@@ -29,7 +29,7 @@ pub(crate) enum Schedule {
     Transposed,
     /// Computes functions that a stencil reads in shared memory.
     Stencil,
-    /// Joins arrays in memory, by so many blocks, whose threads copy so many neighbours at once.
+    /// Joins arrays in memory. A thread copies `lanes` neighbours at once.
     Join {
         lanes: usize,
         blocks: usize,
@@ -37,7 +37,7 @@ pub(crate) enum Schedule {
     /// Several reductions of rows, and what follows from them.
     Row(RowSplit, RowSchedule),
     Reduce(ReduceSchedule),
-    /// A scan, with registers for so many blocks of a multiprocessor.
+    /// A scan. A multiprocessor has registers for `blocks` blocks.
     Scan {
         order: ScanOrder,
         blocks: usize,
@@ -50,11 +50,11 @@ pub(crate) enum Schedule {
 /// The elements of a thread of an element-wise kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MapSchedule {
-    /// So many neighbours, wherever they are, and the rest one by one.
+    /// `lanes` neighbours at any place, and the rest one by one.
     Vectors {
         lanes: usize,
     },
-    /// So many neighbours along the last axis, whose length is a multiple of their number.
+    /// `lanes` neighbours along the last axis, whose length is a multiple of that.
     Groups {
         lanes: usize,
     },
@@ -68,13 +68,13 @@ pub(crate) enum RowSchedule {
     PartOfWarp,
     /// A block, with a thread for each accumulator.
     Block,
-    /// A block of fewer threads, each with the accumulators of several threads; a multiprocessor
-    /// has registers for so many of these blocks.
+    /// A block of fewer threads, each with the accumulators of several. A multiprocessor has
+    /// registers for `blocks` blocks.
     ManyRows { parts: usize, blocks: usize },
     /// A block of more threads than usual, with a thread for each accumulator.
     LargerBlock,
-    /// So many blocks that compute one row after another, and read it again and again. A thread has
-    /// so many groups of neighbours in flight.
+    /// Blocks that compute row by row, and read a row again for each stage. A thread has `groups`
+    /// groups of neighbours in flight.
     LongRow { blocks: usize, groups: usize },
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum ReduceSchedule {
 pub(crate) enum ScatterSchedule {
     /// Adds each value to its element.
     Add,
-    /// Adds the values of each of so many blocks in shared memory first.
+    /// Adds the values of each block in shared memory first.
     AddInShared { blocks: usize },
     /// Marks the last value of each element, and stores those that are marked.
     MarkAndStore,
@@ -101,8 +101,7 @@ pub(crate) enum ScatterSchedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Fixed(Schedule),
-    /// A row kernel whose root has so many elements for each row, and which can be one of many
-    /// rows.
+    /// A kernel that can have many rows. Its root has `elements` elements for each row.
     Rows {
         split: RowSplit,
         elements: usize,
@@ -183,7 +182,7 @@ impl Choice {
         Self::Fixed(Schedule::Row(split, of_row))
     }
 
-    /// Chooses the schedule for a root of so many elements.
+    /// Chooses the schedule for a root with `root` elements.
     pub(crate) fn schedule(self, root: usize, machine: &Machine) -> Schedule {
         match self {
             Self::Fixed(schedule) => schedule,
@@ -286,14 +285,13 @@ pub(crate) fn last_length(node: &NodeRef) -> usize {
     last_axis(&node.shape).map_or(1, |axis| node.shape[axis])
 }
 
-/// Returns whether so many values are added to so few elements that blocks add in shared memory
+/// Returns whether the values are many and the elements few, so that blocks add in shared memory
 /// first.
 pub(crate) fn adds_to_few(values: usize, elements: usize) -> bool {
     blocks_that_add(values, elements).is_some()
 }
 
-/// Returns the number of blocks that have values enough to add in shared memory first, or `None` if
-/// that would take longer.
+/// Returns the number of blocks that add in shared memory first. `None` if that would take longer.
 fn blocks_that_add(values: usize, elements: usize) -> Option<usize> {
     let blocks = values / SCATTER_VALUES_MIN.max(SCATTER_VALUES_PER_SUM * elements);
     (elements <= SCATTER_ELEMENTS_MAX && blocks > 1).then_some(blocks)

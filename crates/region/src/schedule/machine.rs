@@ -34,8 +34,8 @@ const LONG_ROW_NODES_MAX: usize = 16;
 const LONG_ROW_BLOCKS: usize = 4;
 /// The maximum length of the rows of a reduction that a warp computes each. Not measured.
 pub(crate) const WARP_ROW_LENGTH_MAX: usize = 1 << 11;
-/// The maximum number of elements to which blocks add in shared memory: their sums take at most
-/// 32 KiB, of which a block of every device has 48. Not measured.
+/// The maximum number of elements to which blocks add in shared memory. The sums take at most 32
+/// KiB; a block of every device has 48 KiB. Not measured.
 pub(crate) const SCATTER_ELEMENTS_MAX: usize = 4096;
 /// The minimum numbers of values of such a block, and for each of its sums. Not measured.
 pub(crate) const SCATTER_VALUES_MIN: usize = 2048;
@@ -48,7 +48,7 @@ pub(crate) const ATTENTION_BLOCKS: usize = 2;
 /// The number of elements of a tile of transposed arrays along both axes, which a warp reads or
 /// writes at once.
 pub(crate) const TILE: usize = 32;
-/// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
+/// The maximum number of transposed arrays of a kernel. Each takes shared memory.
 pub(crate) const TRANSPOSED_MAX: usize = 4;
 /// The numbers of loads in flight per thread: of values that are added in shared memory, and of
 /// columns that are scanned. Not measured.
@@ -154,7 +154,7 @@ impl Machine {
         multiprocessors * in_cache.clamp(1, LONG_ROW_BLOCKS)
     }
 
-    /// The minimum number of rows of a reduction of which a warp computes each. Not measured.
+    /// The minimum number of rows of a reduction at which a warp computes each row. Not measured.
     pub(crate) fn warp_rows_min(self) -> usize {
         self.scaled(1 << 13)
     }
@@ -191,8 +191,7 @@ impl Machine {
     }
 }
 
-/// Returns the number of groups of neighbours that a thread of a long row has in flight, for a
-/// kernel of so many arrays and nodes.
+/// Returns the number of groups of neighbours that a thread of a long row has in flight.
 pub(crate) fn long_row_groups(inputs: usize, nodes: usize) -> usize {
     if inputs <= LONG_ROW_INPUTS_MAX && nodes <= LONG_ROW_NODES_MAX {
         LONG_ROW_GROUPS

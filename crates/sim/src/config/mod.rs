@@ -248,11 +248,11 @@ impl SimConfig {
         self
     }
 
-    /// Sets the number of warp instructions that a kernel may execute without the end of a block:
-    /// those of one block, or of all blocks that run in turn since the last one ended. A kernel
-    /// that exceeds it counts as hung and fails with
-    /// [`LAUNCH_TIMEOUT`](millstream_driver::ResultCode::LAUNCH_TIMEOUT), the kernel's name and the
-    /// line that it executes. The default is 2^30, some ten seconds of one core.
+    /// Sets the number of warp instructions that a kernel may execute until a block ends. If blocks
+    /// wait for each other, the instructions of all of them count. A kernel that exceeds it counts
+    /// as hung and fails with [`LAUNCH_TIMEOUT`](millstream_driver::ResultCode::LAUNCH_TIMEOUT),
+    /// the kernel's name and the line that it executes. The default is 2^30, some ten seconds of
+    /// one core.
     #[must_use]
     pub fn kernel_steps_max(mut self, warp_instructions: u64) -> Self {
         self.kernel_steps_max = warp_instructions;

@@ -58,8 +58,8 @@ impl Engines {
         }
     }
 
-    /// Returns the earliest time at which `threads` more threads fit on the device: the finish of
-    /// the last kernel that does not fit beside those that finish later.
+    /// Returns the earliest time at which `threads` more threads fit on the device. Going back from
+    /// the kernel that finishes last, it is the finish of the first that does not fit besides.
     fn room_ns(&self, threads: u64, not_before_ns: u64) -> u64 {
         let mut used = threads;
         let still_run = self.running.iter().rev();

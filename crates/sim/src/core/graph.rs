@@ -26,7 +26,7 @@ use crate::{
 pub(crate) enum GraphOwner {
     /// The caller.
     Caller,
-    /// A conditional node, of which the graph is the body.
+    /// A conditional node, whose body the graph is.
     Node,
 }
 

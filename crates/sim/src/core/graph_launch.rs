@@ -48,7 +48,7 @@ struct Launch {
     graph: Arc<str>,
     conditions: Arc<Conditions>,
     start: OpId,
-    /// The branches of the executable graph, more of which are added when needed.
+    /// The branches of the executable graph. More are added when needed.
     branches: Vec<StreamHandle>,
     /// The last operation of each branch in use.
     tails: Vec<OpId>,

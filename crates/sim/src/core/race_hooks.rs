@@ -276,8 +276,7 @@ impl SimState {
     }
 }
 
-/// Returns the byte ranges of rows, the first of which starts at `start`; contiguous rows form one
-/// range.
+/// Returns the byte ranges of rows from `start` on. Contiguous rows form one range.
 fn runs(start: u64, rows: &Rows, pitch: u64) -> Vec<Range<u64>> {
     let (count, bytes) = if pitch == rows.width {
         (1, rows.bytes())

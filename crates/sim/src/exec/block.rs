@@ -19,7 +19,7 @@ use crate::ptx::ir::Code;
 pub(super) struct Worker<'m> {
     global: &'m dyn GlobalMemory,
     pub(super) counters: Counters,
-    /// The number of warp instructions at which a block fails, because it seems never to end.
+    /// The number of warp instructions after which a block fails, because it seems never to end.
     step_limit: u64,
     cached_loads: Vec<CachedRegion<'m>>,
     cached_stores: Vec<CachedRegion<'m>>,

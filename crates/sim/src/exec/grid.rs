@@ -60,9 +60,9 @@ pub fn run(
 
 /// Runs a kernel, and checks for [races within it](KernelRace).
 ///
-/// Blocks run on one core, one after the other, or in turn if they wait for each other, and many
-/// times slower than in [`run`]. The outcome is that of [`run`], and the races are the same on
-/// every run, in the order of their lines.
+/// Blocks run on one core, in order, or in turn if they wait for each other. This takes many times
+/// longer than [`run`]. The outcome is that of [`run`], and the races are the same on every run, in
+/// the order of their lines.
 ///
 /// # Errors
 /// The first fault, as for [`run`], together with the races found before it.
@@ -269,9 +269,9 @@ fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) 
     }
 }
 
-/// Runs the blocks one after the other, in the given order. While blocks seem to wait for other
-/// blocks, further blocks join them, and the resident blocks run in turn. The blocks of a
-/// cooperative launch run in turn from the beginning.
+/// Runs the blocks in the given order. While blocks seem to wait for other blocks, further blocks
+/// join them, and the resident blocks run in turn. The blocks of a cooperative launch run in turn
+/// from the beginning.
 fn run_in_order<O: Observer>(
     kernel: &Kernel,
     launch: &Launch<'_>,

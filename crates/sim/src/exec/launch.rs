@@ -66,8 +66,9 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
     /// The device address of each of the module's variables, in the order of `Module::variables`.
     pub variables: &'a [u64],
-    /// The number of warp instructions without the end of a block after which the launch counts as
-    /// hung: those of one block, or of all blocks that run in turn since the last one ended.
+    /// The number of warp instructions after which the launch counts as hung, unless a block ends.
+    /// For example, if blocks wait for each other, the instructions of all of them count since the
+    /// last one ended.
     pub step_limit: u64,
     /// True for a cooperative launch: all its blocks are resident at the same time, and the kernel
     /// can use the barrier of the grid (`cooperative_groups::this_grid().sync()`).

@@ -157,8 +157,8 @@ impl Kernel {
         (line > 0).then(|| format!("{name}:{line}"))
     }
 
-    /// Returns whether a launch runs its blocks one after the other, because the result could
-    /// otherwise differ from run to run.
+    /// Returns whether a launch runs its blocks in order, because the result could otherwise differ
+    /// from run to run.
     pub fn is_ordered(&self) -> bool {
         self.code.ordered
     }

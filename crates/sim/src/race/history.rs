@@ -294,7 +294,7 @@ impl Histories {
         &self.all[history as usize].accesses
     }
 
-    /// Returns whether there are so many histories that unused ones should be removed.
+    /// Returns whether unused histories should be removed.
     pub(super) fn is_full(&self) -> bool {
         self.all.len() >= self.full
     }

@@ -3,10 +3,9 @@
 //! Each operation that accesses memory has a vector clock (`vector_clock`) that follows from the
 //! calls alone, and a list of effects, made when it runs (`effect`). Two operations race if they
 //! access the same byte, one of them writes it, and neither happens before the other. The time at
-//! which they ran does not matter: operations are checked in the order of enqueueing, each once all
-//! before it have run, so that every schedule of one trace finds the same races. The method is that
-//! of FastTrack (Flanagan and Freund, *FastTrack: Efficient and Precise Dynamic Race Detection*,
-//! PLDI 2009,
+//! which they ran does not matter. An operation is checked once all enqueued before it have run, so
+//! every schedule of one trace finds the same races. The method is that of FastTrack (Flanagan and
+//! Freund, *FastTrack: Efficient and Precise Dynamic Race Detection*, PLDI 2009,
 //! <https://doi.org/10.1145/1542476.1542490>), with histories shared by many bytes in the place of
 //! epochs.
 //!

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl AttentionKernel<'_> {
-    /// Emits a loop over so many groups of eight chunks, which is unrolled if there is only one,
-    /// and the chunks behind them. The addresses advance with each group by these numbers of bytes.
+    /// Emits a loop over groups of eight chunks, and then the remaining chunks. A single group
+    /// needs no loop. The addresses advance with each group by these numbers of bytes.
     pub(crate) fn over_chunks(
         &self,
         body: &mut KernelBody,

@@ -77,8 +77,8 @@ pub(crate) struct AttentionKernel<'a> {
     pub(crate) column: Reg,
     /// The first key of the tile.
     pub(crate) first_key: Reg,
-    /// Addresses in shared memory: of the thread's first query, of its first key, of the chunk of
-    /// values that it computes, of its first weight, and of its first row of weights.
+    /// Addresses in shared memory: the thread's first query and key, its chunk of values, its first
+    /// weight, and its first row of weights.
     pub(crate) query_address: Reg,
     pub(crate) key_address: Reg,
     pub(crate) value_address: Reg,
@@ -156,8 +156,8 @@ mod tests {
 
     use crate::{Array, plan::only_kernel, run::texts::generate};
 
-    /// Returns the text of the kernel for so many elements of a key and of a value, where keys are
-    /// every so manyth element of a row.
+    /// Returns the text of the kernel for keys and values of these lengths. `step` is the
+    /// distance between the elements of a key in memory.
     fn text(sizes: (usize, usize), step: usize) -> String {
         let device = Device::simulated().unwrap();
         let array = |size| Array::from_host(&device, &Array3::<f32>::zeros((2, 3, size))).unwrap();

@@ -37,7 +37,7 @@ pub(crate) struct TileTarget {
     pub(crate) swizzle: Swizzle,
 }
 
-/// The part of a thread in loading tiles: the same chunk of every so many lines.
+/// The part of a thread in loading tiles: one chunk of every n-th line.
 pub(crate) struct TileLoader {
     dtype: DType,
     lanes: usize,

@@ -54,7 +54,7 @@ impl<'a> OperandSource<'a> {
         address
     }
 
-    /// Returns whether all rows of so many elements consist of aligned chunks.
+    /// Returns whether rows of this length consist of aligned chunks.
     fn has_chunks(&self, lanes: usize) -> bool {
         let rank = self.node.shape.len();
         let (others, last) = self.strided.strides.split_at(rank - 1);

@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl KernelBody {
-    /// Returns the declarations and loads of the parameters, behind so many bytes of others. Beyond
-    /// the limit, all except the addresses of arrays are loaded from a table.
+    /// Returns the declarations and loads of the parameters, which begin at this offset. Beyond the
+    /// limit, all except the addresses of arrays are loaded from a table.
     fn load_parameters(&mut self, reserved: usize) -> LoadedParameters {
         let all = std::mem::take(&mut self.parameters);
         let has_table = parameter_bytes(reserved, all.iter().map(|declared| declared.kind))

@@ -3,9 +3,9 @@
 //! A thread computes the mean of a few elements, and then their deviations from it, in registers.
 //! Two such results are combined by the formula of Chan, Golub and LeVeque ("Algorithms for
 //! Computing the Sample Variance", 1983), which adds the squared distance of their means. All
-//! numbers are `f64`. The mean and the sum of squares have their rounding errors beside them, so
-//! that a distance keeps its digits where the mean is much larger than the deviations, and the
-//! error does not grow with the number of elements.
+//! numbers are `f64`. The mean and the sum of squares are stored with their rounding errors. So a
+//! distance keeps its digits where the mean is much larger than the deviations, and the error does
+//! not grow with the number of elements.
 
 use smallvec::{SmallVec, smallvec};
 

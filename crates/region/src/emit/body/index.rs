@@ -31,7 +31,7 @@ impl KernelBody {
         thread
     }
 
-    /// Computes the address so many bytes behind another.
+    /// Computes the address a number of bytes behind another.
     pub(crate) fn address_behind(&mut self, first: Reg, bytes: usize) -> Reg {
         if bytes == 0 {
             return first;
@@ -68,13 +68,13 @@ impl KernelBody {
         (quotient, index!(self; "sub.s# {number}, {product}"))
     }
 
-    /// Computes the indices of so many neighbours, given the first.
+    /// Computes the indices of `count` neighbours, given the first.
     pub(crate) fn neighbours(&mut self, first: Reg, count: usize) -> SmallVec<[Reg; 4]> {
         let others = (1..count).map(|lane| index!(self; "add.s# {first}, {lane}"));
         iter::once(first).chain(others).collect()
     }
 
-    /// Computes so many indices, given the first and the distance of each from the one before.
+    /// Computes `count` indices, given the first and their distance.
     pub(crate) fn steps(&mut self, first: Reg, step: Reg, count: usize) -> SmallVec<[Reg; 8]> {
         let mut all = smallvec![first];
         for turn in 1..count {

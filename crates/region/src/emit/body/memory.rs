@@ -81,7 +81,7 @@ impl KernelBody {
         }
     }
 
-    /// Stores neighbours of an output, the first of which has the linear index `number`.
+    /// Stores neighbours of an output, from the linear index `number` on.
     pub(crate) fn store_output(
         &mut self,
         (output, dtype): (usize, DType),

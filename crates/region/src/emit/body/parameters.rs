@@ -1,4 +1,4 @@
-//! The parameters of a kernel, each of which is declared at first use.
+//! The parameters of a kernel, declared at their first use.
 
 use crate::{
     element::{DType, Scalar},

@@ -190,7 +190,7 @@ impl Reducer {
         line!(body; "mov.{} {a}, {chosen};", RegClass::of(dtype).move_type());
     }
 
-    /// Prepares a new accumulator for elements of which the thread's first has this number.
+    /// Prepares a new accumulator for a thread whose first element has this number.
     pub(crate) fn begin_at(self, body: &mut KernelBody, accumulator: &Accumulator, number: Reg) {
         if let [_, position] = accumulator[..]
             && position.class == RegClass::B64
@@ -248,10 +248,10 @@ impl Reducer {
         line!(body; "selp.b64 {position}, {other_position}, {position}, {better};");
     }
 
-    /// Combines the accumulators of a block: those of each warp by shuffles, and those of the warps
-    /// in their order, through shared memory. Each thread has one or does the work of several: that
-    /// of the thread with its number in each of several parts of a larger block, one behind the
-    /// other. Every thread has the result, in its first accumulator.
+    /// Combines the accumulators of a block: within each warp by shuffles, then those of the warps,
+    /// in their order, through shared memory. A thread has one accumulator or, if the block stands
+    /// for a larger one, one for each part of that. Every thread gets the result, in its first
+    /// accumulator.
     pub(crate) fn combine_parts(
         self,
         body: &mut KernelBody,

@@ -38,8 +38,8 @@ pub(crate) struct RowThread {
 }
 
 impl RowThread {
-    /// Computes the row of each thread, of a row with so many threads each. `results` has one
-    /// element for each row.
+    /// Computes the row of each thread, for rows of `threads` threads. `results` has one element
+    /// for each row.
     pub(crate) fn new(body: &mut KernelBody, results: &NodeRef, threads: usize) -> Self {
         if threads >= BLOCK {
             return Self::of_block(body, threads);
@@ -62,7 +62,7 @@ impl RowThread {
         }
     }
 
-    /// Returns the thread of a block that computes a row with so many threads.
+    /// Returns the thread of a block that computes a row with this number of threads.
     pub(crate) fn of_block(body: &mut KernelBody, threads: usize) -> Self {
         let ((row, thread), beyond) = (body.block_and_thread(), None);
         Self {
@@ -93,7 +93,7 @@ impl RowThread {
 }
 
 impl Reducer {
-    /// Declares shared memory in which so many warps combine the accumulators of a reduction.
+    /// Declares the shared memory in which warps combine the accumulators of a reduction.
     pub(crate) fn shared_memory(self, reduction: usize, warps: usize) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
@@ -104,7 +104,7 @@ impl Reducer {
         self.state_types().iter().enumerate().map(declare).collect()
     }
 
-    /// Combines the accumulators of so many neighbours by shuffles. The first has the result.
+    /// Combines the accumulators of neighbouring threads by shuffles. The first has the result.
     pub(crate) fn combine_lanes(
         self,
         body: &mut KernelBody,
@@ -120,8 +120,8 @@ impl Reducer {
         }
     }
 
-    /// Combines the accumulators of a row's threads, of which each thread has one or, in a block
-    /// that does the work of a larger one, several. The first thread has the result in the first.
+    /// Combines the accumulators of a row's threads. A thread has one, or several in a block that
+    /// stands for a larger one. The first thread has the result in the first.
     pub(crate) fn combine_row(
         self,
         body: &mut KernelBody,
@@ -206,8 +206,8 @@ impl WarpTotals {
         self.store_if(body, accumulator, is_lane);
     }
 
-    /// Stores the accumulators that the first thread of each warp has for several warps: its own
-    /// and those that lie so many behind it.
+    /// Stores the accumulators that the first thread of each warp has: its own, and those of the
+    /// warps that it stands for, each `distance` warps further on.
     pub(crate) fn store_parts(
         &self,
         body: &mut KernelBody,
@@ -244,8 +244,8 @@ impl WarpTotals {
     }
 }
 
-/// Moves a value between neighbouring threads, of which so many are a row: `down` or `up` by a
-/// distance, or from the one with a number (`idx`), which may be in a register.
+/// Moves a value between the threads of a row: `down` or `up` by a distance, or from one thread by
+/// its number (`idx`). Distance and number may be in a register.
 pub(crate) fn shuffle(
     body: &mut KernelBody,
     value: Reg,
@@ -335,7 +335,8 @@ impl WarpTotals {
         (before, all)
     }
 
-    /// Returns the accumulator so many threads before this one in its warp, else the identity.
+    /// Returns the accumulator of the thread `distance` before this one in its warp, or the
+    /// identity if there is none.
     pub(crate) fn before_in_warp(
         &self,
         body: &mut KernelBody,

@@ -77,8 +77,8 @@ impl Lowering<'_> {
         self.lanes = positions.len();
     }
 
-    /// Makes a group of positions with consecutive indices along the last axis, the first of which
-    /// has this residue modulo their number.
+    /// Makes a group of positions with consecutive indices along the last axis. The first index has
+    /// this residue modulo their number.
     pub(crate) fn group_along(&mut self, positions: &[Position], axis: usize, residue: usize) {
         for (lane, position) in positions.iter().enumerate() {
             let indices = &mut self.cache.positions[position.0];

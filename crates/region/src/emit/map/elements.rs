@@ -118,7 +118,7 @@ fn group_positions(
     (0..lanes).map(position).collect()
 }
 
-/// Computes and stores neighbours, the first of which has the linear index `first`.
+/// Computes and stores neighbours, from the linear index `first` on.
 fn store_group(mut lowering: Lowering<'_>, positions: &[Position], first: Reg) {
     lowering.group(positions);
     for (output, value) in lowering.kernel.values().enumerate() {

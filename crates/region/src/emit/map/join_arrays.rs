@@ -13,7 +13,7 @@ use crate::{
     schedule::JoinedArrays,
 };
 
-/// Generates the kernel of so many blocks, whose threads copy so many neighbours at once.
+/// Generates the kernel for this number of blocks. A thread copies `lanes` neighbours at once.
 pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> GeneratedPasses {
     let root = &kernel.root;
     let joined = JoinedArrays::of(kernel).expect("the kernel joins arrays");
@@ -84,7 +84,7 @@ pub(crate) fn join(kernel: &FusedKernel, lanes: usize, blocks: usize) -> Generat
     GeneratedPasses::one(body.finish(&shared), blocks * BLOCK)
 }
 
-/// Returns the number of the last of so many ascending places, 2^n, that is not beyond an index.
+/// Returns the number of the last of 2^n ascending places that is not beyond an index.
 fn find(
     body: &mut KernelBody,
     (places, index_bytes): (Reg, usize),

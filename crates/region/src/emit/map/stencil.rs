@@ -163,8 +163,8 @@ fn compute_sources(
     }
 }
 
-/// Returns the number in its tile of the element that a thread computes in a turn, or of the last
-/// one, and whether it is beyond that, if it can be.
+/// Returns the number of a thread's element in the tile. A thread beyond the tile gets the last
+/// number, and a predicate that says so.
 fn number_of_turn(
     body: &mut KernelBody,
     thread: Reg,
@@ -257,7 +257,7 @@ impl ResultThread {
         (turn / self.parts, turn % self.parts * self.lanes)
     }
 
-    /// Computes the indices of the result so many lines and columns behind the first.
+    /// Computes the indices of the result at an offset of lines and columns from the first.
     fn indices(
         &self,
         body: &mut KernelBody,

@@ -1,4 +1,4 @@
-//! Tiles of a result, each of which one block computes, and arrays in shared memory.
+//! Tiles of a result, computed by one block each, and arrays in shared memory.
 
 use smallvec::SmallVec;
 
@@ -137,20 +137,20 @@ pub(crate) fn shared_address(
     body.element(base, number, shared_bytes(dtype))
 }
 
-/// Declares an array of so many elements in shared memory.
+/// Declares an array in shared memory.
 pub(crate) fn declare_shared(shared: &mut String, array: usize, dtype: DType, elements: usize) {
     let bytes = elements * shared_bytes(dtype);
     shared.push_str(&format!("\t.shared .align 8 .b8 tile{array}[{bytes}];\n"));
 }
 
-/// Stores an element so many bytes behind an address in shared memory.
+/// Stores an element at an offset from an address in shared memory.
 pub(crate) fn store_shared(body: &mut KernelBody, address: Reg, behind: usize, element: Reg) {
     let word = body.as_word(element);
     let kind = word.class.move_type();
     line!(body; "st.shared.{kind} [{address}+{behind}], {word};");
 }
 
-/// Loads an element so many bytes behind an address in shared memory.
+/// Loads an element at an offset from an address in shared memory.
 pub(crate) fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, behind: usize) -> Reg {
     let class = RegClass::of(dtype).word();
     let (reg, kind) = (body.reg(class), class.move_type());

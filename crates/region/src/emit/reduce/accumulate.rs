@@ -204,7 +204,7 @@ impl ReductionGenerator<'_> {
         elements
     }
 
-    /// Prepares accumulators for elements of which the first have this number.
+    /// Prepares accumulators for threads whose first elements have this number.
     pub(crate) fn begin_at(&self, body: &mut KernelBody, accumulators: &Accumulators, number: Reg) {
         for (reduced, accumulator) in self.reductions.iter().zip(accumulators) {
             reduced.reducer.begin_at(body, accumulator, number);

@@ -4,10 +4,10 @@
 //! of short contiguous rows. With many elements per result, a block computes each: a thread
 //! accumulates every 256th element or group of four, and the block combines its accumulators by
 //! shuffles and in shared memory. If there are many such rows, of moderate length, one warp does
-//! the work of the block (`row_per_warp.rs`). With few such results, several blocks share each, and
-//! with many results, or few elements for each, a thread computes each, or several threads of
-//! different blocks do. The block that finishes last combines few partial results, and a second
-//! kernel many (`partial.rs`).
+//! the work of the block (`row_per_warp.rs`). Few results are shared by several blocks each. Many
+//! results, or results of few elements, have a thread each, or several threads of different blocks.
+//! The block that finishes last combines few partial results, and a second kernel many
+//! (`partial.rs`).
 //!
 //! A kernel may compute several reductions of arrays of one shape along the same axes.
 

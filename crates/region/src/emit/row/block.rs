@@ -1,9 +1,9 @@
 //! Row kernels: a block or a part of a warp computes a row, whose elements stay in registers
 //! between its reductions.
 //!
-//! A thread has the same elements as in a reduction of rows of this length, which gives the same
-//! bits: every 256th group of four neighbours, which are read and written at once, or every 256th
-//! element.
+//! A thread has the same elements as in a reduction of rows of this length, so the bits are the
+//! same. For example, in a block of 256 threads it has every 256th group of four neighbours, read
+//! and written at once.
 
 use crate::{
     emit::{

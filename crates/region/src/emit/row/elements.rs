@@ -99,7 +99,7 @@ impl RowElements {
         }
     }
 
-    /// Computes the indices of neighbours, the first of which has this index within the row.
+    /// Computes the indices of neighbours, from this index within the row on.
     pub(crate) fn at(
         body: &mut KernelBody,
         row: Reg,
@@ -204,9 +204,9 @@ pub(crate) fn begin(
     (classes, body)
 }
 
-/// Generates the rest of a row kernel, which has these elements of a row in registers. Where a
-/// block does the work of a larger one, in several parts, the elements are those of all parts, one
-/// turn after another, and each row has fewer threads.
+/// Generates the rest of a row kernel, which has these elements of a row in registers. A block may
+/// do the work of a larger one in several parts. Then `elements` has the elements of all parts,
+/// turn by turn.
 pub(crate) fn finish_row(
     kernel: &FusedKernel,
     rows: RowShape,
@@ -283,7 +283,7 @@ pub(crate) struct RowReduction<'a> {
 }
 
 impl<'a> RowReduction<'a> {
-    /// Returns a reduction with so many accumulators, and declares its shared memory.
+    /// Creates a reduction with this number of accumulators, and declares its shared memory.
     pub(crate) fn new(
         body: &mut KernelBody,
         (node, reduction, source): (&'a NodeRef, Reduction, &'a NodeRef),

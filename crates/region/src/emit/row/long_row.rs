@@ -1,5 +1,5 @@
-//! Row kernels of rows that do not fit in registers, even of a larger block: a block visits its row
-//! once for the reductions of each stage, and once to write, and computes one row after another.
+//! Row kernels of rows that do not fit in the registers of any block. A block computes row by row.
+//! It visits its row once for the reductions of each stage, and once to write.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ struct LongRow {
     unroll: usize,
 }
 
-/// Generates the kernel with so many blocks, whose threads have so many groups in flight.
+/// Generates the kernel for this number of blocks. A thread has `groups` groups in flight.
 pub(crate) fn long_row(
     kernel: &FusedKernel,
     rows: RowShape,
@@ -235,7 +235,7 @@ impl LongRow {
         lowering.body.label(&format!("{label}_END"));
     }
 
-    /// Computes the indices of the group of neighbours that is so many turns behind group `at`.
+    /// Computes the indices of the group of neighbours `turn` turns behind group `at`.
     fn elements(&self, body: &mut KernelBody, at: Reg, turn: usize) -> RowElements {
         let neighbours = self.neighbours;
         let first = index!(body; "add.s# {at}, {}", turn * self.own.threads);

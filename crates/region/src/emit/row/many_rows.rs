@@ -13,8 +13,8 @@ use crate::{
     plan::{FusedKernel, RowShape, RowSplit},
 };
 
-/// Generates a row kernel of many rows, with blocks of so many parts of the usual threads, of which
-/// a multiprocessor has registers for so many.
+/// Generates a kernel of many rows. A block has a `parts`-th of the usual threads, and a
+/// multiprocessor has registers for `blocks` blocks.
 pub(crate) fn many_rows(
     kernel: &FusedKernel,
     rows: RowShape,

@@ -83,8 +83,8 @@ impl ScanGenerator<'_> {
         carry
     }
 
-    /// Waits for requested totals of the thread's column, of which each warp has some, and combines
-    /// all into an accumulator. Each warp hands on their combination in shared memory.
+    /// Waits for the requested totals of the thread's column, which the warps share, and combines
+    /// them into an accumulator. Each warp hands on their combination in shared memory.
     fn combine_received(
         &self,
         body: &mut KernelBody,

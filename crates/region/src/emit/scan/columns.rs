@@ -40,7 +40,7 @@ pub(crate) struct Tiling {
     pub(crate) width: usize,
     /// The number of tiles beside each other.
     across: usize,
-    /// The number of lines of tiles, each of which is a tile wide and as long as the columns.
+    /// The number of lines of tiles. A line is a tile wide and as long as the columns.
     lines: usize,
     /// The number of elements of a column that a thread keeps.
     items: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Tiling {
 }
 
 impl Tiling {
-    /// Returns the tiles of so many columns, of which a thread keeps so many elements.
+    /// Returns the tiles of this width, whose threads keep `items` elements each.
     fn new(
         elements: usize,
         (count, columns): (usize, usize),
@@ -105,9 +105,8 @@ pub(crate) struct TileThread {
 }
 
 impl ScanGenerator<'_> {
-    /// Generates the kernel that scans columns of so many elements, of which so many lie beside
-    /// each other. A block has a tile of so many columns, its threads so many elements of each, and
-    /// a multiprocessor registers for so many blocks.
+    /// Generates the kernel that scans columns. A block has a tile of neighbouring columns, and its
+    /// threads keep `items` elements each. A multiprocessor has registers for `blocks` blocks.
     pub(crate) fn columns(
         &self,
         (count, columns): (usize, usize),

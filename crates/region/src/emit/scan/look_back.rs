@@ -59,8 +59,8 @@ impl RowTotals {
 }
 
 impl ScanGenerator<'_> {
-    /// Returns one pass in which several blocks share each row.
-    /// A thread keeps so many elements, and leaves registers for so many blocks.
+    /// Returns one pass in which several blocks share each row. A thread keeps `items` elements,
+    /// and uses so few registers that `blocks` blocks fit.
     pub(crate) fn one_pass(
         &self,
         count: usize,

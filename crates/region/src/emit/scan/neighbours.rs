@@ -19,9 +19,9 @@ pub(crate) fn if_inside(body: &mut KernelBody, inside: Reg, store: impl FnOnce(&
     body.label(&label);
 }
 
-/// Loads a thread's `turns` groups of neighbours, the first from `first` on and each `stride`
-/// behind the one before, so many `lanes` at a time by `read`: several if none of them can be
-/// beyond the end alone, which loads of 16 bytes need.
+/// Loads a thread's `turns` groups of neighbours. The first begins at `first`, and each `stride`
+/// behind the one before. `read` reads `lanes` neighbours at once: several only if they are beyond
+/// the end together.
 pub(crate) fn neighbours<E>(
     body: &mut KernelBody,
     (first, end, base): (Reg, Reg, Reg),

@@ -58,7 +58,7 @@ impl Form {
     }
 }
 
-/// Returns the arrays for so many totals with components of these types.
+/// Returns the arrays for `totals` totals with components of these types.
 pub(crate) fn arrays_of_totals(components: &[DType], totals: usize) -> SmallVec<[Temporary; 2]> {
     let form = Form::of(components);
     let mut arrays: SmallVec<[Temporary; 2]> = components[..form.arrays(components)]

@@ -216,7 +216,7 @@ impl ScanGenerator<'_> {
         body.element(base, at, self.node.dtype.bytes())
     }
 
-    /// Stores neighbouring results, the first of which has this address.
+    /// Stores neighbouring results from this address on.
     pub(crate) fn store_results_to(
         &self,
         body: &mut KernelBody,

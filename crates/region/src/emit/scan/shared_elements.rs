@@ -19,13 +19,13 @@ pub(crate) struct SharedElements {
 }
 
 impl SharedElements {
-    /// Declares the memory for so many elements of each thread in registers of this class.
+    /// Declares the memory for `items` elements of each thread.
     pub(crate) fn declaration(class: RegClass, items: usize) -> String {
         let bytes = BLOCK * items * Self::bytes_of(class);
         format!("\t.shared .align {VECTOR_BYTES} .b8 kept[{bytes}];\n")
     }
 
-    /// Computes the address of a thread's elements, so many of which are neighbours.
+    /// Computes the address of a thread's elements. `lanes` of them are neighbours.
     pub(crate) fn new(body: &mut KernelBody, thread: Reg, class: RegClass, lanes: usize) -> Self {
         let first = value!(body, B64; "mov.u64 kept");
         let each = (lanes * Self::bytes_of(class)).min(VECTOR_BYTES);

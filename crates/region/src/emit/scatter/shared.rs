@@ -22,7 +22,7 @@ struct Addend {
     target: Reg,
 }
 
-/// Generates the kernel of a scatter-addition whose blocks, so many, add in shared memory first.
+/// Generates a scatter-addition whose blocks add in shared memory first.
 pub(crate) fn add_in_shared(kernel: &FusedKernel, blocks: usize) -> GeneratedPasses {
     GeneratedPasses::one(generate(kernel, blocks), blocks * BLOCK)
 }
@@ -88,7 +88,7 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     body.finish(&format!("\t.shared .align 8 .b8 sums[{bytes}];\n"))
 }
 
-/// Repeats instructions for every sum of the block, each of which one thread takes.
+/// Repeats instructions for every sum of the block. One thread takes each sum.
 fn for_each_sum(
     body: &mut KernelBody,
     thread: Reg,

@@ -11,7 +11,7 @@ pub(crate) const COLUMN_THREADS: usize = 16;
 pub(crate) const THREADS: usize = 128;
 /// The size of a chunk in bytes, which is that of a vector load.
 pub(crate) const CHUNK_BYTES: usize = 16;
-/// The number of chunks of which a swizzle changes the order.
+/// The number of chunks that a swizzle reorders.
 pub(crate) const CHUNKS: usize = 8;
 /// The size in bytes of these chunks, which is that of all banks.
 pub(crate) const LINE_BYTES: usize = CHUNKS * CHUNK_BYTES;
@@ -67,8 +67,8 @@ impl TileSizes {
         all.find(|sizes| sizes.shared_bytes() <= SHARED_BYTES)
     }
 
-    /// Returns whether the kernel computes attention of floats of this type, for so many queries
-    /// and keys in each of so many batches.
+    /// Returns whether the kernel computes attention for this type and these numbers of queries,
+    /// keys and batches.
     pub(crate) fn serve(
         dtype: DType,
         (batches, queries, keys): (usize, usize, usize),

@@ -42,17 +42,17 @@ const SIMPLE_NODES_MAX: usize = 16;
 /// The order in which a reduction combines the elements of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ReductionOrder {
-    /// By so many accumulators, of one part of a warp ([`RowSplit`]).
+    /// By `threads` accumulators of a part of a warp ([`RowSplit`]).
     Row { threads: usize },
     /// One after another.
     Thread,
     /// By the accumulators of a block.
     Block,
-    /// By those of so many blocks, whose partial results are combined as by a block.
+    /// By the accumulators of `splits` blocks, whose results are combined as by a block.
     Blocks { splits: usize },
-    /// By so many accumulators, which are combined one after another.
+    /// By `splits` accumulators, combined in order.
     Threads { splits: usize },
-    /// By so many accumulators, which are combined as by a block.
+    /// By `splits` accumulators, combined as by a block.
     ManyThreads { splits: usize },
 }
 
@@ -124,7 +124,7 @@ impl ReducedRows {
         }
     }
 
-    /// Returns the order for so many results.
+    /// Returns the order for this number of results.
     pub(crate) fn order(self, results: usize) -> ReductionOrder {
         let length = self.length;
         let threads = RowSplit::of(length).threads;

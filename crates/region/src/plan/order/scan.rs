@@ -30,11 +30,11 @@ pub(crate) enum ScanOrder {
     Row,
     /// One tile of a row after another.
     RowOfTiles,
-    /// Tiles of a row, of so many elements of each thread, whose totals are combined in groups.
+    /// Tiles of a row with `items` elements of each thread. Their totals are combined in groups.
     SharedRow { items: usize },
     /// One element of a column after another.
     Column,
-    /// Tiles of a power of two of columns, of so many elements of each thread, whose totals are
+    /// Tiles of columns, a power of two, with `items` elements of each thread. Their totals are
     /// combined in groups.
     Columns { width: usize, items: usize },
 }

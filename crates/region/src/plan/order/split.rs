@@ -12,11 +12,11 @@ const WARP_LENGTH_MAX: usize = 256;
 /// The number of threads of a warp.
 const WARP: usize = 32;
 
-/// The number of neighbours of a row that a thread computes together, and reads and writes at once
-/// where it can, if that leaves few threads without elements.
+/// The number of neighbours of a row that a thread computes together. It reads and writes them at
+/// once where they are aligned.
 const NEIGHBOURS: usize = 4;
-/// The number of elements of a thread of a short row, all of which it loads before it waits for
-/// them. The fewer threads a row has, the fewer steps combine them.
+/// The number of elements of a thread of a short row. It loads all before it waits for them. The
+/// fewer threads a row has, the fewer steps combine them.
 const ELEMENTS_OF_SHORT: usize = 8;
 /// The minimum number of threads of a short row that do not compute neighbours together, so that
 /// they read 32 bytes at once.

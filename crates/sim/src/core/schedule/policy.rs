@@ -1,4 +1,4 @@
-//! The interface of policies: the points at which they are asked, and the view that they decide by.
+//! The interface of policies: when they are asked, and what they see.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,8 +40,7 @@ pub(crate) trait Policy: Debug + Send {
     /// waits for.
     fn begin(&mut self, _point: SchedulePoint, _awaited: &[OpId], _view: &View<'_>) {}
 
-    /// Picks the next of the eligible operations, of which there is at least one. `None` lets the
-    /// host go on.
+    /// Picks the next operation. At least one is eligible. `None` lets the host go on.
     fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], view: &View<'_>) -> Option<OpId>;
 
     /// Returns whether an operation is complete only once the virtual clock has passed its finish.

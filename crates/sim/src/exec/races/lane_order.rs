@@ -10,7 +10,7 @@ pub(super) struct LaterLanes<'a> {
     pub(super) by: &'a AccessRecord,
     pub(super) threads: &'a BlockThreads,
     first: u32,
-    /// The groups other than the first, of which there are none in most accesses.
+    /// The groups other than the first. Most accesses have none.
     rest: SmallVec<[u32; 1]>,
 }
 

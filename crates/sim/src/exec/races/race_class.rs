@@ -40,8 +40,7 @@ impl RaceClass {
 }
 
 impl RaceClass {
-    /// Returns the rank of the class among races at the same lines, of which the highest is
-    /// reported.
+    /// Returns the rank of the class. Of races at the same lines, the highest is reported.
     pub(super) fn rank(self) -> u8 {
         match self {
             Self::SameBytes => 0,

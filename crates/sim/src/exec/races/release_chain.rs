@@ -1,4 +1,4 @@
-//! Release chains: the clocks that are released with the values of a location, one after the other.
+//! Release chains: the clocks that are released with the values of a location, in order.
 //!
 //! Under contention each thread releases its clock with a location and observes all clocks released
 //! there before, so joining them at each access would take time proportional to the number of

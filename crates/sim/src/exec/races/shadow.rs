@@ -30,8 +30,7 @@ const RECORDS_INLINE: usize = 2;
 /// compared with them.
 const APPENDED_MAX: usize = 48;
 
-/// The maximum number of access records of a word: 64 of which none replaces another, besides
-/// appended ones.
+/// The maximum number of access records of a word: 64, and the appended ones.
 const RECORDS_MAX: usize = 64 + APPENDED_MAX;
 
 /// The number of records of a word of global memory above which reads are compared with them, and
@@ -254,8 +253,8 @@ impl ShadowWord {
     }
 }
 
-/// Returns the first pair of racing lanes of `earlier` and the later access, with the bytes at
-/// which any of their lanes' races is an error; `None` if no lanes race.
+/// Returns the first pair of racing lanes, with the bytes at which any lanes' race is an error.
+/// `None` if no lanes race.
 fn race<'a>(
     earlier: &'a AccessRecord,
     order: &LaneOrder,

@@ -95,8 +95,8 @@ pub(crate) struct Code {
     /// The size of the block's static shared memory in bytes, which is the offset of dynamic shared
     /// memory.
     pub(crate) shared_bytes: u32,
-    /// True if the result is the same on every run only if the blocks run one after the other: the
-    /// result of an atomic depends on their order, or blocks can wait for each other.
+    /// True if blocks must run in order for the same result on every run: an atomic's result
+    /// depends on their order, or they can wait for each other.
     pub(crate) ordered: bool,
     /// True if an atomic or a strong load returns a value that can depend on the order of the
     /// threads.

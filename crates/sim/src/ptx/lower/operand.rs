@@ -433,8 +433,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Copies the guard to a temporary, for an instruction that lowers to several operations, one
-    /// of which may overwrite the guard.
+    /// Copies the guard to a temporary, because one of an instruction's operations may overwrite
+    /// it.
     pub(super) fn keep_guard(&mut self) -> Result<(), PtxError> {
         if self.guard == NO_GUARD {
             return Ok(());

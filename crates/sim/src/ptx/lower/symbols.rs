@@ -15,7 +15,7 @@ pub(super) struct Register {
 }
 
 impl Register {
-    /// Returns an element of a vector register, of which this is the first.
+    /// Returns an element of the vector register that begins with this one.
     pub(super) fn element(self, index: u8) -> Self {
         Self {
             slot: self.slot + u32::from(index),
