@@ -1,4 +1,4 @@
-//! Error types: [usage errors](usage) of the caller, and failures of the device.
+//! Error types: usage errors of the caller, and failures of the device.
 
 mod compile;
 mod diagnostic;

@@ -1,11 +1,11 @@
 //! Graphs: operations that are recorded once and replayed as one.
 //!
-//! A [`Recording`](recording::Recording) collects operations as nodes, with the edges that a
+//! A `Recording` collects operations as nodes, with the edges that a
 //! tracker of its own finds. The nodes are the truth about a graph; the driver's executable graph
-//! ([`exec`]) is made from them, and made again if it cannot be changed. The graph owns its
-//! operands and the memory of arrays that do not leave the recording ([`body`]). A replay is one
-//! operation, whose accesses are the union of those of the nodes ([`replay`]). A conditional node
-//! has a body of nodes that runs as often as a flag says ([`conditional`]).
+//! (`exec`) is made from them, and made again if it cannot be changed. The graph owns its
+//! operands and the memory of arrays that do not leave the recording (`body`). A replay is one
+//! operation, whose accesses are the union of those of the nodes (`replay`). A conditional node
+//! has a body of nodes that runs as often as a flag says (`conditional`).
 
 mod body;
 mod branches;
