@@ -92,68 +92,59 @@ impl RawWork {
 
 /// Measures T1, launches on a single stream.
 pub(crate) fn one_stream(harness: &Harness) -> Result<Vec<Row>> {
+    let rivals = [
+        ("cudarc, its only stream", true),
+        ("cudarc, any other", false),
+    ];
+    launches(harness, &T1, false, &rivals)
+}
+
+/// Measures T2, launches whose operands a second stream has used.
+pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
+    launches(harness, &T2, true, &[("cudarc", false)])
+}
+
+/// Measures launches on one stream, whose operands another stream has used if `is_shared`. Each row
+/// of cudarc says whether the launches are on its default stream.
+fn launches(
+    harness: &Harness,
+    target: &Target,
+    is_shared: bool,
+    rivals: &[(&str, bool)],
+) -> Result<Vec<Row>> {
     let raw = RawWork::new(harness)?;
     let kernels = sums::load(&harness.device)?;
     let stream = harness.device.stream()?;
-    let (a, b) = (stream.zeros(ELEMENTS)?, stream.zeros(ELEMENTS)?);
-    let mut c = stream.zeros(ELEMENTS)?;
+    let other = is_shared.then(|| harness.device.stream()).transpose()?;
+    let user = other.as_ref().unwrap_or(&stream);
+    let (a, b) = (user.zeros(ELEMENTS)?, user.zeros(ELEMENTS)?);
+    let mut c = user.zeros(ELEMENTS)?;
     let ours = Variant::new(
         || Ok(kernels.vecadd(&stream, ELEMENTS, &a, &b, &mut c, N)?),
         || Ok(stream.synchronize()?),
     );
     let [ours, baseline] = medians(harness, SAMPLE_SIZE, [ours, raw.variant()])?;
-    let mut rows = vec![T1.row(ours, baseline)];
+    let mut rows = vec![target.row(ours, baseline)];
     if harness.device.is_simulated() {
         return Ok(rows);
     }
-    for (who, second) in [
-        ("cudarc, its only stream", false),
-        ("cudarc, any other", true),
-    ] {
+    for &(who, is_default) in rivals {
         let cudarc = Cudarc::open()?;
-        let stream = if second {
-            cudarc.stream()?
-        } else {
-            cudarc.default_stream()
+        let stream = match is_default {
+            true => cudarc.default_stream(),
+            false => cudarc.stream()?,
         };
-        let inputs = [stream.alloc_zeros(ELEMENTS)?, stream.alloc_zeros(ELEMENTS)?];
-        let mut c = stream.alloc_zeros(ELEMENTS)?;
+        let other = is_shared.then(|| cudarc.stream()).transpose()?;
+        let user = other.as_ref().unwrap_or(&stream);
+        let inputs = [user.alloc_zeros(ELEMENTS)?, user.alloc_zeros(ELEMENTS)?];
+        let mut c = user.alloc_zeros(ELEMENTS)?;
         let with_cudarc = Variant::new(
             || cudarc.launch(&stream, &inputs, &mut c),
             || Ok(stream.synchronize()?),
         );
         let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
-        rows.push(T1.by(who, with_cudarc, baseline));
+        rows.push(target.by(who, with_cudarc, baseline));
     }
-    Ok(rows)
-}
-
-/// Measures T2, launches whose operands a second stream has used.
-pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
-    let raw = RawWork::new(harness)?;
-    let kernels = sums::load(&harness.device)?;
-    let (first, second) = (harness.device.stream()?, harness.device.stream()?);
-    let (a, b) = (second.zeros(ELEMENTS)?, second.zeros(ELEMENTS)?);
-    let mut c = second.zeros(ELEMENTS)?;
-    let ours = Variant::new(
-        || Ok(kernels.vecadd(&first, ELEMENTS, &a, &b, &mut c, N)?),
-        || Ok(first.synchronize()?),
-    );
-    let [ours, baseline] = medians(harness, SAMPLE_SIZE, [ours, raw.variant()])?;
-    let mut rows = vec![T2.row(ours, baseline)];
-    if harness.device.is_simulated() {
-        return Ok(rows);
-    }
-    let cudarc = Cudarc::open()?;
-    let (first, second) = (cudarc.stream()?, cudarc.stream()?);
-    let inputs = [second.alloc_zeros(ELEMENTS)?, second.alloc_zeros(ELEMENTS)?];
-    let mut c = second.alloc_zeros(ELEMENTS)?;
-    let with_cudarc = Variant::new(
-        || cudarc.launch(&first, &inputs, &mut c),
-        || Ok(first.synchronize()?),
-    );
-    let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
-    rows.push(T2.by("cudarc", with_cudarc, baseline));
     Ok(rows)
 }
 
