@@ -90,7 +90,7 @@ const MIRI_TESTS: &str = "--lib -- tracker::vector_clock tracker::plan tracker::
 /// The documentation examples of waiting for the device and of sharing memory with it, on the
 /// simulated device. Examples that copy mebibytes are left out.
 const MIRI_EXAMPLES: &str = "--doc -- future::pending copy::Stream::copy \
-     copy::owned::OwnedSource copy::overlapping page_locked::guard array::managed \
+     copy::owned_upload::OwnedSource copy::overlapping page_locked::guard array::managed \
      page_locked::pinned array::view scope::";
 
 /// Miri's flags for the examples. The library's threads outlive the examples, and Miri's weak
