@@ -93,16 +93,6 @@ fn buffer(extra: In<*const c_void>) -> Answer<Option<(*const c_void, usize)>> {
     Ok(bytes.map(|bytes| (pointer, bytes)))
 }
 
-/// `cuLaunchKernel`
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parameters of cuLaunchKernel"
-)]
-/// `cuLaunchCooperativeKernel`
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parameters of cuLaunchCooperativeKernel"
-)]
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
 const COOPERATIVE: u32 = 2;
 

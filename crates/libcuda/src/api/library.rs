@@ -21,16 +21,6 @@ use crate::{
     process::say,
 };
 
-/// `cuLibraryLoadData`. The options of libraries concern lazy loading and have no effect.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parameters of cuLibraryLoadData"
-)]
-/// `cuLibraryLoadFromFile`
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parameters of cuLibraryLoadFromFile"
-)]
 /// Checks an image, and enters it with the names of its kernels.
 fn load(call: &Call, library: Out<Handle>, image: Vec<u8>, options: &JitOptions) -> Answer {
     library.check()?;
@@ -158,6 +148,7 @@ fn params(call: &Call, kernel: Handle) -> Answer<Vec<std::ops::Range<usize>>> {
 }
 
 exports! {
+    /// The options of libraries concern lazy loading and have no effect.
     [cuLibraryLoadData]
     fn load_data(
         call, library: Out<Handle>, image: Image, numbers: In<i32>, values: Out<usize>, count: u32,

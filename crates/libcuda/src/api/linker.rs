@@ -71,8 +71,6 @@ fn add(call: &Call, linker: Handle, kind: i32, bytes: Vec<u8>) -> Answer {
     with_linker(call, linker, |entry| entry.texts.push(text.to_owned()))
 }
 
-/// `cuLinkAddData`
-#[expect(clippy::too_many_arguments, reason = "the parameters of cuLinkAddData")]
 /// Joins texts: the first one with its header, the others without theirs.
 fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let in_header = |line: &str| {

@@ -65,11 +65,6 @@ impl Limits {
     }
 }
 
-/// `cuOccupancyMaxPotentialBlockSizeWithFlags`
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parameters of cuOccupancyMaxPotentialBlockSizeWithFlags"
-)]
 /// Finds the largest block size with the most resident threads.
 fn best_block(
     call: &Call,
