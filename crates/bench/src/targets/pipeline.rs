@@ -2,17 +2,35 @@
 //! against the slowest stage alone.
 
 use anyhow::Result;
-use millstream::{Buffer, Device, LaunchConfig, Pinned, StagingOptions, Stream};
+use millstream::{Buffer, Device, Pinned, StagingOptions, Stream};
 
 use crate::{
     baseline::Pipeline,
     harness::Harness,
     kernels::sums,
     raw::{RawHost, RawKernel, RawMemory, RawStream},
-    report::{Goal, Row},
+    report::{Goal, Row, Target},
     timing::{SampleSize, Variant, medians},
 };
 
+const BESIDE_STREAMS: Target = Target(
+    "T10",
+    "the same, against three raw streams, each with its own memory",
+    "chunks/s",
+    Goal::AtLeast(0.98),
+);
+const TO_NEW: Target = Target(
+    "T10",
+    "the same, against raw staging threads, to new vectors",
+    "chunks/s",
+    Goal::None,
+);
+const TO_REUSED: Target = Target(
+    "T10",
+    "the same, against raw staging threads, to reused vectors",
+    "chunks/s",
+    Goal::AtLeast(0.9),
+);
 const CHUNKS: usize = 32;
 const STREAMS: usize = 3;
 const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
@@ -43,6 +61,12 @@ fn row(what: &str, whole: f64, stages: [f64; 3]) -> Row {
         .with_note(&format!("raw: the slowest stage alone, {which}"))
 }
 
+/// Allocates the page-locked memory of all chunks.
+fn chunks(device: &Device, elements: usize) -> Result<Vec<Pinned<f32>>> {
+    let chunks = (0..CHUNKS).map(|_| Ok(device.pinned(elements)?));
+    chunks.collect()
+}
+
 /// The pipeline with page-locked host memory, limited by the device alone.
 struct PinnedWork {
     kernels: sums::Kernels,
@@ -59,9 +83,7 @@ impl PinnedWork {
                 .map(|_| device.stream())
                 .collect::<Result<_, _>>()?,
             elements,
-            sources: (0..CHUNKS)
-                .map(|_| device.pinned(elements))
-                .collect::<Result<_, _>>()?,
+            sources: chunks(device, elements)?,
         })
     }
 
@@ -79,20 +101,18 @@ impl PinnedWork {
         input: &Buffer<f32>,
         output: &mut Buffer<f32>,
     ) -> Result<()> {
-        let grid = LaunchConfig::linear(self.elements);
+        let n = self.elements;
         Ok(self
             .kernels
-            .vecadd(stream, grid, input, input, output, self.elements as u64)?)
+            .vecadd(stream, n, input, input, output, n as u64)?)
     }
 
     fn measure(&self, harness: &Harness) -> Result<[Row; 2]> {
         let device = &harness.device;
-        let mut targets: Vec<Pinned<f32>> = (0..CHUNKS)
-            .map(|_| device.pinned(self.elements))
-            .collect::<Result<_, _>>()?;
-        let mut finished: Vec<Pinned<f32>> = (0..CHUNKS)
-            .map(|_| device.pinned(self.elements))
-            .collect::<Result<_, _>>()?;
+        let (mut targets, mut finished) = (
+            chunks(device, self.elements)?,
+            chunks(device, self.elements)?,
+        );
         let first = &self.streams[0];
         let input = first.zeros(self.elements)?;
         let (mut scratch, mut output) = (first.zeros(self.elements)?, first.zeros(self.elements)?);
@@ -131,17 +151,9 @@ impl PinnedWork {
         let [whole, stages @ .., baseline] = medians(harness, SAMPLE_SIZE, variants)?;
         let what = "upload, kernel, download of 32 chunks, pinned";
         let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
-        let beside = "the same, against three raw streams, each with its own memory";
         Ok([
             row(what, whole, stages),
-            Row::times(
-                "T10",
-                beside,
-                "chunks/s",
-                per_s(whole),
-                per_s(baseline),
-                Goal::AtLeast(0.98),
-            ),
+            BESIDE_STREAMS.row(per_s(whole), per_s(baseline)),
         ])
     }
 }
@@ -202,14 +214,7 @@ fn pageable(harness: &Harness, elements: usize) -> Result<Vec<Row>> {
             let stream = &streams[chunk % STREAMS];
             let input = stream.upload(&source)?;
             let mut output = stream.zeros(elements)?;
-            kernels.vecadd(
-                stream,
-                LaunchConfig::linear(elements),
-                &input,
-                &input,
-                &mut output,
-                n,
-            )?;
+            kernels.vecadd(stream, elements, &input, &input, &mut output, n)?;
             results.push(stream.download(&output)?);
         }
         for result in results {
@@ -225,14 +230,7 @@ fn pageable(harness: &Harness, elements: usize) -> Result<Vec<Row>> {
     });
     let kernel = Variant::complete(|| {
         for _ in 0..CHUNKS {
-            kernels.vecadd(
-                first,
-                LaunchConfig::linear(elements),
-                &input,
-                &input,
-                &mut output,
-                n,
-            )?;
+            kernels.vecadd(first, elements, &input, &input, &mut output, n)?;
         }
         Ok(first.synchronize()?)
     });
@@ -273,21 +271,9 @@ fn pageable(harness: &Harness, elements: usize) -> Result<Vec<Row>> {
     let [whole, upload, kernel, download, to_new, to_reused] =
         medians(harness, SAMPLE_SIZE, variants)?;
     let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
-    let beside = |what: &str, baseline: f64, goal| {
-        let (whole, baseline) = (per_s(whole), per_s(baseline));
-        Row::times("T10", what, "chunks/s", whole, baseline, goal)
-    };
     Ok(vec![
         row(what, whole, [upload, kernel, download]),
-        beside(
-            "the same, against raw staging threads, to new vectors",
-            to_new,
-            Goal::None,
-        ),
-        beside(
-            "the same, against raw staging threads, to reused vectors",
-            to_reused,
-            Goal::AtLeast(0.9),
-        ),
+        TO_NEW.row(per_s(whole), per_s(to_new)),
+        TO_REUSED.row(per_s(whole), per_s(to_reused)),
     ])
 }
