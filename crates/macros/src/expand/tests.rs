@@ -24,6 +24,15 @@ fn assert_kernel_error(declaration: &str, message: &str, place: &str) {
     assert_eq!(at, place, "{text}");
 }
 
+/// Asserts the errors of a table: each line has a part of a declaration, the message and the place.
+#[track_caller]
+fn assert_errors(table: &str, declaration: impl Fn(&str) -> String) {
+    for line in table.trim().lines() {
+        let cells: Vec<&str> = line.trim().split(" | ").collect();
+        assert_kernel_error(&declaration(cells[0]), cells[1], cells[2]);
+    }
+}
+
 #[test]
 fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
     let expansion = expand(quote! {
@@ -252,66 +261,26 @@ fn a_clause_expands_to_a_check_with_its_text() {
 
 #[test]
 fn a_clause_with_arithmetic_that_cannot_be_checked_is_rejected() {
-    for (clause, message, place) in [
-        ("x.len() >= p.w as u64 * n", "no casts in a clause", "as"),
-        ("n >= (p.x as usize)", "no casts in a clause", "as"),
-        (
-            "{ let mut a = p.w; a *= p.h; a > n }",
-            "no compound assignment",
-            "*=",
-        ),
-        (
-            "x.len() >= area!(p)",
-            "cannot check the arithmetic in a macro",
-            "area!(p)",
-        ),
-        (
-            "matches!(area!(p), 3)",
-            "cannot check the arithmetic in a macro",
-            "area!(p)",
-        ),
-        ("matches!(n)", "expected `,`", ")"),
-        (
-            "x.len() >= Mul::mul(p.w, p.h)",
-            "write an operator",
-            "Mul::mul",
-        ),
-        (
-            "x.len() >= u32::pow(p.w, 2)",
-            "write `a.pow(…)`",
-            "u32::pow",
-        ),
-        (
-            "x.len() >= <u32 as Mul>::mul(p.w, p.h)",
-            "write an operator",
-            "<u32 as Mul>::mul",
-        ),
-        (
-            "x.len() >= f(p).map(i32::abs).unwrap()",
-            "write `a.abs(…)`",
-            "i32::abs",
-        ),
-        (
-            "x.len() >= p.dims.iter().product()",
-            "`product` may overflow unchecked",
-            "product",
-        ),
-        (
-            "x.len() >= p.dims.iter().sum::<u32>()",
-            "`sum` may overflow unchecked",
-            "sum",
-        ),
-        (
-            "x.len() >= p.w.mul(p.h)",
-            "`mul` may overflow unchecked",
-            "mul",
-        ),
-        ("TABLE[p.w as usize] > 3", "no casts in a clause", "as"),
-        ("n > 3 && f(p.w, p.h as u8)", "no casts in a clause", "as"),
-    ] {
-        let kernel = format!("safe fn k(x: &[u8], p: Size, n: i32) requires {clause};");
-        assert_kernel_error(&kernel, message, place);
-    }
+    let table = r#"
+        x.len() >= p.w as u64 * n | no casts in a clause | as
+        n >= (p.x as usize) | no casts in a clause | as
+        { let mut a = p.w; a *= p.h; a > n } | no compound assignment | *=
+        x.len() >= area!(p) | cannot check the arithmetic in a macro | area!(p)
+        matches!(area!(p), 3) | cannot check the arithmetic in a macro | area!(p)
+        matches!(n) | expected `,` | )
+        x.len() >= Mul::mul(p.w, p.h) | write an operator | Mul::mul
+        x.len() >= u32::pow(p.w, 2) | write `a.pow(…)` | u32::pow
+        x.len() >= <u32 as Mul>::mul(p.w, p.h) | write an operator | <u32 as Mul>::mul
+        x.len() >= f(p).map(i32::abs).unwrap() | write `a.abs(…)` | i32::abs
+        x.len() >= p.dims.iter().product() | `product` may overflow unchecked | product
+        x.len() >= p.dims.iter().sum::<u32>() | `sum` may overflow unchecked | sum
+        x.len() >= p.w.mul(p.h) | `mul` may overflow unchecked | mul
+        TABLE[p.w as usize] > 3 | no casts in a clause | as
+        n > 3 && f(p.w, p.h as u8) | no casts in a clause | as
+    "#;
+    assert_errors(table, |clause| {
+        format!("safe fn k(x: &[u8], p: Size, n: i32) requires {clause};")
+    });
 }
 
 #[test]
@@ -364,117 +333,51 @@ fn a_module_must_be_unsafe_and_have_its_ptx() {
 
 #[test]
 fn an_unsupported_parameter_type_is_rejected_at_its_place() {
-    for (ty, message, place) in [
-        ("[f32; 4]", "an array is not passed by value", "[f32; 4]"),
-        ("*const f32", "a kernel takes no raw pointers", "*const f32"),
-        ("*mut f32", "a kernel takes no raw pointers", "*mut f32"),
-        ("&f32", "expected a slice `[T]` in the reference", "f32"),
-        ("&mut f32", "expected a slice `[T]` in the reference", "f32"),
-        ("&[[f32; 4]]", "an array is not passed by value", "[f32; 4]"),
-        ("&'a [f32]", "no lifetimes in a parameter's type", "'a"),
-        ("Row<'a>", "no lifetimes in a parameter's type", "'a"),
-        (
-            "impl Copy",
-            "a kernel takes no parameter of this type",
-            "impl Copy",
-        ),
-        (
-            "(f32, f32)",
-            "a kernel takes no parameter of this type",
-            "(f32, f32)",
-        ),
-        (
-            "<A as B>::C",
-            "a kernel takes no parameter of this type",
-            "<A as B>::C",
-        ),
-    ] {
-        assert_kernel_error(&format!("safe fn k(x: {ty});"), message, place);
-    }
+    let table = r#"
+        [f32; 4] | an array is not passed by value | [f32; 4]
+        *const f32 | a kernel takes no raw pointers | *const f32
+        *mut f32 | a kernel takes no raw pointers | *mut f32
+        &f32 | expected a slice `[T]` in the reference | f32
+        &mut f32 | expected a slice `[T]` in the reference | f32
+        &[[f32; 4]] | an array is not passed by value | [f32; 4]
+        &'a [f32] | no lifetimes in a parameter's type | 'a
+        Row<'a> | no lifetimes in a parameter's type | 'a
+        impl Copy | a kernel takes no parameter of this type | impl Copy
+        (f32, f32) | a kernel takes no parameter of this type | (f32, f32)
+        <A as B>::C | a kernel takes no parameter of this type | <A as B>::C
+    "#;
+    assert_errors(table, |ty| format!("safe fn k(x: {ty});"));
 }
 
 #[test]
 fn an_invalid_kernel_declaration_is_rejected_at_the_invalid_part() {
-    for (declaration, message, place) in [
-        ("pub fn k();", "write `safe fn`", "fn"),
-        ("safe async fn k();", "expected `fn`", "async"),
-        (
-            "async fn k();",
-            "expected `safe fn` or `unsafe fn`",
-            "async",
-        ),
-        ("struct S;", "expected `safe fn` or `unsafe fn`", "struct"),
-        ("safe fn k<T>(x: &[T]);", "no generic parameters", "<"),
-        (
-            "safe fn k(x: &[u8]) -> u32;",
-            "a kernel returns nothing",
-            "->",
-        ),
-        ("safe fn k() {}", "a kernel's body is in its PTX", "{}"),
-        (
-            "safe fn k() where;",
-            "expected `requires` with its clauses, or `;`",
-            "where",
-        ),
-        (
-            "safe fn k() requires;",
-            "expected a clause after `requires`",
-            ";",
-        ),
-        ("safe fn k(&self);", "a kernel has no `self`", "&"),
-        ("safe fn k(self);", "a kernel has no `self`", "self"),
-        (
-            "safe fn k(mut n: i32);",
-            "expected a parameter's plain name",
-            "mut n",
-        ),
-        (
-            "safe fn k((a, b): i32);",
-            "expected a parameter's plain name",
-            "(a, b)",
-        ),
-        (
-            "safe fn k(grid: i32);",
-            "`grid` is already an argument of every launch",
-            "grid",
-        ),
-        (
-            "safe fn k(stream: i32);",
-            "`stream` is already an argument of every launch",
-            "stream",
-        ),
-        (
-            "safe fn k(#[x] n: i32);",
-            "documentation, but no other attribute",
-            "x",
-        ),
-        (
-            "safe fn load();",
-            "`load` is the function that loads the module",
-            "load",
-        ),
-        ("safe fn k(); safe fn k();", "`k` is declared twice", "k"),
-        ("safe fn k(); static k: u32;", "`k` is declared twice", "k"),
-        (
-            "static load: u32;",
-            "`load` is the function that loads the module",
-            "load",
-        ),
-        ("static mut n: u32;", "a variable has no `mut`", "mut"),
-        ("static n: u32 = 3;", "the initial value", "="),
-        ("static n: [u32; 4];", "a variable is `[T]`", "[u32; 4]"),
-        ("static n: [&u8];", "a variable is `[T]`", "&u8"),
-        (
-            "#[kernel(nom = \"x\")] safe fn k();",
-            "expected `name = \"…\"`",
-            "nom",
-        ),
-        (
-            "#[kernel(name = \"x\", name = \"y\")] safe fn k();",
-            "given twice",
-            "name",
-        ),
-    ] {
-        assert_kernel_error(declaration, message, place);
-    }
+    let table = r#"
+        pub fn k(); | write `safe fn` | fn
+        safe async fn k(); | expected `fn` | async
+        async fn k(); | expected `safe fn` or `unsafe fn` | async
+        struct S; | expected `safe fn` or `unsafe fn` | struct
+        safe fn k<T>(x: &[T]); | no generic parameters | <
+        safe fn k(x: &[u8]) -> u32; | a kernel returns nothing | ->
+        safe fn k() {} | a kernel's body is in its PTX | {}
+        safe fn k() where; | expected `requires` with its clauses, or `;` | where
+        safe fn k() requires; | expected a clause after `requires` | ;
+        safe fn k(&self); | a kernel has no `self` | &
+        safe fn k(self); | a kernel has no `self` | self
+        safe fn k(mut n: i32); | expected a parameter's plain name | mut n
+        safe fn k((a, b): i32); | expected a parameter's plain name | (a, b)
+        safe fn k(grid: i32); | `grid` is already an argument of every launch | grid
+        safe fn k(stream: i32); | `stream` is already an argument of every launch | stream
+        safe fn k(#[x] n: i32); | documentation, but no other attribute | x
+        safe fn load(); | `load` is the function that loads the module | load
+        safe fn k(); safe fn k(); | `k` is declared twice | k
+        safe fn k(); static k: u32; | `k` is declared twice | k
+        static load: u32; | `load` is the function that loads the module | load
+        static mut n: u32; | a variable has no `mut` | mut
+        static n: u32 = 3; | the initial value | =
+        static n: [u32; 4]; | a variable is `[T]` | [u32; 4]
+        static n: [&u8]; | a variable is `[T]` | &u8
+        #[kernel(nom = "x")] safe fn k(); | expected `name = "…"` | nom
+        #[kernel(name = "x", name = "y")] safe fn k(); | given twice | name
+    "#;
+    assert_errors(table, str::to_owned);
 }
