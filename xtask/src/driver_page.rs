@@ -28,7 +28,7 @@ const OPENING: &str = "\
 
 /// The groups of functions that are not implemented, with words that their names contain. A
 /// function is in the first group with a word of its name.
-const GROUPS: [(&str, &[&str]); 14] = [
+const GROUPS: [(&str, &[&str]); 15] = [
     ("Graphics libraries", &["GL", "VDPAU", "Graphics"]),
     ("Graphs and capture", &["Graph", "Capture", "UserObject"]),
     (
@@ -42,6 +42,10 @@ const GROUPS: [(&str, &[&str]); 14] = [
         &["GreenCtx", "DevResource", "DevSmResource"],
     ),
     ("Multicast", &["Multicast"]),
+    (
+        "Logical endpoints and fabrics",
+        &["LogicalEndpoint", "Fabric", "Clique"],
+    ),
     ("Tensor maps", &["TensorMap"]),
     (
         "Sharing between processes",
