@@ -17,7 +17,7 @@
 
 use std::sync::{Arc, Weak};
 
-use millstream_driver::{ContextHandle, Driver, StreamHandle};
+use millstream_driver::StreamHandle;
 use parking_lot::Mutex;
 
 use super::{
@@ -50,10 +50,6 @@ pub(crate) struct AdoptedStreams(Mutex<Vec<Entry>>);
 
 impl DeviceSlot for AdoptionLayer {
     type Value = AdoptedStreams;
-
-    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> AdoptedStreams {
-        AdoptedStreams::default()
-    }
 }
 
 struct Entry {
@@ -147,7 +143,7 @@ pub(super) fn leave(
         if stream.is_done(submitted) {
             continue;
         }
-        let covered = stream.shared.lock().points.covering(submitted).is_some();
+        let covered = stream.covering(submitted).is_some();
         if !covered && let Err(error) = record_sync_point(device, stream) {
             // Without the sync point the stream itself is polled, so that the keeper stays until
             // the owner's later work is complete too.

@@ -49,7 +49,7 @@ pub(crate) use recording::{
 };
 pub(crate) use slots::{
     AdoptionLayer, CopyLayer, DeviceSlot, GraphLayer, KernelLayer, MemoryLayer, MultiDeviceLayer,
-    PageLockedLayer, StreamSlot, TraceLayer,
+    OpenSlot, PageLockedLayer, StreamSlot, TraceLayer,
 };
 pub(crate) use state::{DeviceHooks, DeviceState, DeviceStream};
 pub use stream::Stream;

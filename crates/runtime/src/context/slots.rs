@@ -19,8 +19,12 @@ use crate::disposal::{contain, drop_value, log};
 
 /// A layer that stores a value in each device.
 pub(crate) trait DeviceSlot {
+    /// The type of the value. A new device has the default value if there is one.
     type Value: Send + Sync;
+}
 
+/// A layer whose value depends on the device.
+pub(crate) trait OpenSlot: DeviceSlot {
     /// Creates the value of a device that is being opened.
     fn open(driver: &Arc<dyn Driver>, context: ContextHandle) -> Self::Value;
 }

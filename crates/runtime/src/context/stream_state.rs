@@ -191,6 +191,11 @@ impl StreamState {
         Sequence::of(self.done.load(Ordering::Acquire))
     }
 
+    /// Returns the earliest sync point at or behind the ticket with this sequence number.
+    pub(crate) fn covering(&self, sequence: Sequence) -> Option<PooledEvent> {
+        self.shared.lock().points.covering(sequence).map(Arc::clone)
+    }
+
     /// Returns the stream's ticket with this sequence number.
     pub(crate) fn ticket(&self, sequence: Sequence) -> Ticket {
         Ticket::new(self.id, sequence)

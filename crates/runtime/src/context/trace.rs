@@ -4,7 +4,7 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{ContextHandle, Driver, EventHandle};
+use millstream_driver::EventHandle;
 use parking_lot::Mutex;
 
 use super::{DeviceSlot, DeviceState, StreamState, TraceLayer, admission::Admission};
@@ -107,10 +107,6 @@ impl StartedOperation {
 
 impl DeviceSlot for TraceLayer {
     type Value = TracerSlot;
-
-    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> TracerSlot {
-        TracerSlot::default()
-    }
 }
 
 impl DeviceState {

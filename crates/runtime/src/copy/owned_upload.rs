@@ -26,7 +26,7 @@ use std::{
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use millstream_driver::{ContextHandle, Driver, HostFunction};
+use millstream_driver::HostFunction;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -122,10 +122,6 @@ impl Default for KeptSources {
 
 impl DeviceSlot for CopyLayer {
     type Value = KeptSources;
-
-    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> KeptSources {
-        KeptSources::default()
-    }
 }
 
 impl KeptSources {

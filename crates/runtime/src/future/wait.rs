@@ -49,12 +49,7 @@ pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()
 /// or the stream is idle, so that a wait for it does not include work submitted from now on.
 pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     let prepared = device.with_stream(ticket.stream, |device, stream| {
-        let has_point = stream
-            .shared
-            .lock()
-            .points
-            .covering(ticket.sequence)
-            .is_some();
+        let has_point = stream.covering(ticket.sequence).is_some();
         if !has_point && !query_stream(device, stream)? {
             record_sync_point(device, stream)?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, Driver, FunctionHandle, ModuleHandle};
+use millstream_driver::{FunctionHandle, ModuleHandle};
 use millstream_ptx::VariableUse;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
@@ -40,10 +40,6 @@ pub(crate) struct ModuleCache {
 
 impl DeviceSlot for KernelLayer {
     type Value = ModuleCache;
-
-    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> ModuleCache {
-        ModuleCache::default()
-    }
 }
 
 impl ModuleCache {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, Driver};
-
 use super::{
     budget::{Budget, Frees},
     deferred::DeferredFrees,
@@ -21,10 +19,6 @@ pub(crate) struct DeviceMemory {
 
 impl DeviceSlot for MemoryLayer {
     type Value = DeviceMemory;
-
-    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> DeviceMemory {
-        DeviceMemory::default()
-    }
 }
 
 impl DeviceState {

@@ -1,9 +1,5 @@
 //! The state of a device in relation to others, stored in its slot.
 
-use std::sync::Arc;
-
-use millstream_driver::{ContextHandle, Driver};
-
 use super::{peers::Peers, watch::Crossings};
 use crate::context::{DeviceSlot, DeviceState, MultiDeviceLayer};
 
@@ -16,10 +12,6 @@ pub(crate) struct MultiDevice {
 
 impl DeviceSlot for MultiDeviceLayer {
     type Value = MultiDevice;
-
-    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> MultiDevice {
-        MultiDevice::default()
-    }
 }
 
 impl DeviceState {

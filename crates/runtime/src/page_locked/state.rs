@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use millstream_driver::{ContextHandle, Driver};
 
 use super::{IdleFrees, SharedContext, StagingOptions, StagingPool, staging_arena::CurrentArena};
-use crate::context::{DeviceSlot, DeviceState, PageLockedLayer, StreamSlot, StreamState};
+use crate::context::{DeviceSlot, DeviceState, OpenSlot, PageLockedLayer, StreamSlot, StreamState};
 
 /// The page-locked memory of a device.
 #[derive(Debug)]
@@ -20,7 +20,9 @@ pub(crate) struct PageLocked {
 
 impl DeviceSlot for PageLockedLayer {
     type Value = PageLocked;
+}
 
+impl OpenSlot for PageLockedLayer {
     fn open(driver: &Arc<dyn Driver>, context: ContextHandle) -> PageLocked {
         PageLocked {
             shared: SharedContext::of(driver, context),

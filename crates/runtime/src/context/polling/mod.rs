@@ -73,12 +73,7 @@ pub(crate) fn poll_ticket(
         return Ok(true);
     }
     device.check_alive()?;
-    let point = stream
-        .shared
-        .lock()
-        .points
-        .covering(sequence)
-        .map(Arc::clone);
+    let point = stream.covering(sequence);
     match point {
         Some(point) => query_sync_point(device, stream, &point),
         None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),

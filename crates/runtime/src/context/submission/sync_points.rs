@@ -257,12 +257,7 @@ pub(crate) fn sync_point_after(
     stream: &StreamState,
     sequence: Sequence,
 ) -> Result<PooledEvent> {
-    let known = stream
-        .shared
-        .lock()
-        .points
-        .covering(sequence)
-        .map(Arc::clone);
+    let known = stream.covering(sequence);
     match known {
         Some(point) => Ok(point),
         None => record_late(device, stream),
