@@ -14,6 +14,10 @@ fn because(cause: Option<&DriverError>) -> String {
 /// The problem with an invalid call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(
+    missing_docs,
+    reason = "the message of a variant says which value a field is"
+)]
 pub enum UsageErrorKind {
     /// The call cannot be part of a [recording](crate::Device::record).
     #[error("this cannot be recorded in a graph: {why}")]
@@ -39,27 +43,17 @@ pub enum UsageErrorKind {
     /// Two operands differ in length.
     #[error("the source has {source_len} elements and the target {target_len}; they must be equal")]
     Length {
-        /// The number of elements of the source.
         source_len: usize,
-        /// The number of elements of the target.
         target_len: usize,
     },
     /// A range is out of bounds.
     #[error("range {}..{} is out of bounds for an array of {len} elements", range.start, range.end)]
-    Range {
-        /// The requested range, in elements.
-        range: Range<usize>,
-        /// The number of elements of the array.
-        len: usize,
-    },
+    Range { range: Range<usize>, len: usize },
     /// The number of elements of an array is not the product of rows and columns.
     #[error("an array of {len} elements cannot be viewed as {rows} rows of {cols} elements")]
     View2dSize {
-        /// The requested number of rows.
         rows: usize,
-        /// The number of elements per row.
         cols: usize,
-        /// The number of elements of the array.
         len: usize,
     },
     /// Pitched rows do not fit in the array.
@@ -68,19 +62,15 @@ pub enum UsageErrorKind {
          {len} elements"
     )]
     View2dPitch {
-        /// The requested number of rows.
         rows: usize,
-        /// The number of elements per row.
         cols: usize,
         /// The number of elements from the start of a row to the start of the next.
         pitch: usize,
-        /// The number of elements of the array.
         len: usize,
     },
     /// The pitch is shorter than a row, so that rows would overlap.
     #[error("rows of {cols} elements would overlap with a pitch of {pitch} elements")]
     View2dRows {
-        /// The number of elements per row.
         cols: usize,
         /// The number of elements from the start of a row to the start of the next.
         pitch: usize,
@@ -92,13 +82,9 @@ pub enum UsageErrorKind {
         rows.start, rows.end, cols.start, cols.end
     )]
     Rect {
-        /// The requested rows.
         rows: Range<usize>,
-        /// The requested columns.
         cols: Range<usize>,
-        /// The number of rows of the view.
         view_rows: usize,
-        /// The number of columns of the view.
         view_cols: usize,
     },
     /// Two rectangles differ in rows or columns.
@@ -107,21 +93,15 @@ pub enum UsageErrorKind {
          of {target_cols}; they must be equal"
     )]
     Shape {
-        /// The number of rows of the source.
         source_rows: usize,
-        /// The number of columns of the source.
         source_cols: usize,
-        /// The number of rows of the target.
         target_rows: usize,
-        /// The number of columns of the target.
         target_cols: usize,
     },
     /// A size in bytes exceeds the address space.
     #[error("{elements} elements of {element_bytes} bytes exceed the address space")]
     TooLarge {
-        /// The requested number of elements.
         elements: usize,
-        /// The size of an element in bytes.
         element_bytes: usize,
     },
     /// The size of an array is not a multiple of the new element type's size.
@@ -130,11 +110,8 @@ pub enum UsageErrorKind {
          {target_element_bytes} bytes: the total is not a multiple"
     )]
     CastSize {
-        /// The number of elements of the array.
         elements: usize,
-        /// The size of an element in bytes.
         element_bytes: usize,
-        /// The size of an element of the new type in bytes.
         target_element_bytes: usize,
     },
     /// The address of an array is not aligned for the new element type.
@@ -145,7 +122,6 @@ pub enum UsageErrorKind {
     CastAlignment {
         /// The largest power of two that divides the address.
         alignment: u64,
-        /// The alignment of the new element type in bytes.
         target_alignment: usize,
     },
     /// The element type needs a larger alignment than page-locked or managed memory guarantees, so
@@ -155,11 +131,8 @@ pub enum UsageErrorKind {
          guarantees only {guaranteed}: use a type with a smaller alignment"
     )]
     Alignment {
-        /// The element type.
         element: &'static str,
-        /// The alignment of the element type in bytes.
         alignment: usize,
-        /// The guaranteed alignment in bytes.
         guaranteed: usize,
     },
     /// An operand is on another device than the stream.
@@ -172,9 +145,7 @@ pub enum UsageErrorKind {
         operand: usize,
         /// The name of the operand, such as the name of a kernel's parameter.
         name: Option<&'static str>,
-        /// The operand's device.
         operand_device: String,
-        /// The stream's device.
         stream_device: String,
         /// A clause that says what to do instead, if there is something.
         advice: &'static str,
@@ -186,7 +157,6 @@ pub enum UsageErrorKind {
         from: String,
         /// The device that owns the memory.
         to: String,
-        /// The reason.
         reason: String,
     },
     /// A group of no devices was to be created.
@@ -195,11 +165,8 @@ pub enum UsageErrorKind {
     /// A device was passed twice for one group.
     #[error("{device} is both rank {first} and rank {second}; each rank needs a device of its own")]
     RepeatedDevice {
-        /// The device.
         device: String,
-        /// Its first index.
         first: usize,
-        /// Its second index.
         second: usize,
     },
     /// The devices of a group belong to different drivers.
@@ -214,20 +181,12 @@ pub enum UsageErrorKind {
     },
     /// The number of arrays of a collective is not the number of ranks of this process.
     #[error("{arrays} arrays were passed for {ranks} ranks of this process; one each is needed")]
-    ArrayCount {
-        /// The number of arrays.
-        arrays: usize,
-        /// The number of ranks of this process.
-        ranks: usize,
-    },
+    ArrayCount { arrays: usize, ranks: usize },
     /// An array of a collective is on another device than its rank.
     #[error("the array of rank {rank} is on {array_device}, but the rank is {rank_device}")]
     RankDevice {
-        /// The rank.
         rank: usize,
-        /// The array's device.
         array_device: String,
-        /// The rank's device.
         rank_device: String,
     },
     /// The arrays of two ranks differ in length.
@@ -236,13 +195,9 @@ pub enum UsageErrorKind {
          they must be equal"
     )]
     RankLength {
-        /// One rank.
         rank: usize,
-        /// The number of elements of its array.
         len: usize,
-        /// The other rank.
         other_rank: usize,
-        /// The number of elements of the other rank's array.
         other_len: usize,
     },
     /// A target of a collective does not have the length that follows from its source's.
@@ -251,31 +206,19 @@ pub enum UsageErrorKind {
          target must have {needed_len}"
     )]
     TargetLength {
-        /// The rank.
         rank: usize,
-        /// The number of elements of the source.
         source_len: usize,
-        /// The number of elements of the target.
         target_len: usize,
-        /// The number of elements that the target must have.
         needed_len: usize,
     },
     /// A collective of uneven parts did not get one length for each rank.
     #[error("{lengths} lengths were passed for {ranks} ranks")]
-    LengthCount {
-        /// The number of lengths.
-        lengths: usize,
-        /// The number of ranks.
-        ranks: usize,
-    },
+    LengthCount { lengths: usize, ranks: usize },
     /// An array does not have the length that a collective of uneven parts got for its rank.
     #[error("the array of rank {rank} has {len} elements; its length was passed as {passed_len}")]
     PassedLength {
-        /// The rank.
         rank: usize,
-        /// The number of elements of the array.
         len: usize,
-        /// The length that was passed.
         passed_len: usize,
     },
     /// An array cannot be divided in as many equal parts as there are ranks.
@@ -283,11 +226,8 @@ pub enum UsageErrorKind {
         "the array of rank {rank} has {len} elements, which is not a multiple of {ranks} ranks"
     )]
     Indivisible {
-        /// The rank.
         rank: usize,
-        /// The number of elements of its array.
         len: usize,
-        /// The number of ranks.
         ranks: usize,
     },
     /// There is no rank of this number.
@@ -295,7 +235,6 @@ pub enum UsageErrorKind {
     NoSuchRank {
         /// The requested rank.
         rank: usize,
-        /// The number of ranks.
         ranks: usize,
     },
     /// The rank of an array belongs to another process.
@@ -308,10 +247,7 @@ pub enum UsageErrorKind {
     },
     /// The average of integers was requested.
     #[error("the average is not defined for elements of type `{element}`: reduce by the sum")]
-    IntegerAverage {
-        /// The element type.
-        element: &'static str,
-    },
+    IntegerAverage { element: &'static str },
     /// A message between two ranks has no counterpart.
     #[error(
         "rank {from} sends {sent} arrays to rank {to}, which receives {received} from it; they \
@@ -322,9 +258,7 @@ pub enum UsageErrorKind {
         from: usize,
         /// The receiving rank.
         to: usize,
-        /// The number of sends.
         sent: usize,
-        /// The number of receives.
         received: usize,
     },
     /// A send and its receive differ in length or element type.
@@ -333,19 +267,13 @@ pub enum UsageErrorKind {
          `{sent_type}` and received as {received_len} of `{received_type}`; they must be equal"
     )]
     Message {
-        /// The sending rank.
         from: usize,
-        /// The receiving rank.
         to: usize,
         /// The index among the messages between these ranks, from 0.
         index: usize,
-        /// The number of elements that are sent.
         sent_len: usize,
-        /// The element type that is sent.
         sent_type: &'static str,
-        /// The number of elements that are received.
         received_len: usize,
-        /// The element type that is received.
         received_type: &'static str,
     },
     /// A kernel is loaded on another device than the stream's.
@@ -354,9 +282,7 @@ pub enum UsageErrorKind {
          module on the stream's device"
     )]
     KernelElsewhere {
-        /// The kernel's device.
         kernel_device: String,
-        /// The stream's device.
         stream_device: String,
     },
     /// Two operands of one operation overlap in memory, and at least one of them is written.
@@ -370,9 +296,7 @@ pub enum UsageErrorKind {
         first: usize,
         /// The name of that operand, such as the name of a kernel's parameter.
         first_name: Option<&'static str>,
-        /// The index of the other operand.
         second: usize,
-        /// The name of the other operand.
         second_name: Option<&'static str>,
     },
     /// An operand of a kernel is a variable of its module that the kernel uses by its name too, and
@@ -381,10 +305,7 @@ pub enum UsageErrorKind {
         "the operand `{variable}` is a variable that the kernel uses by its name too, and at least \
          one of the two uses writes"
     )]
-    UsedByName {
-        /// The name of the variable.
-        variable: String,
-    },
+    UsedByName { variable: String },
     /// Both arrays of a copy are in host memory, so the copy needs no device.
     #[error("both arrays are in host memory: copy them on the host")]
     BothOnHost,
@@ -418,7 +339,6 @@ pub enum UsageErrorKind {
         names_there_are("kernel", kernels)
     )]
     NoKernel {
-        /// The requested name.
         kernel: String,
         /// The names of the module's kernels, those that resemble the requested one first.
         kernels: Vec<String>,
@@ -429,7 +349,6 @@ pub enum UsageErrorKind {
         names_there_are("variable", variables)
     )]
     NoVariable {
-        /// The requested name.
         variable: String,
         /// The names of the module's variables, those that resemble the requested one first.
         variables: Vec<String>,
@@ -440,17 +359,11 @@ pub enum UsageErrorKind {
          of `{element}` ({element_bytes} bytes aligned to {element_alignment})"
     )]
     Variable {
-        /// The variable.
         variable: String,
-        /// Its size in bytes.
         bytes: usize,
-        /// Its alignment in bytes.
         alignment: usize,
-        /// The requested element type.
         element: &'static str,
-        /// The size of an element in bytes.
         element_bytes: usize,
-        /// The alignment of an element in bytes.
         element_alignment: usize,
     },
     /// The PTX is of a newer version than the device's driver supports.
@@ -531,7 +444,6 @@ pub enum UsageErrorKind {
     NoAllocation {
         /// The first address.
         address: u64,
-        /// The length in bytes.
         bytes: u64,
     },
     /// The library was called from inside a foreign call, which holds its stream's lock.
