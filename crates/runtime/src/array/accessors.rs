@@ -114,7 +114,6 @@ macro_rules! array {
                 self.view_mut().chunks_mut(chunk_len)
             }
 
-            /// Returns the location of the whole array.
             pub(crate) fn span(&self) -> Span<'_> {
                 Span {
                     allocation: &self.allocation,

@@ -156,7 +156,6 @@ impl<T> Buffer<T> {
         self.allocation.is_adopted()
     }
 
-    /// Returns whether a graph uses the array.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.allocation) > 1
     }

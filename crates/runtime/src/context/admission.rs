@@ -114,7 +114,6 @@ impl Admission {
         self.reasons.load(Ordering::Relaxed) & ADOPTED != 0
     }
 
-    /// Counts a lease of the device's memory.
     #[inline]
     pub(super) fn begin_lease(&self) {
         self.reasons.fetch_add(LEASE, Ordering::Relaxed);
@@ -147,7 +146,6 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & TRACES != 0
     }
 
-    /// Counts a stream that begins to record.
     pub(super) fn begin_recording(&self) {
         let mut recordings = self.recordings.lock();
         *recordings += 1;
@@ -183,7 +181,6 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & DEFERRED != 0
     }
 
-    /// Begins a span, if they are on.
     pub(crate) fn span(&self, begin: impl FnOnce() -> HostSpan) -> Option<HostSpan> {
         (self.reasons.load(Ordering::Relaxed) & SPANS != 0).then(begin)
     }

@@ -83,7 +83,6 @@ impl Adopted {
             state.keeper = keeper.take();
         }
     }
-    /// Notes that a handle is being dropped.
     pub(super) fn drop_handle(&self) {
         self.0.lock().handles -= 1;
     }

@@ -40,7 +40,6 @@ struct Submitted {
 #[derive(Debug)]
 struct Ring<const N: usize> {
     operations: [Option<Submitted>; N],
-    /// The number of operations pushed so far.
     count: usize,
 }
 

@@ -293,7 +293,6 @@ impl DeviceState {
         self.driver.handle_space() == other.driver.handle_space()
     }
 
-    /// Returns the device's number in the realm.
     pub(crate) fn number(&self) -> DeviceNumber {
         self.streams.device()
     }

@@ -21,7 +21,6 @@ use crate::{
 /// the stream's driver calls, so that tickets are enqueued in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct SubmitQueue {
-    /// The sequence number of the next ticket.
     pub(crate) next: Sequence,
     /// The vector clock of the stream's tail: everything ordered before it by waits that the driver
     /// has accepted.

@@ -29,7 +29,6 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Creates the empty table of a device.
     pub(crate) fn new(device: DeviceNumber) -> Self {
         Self {
             device,

@@ -35,11 +35,9 @@ pub(crate) struct PendingDownload {
     stream: Arc<StreamState>,
     /// The chunks that are not copied out yet, in order.
     chunks: VecDeque<Chunk>,
-    /// The length of the target in bytes.
     bytes: usize,
     /// The sequence number of the last chunk, if there was a chunk.
     last: Option<Sequence>,
-    /// The source line of the download.
     location: &'static Location<'static>,
     /// The imports from which the source's contents come.
     imports: Imports,
@@ -105,7 +103,6 @@ impl PendingDownload {
         self.chunks.front().map(|chunk| chunk.sequence)
     }
 
-    /// Returns the number of chunks in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.chunks.len()
     }

@@ -82,7 +82,6 @@ pub(super) struct Teardown {
     probe_module: Option<ModuleHandle>,
     /// Device memory that could not be freed yet.
     deferred_frees: Vec<FreeingBlock>,
-    /// The number of queries that failed.
     failures: usize,
 }
 

@@ -51,7 +51,6 @@ impl Drop for Block {
 }
 
 impl Body {
-    /// Creates a body without memory.
     pub(super) fn new() -> Self {
         Self {
             history: AccessHistory::new(1),

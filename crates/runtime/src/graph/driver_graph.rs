@@ -35,7 +35,6 @@ impl OwnedGraph {
         Ok(Self::new(device, handle))
     }
 
-    /// Returns the driver's handle.
     pub(super) fn handle(&self) -> GraphHandle {
         self.handle
     }
@@ -80,7 +79,6 @@ pub(super) struct OwnedExec {
 }
 
 impl OwnedExec {
-    /// Returns the driver's handle.
     pub(super) fn handle(&self) -> GraphExecHandle {
         self.handle
     }

@@ -267,7 +267,6 @@ impl Exec {
             .try_for_each(|&number| self.set(number, &nodes[number], operands))
     }
 
-    /// Changes a node of the executable graph.
     #[inline]
     fn set(&self, number: usize, node: &Node, operands: &[Operand]) -> Result<(), DriverError> {
         let device = self.exec.device();

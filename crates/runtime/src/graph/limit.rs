@@ -54,13 +54,11 @@ pub(super) struct LoopNotes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of replays.
     replays: u64,
     /// The words that no replay uses.
     free: Vec<u32>,
     /// The notes of replays that are not known to be complete.
     running: Vec<Arc<ReplayNote>>,
-    /// The last replay.
     last: Option<(Arc<StreamState>, Sequence)>,
     /// True while the reactor watches a replay.
     is_watched: bool,
@@ -227,7 +225,6 @@ impl fmt::Debug for LoopNotes {
 }
 
 impl ReplayNote {
-    /// Returns the index of the replay's word.
     pub(super) fn word(&self) -> u32 {
         self.word
     }

@@ -120,7 +120,6 @@ pub(super) struct RecordedGraph {
 const OVER: &str = "the recording is over: record again, or use an ordinary stream";
 
 impl Recording {
-    /// Creates a recording without operations.
     pub(super) fn new(device: &Arc<DeviceState>, options: GraphOptions) -> Result<Self> {
         Ok(Self {
             device: Arc::clone(device),

@@ -29,7 +29,6 @@ pub(super) struct OperandRange {
     pub(super) kind: AccessKind,
     /// The address of the allocation.
     pub(super) pointer: DevicePtr,
-    /// The size of the allocation.
     pub(super) bytes: u64,
     /// The range that the operation accesses, from the start of the allocation.
     pub(super) range: Range<u64>,

@@ -46,7 +46,6 @@ pub struct UnboundGraph {
     arrays: Vec<BoundArray>,
     scalars: Vec<ValuePlace>,
     temporary_bytes: u64,
-    /// The last replay.
     last: Option<(Arc<StreamState>, Sequence)>,
 }
 

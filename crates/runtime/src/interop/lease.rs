@@ -221,7 +221,6 @@ impl<T: Send + 'static> OwnedLease<T> {
         self.len() == 0
     }
 
-    /// Returns the ordinal of the array's device.
     pub(super) fn ordinal(&self) -> i32 {
         let span = self.lent_array().array.span();
         span.allocation.device.ordinal.as_raw()

@@ -146,7 +146,6 @@ impl Ptx {
     }
 }
 
-/// Reads a text file.
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| {
         Error::unavailable(format_args!("cannot read {}: {error}", path.display()))

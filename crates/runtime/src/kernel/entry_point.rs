@@ -13,7 +13,6 @@ use crate::{Error, Result, UsageError, UsageErrorKind, context::DeviceState, dis
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryPoint {
     pub(super) handle: FunctionHandle,
-    /// The maximum number of threads per block.
     pub(super) threads_max: u32,
     /// The maximum number of threads per block of a launch on the fast path. It is 0 for a kernel
     /// that uses variables: the check for them costs other kernels nothing.
@@ -38,7 +37,6 @@ pub(super) enum ModuleLabel {
 }
 
 impl ModuleLabel {
-    /// Returns the name for errors and reports.
     fn name(self) -> &'static str {
         match self {
             Self::Declared(source) => source.module,

@@ -69,7 +69,6 @@ impl Function {
         self.variables.as_deref().unwrap_or_default()
     }
 
-    /// Returns the driver's handle.
     pub(crate) fn handle(&self) -> FunctionHandle {
         self.entry_point.handle
     }

@@ -128,7 +128,6 @@ impl LaunchConfig {
         self.attributes.is_any()
     }
 
-    /// Returns the attributes, if there are any.
     #[inline]
     pub(crate) fn attributes(&self) -> Option<&LaunchAttributes> {
         if self.has_attributes() {

@@ -117,7 +117,6 @@ const fn compress(state: [u32; 8], block: &[u8]) -> [u32; 8] {
     ]
 }
 
-/// Returns a hash as hexadecimal text.
 pub(super) fn hex(hash: &[u8; 32]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

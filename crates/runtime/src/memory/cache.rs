@@ -65,7 +65,6 @@ pub(super) struct Cache {
     sizes: BTreeMap<u64, VecDeque<CachedBlock>>,
     /// The ages of the cached blocks and of some removed ones, oldest first.
     ages: VecDeque<Age>,
-    /// The number of cached blocks.
     blocks: usize,
     /// The number of blocks ever cached.
     count: u64,
@@ -243,7 +242,6 @@ pub(super) fn evict(device: &DeviceState, evicted: Evicted) {
     }
 }
 
-/// Frees all cached blocks.
 pub(crate) fn empty(device: &DeviceState) {
     evict(
         device,

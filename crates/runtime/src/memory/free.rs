@@ -54,7 +54,6 @@ pub(crate) fn release(device: &DeviceState, freed: FreeingBlock) {
     }
 }
 
-/// Retries the deferred frees.
 pub(crate) fn drain_frees(device: &DeviceState) {
     if !device.has_deferred() {
         return;

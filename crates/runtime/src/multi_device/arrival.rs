@@ -22,7 +22,6 @@ pub(crate) struct Arrival<'a> {
     /// The devices on which the contents depend, first the one on which the operation runs.
     pub(crate) devices: &'a [&'a Arc<DeviceState>],
     pub(crate) stream: &'a Arc<StreamState>,
-    /// The operation's submitted ticket.
     pub(crate) sequence: Sequence,
     /// Set if the operation may end without its results.
     pub(crate) failure: Option<&'a Failure>,

@@ -147,7 +147,6 @@ impl CrossDeviceImport {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Returns the operation's sequence number.
     pub(super) fn sequence(&self) -> Sequence {
         self.state().sequence()
     }
@@ -368,7 +367,6 @@ impl Failure {
         self.cause.get()
     }
 
-    /// Returns the collective's group.
     pub(super) fn group(&self) -> GroupNumber {
         self.group
     }

@@ -163,7 +163,6 @@ impl<'a> Suballocation<'a> {
         Ok(suballocation)
     }
 
-    /// Returns the address of the part.
     pub(crate) fn pointer(&self) -> *mut u8 {
         self.pointer
     }

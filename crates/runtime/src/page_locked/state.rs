@@ -34,7 +34,6 @@ impl OpenSlot for PageLockedLayer {
 }
 
 impl DeviceState {
-    /// Returns the device's page-locked memory.
     #[inline]
     pub(crate) fn page_locked(&self) -> &PageLocked {
         &self.page_locked_slot
@@ -58,7 +57,6 @@ impl StreamSlot for PageLockedLayer {
 }
 
 impl StreamState {
-    /// Returns the stream's staging arena.
     #[inline]
     pub(crate) fn arena(&self) -> &CurrentArena {
         &self.page_locked_slot

@@ -58,7 +58,6 @@ impl Extent {
         self.as_range() == Some(&(0..bytes))
     }
 
-    /// Returns whether the extent contains no byte.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_empty()
     }

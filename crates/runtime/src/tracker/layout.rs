@@ -43,7 +43,6 @@ impl HistoryLayout {
         }
     }
 
-    /// Calls `look_at` for all segments.
     pub(super) fn for_each(&self, look_at: impl FnMut(&Segment)) {
         match self {
             Self::Linear(linear) => linear.segments().iter().for_each(look_at),
@@ -137,7 +136,6 @@ impl HistoryLayout {
         *self = Self::Linear(linear);
     }
 
-    /// Returns the number of segments.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Linear(linear) => linear.segments().len(),

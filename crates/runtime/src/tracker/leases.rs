@@ -62,7 +62,6 @@ impl Lease {
 #[derive(Default)]
 pub(super) struct Leases {
     list: Vec<Lease>,
-    /// The number of leases so far.
     count: u64,
 }
 

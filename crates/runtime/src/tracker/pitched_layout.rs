@@ -90,7 +90,6 @@ impl PitchedLayout {
         self.pitch
     }
 
-    /// Returns the number of segments.
     pub(super) fn len(&self) -> usize {
         self.bands
             .iter()

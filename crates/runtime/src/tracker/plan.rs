@@ -57,7 +57,6 @@ pub(crate) fn plan_and_publish(
 /// An operation of a group that is planned as one.
 pub(crate) struct GroupMember<'m, 'a> {
     pub(crate) ticket: Ticket,
-    /// The clock of the operation's stream.
     pub(crate) clock: &'m VectorClock,
     pub(crate) accesses: &'m mut Accesses<'a>,
     pub(crate) plan: &'m mut Plan,

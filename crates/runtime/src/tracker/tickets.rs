@@ -32,7 +32,6 @@ impl Tickets {
         self.first.into_iter().chain(self.others.iter().copied())
     }
 
-    /// Calls `each` for all tickets.
     #[inline(always)]
     pub(super) fn for_each(&self, each: &mut impl FnMut(Ticket)) {
         let Some(first) = self.first else {

@@ -124,7 +124,6 @@ impl VectorClock {
             .map(|&(stream, sequence)| Ticket::new(stream, sequence))
     }
 
-    /// Returns the number of listed streams.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -120,7 +120,6 @@ impl OverlappingCopy {
         usize::try_from(distance).unwrap_or(usize::MAX)
     }
 
-    /// Returns the number of copies.
     pub(crate) fn chunks(&self) -> usize {
         self.bytes.div_ceil(self.distance().max(1))
     }

@@ -251,7 +251,6 @@ struct SubmitGuard<'a, 'op> {
 }
 
 impl SubmitGuard<'_, '_> {
-    /// Plans and publishes the operation.
     #[inline(always)]
     fn publish(&mut self) {
         let (device, accesses) = (self.device, &mut self.operation.accesses);

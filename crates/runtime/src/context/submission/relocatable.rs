@@ -24,7 +24,6 @@ const DISPLACEMENT: u64 = 1 << 32;
 /// A call of another library, for operands that are moved by these displacements.
 pub(crate) struct Relocatable<F> {
     pub(crate) call: F,
-    /// The number of operands.
     pub(crate) operands: usize,
 }
 

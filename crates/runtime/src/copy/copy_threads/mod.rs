@@ -144,7 +144,6 @@ impl TransferQueue {
 struct CopyThreadsState {
     /// The transfers, in the order in which copy threads help them.
     queues: VecDeque<TransferQueue>,
-    /// The number of copy threads.
     threads: usize,
     /// The number of sleeping copy threads.
     asleep: usize,
@@ -182,7 +181,6 @@ struct CopyThreads {
     copied: IdleCondvar,
 }
 
-/// Returns the process's copy threads.
 fn copy_threads() -> &'static CopyThreads {
     static COPY_THREADS: PerProcess<CopyThreads> = PerProcess::new();
     COPY_THREADS.get_or_init(|| CopyThreads {

@@ -156,7 +156,6 @@ impl<'a> Side<'a> {
         Ok(side)
     }
 
-    /// Enqueues a command on the side's stream.
     fn enqueue<C: Command>(&self, command: C) -> Result<C::Output> {
         let Self { device, stream, .. } = self;
         // SAFETY: the device owns the stream. The commands use memory of the two sides, which stays

@@ -86,7 +86,6 @@ impl Trace {
 /// The data of a picture being drawn.
 struct Picture<'a> {
     trace: &'a Trace,
-    /// The engine's work for each operation.
     work: Vec<Option<Work>>,
     waits: Vec<Wait>,
     streams: StreamIndices,
