@@ -79,13 +79,13 @@ impl Stream {
         follow_owner(&device, self.state()).at_caller("record", location)?;
         let name = device.named("record", location);
         // SAFETY: the device's context is alive.
-        let made = unsafe {
+        let event = unsafe {
             device
                 .driver
                 .event_create(device.context, EventKind::Timing)
         };
         drop(name);
-        let handle = device.checked(made)?;
+        let handle = device.checked(event)?;
         let mut event = Event {
             device,
             handle,

@@ -95,8 +95,8 @@ impl<T: bytemuck::Pod> Buffer<T> {
                 (Allocation::recorded(memory), Contents::Undefined)
             }
             None => {
-                let made = Allocation::new(device, stream, bytes, wanted, location)?;
-                (made.0.shared(), made.1)
+                let allocation = Allocation::new(device, stream, bytes, wanted, location)?;
+                (allocation.0.shared(), allocation.1)
             }
         };
         let array = Self {

@@ -102,18 +102,18 @@ impl Device {
         let location = Location::caller();
         self.state()
             .name_memory(allocation.pointer, "managed", location);
-        let mut made = Managed::<T> {
+        let mut array = Managed::<T> {
             allocation,
             len,
             element: PhantomData,
         };
-        let first = made.elements().cast::<u8>();
-        let driver = &made.allocation.device.driver;
+        let first = array.elements().cast::<u8>();
+        let driver = &array.allocation.device.driver;
         let host_access = HostAccessGuard::writes(driver, first, bytes, "managed", location);
         // SAFETY: no operation uses it yet. All bits zero are a `T`.
         unsafe { first.write_bytes(0, bytes) };
         drop(host_access);
-        Ok(made)
+        Ok(array)
     }
 }
 

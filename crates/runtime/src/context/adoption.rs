@@ -210,7 +210,7 @@ mod tests {
         };
         let second = adopt(Keeper::new(calling));
         set_in_place(was_in_place);
-        let found = second.download(&array).expect("a download");
-        assert_eq!(found.wait().expect("the values"), [1; 64]);
+        let values = second.download(&array).expect("a download");
+        assert_eq!(values.wait().expect("the values"), [1; 64]);
     }
 }

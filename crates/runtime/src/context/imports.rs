@@ -22,13 +22,13 @@ pub(crate) fn unsettled_imports<'a, 'b: 'a>(
     kind: OperationKind,
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
 ) -> Result<Imports> {
-    let mut found = Imports::new();
+    let mut imports = Imports::new();
     for access in accesses {
         if reads(kind, access) && access.history.provenance.is_used() {
-            merge(&mut found, access.history.provenance.unsettled()?);
+            merge(&mut imports, access.history.provenance.unsettled()?);
         }
     }
-    Ok(found)
+    Ok(imports)
 }
 
 /// Collects the unsettled imports of everything that a collective may read. Those that the
@@ -41,14 +41,14 @@ pub(crate) fn unsettled_imports_before<'a, 'b: 'a>(
     collective: &LaterCollective,
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
 ) -> Result<Imports> {
-    let mut found = Imports::new();
+    let mut imports = Imports::new();
     for access in accesses {
         merge(
-            &mut found,
+            &mut imports,
             access.history.provenance.unsettled_before(collective)?,
         );
     }
-    Ok(found)
+    Ok(imports)
 }
 
 /// Returns an error if the contents of an allocation are invalid.

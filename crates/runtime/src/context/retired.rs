@@ -44,7 +44,7 @@ impl DeviceState {
         let retired = &mut self.retired.lock().streams;
         let at = retired
             .iter()
-            .rposition(|known| Arc::ptr_eq(known, stream))?;
+            .rposition(|retired_stream| Arc::ptr_eq(retired_stream, stream))?;
         retired.remove(at)
     }
 
@@ -56,7 +56,7 @@ impl DeviceState {
     pub(super) fn take_idle(&self, priority: i32) -> Option<Arc<StreamState>> {
         let begins_with_last = self.retired.lock().begins_with_last();
         let mut busy: SmallVec<[Arc<StreamState>; RETIRED_SCAN_MAX]> = SmallVec::new();
-        let found = loop {
+        let stream = loop {
             let is_last = begins_with_last && busy.is_empty();
             let stream = match busy.len() {
                 RETIRED_SCAN_MAX.. => None,
@@ -64,7 +64,7 @@ impl DeviceState {
             };
             match stream {
                 Some(stream) if !query_stream(self, &stream).unwrap_or(false) => busy.push(stream),
-                found => break found,
+                stream => break stream,
             }
         };
         if !busy.is_empty() {
@@ -75,7 +75,7 @@ impl DeviceState {
             // The one that was retired last stays the last.
             retired.streams.extend(busy.into_iter().rev());
         }
-        found
+        stream
     }
 
     /// Retires a stream whose last handle was dropped. Its pending work continues.

@@ -73,18 +73,18 @@ impl Slots {
     /// runs.
     pub(crate) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let id = TypeId::of::<T>();
-        let known = self.values.lock().get(&id).cloned();
-        let value = match known {
+        let value = self.values.lock().get(&id).cloned();
+        let value = match value {
             Some(value) => value,
             None => {
-                let made: Arc<dyn Any + Send + Sync> = Arc::new(make());
+                let new_value: Arc<dyn Any + Send + Sync> = Arc::new(make());
                 // Another thread may have inserted a value by now. This one is then dropped after
                 // the lock is released.
                 Arc::clone(
                     self.values
                         .lock()
                         .entry(id)
-                        .or_insert_with(|| Arc::clone(&made)),
+                        .or_insert_with(|| Arc::clone(&new_value)),
                 )
             }
         };

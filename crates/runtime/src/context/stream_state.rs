@@ -59,7 +59,7 @@ impl SubmitQueue {
         if !self
             .host_waiters
             .iter()
-            .any(|known| known.is_same(&host_waiter))
+            .any(|earlier| earlier.is_same(&host_waiter))
         {
             self.host_waiters.push(host_waiter);
         }

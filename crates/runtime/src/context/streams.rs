@@ -135,8 +135,8 @@ mod tests {
             .collect();
         let other = add(&others).expect("the table has room");
         for stream in &added {
-            let found = streams.get(stream.id).expect("it was added");
-            assert!(Arc::ptr_eq(found, stream));
+            let entry = streams.get(stream.id).expect("it was added");
+            assert!(Arc::ptr_eq(entry, stream));
             assert!(others.get(stream.id).is_none());
         }
         assert!(

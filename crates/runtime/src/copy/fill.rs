@@ -63,8 +63,8 @@ impl Stream {
     pub fn reused_zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         let (device, location) = (self.device_state(), Location::caller());
         let wanted = Contents::Zeros;
-        let made = Buffer::with_contents(device, self.state(), len, wanted, "zeros", location);
-        let (mut target, contents) = made?;
+        let buffer = Buffer::with_contents(device, self.state(), len, wanted, "zeros", location);
+        let (mut target, contents) = buffer?;
         if contents != wanted {
             self.fill_span(&target.view_mut().span, &[0], location)?;
         }

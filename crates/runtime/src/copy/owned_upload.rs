@@ -140,9 +140,9 @@ impl KeptSources {
             let oldest = {
                 let mut uploads = self.uploads.lock();
                 uploads.retain(|(ticket, _)| !device.is_done(*ticket));
-                let kept: usize = uploads.iter().map(|(_, bytes)| bytes).sum();
+                let kept_bytes: usize = uploads.iter().map(|(_, bytes)| bytes).sum();
                 match uploads.front() {
-                    Some((ticket, _)) if kept.saturating_add(bytes) > bytes_max => *ticket,
+                    Some((ticket, _)) if kept_bytes.saturating_add(bytes) > bytes_max => *ticket,
                     _ => return Ok(()),
                 }
             };
@@ -179,14 +179,14 @@ impl Stream {
     ) -> Result<Buffer<T>, Rejected<S>> {
         let location = Location::caller();
         let len = source.elements().len();
-        let made = Buffer::new(
+        let buffer = Buffer::new(
             self.device_state(),
             self.state(),
             len,
             "upload_owned",
             location,
         );
-        let mut target = match made {
+        let mut target = match buffer {
             Ok(target) => target,
             Err(error) => return Err(Rejected::new(error, source)),
         };

@@ -250,10 +250,10 @@ fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, reason: &str) -> R
     let identity = driver.identity();
     let mut open = OPEN.lock();
     open.retain(|entry| entry.state.strong_count() > 0);
-    let known = open
+    let device = open
         .iter()
         .find(|entry| entry.driver == identity && entry.ordinal == ordinal);
-    if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
+    if let Some(state) = device.and_then(|entry| entry.state.upgrade()) {
         return Ok(Device::from_state(state));
     }
     let state = Arc::new(DeviceState::open(

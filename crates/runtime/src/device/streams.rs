@@ -97,14 +97,14 @@ thread_local! {
 /// Returns the calling thread's stream of the device, created on first use, or `None` while the
 /// thread is destroying its thread-local variables.
 fn stream_of(device: &Arc<DeviceState>) -> Result<Option<Arc<StreamState>>> {
-    let found = STREAMS.try_with(|streams| {
+    let stream = STREAMS.try_with(|streams| {
         let mut streams = streams.borrow_mut();
-        streams.retain(|known| known.device.strong_count() > 0);
-        let known = streams
+        streams.retain(|entry| entry.device.strong_count() > 0);
+        let entry = streams
             .iter()
-            .find(|known| std::ptr::eq(known.device.as_ptr(), Arc::as_ptr(device)));
-        if let Some(known) = known {
-            return Ok(Arc::clone(&known.state));
+            .find(|entry| std::ptr::eq(entry.device.as_ptr(), Arc::as_ptr(device)));
+        if let Some(entry) = entry {
+            return Ok(Arc::clone(&entry.state));
         }
         let state = device.acquire_stream(0)?;
         streams.push(ThreadStream {
@@ -113,5 +113,5 @@ fn stream_of(device: &Arc<DeviceState>) -> Result<Option<Arc<StreamState>>> {
         });
         Ok(state)
     });
-    found.ok().transpose()
+    stream.ok().transpose()
 }

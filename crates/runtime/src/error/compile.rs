@@ -121,13 +121,13 @@ fn advice(header: &str, folders: &[PathBuf]) -> String {
         .iter()
         .map(|folder| folder.display().to_string())
         .collect();
-    let tried = if folders.is_empty() {
+    let places = if folders.is_empty() {
         "no folder with headers was found".to_owned()
     } else {
         format!("tried {}", folders.join(", "))
     };
     printable(&format!(
-        "{tried}; pass its text with `Cuda::header(\"{header}\", …)`, its folder with \
+        "{places}; pass its text with `Cuda::header(\"{header}\", …)`, its folder with \
          `Cuda::include_folder(…)`, or, for CUDA's own headers, install \
          `nvidia-cuda-runtime-cu12` with pip or set CUDA_HOME"
     ))

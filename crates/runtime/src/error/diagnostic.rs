@@ -97,7 +97,7 @@ fn marked_len(line: &str, column: usize) -> usize {
 /// (`error #20:`, `warning #177-D:`), and ends before an empty line. Newer versions end it with a
 /// copy of the source line and a line with `^`, both indented by two more spaces.
 pub(crate) fn parse(log: &str, line_of: impl Fn(&str, usize) -> Option<String>) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+    let mut diagnostics = Vec::new();
     let mut lines = log.lines();
     while let Some(text) = lines.next() {
         let Some(mut diagnostic) = parse_head(text) else {
@@ -120,9 +120,9 @@ pub(crate) fn parse(log: &str, line_of: impl Fn(&str, usize) -> Option<String>) 
             diagnostic.message.push_str("\n  ");
             diagnostic.message.push_str(text.trim());
         }
-        found.push(diagnostic);
+        diagnostics.push(diagnostic);
     }
-    found
+    diagnostics
 }
 
 /// The indentation of NVRTC's copy of a source line.

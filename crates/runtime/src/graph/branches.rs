@@ -70,12 +70,12 @@ impl GraphRecorder {
             let problem = UsageErrorKind::Recording { why };
             return Err(UsageError::new(NAME, problem).at(location).into());
         }
-        let found = Flag::of(&self.device, NAME, &flag.view().operand().0)?;
+        let condition = Flag::of(&self.device, NAME, &flag.view().operand().0)?;
         let site = LoopSite {
             iterations_max,
             location,
         };
-        self.conditional((NAME, location), found, Some(site), |recorder| {
+        self.conditional((NAME, location), condition, Some(site), |recorder| {
             body(recorder, flag)
         })
     }
@@ -109,8 +109,8 @@ impl GraphRecorder {
     ) -> Result<()> {
         const NAME: &str = "if_";
         let location = Location::caller();
-        let found = Flag::of(&self.device, NAME, &flag.operand().0)?;
-        self.conditional((NAME, location), found, None, body)
+        let condition = Flag::of(&self.device, NAME, &flag.operand().0)?;
+        self.conditional((NAME, location), condition, None, body)
     }
 
     /// Records the operations of `body` as one conditional operation.

@@ -211,8 +211,8 @@ impl Graph {
                 && (ptr::eq(node.label, label) || node.label == label)
         };
         let mut others = self.nodes.iter();
-        let found = others.position(is_named);
-        match (found, others.position(is_named)) {
+        let position = others.position(is_named);
+        match (position, others.position(is_named)) {
             (Some(number), None) => Ok(GraphNodeMut {
                 graph: self,
                 number,

@@ -159,26 +159,26 @@ struct Setter(Mutex<Option<Option<FunctionHandle>>>);
 pub(super) fn setter(device: &Arc<DeviceState>) -> Result<Option<FunctionHandle>> {
     let user = Device::from_state(Arc::clone(device));
     let slot = user.slot(Setter::default);
-    let known = *slot.0.lock();
-    if let Some(known) = known {
-        return Ok(known);
+    let setter = *slot.0.lock();
+    if let Some(setter) = setter {
+        return Ok(setter);
     }
     let is_capable = device.limits.compute_capability >= CAPABILITY_MIN;
-    let found = match is_capable && has_conditional_nodes(device)? {
+    let setter = match is_capable && has_conditional_nodes(device)? {
         true => {
             let name = "set_condition";
-            let loaded = load_generated(&user, PTX, "millstream_set_condition", || name, 7)?;
-            Some(loaded.handle())
+            let kernel = load_generated(&user, PTX, "millstream_set_condition", || name, 7)?;
+            Some(kernel.handle())
         }
         false => None,
     };
-    *slot.0.lock() = Some(found);
-    Ok(found)
+    *slot.0.lock() = Some(setter);
+    Ok(setter)
 }
 
 fn has_conditional_nodes(device: &Arc<DeviceState>) -> Result<bool> {
-    let made = OwnedGraph::create(device).and_then(|graph| graph.condition());
-    match made {
+    let condition = OwnedGraph::create(device).and_then(|graph| graph.condition());
+    match condition {
         Ok(_) => Ok(true),
         Err(error) if error.code() == ResultCode::NOT_SUPPORTED => Ok(false),
         Err(error) => Err(device.record_failure(error)),

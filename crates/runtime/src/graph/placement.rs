@@ -63,13 +63,15 @@ impl Body {
         location: &'static Location<'static>,
     ) -> Result<()> {
         // By the addresses of the originals: operands that were never alive together share a block.
-        let mut made: Vec<(DevicePtr, Arc<Block>)> = Vec::new();
+        let mut copies: Vec<(DevicePtr, Arc<Block>)> = Vec::new();
         for operand in operands {
             let OperandMemory::Block(original) = &operand.memory else {
                 continue;
             };
-            let known = made.iter().find(|(known, _)| *known == operand.pointer);
-            let block = match known {
+            let earlier = copies
+                .iter()
+                .find(|(original, _)| *original == operand.pointer);
+            let block = match earlier {
                 Some((_, block)) => Arc::clone(block),
                 None => {
                     let bytes = usize::try_from(original.bytes()).unwrap_or(usize::MAX);
@@ -79,7 +81,7 @@ impl Body {
                     }
                     let copy = Allocation::recorded(copy.shared_memory());
                     let block = self.add(copy, original.constant);
-                    made.push((operand.pointer, Arc::clone(&block)));
+                    copies.push((operand.pointer, Arc::clone(&block)));
                     block
                 }
             };

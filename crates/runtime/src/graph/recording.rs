@@ -183,13 +183,13 @@ impl Recording {
     /// Returns the operands of an operation by number, and the memory of each.
     fn operands_of(&self, operation: &Operation<'_>) -> Result<(Vec<usize>, Vec<OperandRange>)> {
         let refused = |problem| UsageError::new(operation.label, problem).at(operation.location);
-        let mut found = Vec::new();
+        let mut allocations = Vec::new();
         for (number, access) in operation.accesses.iter().enumerate() {
             let operand = match access.param {
                 Access::NO_PARAM => number,
                 param => param.into(),
             };
-            found.push(Allocation::of(access.history, operand).map_err(refused)?);
+            allocations.push(Allocation::of(access.history, operand).map_err(refused)?);
         }
         let mut state = self.state.lock();
         if let Some(why) = state.refusal() {
@@ -197,7 +197,7 @@ impl Recording {
         }
         let mut numbers = Vec::new();
         let mut ranges = Vec::new();
-        for (allocation, access) in found.into_iter().zip(operation.accesses.iter()) {
+        for (allocation, access) in allocations.into_iter().zip(operation.accesses.iter()) {
             let pointer = allocation.pointer;
             let bytes = allocation.history.bytes();
             let operand = state.operand(allocation, Role::Outside);
@@ -352,8 +352,8 @@ impl State {
                 && uses().iter().all(|&ticket| queue.clock.covers(ticket))
         };
         // The newest, because its contents are the likeliest to be in a cache.
-        let found = self.operands.iter().rev().find(is_free)?;
-        Some(Arc::clone(&found.allocation) as Memory)
+        let operand = self.operands.iter().rev().find(is_free)?;
+        Some(Arc::clone(&operand.allocation) as Memory)
     }
 }
 

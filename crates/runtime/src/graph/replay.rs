@@ -293,7 +293,7 @@ impl Graph {
             let OperandMemory::Block(block) = &operand.memory else {
                 continue;
             };
-            let is_it = |known: &Arc<Body>| Arc::ptr_eq(known, &block.body);
+            let is_it = |body: &Arc<Body>| Arc::ptr_eq(body, &block.body);
             if is_it(&self.body) {
                 self.uses_body = true;
             } else if !self.recorded_bodies.iter().any(is_it) {

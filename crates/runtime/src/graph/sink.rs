@@ -80,11 +80,11 @@ impl<'a> Collector<'a> {
     fn address(&self, pointer: DevicePtr, kinds: &[AccessKind]) -> Option<Address> {
         kinds.iter().find_map(|&kind| {
             let accessed = self.operands.iter().filter(|range| range.kind == kind);
-            let mut found = accessed.filter_map(|range| {
+            let mut addresses = accessed.filter_map(|range| {
                 let address = range.address(pointer)?;
                 range.range.contains(&address.offset).then_some(address)
             });
-            found.next()
+            addresses.next()
         })
     }
 

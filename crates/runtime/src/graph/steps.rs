@@ -103,12 +103,12 @@ impl Graph {
 
     /// Returns these accesses as those of an ordinary operation.
     fn step_accesses(&self, accesses: &[NodeAccess]) -> Accesses<'_> {
-        let mut found = Accesses::default();
+        let mut accesses = Accesses::default();
         let mut bodies: SmallVec<[&Arc<Body>; 1]> = SmallVec::new();
         for access in accesses {
             match &self.operands[access.operand].memory {
                 OperandMemory::Outside(allocation) | OperandMemory::Recorded { allocation, .. } => {
-                    found.push(Access {
+                    accesses.push(Access {
                         ordered: access.ordered,
                         ..Access::new(&allocation.history, access.extent.clone(), access.kind)
                     })
@@ -119,9 +119,9 @@ impl Graph {
         bodies.sort_unstable_by_key(|body| Arc::as_ptr(body));
         bodies.dedup_by(|one, other| Arc::ptr_eq(one, other));
         for body in bodies {
-            found.push(body.access());
+            accesses.push(body.access());
         }
-        found
+        accesses
     }
 }
 

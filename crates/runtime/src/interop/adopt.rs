@@ -214,8 +214,8 @@ impl Device {
         if bytes == 0 {
             return Ok(Ok(()));
         }
-        let known = state.checked(state.driver.pointer_info(pointer))?;
-        Ok(match known {
+        let info = state.checked(state.driver.pointer_info(pointer))?;
+        Ok(match info {
             Some(info) if info.on_device && info.contains(pointer, bytes) => {
                 if info.device == state.ordinal {
                     Ok(())

@@ -236,9 +236,9 @@ impl Stream {
                 displacements,
             });
             result.map_err(|error| {
-                let mut kept = None;
-                let failed = failed(name, &mut kept, error);
-                failure.set(kept);
+                let mut output = None;
+                let failed = failed(name, &mut output, error);
+                failure.set(output);
                 failed
             })
         };

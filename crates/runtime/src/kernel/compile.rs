@@ -190,8 +190,8 @@ fn compiled(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool), Arc
         && let Some(identity) = &installation.identity
     {
         let folders = Folders::of(source, installation.file.as_deref());
-        if let Some(found) = cache.load(&source.key(device, identity, &folders)) {
-            return Ok((found, true));
+        if let Some(compiled) = cache.load(&source.key(device, identity, &folders)) {
+            return Ok((compiled, true));
         }
     }
     let nvrtc = load(source)?;
@@ -236,13 +236,17 @@ fn options(
     } else {
         let (major, minor) = device.limits.compute_capability;
         let own = 10 * major + minor;
-        let known = nvrtc
+        let architectures = nvrtc
             .architectures()
             .map_err(|cause| failed(source, cause))?;
         // An older NVRTC compiles for the newest architecture that it knows, and the driver
         // compiles the PTX for the device's.
-        cubin &= known.contains(&own);
-        let newest = known.iter().copied().filter(|&known| known <= own).max();
+        cubin &= architectures.contains(&own);
+        let older = architectures
+            .iter()
+            .copied()
+            .filter(|&number| number <= own);
+        let newest = older.max();
         let kind = if cubin { "sm" } else { "compute" };
         options.push(format!(
             "--gpu-architecture={kind}_{}",

@@ -90,8 +90,8 @@ fn find_or_load<'a>(
     device.check_alive()?;
     let address = std::ptr::from_ref(source).addr();
     let mut modules = ModuleCache::of(device).declared.lock();
-    let known = modules.iter().position(|known| known.source == address);
-    let at = match known {
+    let position = modules.iter().position(|module| module.source == address);
+    let at = match position {
         Some(at) => at,
         None => {
             modules.push(load_declared(device, source)?);
@@ -140,8 +140,8 @@ fn load_declared(device: &DeviceState, source: &'static ModuleSource) -> Result<
         sizes.note(entry_point.handle, &kinds, slices);
     }
     let uses = source.kernels.iter().map(|kernel| {
-        let found = find_kernel(&interface, kernel);
-        found.map_or_else(Vec::new, |found| found.uses.clone())
+        let kernel_interface = find_kernel(&interface, kernel);
+        kernel_interface.map_or_else(Vec::new, |interface| interface.uses.clone())
     });
     Ok(DeclaredModule {
         source: std::ptr::from_ref(source).addr(),
@@ -190,20 +190,20 @@ fn find_variable(
         element,
         is_single,
     } = *declared;
-    let found = variables::find_array(variables, name, element);
-    let found = found.map_err(|problem| UsageError::new(source.module, problem))?;
-    if is_single && found.bytes != element.bytes {
+    let memory = variables::find_array(variables, name, element);
+    let memory = memory.map_err(|problem| UsageError::new(source.module, problem))?;
+    if is_single && memory.bytes != element.bytes {
         let detail = format!(
             "the variable `{name}` is declared as one element of {} bytes, and has {}: declare an \
              array (variable of {})",
             element.bytes,
-            found.bytes,
+            memory.bytes,
             ModuleLabel::Declared(source)
         );
         let problem = UsageErrorKind::Signature { detail };
         return Err(UsageError::new(source.module, problem));
     }
-    Ok(found)
+    Ok(memory)
 }
 
 /// Compares the declared kernels with those of the PTX. Returns how each takes its slices.

@@ -75,7 +75,7 @@ pub(super) fn load_image(
 ) -> Result<ModuleHandle> {
     let (driver, context) = (&*device.driver, device.context);
     let _name = device.named(module.name(), Location::caller());
-    let loaded = match image {
+    let result = match image {
         // SAFETY: the context is alive. The driver rejects text that is not PTX, and does not rely
         // on its validity.
         Image::Ptx(ptx) => unsafe { driver.module_load(context, ptx.as_bytes()) },
@@ -84,7 +84,7 @@ pub(super) fn load_image(
         Image::Binary(image) => unsafe { driver.module_load_binary(context, image) },
     };
     device
-        .checked(loaded)
+        .checked(result)
         .map_err(|error| explain(module, None, error))
 }
 

@@ -104,8 +104,8 @@ impl GeneratedKernels {
         name: impl FnOnce() -> &'static str,
         params: usize,
     ) -> Result<GeneratedKernel> {
-        if let Some(known) = self.by_text.get(ptx) {
-            return Ok(*known);
+        if let Some(kernel) = self.by_text.get(ptx) {
+            return Ok(*kernel);
         }
         let name = name();
         let (module, entry_points) = load_module(

@@ -131,7 +131,7 @@ pub(super) fn is_pure(source: &Cuda) -> bool {
 /// Headers that were given as texts search the working directory. CUDA's own headers are trusted
 /// not to build the words above out of parts.
 pub(super) fn dependencies(source: &Cuda, folders: &Folders) -> Option<Vec<Dependency>> {
-    let mut found = Vec::new();
+    let mut dependencies = Vec::new();
     let mut seen = BTreeSet::new();
     let source_texts = iter::once(&source.text).chain(&source.options);
     let source_texts = source_texts.chain(&source.instantiations);
@@ -162,14 +162,14 @@ pub(super) fn dependencies(source: &Cuda, folders: &Folders) -> Option<Vec<Depen
                         return None;
                     }
                     let text = contents(&path).ok()?;
-                    found.push((path.display().to_string(), text.as_deref().map(sha256)));
+                    dependencies.push((path.display().to_string(), text.as_deref().map(sha256)));
                     pending.extend(text.map(|text| (text, parent(&path), is_cuda)));
                 }
             }
         }
     }
-    found.sort();
-    Some(found)
+    dependencies.sort();
+    Some(dependencies)
 }
 
 fn parent(path: &Path) -> PathBuf {

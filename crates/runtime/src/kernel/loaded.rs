@@ -262,9 +262,9 @@ impl Module {
     /// if its size is not a multiple of the element's, or its alignment is smaller.
     pub fn global<T: Pod>(&self, name: &str) -> Result<Global<T>> {
         let state = &*self.state;
-        let found = variables::find_array(&state.variables, name, ElementLayout::of::<T>());
-        let found = found.map_err(|problem| UsageError::new("global", problem))?;
-        Ok(found.array(&state.device))
+        let memory = variables::find_array(&state.variables, name, ElementLayout::of::<T>());
+        let memory = memory.map_err(|problem| UsageError::new("global", problem))?;
+        Ok(memory.array(&state.device))
     }
 
     /// Finds a kernel by its name in the PTX, by the name for which the compiler was asked, or by

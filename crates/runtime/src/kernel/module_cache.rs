@@ -66,9 +66,9 @@ impl ModuleCache {
         function: FunctionHandle,
     ) -> Option<Arc<[usize]>> {
         let cache = Self::of(device);
-        let noted = cache.param_sizes.0.lock().get(&function).map(Arc::clone);
-        if noted.is_some() {
-            return noted;
+        let sizes = cache.param_sizes.0.lock().get(&function).map(Arc::clone);
+        if sizes.is_some() {
+            return sizes;
         }
         let sizes = cache.generated.lock().param_sizes(function)?;
         let mut known = cache.param_sizes.0.lock();

@@ -29,8 +29,8 @@ struct Names {
 
 impl Names {
     fn intern(&mut self, name: &str) -> &'static str {
-        if let Some(known) = self.names.get(name) {
-            return known;
+        if let Some(stored_name) = self.names.get(name) {
+            return stored_name;
         }
         // Besides its text, a name takes an entry of the set.
         let bytes = name.len() + size_of::<&str>();

@@ -97,8 +97,8 @@ fn find(
 ) -> Result<Option<VariableMemory>> {
     let (driver, context) = (&*device.driver, device.context);
     // SAFETY: the module is loaded.
-    let found = unsafe { driver.module_global(context, module, &declared.name) };
-    match device.checked(found) {
+    let memory = unsafe { driver.module_global(context, module, &declared.name) };
+    match device.checked(memory) {
         Ok((pointer, bytes)) => Ok(Some(VariableMemory {
             pointer,
             bytes: bytes.min(declared.bytes),
@@ -114,12 +114,12 @@ pub(super) fn variables_of(
     variables: &[LoadedVariable],
     uses: &[VariableUse],
 ) -> Option<Arc<[UsedVariable]>> {
-    let uses = uses.iter().filter_map(|found| {
-        let LoadedVariable { declared, memory } = &variables[found.variable];
+    let uses = uses.iter().filter_map(|variable_use| {
+        let LoadedVariable { declared, memory } = &variables[variable_use.variable];
         Some(UsedVariable {
             name: declared.name.clone(),
             allocation: memory.as_ref()?.allocation(device),
-            kind: if found.writes {
+            kind: if variable_use.writes {
                 AccessKind::Write
             } else {
                 AccessKind::Read
@@ -131,8 +131,10 @@ pub(super) fn variables_of(
 }
 
 pub(super) fn names(variables: &[LoadedVariable]) -> impl Iterator<Item = &str> {
-    let known = variables.iter().filter(|known| known.memory.is_some());
-    known.map(|known| known.declared.name.as_str())
+    let in_memory = variables
+        .iter()
+        .filter(|variable| variable.memory.is_some());
+    in_memory.map(|variable| variable.declared.name.as_str())
 }
 
 /// Returns the variable of this name if it can be an array of these elements.

@@ -81,8 +81,8 @@ impl Release {
         for ticket in uses.into_iter().filter(|&ticket| !device.is_done(ticket)) {
             // A device that is closed has completed everything.
             if let Some(found) = device.find(ticket.stream) {
-                let kept = Arc::clone(&keeper);
-                retain_until_complete(&found.device, &found.stream, ticket.sequence, kept);
+                let keeper = Arc::clone(&keeper);
+                retain_until_complete(&found.device, &found.stream, ticket.sequence, keeper);
             }
         }
     }

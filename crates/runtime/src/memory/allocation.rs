@@ -227,8 +227,8 @@ fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     out_of_memory::retry_until_freed(device, bytes as u64, || {
         device.page_locked().idle_frees.release_if_idle(device);
         // SAFETY: the device's context is alive.
-        let made = unsafe { device.driver.mem_alloc_managed(device.context, size) };
-        none_if_out_of_memory(device.checked(made))
+        let memory = unsafe { device.driver.mem_alloc_managed(device.context, size) };
+        none_if_out_of_memory(device.checked(memory))
     })
 }
 

@@ -97,19 +97,19 @@ impl Cache {
         contents: Contents,
         mut wanted: impl FnMut(Ticket) -> bool,
     ) -> Option<DroppedBlock> {
-        let kept = self.sizes.get_mut(&bytes)?;
+        let blocks = self.sizes.get_mut(&bytes)?;
         let mut back = None;
-        for (at, kept) in kept.iter().rev().take(SCAN_MAX).enumerate() {
-            let is_better = kept.block.contents == contents || back.is_none();
-            if is_better && kept.block.uses.iter().all(|&ticket| wanted(ticket)) {
+        for (at, cached) in blocks.iter().rev().take(SCAN_MAX).enumerate() {
+            let is_better = cached.block.contents == contents || back.is_none();
+            if is_better && cached.block.uses.iter().all(|&ticket| wanted(ticket)) {
                 back = Some(at);
-                if kept.block.contents == contents {
+                if cached.block.contents == contents {
                     break;
                 }
             }
         }
         let back = back?;
-        let block = kept.remove(kept.len() - 1 - back)?.block;
+        let block = blocks.remove(blocks.len() - 1 - back)?.block;
         self.blocks -= 1;
         self.stats.cached_bytes -= bytes;
         Some(block)
@@ -123,16 +123,16 @@ impl Cache {
                 bytes,
                 since_misses,
             } = oldest;
-            let kept = self.sizes.get_mut(&bytes);
-            let first =
-                kept.filter(|kept| kept.front().is_some_and(|first| first.number == number));
+            let blocks = self.sizes.get_mut(&bytes);
+            let is_first = |first: &CachedBlock| first.number == number;
+            let first = blocks.filter(|blocks| blocks.front().is_some_and(is_first));
             if first.is_some() && since_misses > before_misses {
                 return None;
             }
             self.ages.pop_front();
-            if let Some(kept) = first {
-                let block = kept.pop_front()?.block;
-                if kept.is_empty() {
+            if let Some(blocks) = first {
+                let block = blocks.pop_front()?.block;
+                if blocks.is_empty() {
                     self.sizes.remove(&bytes);
                 }
                 self.blocks -= 1;
@@ -164,16 +164,17 @@ impl Cache {
             since_misses: self.stats.misses,
         });
         if self.ages.len() > 2 * self.blocks + AGES_MIN {
-            self.sizes.retain(|_, kept| !kept.is_empty());
+            self.sizes.retain(|_, blocks| !blocks.is_empty());
             let sizes = &self.sizes;
             let newest = self.count;
             self.ages.retain(|age| {
-                let kept = sizes.get(&age.bytes);
-                let is_here = |kept: &VecDeque<CachedBlock>| {
-                    kept.binary_search_by_key(&age.number, |kept| kept.number)
+                let blocks = sizes.get(&age.bytes);
+                let is_here = |blocks: &VecDeque<CachedBlock>| {
+                    blocks
+                        .binary_search_by_key(&age.number, |cached| cached.number)
                         .is_ok()
                 };
-                age.number == newest || kept.is_some_and(is_here)
+                age.number == newest || blocks.is_some_and(is_here)
             });
         }
         self.count
@@ -188,14 +189,14 @@ impl Cache {
         contents: Contents,
         ordered: impl FnMut(Ticket) -> bool,
     ) -> (Option<DroppedBlock>, Evicted) {
-        let taken = self.take_wanted(bytes, contents, ordered);
-        let evicted = if taken.is_some() {
+        let block = self.take_wanted(bytes, contents, ordered);
+        let evicted = if block.is_some() {
             self.stats.hits += 1;
             Evicted::new()
         } else {
             self.miss()
         };
-        (taken, evicted)
+        (block, evicted)
     }
 
     /// Caches a block. Returns the evicted blocks, which may include the block itself.
@@ -207,8 +208,8 @@ impl Cache {
         let number = self.note_age(block.bytes);
         self.blocks += 1;
         self.stats.cached_bytes += block.bytes;
-        let kept = self.sizes.entry(block.bytes).or_default();
-        kept.push_back(CachedBlock { block, number });
+        let blocks = self.sizes.entry(block.bytes).or_default();
+        blocks.push_back(CachedBlock { block, number });
         evicted
     }
 

@@ -47,9 +47,9 @@ impl DeferredFrees {
         if let Some(stream) = &*stream {
             return Ok(Arc::clone(stream));
         }
-        let made = acquire()?;
-        *stream = Some(Arc::clone(&made));
-        Ok(made)
+        let acquired = acquire()?;
+        *stream = Some(Arc::clone(&acquired));
+        Ok(acquired)
     }
 }
 

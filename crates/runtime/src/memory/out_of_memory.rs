@@ -128,8 +128,8 @@ pub(super) fn retry_until_freed<T>(
     bytes: u64,
     mut attempt: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    if let Some(found) = attempt()? {
-        return Ok(found);
+    if let Some(memory) = attempt()? {
+        return Ok(memory);
     }
     cache::empty(device);
     let mut reclaim = ReclaimWait::new(device);
@@ -137,8 +137,8 @@ pub(super) fn retry_until_freed<T>(
     loop {
         let coming_bytes = reclaim.poll()?;
         trim_pool(device)?;
-        if let Some(found) = attempt()? {
-            return Ok(found);
+        if let Some(memory) = attempt()? {
+            return Ok(memory);
         }
         if coming_bytes == 0 || !could_fit(device, bytes) {
             if !has_released && device.slots.release_memory() {
@@ -159,7 +159,7 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
         ..
     } = device.memory().budget.stats();
     let live_bytes = allocated_bytes.saturating_sub(device.memory().deferred.deferred_bytes());
-    let refused = limit_bytes.is_some_and(|limit| live_bytes.saturating_add(bytes) > limit);
+    let is_beyond_limit = limit_bytes.is_some_and(|limit| live_bytes.saturating_add(bytes) > limit);
     let (usage, free) = driver_stats(device);
     let best_bytes = free.map(|(free_bytes, _)| {
         let idle_bytes = usage
@@ -168,7 +168,7 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
             .saturating_sub(live_bytes);
         free_bytes.saturating_add(idle_bytes)
     });
-    !refused && best_bytes.is_none_or(|best_bytes| bytes <= best_bytes)
+    !is_beyond_limit && best_bytes.is_none_or(|best_bytes| bytes <= best_bytes)
 }
 
 /// Returns the pool's statistics and the device's free and total memory, as far as the driver

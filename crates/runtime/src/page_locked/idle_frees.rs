@@ -265,11 +265,11 @@ impl IdleFrees {
     /// Never blocks.
     pub(crate) fn take_managed(&self, device: &DeviceState, bytes: usize) -> Option<DevicePtr> {
         let mut in_use = Vec::new();
-        let mut found = None;
+        let mut memory = None;
         // The frees are not locked while the driver is queried.
         while let Some((pointer, uses)) = self.take_of_size(bytes) {
             if all_done(device, &uses).unwrap_or(false) {
-                found = Some(pointer);
+                memory = Some(pointer);
                 break;
             }
             in_use.push((pointer, uses));
@@ -277,7 +277,7 @@ impl IdleFrees {
         for (pointer, uses) in in_use {
             self.defer_managed(pointer, bytes, uses);
         }
-        found
+        memory
     }
 
     /// Frees all resources if the devices are idle. Never waits for a device; submissions are
@@ -330,9 +330,9 @@ pub(crate) unsafe fn unregister<T: Pod>(
     location: &'static Location<'static>,
 ) -> Vec<T> {
     let mut unlocked = None;
-    let looked =
+    let unlocking =
         device.while_idle(|_| unlocked = Some(registered.unlock(&*device.driver, device.context)));
-    if let Err(error) = looked {
+    if let Err(error) = unlocking {
         log!(debug, %error, "whether the device is idle cannot be told");
     }
     if let Some(Ok(())) = unlocked {

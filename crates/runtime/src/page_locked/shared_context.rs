@@ -65,8 +65,8 @@ impl SharedContext {
         let is_this = |shared: &Arc<Self>| {
             (shared.driver.handle_space(), shared.context) == (handle_space, context)
         };
-        let known = contexts.iter().filter_map(Weak::upgrade).find(is_this);
-        known.unwrap_or_else(|| {
+        let existing = contexts.iter().filter_map(Weak::upgrade).find(is_this);
+        existing.unwrap_or_else(|| {
             let shared = Arc::new(Self {
                 driver: Arc::clone(driver),
                 context,
@@ -108,8 +108,8 @@ impl SharedContext {
     /// being removed. `others` are the other contexts of the driver.
     pub(crate) fn try_leave<'a>(&'a self, others: &'a [Arc<Self>]) -> Option<LeavingDevice<'a>> {
         let one_at_a_time = LEAVING.try_lock()?;
-        let tried = others.iter().map(|other| other.members.try_lock());
-        let others = tried.collect::<Option<_>>()?;
+        let locks = others.iter().map(|other| other.members.try_lock());
+        let others = locks.collect::<Option<_>>()?;
         let members = self.members.try_lock()?;
         Some(LeavingDevice::of(one_at_a_time, members, others))
     }

@@ -304,11 +304,11 @@ impl StagingPool {
     /// `None` if there is no such block.
     fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<PinnedBlock>> {
         let mut marked: Vec<Uses> = Vec::new();
-        let mut found = None;
+        let mut block = None;
         wait_until(&*device.driver, || {
             let candidates = self.candidates(size..=usize::MAX, usize::MAX);
-            found = self.reuse(device, &candidates)?;
-            if found.is_some() {
+            block = self.reuse(device, &candidates)?;
+            if block.is_some() {
                 return Ok(true);
             }
             for (_, _, uses) in &candidates {
@@ -319,7 +319,7 @@ impl StagingPool {
             }
             Ok(candidates.is_empty())
         })?;
-        Ok(found)
+        Ok(block)
     }
 
     /// Frees returned blocks, largest first, until a block of this size is within the limit, if the
@@ -357,16 +357,16 @@ impl StagingPool {
         is_done: &dyn Fn(Ticket) -> bool,
         enough: impl Fn(&SizeClasses) -> bool,
     ) -> Vec<PinnedBlock> {
-        let mut taken = Vec::new();
+        let mut blocks = Vec::new();
         let mut sizes = self.sizes.lock();
         while !enough(&sizes) {
             let Some(block) = sizes.take_largest(is_done) else {
                 break;
             };
             sizes.stats.allocated_bytes -= block.bytes as u64;
-            taken.push(block);
+            blocks.push(block);
         }
-        taken
+        blocks
     }
 }
 

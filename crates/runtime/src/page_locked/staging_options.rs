@@ -46,10 +46,10 @@ impl StagingOptions {
     /// `MILLSTREAM_COPY_THREADS`, or three of four cores, up to [`THREADS_MAX`].
     fn threads_default() -> usize {
         static THREADS: LazyLock<usize> = LazyLock::new(|| {
-            let asked = env::var("MILLSTREAM_COPY_THREADS").ok();
-            let asked = asked.and_then(|asked| asked.parse::<usize>().ok());
+            let threads = env::var("MILLSTREAM_COPY_THREADS").ok();
+            let threads = threads.and_then(|threads| threads.parse::<usize>().ok());
             let cores = thread::available_parallelism().map_or(1, usize::from);
-            asked.unwrap_or((cores * 3 / 4).min(THREADS_MAX)).max(1)
+            threads.unwrap_or((cores * 3 / 4).min(THREADS_MAX)).max(1)
         });
         // Threads that shuttle does not control must not use its locks.
         if cfg!(shuttle) { 1 } else { *THREADS }

@@ -58,8 +58,8 @@ impl OperationLog {
     /// Creates a timing event and records it on the stream.
     fn record(&self, device: &DeviceState, stream: &StreamState) -> Result<EventHandle> {
         // SAFETY: the device's context is alive.
-        let made = unsafe { self.driver.event_create(self.context, EventKind::Timing) };
-        let event = device.checked(made)?;
+        let event = unsafe { self.driver.event_create(self.context, EventKind::Timing) };
+        let event = device.checked(event)?;
         self.events.lock().push(event);
         record_event(device, stream, event)?;
         Ok(event)

@@ -53,11 +53,11 @@ pub(super) fn waits(trace: &Trace) -> Vec<Wait> {
         .collect();
     let mut waits = Vec::new();
     for (later, operation) in trace.operations.iter().enumerate() {
-        let known = operation
+        let earlier_operations = operation
             .waits
             .iter()
             .filter_map(|ticket| places.get(ticket));
-        waits.extend(known.map(|&earlier| Wait { earlier, later }));
+        waits.extend(earlier_operations.map(|&earlier| Wait { earlier, later }));
     }
     waits
 }

@@ -227,16 +227,16 @@ impl LinearLayout {
     fn merge_around(&mut self, first: usize, last: usize) {
         let from = first.saturating_sub(1);
         let until = (last + 1).min(self.segments.len());
-        let mut kept = from;
+        let mut end = from;
         for at in from + 1..until {
-            if self.segments[kept].same_history(&self.segments[at]) {
-                self.segments[kept].end = self.segments[at].end;
+            if self.segments[end].same_history(&self.segments[at]) {
+                self.segments[end].end = self.segments[at].end;
             } else {
-                kept += 1;
-                self.segments.swap(kept, at);
+                end += 1;
+                self.segments.swap(end, at);
             }
         }
-        self.segments.drain(kept + 1..until);
+        self.segments.drain(end + 1..until);
     }
 
     /// Removes completed tickets, and merges neighbours whose tickets are then equal.

@@ -169,16 +169,16 @@ impl PitchedLayout {
     fn merge_around(&mut self, first: usize, last: usize) {
         let from = first.saturating_sub(1);
         let until = (last + 1).min(self.bands.len());
-        let mut kept = from;
+        let mut end = from;
         for at in from + 1..until {
-            if self.bands[kept].columns == self.bands[at].columns {
-                self.bands[kept].rows.end = self.bands[at].rows.end;
+            if self.bands[end].columns == self.bands[at].columns {
+                self.bands[end].rows.end = self.bands[at].rows.end;
             } else {
-                kept += 1;
-                self.bands.swap(kept, at);
+                end += 1;
+                self.bands.swap(end, at);
             }
         }
-        self.bands.drain(kept + 1..until);
+        self.bands.drain(end + 1..until);
     }
 }
 

@@ -221,9 +221,9 @@ pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket
 fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     match dependencies
         .iter_mut()
-        .find(|known| known.stream == ticket.stream)
+        .find(|entry| entry.stream == ticket.stream)
     {
-        Some(known) => known.sequence = known.sequence.max(ticket.sequence),
+        Some(entry) => entry.sequence = entry.sequence.max(ticket.sequence),
         None => dependencies.push(ticket),
     }
 }

@@ -184,9 +184,9 @@ pub(crate) fn read_imports(imports: &[Arc<dyn Import>]) -> Result<()> {
 
 /// Removes and returns the imports that are valid, and the notes that a later one
 /// [replaces](Note::replaces).
-fn take_settled(known: &mut Vec<Arc<dyn Import>>) -> Imports {
+fn take_settled(imports: &mut Vec<Arc<dyn Import>>) -> Imports {
     let mut last: SmallVec<[Note; 2]> = SmallVec::new();
-    for note in known.iter().filter_map(|import| import.note()) {
+    for note in imports.iter().filter_map(|import| import.note()) {
         match last.iter_mut().find(|last| last.graph == note.graph) {
             Some(last) if note.is_reached && note.number > last.number => *last = note,
             None if note.is_reached => last.push(note),
@@ -196,7 +196,7 @@ fn take_settled(known: &mut Vec<Arc<dyn Import>>) -> Imports {
     let is_replaced = |note: Note| last.iter().any(|last| last.replaces(&note));
     let is_settled =
         |import: &mut Arc<dyn Import>| import.is_valid() || import.note().is_some_and(is_replaced);
-    known.extract_if(.., is_settled).collect()
+    imports.extract_if(.., is_settled).collect()
 }
 
 /// The imports of one allocation.
@@ -238,8 +238,8 @@ impl Provenance {
         if !self.is_used() {
             return Ok(());
         }
-        let known = self.imports.lock().clone();
-        read_imports(&known)
+        let imports = self.imports.lock().clone();
+        read_imports(&imports)
     }
 
     #[inline]
@@ -258,10 +258,10 @@ impl Provenance {
     /// Checks the imports of which `counts` is true, which is called with the list locked.
     #[inline(never)]
     fn find_unsettled(&self, counts: impl Fn(&dyn Import) -> bool) -> Result<Imports> {
-        let known = self.imports.lock();
-        let counted = known.iter().filter(|import| counts(&***import));
+        let imports = self.imports.lock();
+        let counted = imports.iter().filter(|import| counts(&***import));
         let mut unsettled: Imports = counted.map(Arc::clone).collect();
-        drop(known);
+        drop(imports);
         let mut may_shrink = unsettled.len() > 1;
         for import in &unsettled {
             may_shrink |= import.check()?;

@@ -189,15 +189,15 @@ impl<E> SyncPoints<E> {
             return;
         }
         let older = self.recorded.len() / 2;
-        let mut kept = VecDeque::with_capacity(self.recorded.len());
+        let mut remaining = VecDeque::with_capacity(self.recorded.len());
         for (at, point) in self.recorded.drain(..).enumerate() {
             if at < older && at % 2 == 0 {
                 recycle(point);
             } else {
-                kept.push_back(point);
+                remaining.push_back(point);
             }
         }
-        self.recorded = kept;
+        self.recorded = remaining;
     }
 
     /// Removes the sync points of tickets up to `done`.

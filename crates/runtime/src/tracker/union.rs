@@ -66,18 +66,18 @@ impl AccessUnion {
             kind,
             ordered,
         };
-        if extent.is_empty() || self.entries.iter().any(|known| known.includes(&new)) {
+        if extent.is_empty() || self.entries.iter().any(|entry| entry.includes(&new)) {
             return;
         }
         while let Some(at) = self
             .entries
             .iter()
-            .position(|known| known.joined(&new).is_some())
+            .position(|entry| entry.joined(&new).is_some())
         {
-            let known = self.entries.swap_remove(at);
-            new = known.joined(&new).unwrap_or(known);
+            let entry = self.entries.swap_remove(at);
+            new = entry.joined(&new).unwrap_or(entry);
         }
-        self.entries.retain(|known| !new.includes(known));
+        self.entries.retain(|entry| !new.includes(entry));
         self.entries.push(new);
         if self.is_bounded && self.entries.len() > ENTRIES_MAX {
             self.widen();

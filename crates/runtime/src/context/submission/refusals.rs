@@ -38,9 +38,9 @@ pub(crate) fn refuse_unordered(
     let submit_queue = stream.submit_queue.lock();
     let mut plan = plan_unpublished(stream.id, &submit_queue.clock, &mut operation.accesses);
     refuse_lent(&plan, operation)?;
-    let found = find_sync_points(device, stream, &mut plan.dependencies, &mut others);
+    let waits = find_sync_points(device, stream, &mut plan.dependencies, &mut others);
     let (label, location) = (operation.label, operation.location);
-    found.map(drop).at_caller(label, location)
+    waits.map(drop).at_caller(label, location)
 }
 
 /// Returns an error if an operand is lent.

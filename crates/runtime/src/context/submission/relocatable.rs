@@ -96,8 +96,8 @@ fn compare(
                 let (value, moved) = (u64::from_ne_bytes(*value), u64::from_ne_bytes(*moved));
                 if value != moved {
                     let displacement = moved.wrapping_sub(value);
-                    let mut known = displacements.iter();
-                    let operand = known.position(|&known| known == displacement)?;
+                    let mut numbers = displacements.iter();
+                    let operand = numbers.position(|&number| number == displacement)?;
                     addresses.push(AddressPlace {
                         param,
                         word,

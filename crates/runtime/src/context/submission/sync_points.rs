@@ -87,9 +87,9 @@ pub(super) fn find_sync_points(
     if let [ticket] = dependencies[..]
         && let Some(other) = device.stream(ticket.stream)
     {
-        let found = find_covering(stream, other, ticket, dependencies);
+        let covering = find_covering(stream, other, ticket, dependencies);
         if dependencies.len() == 1 {
-            return Ok(match found {
+            return Ok(match covering {
                 Covering::Done => Waits::None,
                 Covering::Point(point) => Waits::One(point),
                 Covering::None => Waits::One(record_late(device, other)?),
@@ -145,7 +145,7 @@ fn find_covering(
     ticket: Ticket,
     dependencies: &mut Dependencies,
 ) -> Covering {
-    let found = {
+    let point = {
         let mut shared = other.shared.lock();
         while shared.points.submitted() < ticket.sequence {
             other.submitted.wait(&mut shared);
@@ -162,7 +162,7 @@ fn find_covering(
     if other.is_done(ticket.sequence) {
         return Covering::Done;
     }
-    found.map_or(Covering::None, Covering::Point)
+    point.map_or(Covering::None, Covering::Point)
 }
 
 /// Finds a sync point for a ticket of another device, which is added to `others`. Returns `None` if
@@ -175,16 +175,16 @@ fn find_elsewhere(
     dependencies: &mut Dependencies,
     others: &mut OtherDevices,
 ) -> Result<Option<PooledEvent>> {
-    let Some(found) = realm::find(ticket.stream) else {
+    let Some(owner_stream) = realm::find(ticket.stream) else {
         return Ok(None);
     };
     let others = others.get_or_insert_default();
-    others.push(found.device);
+    others.push(owner_stream.device);
     let owner = others.last().expect("pushed above");
-    match find_covering(stream, &found.stream, ticket, dependencies) {
+    match find_covering(stream, &owner_stream.stream, ticket, dependencies) {
         Covering::Done => Ok(None),
         Covering::Point(point) => Ok(Some(point)),
-        Covering::None => match record_late(owner, &found.stream) {
+        Covering::None => match record_late(owner, &owner_stream.stream) {
             Err(_) if owner.lost().is_some() => Ok(None),
             point => point.map(Some),
         },
@@ -257,8 +257,8 @@ pub(crate) fn sync_point_after(
     stream: &StreamState,
     sequence: Sequence,
 ) -> Result<PooledEvent> {
-    let known = stream.covering(sequence);
-    match known {
+    let point = stream.covering(sequence);
+    match point {
         Some(point) => Ok(point),
         None => record_late(device, stream),
     }
@@ -318,10 +318,10 @@ pub(crate) fn follow(
     // The event carries no ticket, because it is not a sync point of a stream.
     let (nothing, before) = (earlier.ticket(Sequence::START), VectorClock::default());
     let pool = owner.events_of(earlier);
-    let taken = pool.take(&*owner.driver, owner.context, nothing, &before);
+    let event = pool.take(&*owner.driver, owner.context, nothing, &before);
     let lent = PooledEventGuard {
         pool,
-        event: Some(owner.checked(taken)?),
+        event: Some(owner.checked(event)?),
     };
     let Some(event) = lent.event.as_ref().map(|event| event.event) else {
         unreachable!("the guard has its event until it is dropped");
@@ -355,8 +355,8 @@ fn acquire_and_record(
     before: &VectorClock,
 ) -> Result<PooledEvent> {
     let (driver, pool) = (&*device.driver, device.events_of(stream));
-    let taken = pool.take(driver, device.context, ticket, before);
-    let recorded = taken.and_then(|event| record_pooled(device, stream, event));
+    let event = pool.take(driver, device.context, ticket, before);
+    let recorded = event.and_then(|event| record_pooled(device, stream, event));
     recorded.map_err(|error| refused(device, stream, error))
 }
 

@@ -82,13 +82,13 @@ impl RecordedKernels {
             return Ok(None);
         };
         // SAFETY: the device keeps its context alive.
-        let made = unsafe { device.driver.graph_create(device.context) };
+        let template = unsafe { device.driver.graph_create(device.context) };
         let mut unbound = UnboundGraph {
             objects: GraphObjects {
                 driver: Arc::clone(&device.driver),
                 context: device.context,
                 idle_frees: Arc::clone(&device.page_locked().idle_frees),
-                template: device.checked(made)?,
+                template: device.checked(template)?,
                 exec: None,
             },
             name,

@@ -43,10 +43,10 @@ arrays! {
 /// the first element.
 #[track_caller]
 fn element<T>(array: &[T], index: Int) -> &T {
-    let found = usize::try_from(index.get())
+    let position = usize::try_from(index.get())
         .ok()
         .and_then(|index| array.get(index));
-    found.unwrap_or_else(|| {
+    position.unwrap_or_else(|| {
         FAILED.set(true);
         &array[0]
     })

@@ -130,11 +130,11 @@ pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<
 /// numbers. Serves pairs that are not the first device's last.
 #[inline(never)]
 fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
-    let known = {
+    let is_direct = {
         let pairs = first.multi_device().peers.pairs.lock();
         let pair = pairs.get(&second.number());
-        let known = pair.and_then(|pair| pair.status().map(PeerStatus::is_direct));
-        if known == Some(true) {
+        let is_direct = pair.and_then(|pair| pair.status().map(PeerStatus::is_direct));
+        if is_direct == Some(true) {
             let number = second.number().get();
             first
                 .multi_device()
@@ -142,14 +142,14 @@ fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
                 .last_direct
                 .store(number, Ordering::Release);
         }
-        known
+        is_direct
     };
-    if known == Some(true) {
+    if is_direct == Some(true) {
         return Ok(true);
     }
     first.check_alive()?;
     second.check_alive()?;
-    if known == Some(false) {
+    if is_direct == Some(false) {
         return Ok(false);
     }
     Ok(prepared_pair(first, second)?
@@ -186,8 +186,8 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
         one.check_alive()?;
         other.check_alive()?;
     }
-    let known = pair.status();
-    Ok(known.expect("the pair was prepared above").clone())
+    let status = pair.status();
+    Ok(status.expect("the pair was prepared above").clone())
 }
 
 /// Returns the pair, with copies probed.
