@@ -102,10 +102,10 @@ impl Graph {
     }
 
     /// Returns these accesses as those of an ordinary operation.
-    fn step_accesses(&self, accesses: &[NodeAccess]) -> Accesses<'_> {
+    fn step_accesses(&self, node_accesses: &[NodeAccess]) -> Accesses<'_> {
         let mut accesses = Accesses::default();
         let mut bodies: SmallVec<[&Arc<Body>; 1]> = SmallVec::new();
-        for access in accesses {
+        for access in node_accesses {
             match &self.operands[access.operand].memory {
                 OperandMemory::Outside(allocation) | OperandMemory::Recorded { allocation, .. } => {
                     accesses.push(Access {

@@ -236,9 +236,9 @@ impl Stream {
                 displacements,
             });
             result.map_err(|error| {
-                let mut output = None;
-                let failed = failed(name, &mut output, error);
-                failure.set(output);
+                let mut cause = None;
+                let failed = failed(name, &mut cause, error);
+                failure.set(cause);
                 failed
             })
         };
