@@ -191,42 +191,25 @@ mod tests {
 
     #[test]
     fn programs_that_use_a_device_are_bundled_and_no_others() {
-        for (folder, kind, name, test, expected) in [
-            (
-                "crates/runtime",
-                "test",
-                "all",
-                true,
-                "tests/millstream-all",
-            ),
-            (
-                "crates/driver",
-                "lib",
-                "millstream_driver",
-                true,
-                "tests/millstream-driver-millstream_driver",
-            ),
-            (
-                "crates/sim",
-                "test",
-                "devices",
-                true,
-                "tests/millstream-sim-devices",
-            ),
-            (
-                "crates/bench",
-                "bin",
-                "millstream-bench",
-                false,
-                "benches/millstream-bench",
-            ),
-            ("examples/photos", "bin", "photos", false, "examples/photos"),
-            ("crates/runtime", "lib", "millstream", true, ""),
-            ("crates/sim", "test", "all", true, ""),
-            ("crates/bench", "bin", "millstream-bench", true, ""),
-        ] {
-            let place = place(folder, kind, name, test).unwrap_or_default();
-            assert_eq!(place, expected, "{folder} {name}");
+        // Folder, kind and name of the target, whether it has a test harness, and the place.
+        let table = "
+            crates/runtime test all true tests/millstream-all
+            crates/driver lib millstream_driver true tests/millstream-driver-millstream_driver
+            crates/sim test devices true tests/millstream-sim-devices
+            crates/bench bin millstream-bench false benches/millstream-bench
+            examples/photos bin photos false examples/photos
+            crates/runtime lib millstream true -
+            crates/sim test all true -
+            crates/bench bin millstream-bench true -
+        ";
+        for line in table.trim().lines() {
+            let [folder, kind, name, test, expected] = line
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .try_into()
+                .expect("five words");
+            let place = place(folder, kind, name, test == "true");
+            assert_eq!(place.as_deref().unwrap_or("-"), expected, "{line}");
         }
         for message in [
             json!({ "reason": "build-finished", "success": true }),
