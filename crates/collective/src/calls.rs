@@ -4,7 +4,7 @@ use std::{ops::Range, panic::Location};
 
 use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Group, Part, Reduce,
-    element::ElementType, operands::Checks,
+    element::DataType, operands::Checks,
 };
 use millstream::{DeviceOperand, ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand};
 
@@ -172,7 +172,7 @@ impl Collectives {
             checks.arrays(&targets)?;
             let ranges = checks.uneven(&sources, lengths)?;
             let needed_bytes = ranges.last().map_or(0, |last| last.end);
-            checks.targets(&sources, &targets, needed_bytes / T::TYPE.bytes())?;
+            checks.targets(&sources, &targets, needed_bytes / T::TYPE.size())?;
             Ok((from_to(&sources, &targets), ranges))
         })
     }
@@ -381,7 +381,7 @@ impl Collectives {
 }
 
 /// Checks that the reduction is defined for the element type.
-fn check_reduction(kind: CollectiveKind, reduce: Option<Reduce>, element: ElementType) -> Checked {
+fn check_reduction(kind: CollectiveKind, reduce: Option<Reduce>, element: DataType) -> Checked {
     if reduce == Some(Reduce::Avg) && !element.is_float() {
         let problem = UsageErrorKind::IntegerAverage {
             element: element.name(),

@@ -104,7 +104,7 @@ impl DirectBackend {
         let chunk = |rank: usize| {
             chunk_of(
                 arrays[0].bytes(),
-                operation.element.bytes(),
+                operation.element.size(),
                 rank,
                 self.ranks(),
             )

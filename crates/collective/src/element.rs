@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytemuck::Pod;
 
-/// A reduction of the elements of all ranks.
+/// A reduction of the elements of all ranks (`ncclRedOp_t`).
 ///
 /// ```
 /// use millstream::Device;
@@ -18,19 +18,20 @@ use bytemuck::Pod;
 /// assert!(collectives.all_reduce(&mut [&mut array], Reduce::Avg).is_err());
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduce {
     /// The sum. Sums of integers wrap.
-    Sum,
+    Sum = 0,
     /// The product. Products of integers wrap.
-    Prod,
+    Prod = 1,
     /// The minimum. Of a number and a NaN it is the number, and -0 is less than +0.
-    Min,
+    Min = 3,
     /// The maximum. Of a number and a NaN it is the number, and -0 is less than +0.
-    Max,
+    Max = 2,
     /// The sum, divided by the number of ranks. For floating-point elements only.
-    Avg,
+    Avg = 4,
 }
 
 /// An element type of collectives: `f32`, `f64`, `i32`, `i64`, `u32`, `u64`, and the types `f16`
@@ -51,40 +52,51 @@ pub trait CollectiveElement: Pod + sealed::Sealed {}
 
 pub(super) mod sealed {
     pub trait Sealed {
-        const TYPE: super::ElementType;
+        const TYPE: super::DataType;
     }
 }
 
-/// An element type as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ElementType {
-    F32,
-    F64,
-    I32,
-    I64,
-    U32,
-    U64,
-    F16,
-    Bf16,
+/// An element type as a value (`ncclDataType_t`).
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DataType {
+    /// 32-bit signed integers.
+    I32 = 2,
+    /// 32-bit unsigned integers.
+    U32 = 3,
+    /// 64-bit signed integers.
+    I64 = 4,
+    /// 64-bit unsigned integers.
+    U64 = 5,
+    /// 16-bit floating-point numbers of IEEE 754.
+    F16 = 6,
+    /// Single precision.
+    F32 = 7,
+    /// Double precision.
+    F64 = 8,
+    /// The upper halves of single-precision numbers.
+    Bf16 = 9,
 }
 
-impl ElementType {
+impl DataType {
     /// Returns the size of an element in bytes.
-    pub(super) fn bytes(self) -> usize {
+    #[must_use]
+    pub const fn size(self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
 
     /// Returns whether elements have fractions, so that there is an average.
-    pub(super) fn is_float(self) -> bool {
+    pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
     }
 
     /// Returns the name of the type in Rust.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
             Self::F64 => "f64",
@@ -98,7 +110,7 @@ impl ElementType {
     }
 }
 
-impl fmt::Display for ElementType {
+impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -108,7 +120,7 @@ macro_rules! elements {
     ($($type:ty: $element:ident),*) => {
         $(
             impl sealed::Sealed for $type {
-                const TYPE: ElementType = ElementType::$element;
+                const TYPE: DataType = DataType::$element;
             }
 
             impl CollectiveElement for $type {}

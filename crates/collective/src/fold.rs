@@ -6,7 +6,7 @@ use std::{panic::Location, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Reduce, element::ElementType};
+use super::{Reduce, element::DataType};
 use millstream::{
     DeviceOperand, LaunchConfig, Result, Stream,
     kernel::{Argument, Function, ModuleSource, Param, ParamKind, Signature, launch_at, load},
@@ -24,7 +24,7 @@ const BLOCKS_PER_MULTIPROCESSOR: usize = 8;
 
 /// The reduction kernels of one element type on one device.
 pub(super) struct FoldKernels {
-    element: ElementType,
+    element: DataType,
     functions: Arc<[Function]>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Term<'a> {
 impl FoldKernels {
     /// Loads the kernels, unless they are loaded.
     #[track_caller]
-    pub(super) fn load(stream: &Stream, element: ElementType) -> Result<Self> {
+    pub(super) fn load(stream: &Stream, element: DataType) -> Result<Self> {
         Ok(Self {
             element,
             functions: load(&stream.device(), source(element))?,
@@ -68,7 +68,7 @@ impl FoldKernels {
                 assert_eq!(span.bytes(), target.bytes(), "terms differ in length");
             }
         }
-        let len = target.bytes() / self.element.bytes();
+        let len = target.bytes() / self.element.size();
         // A null pointer stands for the target.
         let (null, count, divisor, len) = (0_u64, terms.len() as u64, divisor as u64, len as u64);
         let mut arguments: SmallVec<[Argument<'_>; 12]> = SmallVec::new();
@@ -104,16 +104,16 @@ fn index_of(reduce: Reduce) -> usize {
 }
 
 /// Returns the module of an element type.
-fn source(element: ElementType) -> &'static ModuleSource {
+fn source(element: DataType) -> &'static ModuleSource {
     match element {
-        ElementType::F32 => &F32,
-        ElementType::F64 => &F64,
-        ElementType::I32 => &I32,
-        ElementType::I64 => &I64,
-        ElementType::U32 => &U32,
-        ElementType::U64 => &U64,
-        ElementType::F16 => &F16,
-        ElementType::Bf16 => &BF16,
+        DataType::F32 => &F32,
+        DataType::F64 => &F64,
+        DataType::I32 => &I32,
+        DataType::I64 => &I64,
+        DataType::U32 => &U32,
+        DataType::U64 => &U64,
+        DataType::F16 => &F16,
+        DataType::Bf16 => &BF16,
     }
 }
 

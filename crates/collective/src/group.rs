@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, panic::Location};
 
 use super::{
-    CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Part, element::ElementType,
+    CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Part, element::DataType,
     operands::Checks,
 };
 use millstream::{DeviceOperand, ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand};
@@ -39,7 +39,7 @@ pub struct Group<'a> {
 /// A send or a receive.
 struct Message<'a> {
     kind: CollectiveKind,
-    element: ElementType,
+    element: DataType,
     location: &'static Location<'static>,
     /// The sending or receiving rank as an index among the local ranks.
     local: usize,
@@ -229,7 +229,7 @@ impl<'a> Group<'a> {
 impl Message<'_> {
     /// Returns the number of elements.
     fn len(&self) -> usize {
-        self.operand.span().bytes() / self.element.bytes()
+        self.operand.span().bytes() / self.element.size()
     }
 
     fn operation(&self) -> CollectiveOp<'_> {

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::{Collectives, element::ElementType};
+use super::{Collectives, element::DataType};
 use millstream::{Device, DeviceOperand, UsageError, UsageErrorKind};
 
 /// A check of one call.
 pub(super) struct Checks<'c> {
     pub(super) collectives: &'c Collectives,
     pub(super) operation: &'static str,
-    pub(super) element: ElementType,
+    pub(super) element: DataType,
 }
 
 type Checked<T = ()> = Result<T, UsageError>;
@@ -26,7 +26,7 @@ impl Checks<'_> {
 
     /// Returns the number of elements of an array.
     pub(super) fn len(&self, span: &DeviceOperand<'_>) -> usize {
-        span.bytes() / self.element.bytes()
+        span.bytes() / self.element.size()
     }
 
     /// Checks that there is one array for each local rank, on the rank's device.
@@ -121,7 +121,7 @@ impl Checks<'_> {
         let range = |&len: &usize| {
             let start = end;
             // Saturated, it is the end of no array.
-            end = end.saturating_add(len.saturating_mul(self.element.bytes()));
+            end = end.saturating_add(len.saturating_mul(self.element.size()));
             start..end
         };
         Ok(lengths.iter().map(range).collect())

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Range, panic::Location, time::Duration};
 
-use super::{Reduce, element::ElementType};
+use super::{Reduce, element::DataType};
 use millstream::{DeviceOperand, Result};
 
 /// The kind of a collective operation.
@@ -52,7 +52,7 @@ pub(super) struct Part<'a> {
 /// A checked collective operation: lengths match, and each array is on the device of its rank.
 pub(super) struct CollectiveOp<'a> {
     pub(super) kind: CollectiveKind,
-    pub(super) element: ElementType,
+    pub(super) element: DataType,
     /// The reduction. `None` for kinds without one.
     pub(super) reduce: Option<Reduce>,
     pub(super) location: &'static Location<'static>,

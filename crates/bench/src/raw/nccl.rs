@@ -5,7 +5,9 @@
 use std::{sync::Arc, thread};
 
 use anyhow::{Result, ensure};
-use millstream_collective::nccl::{CommHandle, CommState, DataType, Nccl, ReduceOp};
+use millstream_collective::nccl::{
+    CommHandle, CommState, DataType, Nccl, Operation, OperationType, Reduce,
+};
 use millstream_driver::CurrentContext;
 
 use super::{Raw, RawMemory, RawStream};
@@ -65,19 +67,15 @@ impl RawComms {
         self.nccl.group_start()?;
         for (&comm, (memory, stream)) in self.comms.iter().zip(arrays) {
             let at = memory.part(0, count * size_of::<f32>())?;
-            // SAFETY: the memory is long enough, and freed when the context is idle.
-            let progress = unsafe {
-                self.nccl.all_reduce(
-                    at,
-                    at,
-                    count,
-                    DataType::F32,
-                    ReduceOp::Sum,
-                    comm,
-                    stream.handle,
-                )
+            let operation = Operation {
+                kind: OperationType::AllReduce(Reduce::Sum),
+                send: at,
+                recv: at,
+                count,
+                data_type: DataType::F32,
             };
-            let _ = progress?;
+            // SAFETY: the memory is long enough, and freed when the context is idle.
+            let _ = unsafe { self.nccl.enqueue(&operation, comm, stream.handle) }?;
         }
         // SAFETY: as above.
         let _ = unsafe { self.nccl.group_end() }?;

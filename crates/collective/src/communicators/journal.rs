@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Reduce,
-    element::ElementType,
+    element::DataType,
     operation::{CollectiveKind, CollectiveOp},
 };
 
@@ -44,7 +44,7 @@ struct Call {
     number: u64,
     kind: CollectiveKind,
     count: usize,
-    element: ElementType,
+    element: DataType,
     reduce: Option<Reduce>,
     location: &'static Location<'static>,
 }
@@ -81,7 +81,7 @@ impl Journal {
             calls.push_back(Call {
                 number: calls.back().map_or(0, |last| last.number) + 1,
                 kind: operation.kind,
-                count: bytes / operation.element.bytes(),
+                count: bytes / operation.element.size(),
                 element: operation.element,
                 reduce: operation.reduce,
                 location: operation.location,

@@ -28,7 +28,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::nccl::{CommHandle, CommState, DataType, NcclCode, NcclError, ReduceOp};
 use parking_lot::Mutex;
 
 use comms::{Comms, Gone};
@@ -38,15 +37,15 @@ use loss::SharedStore;
 use watchdog::{Ending, Watchdog};
 
 use millstream::{
-    DeviceOperand, Error, Result,
+    Error, Result,
     groups::{Failure, Group, Member, submit},
     kernel::DriverStream,
 };
 
 use crate::{
     Reduce,
-    element::ElementType,
     local_rank::LocalRank,
+    nccl::{CommHandle, CommState, NcclCode, NcclError, Operation, OperationType},
     operation::{Backend, CollectiveKind, CollectiveOp, Part},
 };
 
@@ -272,7 +271,7 @@ impl CommGroup {
         }
     }
 
-    /// Makes NCCL's call for one rank's part of an operation.
+    /// Makes NCCL's calls for one rank's part of an operation.
     fn call(
         &self,
         operation: &CollectiveOp<'_>,
@@ -280,87 +279,58 @@ impl CommGroup {
         comm: CommHandle,
         stream: &DriverStream<'_>,
     ) -> Result<(), NcclError> {
-        let (nccl, stream) = (&*self.comms.nccl, stream.stream);
-        let data_type = data_type(operation.element);
-        let op = operation.reduce.map_or(ReduceOp::Sum, reduce_op);
-        let count = |span: &DeviceOperand<'_>| span.bytes() / operation.element.bytes();
         let (source, target) = (part.source.as_ref(), part.target.as_ref());
         // The unused side of a rank without a source or a target.
-        let (Some(send), Some(recv)) = (source.or(target), target.or(source)) else {
+        let (Some(from), Some(to)) = (source.or(target), target.or(source)) else {
             return Ok(());
         };
-        let (from, to) = (send.pointer(), recv.pointer());
-        let progress = match operation.kind {
-            CollectiveKind::AllReduce => {
-                let count = count(send);
-                // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which
-                // are in use by this operation until it is complete; the stream belongs to the
-                // rank's device, and the communicator is alive, because none is ended while
-                // operations are being issued.
-                unsafe { nccl.all_reduce(from, to, count, data_type, op, comm, stream) }
-            }
-            CollectiveKind::ReduceScatter => {
-                let count = count(recv);
-                // SAFETY: as above.
-                unsafe { nccl.reduce_scatter(from, to, count, data_type, op, comm, stream) }
-            }
-            CollectiveKind::AllGather => {
-                let count = count(send);
-                // SAFETY: as above.
-                unsafe { nccl.all_gather(from, to, count, data_type, comm, stream) }
-            }
-            CollectiveKind::AllGatherUneven => {
-                let sent = count(send);
-                for (rank, range) in operation.ranges.iter().enumerate() {
-                    let to = to.offset(range.start as u64);
-                    let received = range.len() / operation.element.bytes();
-                    if sent > 0 {
-                        // SAFETY: as above.
-                        let _ = unsafe { nccl.send(from, sent, data_type, rank, comm, stream) }?;
-                    }
-                    if received > 0 {
-                        // SAFETY: as above; the ranges lie within the target.
-                        let _ = unsafe { nccl.recv(to, received, data_type, rank, comm, stream) }?;
-                    }
-                }
+        // Enqueues an operation of this many bytes at offsets into both arrays.
+        let enqueue = |kind: OperationType, bytes: usize, [from_at, to_at]: [usize; 2]| {
+            if bytes == 0 {
                 return Ok(());
             }
-            CollectiveKind::Broadcast { root } => {
-                let count = count(recv);
-                // SAFETY: as above.
-                unsafe { nccl.broadcast(from, to, count, data_type, root, comm, stream) }
-            }
-            CollectiveKind::Reduce { root } => {
-                let count = count(send);
-                // SAFETY: as above.
-                unsafe { nccl.reduce(from, to, count, data_type, op, root, comm, stream) }
+            let operation = Operation {
+                kind,
+                send: from.pointer().offset(from_at as u64),
+                recv: to.pointer().offset(to_at as u64),
+                count: bytes / operation.element.size(),
+                data_type: operation.element,
+            };
+            // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which are in
+            // use by this operation until it is complete; the stream belongs to the rank's device,
+            // and the communicator is alive, because none is ended while operations are issued.
+            let issued = unsafe { self.comms.nccl.enqueue(&operation, comm, stream.stream) };
+            issued.map(drop)
+        };
+        let op = operation.reduce.unwrap_or(Reduce::Sum);
+        let (kind, bytes) = match operation.kind {
+            CollectiveKind::AllReduce => (OperationType::AllReduce(op), from.bytes()),
+            CollectiveKind::ReduceScatter => (OperationType::ReduceScatter(op), to.bytes()),
+            CollectiveKind::AllGather => (OperationType::AllGather, from.bytes()),
+            CollectiveKind::Broadcast { root } => (OperationType::Broadcast { root }, to.bytes()),
+            CollectiveKind::Reduce { root } => (OperationType::Reduce { op, root }, from.bytes()),
+            CollectiveKind::Send { to } => (OperationType::Send { peer: to }, from.bytes()),
+            CollectiveKind::Recv { from } => (OperationType::Recv { peer: from }, to.bytes()),
+            CollectiveKind::AllGatherUneven => {
+                return operation
+                    .ranges
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(peer, range)| {
+                        enqueue(OperationType::Send { peer }, from.bytes(), [0, 0])?;
+                        enqueue(OperationType::Recv { peer }, range.len(), [0, range.start])
+                    });
             }
             CollectiveKind::AllToAll => {
-                let chunk = count(send) / self.ranks;
-                let bytes = (chunk * operation.element.bytes()) as u64;
-                for rank in 0..self.ranks {
-                    let offset = rank as u64 * bytes;
-                    let (from, to) = (from.offset(offset), to.offset(offset));
-                    // SAFETY: as above.
-                    let sent = unsafe { nccl.send(from, chunk, data_type, rank, comm, stream) };
-                    // SAFETY: as above.
-                    let got = unsafe { nccl.recv(to, chunk, data_type, rank, comm, stream) };
-                    let _ = sent.and(got)?;
-                }
-                return Ok(());
-            }
-            CollectiveKind::Send { to } => {
-                let count = count(send);
-                // SAFETY: as above.
-                unsafe { nccl.send(from, count, data_type, to, comm, stream) }
-            }
-            CollectiveKind::Recv { from } => {
-                let count = count(recv);
-                // SAFETY: as above.
-                unsafe { nccl.recv(to, count, data_type, from, comm, stream) }
+                let bytes = from.bytes() / self.ranks;
+                return (0..self.ranks).try_for_each(|peer| {
+                    let at = [peer * bytes; 2];
+                    enqueue(OperationType::Send { peer }, bytes, at)?;
+                    enqueue(OperationType::Recv { peer }, bytes, at)
+                });
             }
         };
-        progress.map(|_| ())
+        enqueue(kind, bytes, [0, 0])
     }
 
     /// Creates the error of a lost operation.
@@ -373,28 +343,5 @@ impl CommGroup {
 impl fmt::Debug for NcclBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NcclBackend({:?})", self.group.comms.nccl)
-    }
-}
-
-fn data_type(element: ElementType) -> DataType {
-    match element {
-        ElementType::F32 => DataType::F32,
-        ElementType::F64 => DataType::F64,
-        ElementType::I32 => DataType::I32,
-        ElementType::I64 => DataType::I64,
-        ElementType::U32 => DataType::U32,
-        ElementType::U64 => DataType::U64,
-        ElementType::F16 => DataType::F16,
-        ElementType::Bf16 => DataType::Bf16,
-    }
-}
-
-fn reduce_op(reduce: Reduce) -> ReduceOp {
-    match reduce {
-        Reduce::Sum => ReduceOp::Sum,
-        Reduce::Prod => ReduceOp::Prod,
-        Reduce::Min => ReduceOp::Min,
-        Reduce::Max => ReduceOp::Max,
-        Reduce::Avg => ReduceOp::Avg,
     }
 }

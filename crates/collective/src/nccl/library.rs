@@ -14,8 +14,8 @@ use std::{
 };
 
 use super::{
-    CommHandle, CommState, DataType, Nccl, NcclCode, NcclError, NcclLoadError, Progress, ReduceOp,
-    Result, UniqueId,
+    CommHandle, CommState, DataType, Nccl, NcclCode, NcclError, NcclLoadError, Operation,
+    OperationType, Progress, Reduce, Result, UniqueId,
 };
 use millstream_driver::{
     ContextHandle, DevicePtr, StreamHandle,
@@ -105,17 +105,17 @@ functions! {
     ncclGroupStart: fn() -> NcclCode;
     ncclGroupEnd: fn() -> NcclCode;
     ncclAllReduce: fn(
-        DevicePtr, DevicePtr, usize, DataType, ReduceOp, CommHandle, StreamHandle
+        DevicePtr, DevicePtr, usize, DataType, Reduce, CommHandle, StreamHandle
     ) -> NcclCode;
     ncclReduceScatter: fn(
-        DevicePtr, DevicePtr, usize, DataType, ReduceOp, CommHandle, StreamHandle
+        DevicePtr, DevicePtr, usize, DataType, Reduce, CommHandle, StreamHandle
     ) -> NcclCode;
     ncclAllGather: fn(DevicePtr, DevicePtr, usize, DataType, CommHandle, StreamHandle) -> NcclCode;
     ncclBroadcast: fn(
         DevicePtr, DevicePtr, usize, DataType, c_int, CommHandle, StreamHandle
     ) -> NcclCode;
     ncclReduce: fn(
-        DevicePtr, DevicePtr, usize, DataType, ReduceOp, c_int, CommHandle, StreamHandle
+        DevicePtr, DevicePtr, usize, DataType, Reduce, c_int, CommHandle, StreamHandle
     ) -> NcclCode;
     ncclSend: fn(DevicePtr, usize, DataType, c_int, CommHandle, StreamHandle) -> NcclCode;
     ncclRecv: fn(DevicePtr, usize, DataType, c_int, CommHandle, StreamHandle) -> NcclCode;
@@ -293,112 +293,62 @@ impl Nccl for Library {
         call!(self, ncclGroupEnd())
     }
 
-    unsafe fn all_reduce(
+    unsafe fn enqueue(
         &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        op: ReduceOp,
+        operation: &Operation,
         comm: CommHandle,
         stream: StreamHandle,
     ) -> Result {
-        call!(
-            self,
-            ncclAllReduce(send, recv, count, data_type, op, comm, stream)
-        )
-    }
-
-    unsafe fn reduce_scatter(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        recv_count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        call!(
-            self,
-            ncclReduceScatter(send, recv, recv_count, data_type, op, comm, stream)
-        )
-    }
-
-    unsafe fn all_gather(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        send_count: usize,
-        data_type: DataType,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        call!(
-            self,
-            ncclAllGather(send, recv, send_count, data_type, comm, stream)
-        )
-    }
-
-    unsafe fn broadcast(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        root: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let root = rank_number("ncclBroadcast", root)?;
-        call!(
-            self,
-            ncclBroadcast(send, recv, count, data_type, root, comm, stream)
-        )
-    }
-
-    unsafe fn reduce(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        root: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let root = rank_number("ncclReduce", root)?;
-        call!(
-            self,
-            ncclReduce(send, recv, count, data_type, op, root, comm, stream)
-        )
-    }
-
-    unsafe fn send(
-        &self,
-        send: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        peer: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let peer = rank_number("ncclSend", peer)?;
-        call!(self, ncclSend(send, count, data_type, peer, comm, stream))
-    }
-
-    unsafe fn recv(
-        &self,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        peer: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let peer = rank_number("ncclRecv", peer)?;
-        call!(self, ncclRecv(recv, count, data_type, peer, comm, stream))
+        let Operation {
+            kind,
+            send,
+            recv,
+            count,
+            data_type,
+        } = *operation;
+        let number = |rank| rank_number(kind.function(), rank);
+        match kind {
+            OperationType::AllReduce(op) => {
+                call!(
+                    self,
+                    ncclAllReduce(send, recv, count, data_type, op, comm, stream)
+                )
+            }
+            OperationType::ReduceScatter(op) => {
+                call!(
+                    self,
+                    ncclReduceScatter(send, recv, count, data_type, op, comm, stream)
+                )
+            }
+            OperationType::AllGather => {
+                call!(
+                    self,
+                    ncclAllGather(send, recv, count, data_type, comm, stream)
+                )
+            }
+            OperationType::Broadcast { root } => {
+                let root = number(root)?;
+                call!(
+                    self,
+                    ncclBroadcast(send, recv, count, data_type, root, comm, stream)
+                )
+            }
+            OperationType::Reduce { op, root } => {
+                let root = number(root)?;
+                call!(
+                    self,
+                    ncclReduce(send, recv, count, data_type, op, root, comm, stream)
+                )
+            }
+            OperationType::Send { peer } => {
+                let peer = number(peer)?;
+                call!(self, ncclSend(send, count, data_type, peer, comm, stream))
+            }
+            OperationType::Recv { peer } => {
+                let peer = number(peer)?;
+                call!(self, ncclRecv(recv, count, data_type, peer, comm, stream))
+            }
+        }
     }
 }
 

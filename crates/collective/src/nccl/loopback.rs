@@ -89,7 +89,7 @@ pub enum Fault {
 /// ```
 /// use std::thread;
 /// use millstream_collective::nccl::{
-///     CommState, DataType, Loopback, Nccl, NcclError, ReduceOp, UniqueId,
+///     CommState, DataType, Loopback, Nccl, NcclError, Operation, OperationType, Reduce, UniqueId,
 /// };
 /// use millstream_driver::{DeviceOrdinal, Driver};
 /// use millstream_sim::{Gpu, SimConfig};
@@ -109,8 +109,14 @@ pub enum Fault {
 ///         while loopback.async_error(comm) == Ok(CommState::InProgress) {
 ///             thread::yield_now();
 ///         }
-///         let (kind, op) = (DataType::U32, ReduceOp::Sum);
-///         let _ = loopback.all_reduce(array, array, 1, kind, op, comm, stream).unwrap();
+///         let operation = Operation {
+///             kind: OperationType::AllReduce(Reduce::Sum),
+///             send: array,
+///             recv: array,
+///             count: 1,
+///             data_type: DataType::U32,
+///         };
+///         let _ = loopback.enqueue(&operation, comm, stream).unwrap();
 ///         driver.stream_synchronize(context, stream).unwrap();
 ///         driver.copy_device_to_host(context, host, array, 4).unwrap();
 ///         loopback.destroy(comm).unwrap();

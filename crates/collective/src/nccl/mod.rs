@@ -41,15 +41,16 @@ mod types;
 
 use std::fmt;
 
+pub use crate::element::{DataType, Reduce};
 pub use error::{NcclCode, NcclError, NcclLoadError};
 pub use library::{OLDEST_NCCL_VERSION, load};
 #[cfg(feature = "sim")]
 pub use loopback::Loopback;
-pub use types::{CommHandle, CommState, DataType, Progress, ReduceOp, UniqueId};
+pub use types::{CommHandle, CommState, Operation, OperationType, Progress, UniqueId};
 
 #[cfg(doc)]
 use millstream_driver::Driver;
-use millstream_driver::{ContextHandle, DevicePtr, StreamHandle};
+use millstream_driver::{ContextHandle, StreamHandle};
 
 type Result<T = Progress> = std::result::Result<T, NcclError>;
 
@@ -161,135 +162,19 @@ pub trait Nccl: Send + Sync + fmt::Debug {
     /// methods.
     unsafe fn group_end(&self) -> Result;
 
-    /// Combines `count` elements of all ranks and gives every rank the result (`ncclAllReduce`).
+    /// Enqueues an operation on a stream, or adds it to the thread's group, by the function that its
+    /// [type](OperationType) names.
     ///
     /// # Safety
     ///
-    /// `send` is readable and `recv` writable for `count` elements in memory of the communicator's
-    /// device; the two are equal or do not overlap. Work that accesses them is ordered with the
-    /// operation on `stream`, which is alive and belongs to the communicator's context. `comm` is
-    /// alive.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parameters of NCCL's function"
-    )]
-    unsafe fn all_reduce(
+    /// The arrays are in memory of the communicator's device: `send` is readable and `recv` writable
+    /// as far as the operation's type says. The two are equal or do not overlap; in
+    /// [`OperationType::ReduceScatter`] and [`OperationType::AllGather`] one may also be the rank's
+    /// own part of the other. Work that accesses them is ordered with the operation on `stream`,
+    /// which is alive and belongs to the communicator's context. `comm` is alive.
+    unsafe fn enqueue(
         &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result;
-
-    /// Combines the elements of all ranks and gives each rank its part of `recv_count` elements of
-    /// the result (`ncclReduceScatter`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`all_reduce`](Self::all_reduce), with `send` of `recv_count` elements for each rank.
-    /// `recv` may be the rank's own part of `send`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parameters of NCCL's function"
-    )]
-    unsafe fn reduce_scatter(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        recv_count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result;
-
-    /// Gives every rank the `send_count` elements of each rank, in order of ranks
-    /// (`ncclAllGather`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`all_reduce`](Self::all_reduce), with `recv` of `send_count` elements for each rank.
-    /// `send` may be the rank's own part of `recv`.
-    unsafe fn all_gather(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        send_count: usize,
-        data_type: DataType,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result;
-
-    /// Gives every rank the `count` elements of rank `root` (`ncclBroadcast`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`all_reduce`](Self::all_reduce); `send` is not used on other ranks than `root`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parameters of NCCL's function"
-    )]
-    unsafe fn broadcast(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        root: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result;
-
-    /// Combines `count` elements of all ranks and gives rank `root` the result (`ncclReduce`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`all_reduce`](Self::all_reduce); `recv` is not used on other ranks than `root`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parameters of NCCL's function"
-    )]
-    unsafe fn reduce(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        root: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result;
-
-    /// Sends `count` elements to rank `peer`, which receives as many (`ncclSend`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`all_reduce`](Self::all_reduce), without `recv`.
-    unsafe fn send(
-        &self,
-        send: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        peer: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result;
-
-    /// Receives `count` elements from rank `peer`, which sends as many (`ncclRecv`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`all_reduce`](Self::all_reduce), without `send`.
-    unsafe fn recv(
-        &self,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        peer: usize,
+        operation: &Operation,
         comm: CommHandle,
         stream: StreamHandle,
     ) -> Result;

@@ -2,15 +2,12 @@
 
 use std::fmt;
 
+use millstream_driver::DevicePtr;
+
 use super::NcclCode;
+use crate::{Reduce, element::DataType};
 
 /// The identifier of a communicator, which all its ranks share (`ncclUniqueId`).
-///
-/// ```
-/// use millstream_collective::nccl::UniqueId;
-/// let id = UniqueId::from_bytes([7; UniqueId::BYTES]);
-/// assert_eq!(id.as_bytes()[0], 7);
-/// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UniqueId([u8; Self::BYTES]);
@@ -43,10 +40,6 @@ impl fmt::Debug for UniqueId {
 }
 
 /// A communicator: one rank's end of the connections to all ranks (`ncclComm_t`).
-///
-/// ```
-/// assert_eq!(millstream_collective::nccl::CommHandle::from_raw(7).as_raw(), 7);
-/// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommHandle(usize);
@@ -72,11 +65,6 @@ impl fmt::Debug for CommHandle {
 }
 
 /// The state of a communicator.
-///
-/// ```
-/// use millstream_collective::nccl::{CommState, NcclCode};
-/// assert_ne!(CommState::Success, CommState::Failed(NcclCode::REMOTE_ERROR));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommState {
     /// Ready for the next call.
@@ -88,11 +76,6 @@ pub enum CommState {
 }
 
 /// The progress that a call had made when it returned.
-///
-/// ```
-/// use millstream_collective::nccl::Progress;
-/// assert_ne!(Progress::Done, Progress::InProgress);
-/// ```
 #[must_use = "work in progress is not on its stream yet"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -103,67 +86,66 @@ pub enum Progress {
     InProgress,
 }
 
-/// The type of the elements of an operation (`ncclDataType_t`).
-///
-/// ```
-/// assert_eq!(millstream_collective::nccl::DataType::Bf16.size(), 2);
-/// ```
-#[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DataType {
-    /// 8-bit signed integers.
-    I8 = 0,
-    /// 8-bit unsigned integers.
-    U8 = 1,
-    /// 32-bit signed integers.
-    I32 = 2,
-    /// 32-bit unsigned integers.
-    U32 = 3,
-    /// 64-bit signed integers.
-    I64 = 4,
-    /// 64-bit unsigned integers.
-    U64 = 5,
-    /// 16-bit floating-point numbers of IEEE 754.
-    F16 = 6,
-    /// Single precision.
-    F32 = 7,
-    /// Double precision.
-    F64 = 8,
-    /// The upper halves of single-precision numbers.
-    Bf16 = 9,
+/// An operation of one rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// The type.
+    pub kind: OperationType,
+    /// The array that is read. Unused if the rank has none.
+    pub send: DevicePtr,
+    /// The array that is written. Unused if the rank has none.
+    pub recv: DevicePtr,
+    /// The number of elements that the type names.
+    pub count: usize,
+    /// The type of the elements.
+    pub data_type: DataType,
 }
 
-impl DataType {
-    /// Returns the size of an element in bytes.
+/// The type of an operation, with the rank that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationType {
+    /// Combines `count` elements of all ranks and gives every rank the result.
+    AllReduce(Reduce),
+    /// Combines the elements of all ranks, `count` for each rank, and gives each rank its part.
+    ReduceScatter(Reduce),
+    /// Gives every rank the `count` elements of each rank, in the order of the ranks.
+    AllGather,
+    /// Gives every rank the `count` elements of the root, the only rank that reads.
+    Broadcast {
+        /// The rank that has the elements.
+        root: usize,
+    },
+    /// Combines `count` elements of all ranks and gives the root the result.
+    Reduce {
+        /// The function that combines them.
+        op: Reduce,
+        /// The only rank that writes.
+        root: usize,
+    },
+    /// Sends `count` elements to a rank, which receives as many.
+    Send {
+        /// The rank that receives.
+        peer: usize,
+    },
+    /// Receives `count` elements of a rank, which sends as many.
+    Recv {
+        /// The rank that sends.
+        peer: usize,
+    },
+}
+
+impl OperationType {
+    /// Returns the name of NCCL's function.
     #[must_use]
-    pub const fn size(self) -> usize {
+    pub const fn function(self) -> &'static str {
         match self {
-            Self::I8 | Self::U8 => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::I64 | Self::U64 | Self::F64 => 8,
+            Self::AllReduce(_) => "ncclAllReduce",
+            Self::ReduceScatter(_) => "ncclReduceScatter",
+            Self::AllGather => "ncclAllGather",
+            Self::Broadcast { .. } => "ncclBroadcast",
+            Self::Reduce { .. } => "ncclReduce",
+            Self::Send { .. } => "ncclSend",
+            Self::Recv { .. } => "ncclRecv",
         }
     }
-}
-
-/// The function that combines the elements of all ranks (`ncclRedOp_t`).
-///
-/// ```
-/// assert_eq!(millstream_collective::nccl::ReduceOp::Sum as i32, 0);
-/// ```
-#[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ReduceOp {
-    /// The sum; of integers modulo their range.
-    Sum = 0,
-    /// The product; of integers modulo their range.
-    Prod = 1,
-    /// The maximum.
-    Max = 2,
-    /// The minimum.
-    Min = 3,
-    /// The sum divided by the number of ranks; of integers rounded towards zero.
-    Avg = 4,
 }

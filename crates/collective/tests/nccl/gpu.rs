@@ -5,7 +5,7 @@
 
 use std::{env, sync::Arc, thread, time::Duration};
 
-use millstream_collective::nccl::{self, CommState, DataType, Loopback, Nccl};
+use millstream_collective::nccl::{self, CommState, DataType, Loopback, Nccl, OperationType};
 use millstream_driver::{Driver, cuda::Cuda};
 
 use super::rank::Rank;
@@ -52,10 +52,8 @@ fn sum_and_gather(driver: &Arc<dyn Driver>, nccl: &Arc<dyn Nccl>) {
     }
     nccl.group_start().expect("groups nest");
     for (rank, (from, to)) in ranks.iter().zip(arrays.into_iter().zip(gathered)) {
-        let kind = DataType::F32;
-        // SAFETY: the arrays have these sizes, and only this stream uses them.
-        let called = unsafe { nccl.all_gather(from, to, COUNT, kind, rank.comm, rank.stream) };
-        let _ = called.expect("the call is valid");
+        let called = rank.enqueue(OperationType::AllGather, [from, to], COUNT, DataType::F32);
+        called.expect("the call is valid");
     }
     end();
     for (rank, (from, to)) in ranks.iter().zip(arrays.into_iter().zip(gathered)) {

@@ -4,22 +4,14 @@
 
 use std::{sync::Arc, thread};
 
-use millstream_collective::nccl::{DataType, Loopback, Nccl, NcclCode, NcclError, ReduceOp};
+use millstream_collective::nccl::{
+    DataType, Loopback, Nccl, NcclCode, NcclError, OperationType, Reduce,
+};
 use millstream_sim::{Gpu, Schedule, SimConfig};
 
 use super::rank::{Rank, world};
 
 const COUNT: usize = 5;
-
-/// Calls a method of the stand-in on arrays that have the sizes that the operation accesses and
-/// that only the operation's stream uses.
-macro_rules! call {
-    ($loopback:ident.$method:ident($($argument:expr),*)) => {{
-        // SAFETY: the arrays, handles and their order are valid, as the macro's caller vouches.
-        let result = unsafe { $loopback.$method($($argument),*) };
-        result.map(drop)
-    }};
-}
 
 fn schedules() -> [Schedule; 4] {
     [
@@ -45,14 +37,7 @@ fn summed(size: usize, count: usize) -> Vec<i64> {
 
 /// Runs every operation once, in one stream, and checks the results.
 fn every_operation(rank: &Rank) -> Result<(), NcclError> {
-    let Rank {
-        nccl: ref loopback,
-        rank: me,
-        size,
-        comm,
-        stream,
-        ..
-    } = *rank;
+    let (me, size) = (rank.rank, rank.size);
     let (long, root) = (COUNT * size, size - 1);
     let empty = vec![0_i64; COUNT];
     let [reduced, gathered, scattered, told, collected] = [
@@ -64,13 +49,18 @@ fn every_operation(rank: &Rank) -> Result<(), NcclError> {
     ];
     let short = rank.upload(&input(me, COUNT));
     let whole = rank.upload(&input(me, long));
-    let (kind, sum) = (DataType::I64, ReduceOp::Sum);
-    call!(loopback.all_reduce(reduced, reduced, COUNT, kind, sum, comm, stream))?;
-    call!(loopback.all_gather(short, gathered, COUNT, kind, comm, stream))?;
-    call!(loopback.reduce_scatter(whole, scattered, COUNT, kind, sum, comm, stream))?;
-    call!(loopback.broadcast(told, told, COUNT, kind, root, comm, stream))?;
-    call!(loopback.reduce(short, collected, COUNT, kind, sum, root, comm, stream))?;
-    call!(loopback.all_reduce(reduced, reduced, 0, kind, sum, comm, stream))?;
+    let op = Reduce::Sum;
+    let enqueue = |kind, arrays, count| rank.enqueue(kind, arrays, count, DataType::I64);
+    enqueue(OperationType::AllReduce(op), [reduced, reduced], COUNT)?;
+    enqueue(OperationType::AllGather, [short, gathered], COUNT)?;
+    enqueue(OperationType::ReduceScatter(op), [whole, scattered], COUNT)?;
+    enqueue(OperationType::Broadcast { root }, [told, told], COUNT)?;
+    enqueue(
+        OperationType::Reduce { op, root },
+        [short, collected],
+        COUNT,
+    )?;
+    enqueue(OperationType::AllReduce(op), [reduced, reduced], 0)?;
     let take = |array, count| rank.take::<i64>(array, count);
     let all: Vec<i64> = (0..size).flat_map(|from| input(from, COUNT)).collect();
     assert_eq!(take(reduced, COUNT), summed(size, COUNT));
@@ -116,22 +106,19 @@ fn sums_of_floats_are_the_same_on_all_ranks_to_the_bit() {
 fn a_ring_of_sends_and_receives_in_one_group_does_not_deadlock() {
     for schedule in schedules() {
         world(3, &schedule, |rank| {
-            let Rank {
-                nccl: ref loopback,
-                rank: me,
-                size,
-                comm,
-                stream,
-                ..
-            } = *rank;
+            let (me, size) = (rank.rank, rank.size);
             let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
             let own = rank.upload(&input(me, COUNT));
             let other = rank.upload(&[0_i64; COUNT]);
-            let kind = DataType::I64;
-            loopback.group_start().expect("groups nest");
-            call!(loopback.recv(other, COUNT, kind, previous, comm, stream)).expect("valid");
-            call!(loopback.send(own, COUNT, kind, next, comm, stream)).expect("valid");
-            call!(loopback.group_end()).expect("the group is open");
+            let enqueue = |kind, array| {
+                let issued = rank.enqueue(kind, [array, array], COUNT, DataType::I64);
+                issued.expect("the call is valid");
+            };
+            rank.nccl.group_start().expect("groups nest");
+            enqueue(OperationType::Recv { peer: previous }, other);
+            enqueue(OperationType::Send { peer: next }, own);
+            // SAFETY: the arrays are alive until the stream is idle.
+            let _ = unsafe { rank.nccl.group_end() }.expect("the group is open");
             assert_eq!(rank.take::<i64>(other, COUNT), input(previous, COUNT));
             rank.free(own);
         });
@@ -196,15 +183,13 @@ fn threads_drive_the_devices_of_one_driver() {
 fn invalid_calls_are_errors_that_name_the_call() {
     world(1, &Schedule::Timed, |rank| {
         let array = rank.upload(&[1_i64; COUNT]);
-        let (loopback, kind) = (&*rank.nccl, DataType::I64);
         let refused = [
-            // SAFETY: invalid calls enqueue nothing.
-            unsafe { loopback.send(array, 1, kind, 1, rank.comm, rank.stream) },
-            // SAFETY: as above.
-            unsafe { loopback.broadcast(array, array, 1, kind, 7, rank.comm, rank.stream) },
-            // SAFETY: as above.
-            unsafe { loopback.recv(array, usize::MAX, kind, 0, rank.comm, rank.stream) },
+            (OperationType::Send { peer: 1 }, 1),
+            (OperationType::Broadcast { root: 7 }, 1),
+            (OperationType::Recv { peer: 0 }, usize::MAX),
         ];
+        let refused =
+            refused.map(|(kind, count)| rank.enqueue(kind, [array, array], count, DataType::I64));
         let texts = refused.map(|result| {
             let error = result.expect_err("the call is invalid");
             assert_eq!(error.code(), NcclCode::INVALID_ARGUMENT);
@@ -220,7 +205,7 @@ fn invalid_calls_are_errors_that_name_the_call() {
             ]
         );
         // SAFETY: no group is open.
-        let error = unsafe { loopback.group_end() }.expect_err("no group is open");
+        let error = unsafe { rank.nccl.group_end() }.expect_err("no group is open");
         assert_eq!(error.code(), NcclCode::INVALID_USAGE);
         rank.free(array);
     });

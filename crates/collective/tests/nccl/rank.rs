@@ -10,7 +10,8 @@ use std::{
 
 use bytemuck::Pod;
 use millstream_collective::nccl::{
-    CommHandle, CommState, DataType, Loopback, Nccl, NcclError, ReduceOp, UniqueId,
+    CommHandle, CommState, DataType, Loopback, Nccl, NcclError, Operation, OperationType, Reduce,
+    UniqueId,
 };
 use millstream_driver::{
     ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, StreamHandle,
@@ -256,12 +257,28 @@ impl Rank {
         count: usize,
         data_type: DataType,
     ) -> Result<(), NcclError> {
-        // SAFETY: the array has this size, and only this stream uses it.
-        let issued = unsafe {
-            let sum = ReduceOp::Sum;
-            self.nccl
-                .all_reduce(array, array, count, data_type, sum, self.comm, self.stream)
+        let kind = OperationType::AllReduce(Reduce::Sum);
+        self.enqueue(kind, [array, array], count, data_type)
+    }
+
+    /// Enqueues an operation on arrays that have the sizes that it accesses and that only this
+    /// rank's stream uses.
+    pub(crate) fn enqueue(
+        &self,
+        kind: OperationType,
+        [send, recv]: [DevicePtr; 2],
+        count: usize,
+        data_type: DataType,
+    ) -> Result<(), NcclError> {
+        let operation = Operation {
+            kind,
+            send,
+            recv,
+            count,
+            data_type,
         };
+        // SAFETY: the arrays have these sizes, and only this stream uses them.
+        let issued = unsafe { self.nccl.enqueue(&operation, self.comm, self.stream) };
         issued.map(drop)
     }
 }

@@ -17,48 +17,26 @@ use super::{
     invalid,
     link::Link,
     lock, new_secret,
-    operation::{Operation, OperationType},
+    operation::Issued,
     rank_number,
 };
-use millstream_driver::{ContextHandle, DevicePtr, StreamHandle};
+use millstream_driver::{ContextHandle, StreamHandle};
 
 use crate::nccl::{
-    CommHandle, CommState, DataType, Nccl, NcclCode, NcclError, OLDEST_NCCL_VERSION, Progress,
-    ReduceOp, Result, UniqueId,
+    CommHandle, CommState, Nccl, NcclCode, NcclError, OLDEST_NCCL_VERSION, Operation, Progress,
+    Result, UniqueId,
 };
 
 /// A group that a thread has begun.
 #[derive(Default)]
 struct Group {
     depth: usize,
-    operations: Vec<(Arc<Comm>, Operation)>,
+    operations: Vec<(Arc<Comm>, Issued)>,
 }
 
 thread_local! {
     /// The groups that are open on this thread, by instance.
     static GROUPS: RefCell<HashMap<usize, Group>> = RefCell::default();
-}
-
-impl Loopback {
-    /// Checks an operation, and issues it or adds it to the thread's group.
-    ///
-    /// # Safety
-    ///
-    /// The contract of the operation's method.
-    unsafe fn submit(&self, handle: CommHandle, operation: Operation) -> Result {
-        let comm = self.comm(operation.call, handle)?;
-        comm.check(&operation)?;
-        let grouped = GROUPS.with_borrow_mut(|groups| {
-            let group = groups.get_mut(&self.instance)?;
-            group.operations.push((Arc::clone(&comm), operation));
-            Some(())
-        });
-        if grouped.is_none() {
-            // SAFETY: the caller vouches for the operation.
-            unsafe { self.issue(&comm, &[operation]) }?;
-        }
-        Ok(Progress::Done)
-    }
 }
 
 impl Nccl for Loopback {
@@ -91,11 +69,10 @@ impl Nccl for Loopback {
             let text = format!("rank {rank} is not in a world of {world_size} ranks");
             return Err(invalid(CALL, text));
         }
-        let rank = rank_number(rank);
         let handle = CommHandle::from_raw(NUMBERS.fetch_add(1, Ordering::Relaxed));
         // Registered before any rank can be ready, so that every operation sees all devices.
         lock(&DEVICES).push((self.driver.handle_space(), context, handle));
-        let link = Link::connect(hub, secret, rank, world_size).map_err(|error| {
+        let link = Link::connect(hub, secret, rank_number(rank), world_size).map_err(|error| {
             lock(&DEVICES).retain(|(.., other)| *other != handle);
             NcclError::new(CALL, NcclCode::SYSTEM_ERROR, error.to_string())
         })?;
@@ -167,7 +144,7 @@ impl Nccl for Loopback {
             let text = "the thread has not begun a group";
             return Err(NcclError::new(CALL, NcclCode::INVALID_USAGE, text));
         };
-        let mut by_comm: Vec<(Arc<Comm>, Vec<Operation>)> = Vec::new();
+        let mut by_comm: Vec<(Arc<Comm>, Vec<Issued>)> = Vec::new();
         for (comm, operation) in outermost.unwrap_or_default().operations {
             match by_comm
                 .iter_mut()
@@ -178,7 +155,7 @@ impl Nccl for Loopback {
             }
         }
         for (_, operations) in &mut by_comm {
-            operations.sort_by_key(|operation| operation.kind.place_in_group());
+            operations.sort_by_key(Issued::place_in_group);
         }
         // Calls that wait for each other, because they exchange data before they return, need a
         // thread each.
@@ -188,7 +165,7 @@ impl Nccl for Loopback {
                 None => return Vec::new(),
             };
             // SAFETY: the caller vouches for the operations.
-            let issue = |(comm, operations): &(Arc<Comm>, Vec<Operation>)| unsafe {
+            let issue = |(comm, operations): &(Arc<Comm>, Vec<Issued>)| unsafe {
                 self.issue(comm, operations)
             };
             let others: Vec<_> = others
@@ -210,145 +187,30 @@ impl Nccl for Loopback {
             .map(|()| Progress::Done)
     }
 
-    unsafe fn all_reduce(
+    unsafe fn enqueue(
         &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        op: ReduceOp,
+        operation: &Operation,
         comm: CommHandle,
         stream: StreamHandle,
     ) -> Result {
-        let kind = OperationType::AllReduce(op);
-        let arrays = (send, recv);
-        let operation = operation("ncclAllReduce", kind, arrays, count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
+        let call = operation.kind.function();
+        let comm = self.comm(call, comm)?;
+        let bytes = operation.count.checked_mul(operation.data_type.size());
+        let issued = Issued {
+            operation: *operation,
+            bytes: bytes.ok_or_else(|| invalid(call, "the count is too large".to_owned()))?,
+            stream,
+        };
+        comm.check(&issued)?;
+        let grouped = GROUPS.with_borrow_mut(|groups| {
+            let group = groups.get_mut(&self.instance)?;
+            group.operations.push((Arc::clone(&comm), issued));
+            Some(())
+        });
+        if grouped.is_none() {
+            // SAFETY: this method's contract.
+            unsafe { self.issue(&comm, &[issued]) }?;
+        }
+        Ok(Progress::Done)
     }
-
-    unsafe fn reduce_scatter(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        recv_count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let kind = OperationType::ReduceScatter(op);
-        let (call, arrays) = ("ncclReduceScatter", (send, recv));
-        let operation = operation(call, kind, arrays, recv_count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
-    }
-
-    unsafe fn all_gather(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        send_count: usize,
-        data_type: DataType,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let kind = OperationType::AllGather;
-        let (call, arrays) = ("ncclAllGather", (send, recv));
-        let operation = operation(call, kind, arrays, send_count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
-    }
-
-    unsafe fn broadcast(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        root: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let root = rank_number(root);
-        let kind = OperationType::Broadcast { root };
-        let arrays = (send, recv);
-        let operation = operation("ncclBroadcast", kind, arrays, count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
-    }
-
-    unsafe fn reduce(
-        &self,
-        send: DevicePtr,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        op: ReduceOp,
-        root: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let root = rank_number(root);
-        let kind = OperationType::Reduce { op, root };
-        let arrays = (send, recv);
-        let operation = operation("ncclReduce", kind, arrays, count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
-    }
-
-    unsafe fn send(
-        &self,
-        send: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        peer: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let peer = rank_number(peer);
-        let kind = OperationType::Send { peer };
-        let arrays = (send, send);
-        let operation = operation("ncclSend", kind, arrays, count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
-    }
-
-    unsafe fn recv(
-        &self,
-        recv: DevicePtr,
-        count: usize,
-        data_type: DataType,
-        peer: usize,
-        comm: CommHandle,
-        stream: StreamHandle,
-    ) -> Result {
-        let peer = rank_number(peer);
-        let kind = OperationType::Recv { peer };
-        let arrays = (recv, recv);
-        let operation = operation("ncclRecv", kind, arrays, count, data_type, stream)?;
-        // SAFETY: this method's contract.
-        unsafe { self.submit(comm, operation) }
-    }
-}
-
-/// Creates an operation on the arrays `send` and `recv`.
-fn operation(
-    call: &'static str,
-    kind: OperationType,
-    (send, recv): (DevicePtr, DevicePtr),
-    count: usize,
-    data_type: DataType,
-    stream: StreamHandle,
-) -> Result<Operation> {
-    let bytes = count.checked_mul(data_type.size());
-    Ok(Operation {
-        kind,
-        call,
-        data_type,
-        bytes: bytes.ok_or_else(|| invalid(call, "the count is too large".to_owned()))?,
-        send,
-        recv,
-        stream,
-    })
 }

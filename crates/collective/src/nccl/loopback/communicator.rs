@@ -9,17 +9,17 @@ use super::{
     invalid,
     link::Link,
     lock,
-    operation::{Operation, OperationType, Sequence},
+    operation::{Issued, Sequence},
 };
 use millstream_driver::ContextHandle;
 
-use crate::nccl::{CommHandle, CommState, NcclError, Result};
+use crate::nccl::{CommHandle, CommState, NcclError, OperationType, Result};
 
 /// A communicator.
 pub(super) struct Comm {
     pub(super) handle: CommHandle,
     pub(super) context: ContextHandle,
-    pub(super) rank: u32,
+    pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) link: Arc<Link>,
     pub(super) counters: Mutex<Counters>,
@@ -30,8 +30,8 @@ pub(super) struct Comm {
 pub(super) struct Counters {
     all: u64,
     collectives: u64,
-    sends: HashMap<u32, u64>,
-    receives: HashMap<u32, u64>,
+    sends: HashMap<usize, u64>,
+    receives: HashMap<usize, u64>,
 }
 
 /// The devices of all communicators of the process: handle space of the driver, context, handle.
@@ -39,8 +39,8 @@ pub(super) static DEVICES: Mutex<Vec<(usize, ContextHandle, CommHandle)>> = Mute
 
 impl Comm {
     /// Checks that the communicator is ready and the operation's arguments are valid.
-    pub(super) fn check(&self, operation: &Operation) -> Result<()> {
-        let call = operation.call;
+    pub(super) fn check(&self, issued: &Issued) -> Result<()> {
+        let call = issued.operation.kind.function();
         match self.link.comm_state() {
             CommState::Success => {}
             CommState::InProgress => {
@@ -50,14 +50,14 @@ impl Comm {
                 return Err(NcclError::new(call, code, self.link.failure_text()));
             }
         }
-        let named = operation.kind.named_rank();
-        if let Some(named) = named.filter(|rank| *rank as usize >= self.size) {
+        let named = issued.named_rank();
+        if let Some(named) = named.filter(|rank| *rank >= self.size) {
             let text = format!("rank {named} is not in a world of {} ranks", self.size);
             return Err(invalid(call, text));
         }
         let sizes = [
-            operation.read_bytes(self.rank, self.size),
-            operation.written_bytes(self.rank, self.size),
+            issued.read_bytes(self.rank, self.size),
+            issued.written_bytes(self.rank, self.size),
         ];
         if sizes.contains(&None) {
             return Err(invalid(call, "the count is too large".to_owned()));

@@ -9,7 +9,7 @@ use super::{
     communicator::Comm,
     link::{Aborted, Link},
     lock,
-    operation::{Operation, Sequence},
+    operation::{Issued, Sequence},
     staging::Memory,
 };
 use millstream_driver::DriverError;
@@ -22,13 +22,13 @@ impl Loopback {
     /// # Safety
     ///
     /// The contracts of the operations' methods.
-    pub(super) unsafe fn issue(&self, comm: &Arc<Comm>, operations: &[Operation]) -> Result<()> {
+    pub(super) unsafe fn issue(&self, comm: &Arc<Comm>, operations: &[Issued]) -> Result<()> {
         for operation in operations {
             let failed = |error: DriverError| {
                 let code = NcclCode::UNHANDLED_CUDA_ERROR;
-                NcclError::new(operation.call, code, error.to_string())
+                NcclError::new(operation.operation.kind.function(), code, error.to_string())
             };
-            let (number, sequence) = lock(&comm.counters).next(operation.kind);
+            let (number, sequence) = lock(&comm.counters).next(operation.operation.kind);
             let faults: Vec<Fault> = self
                 .faults
                 .iter()
@@ -38,7 +38,7 @@ impl Loopback {
             if faults.contains(&Fault::Refuse) {
                 let text = format!("injected failure of operation {number}");
                 return Err(NcclError::new(
-                    operation.call,
+                    operation.operation.kind.function(),
                     NcclCode::INTERNAL_ERROR,
                     text,
                 ));
@@ -57,7 +57,7 @@ impl Loopback {
     unsafe fn enqueue(
         &self,
         comm: &Arc<Comm>,
-        operation: &Operation,
+        operation: &Issued,
         sequence: Sequence,
         faults: Vec<Fault>,
     ) -> std::result::Result<(), DriverError> {
@@ -97,7 +97,7 @@ impl Loopback {
     unsafe fn enqueue_parts(
         &self,
         comm: &Arc<Comm>,
-        operation: &Operation,
+        operation: &Issued,
         sequence: Sequence,
         faults: Vec<Fault>,
         memory: Memory,
@@ -109,7 +109,13 @@ impl Loopback {
         if read > 0 {
             // SAFETY: the caller vouches for the array, its order and the memory.
             unsafe {
-                driver.copy_device_to_host_async(context, host, operation.send, read, stream)
+                driver.copy_device_to_host_async(
+                    context,
+                    host,
+                    operation.operation.send,
+                    read,
+                    stream,
+                )
             }?;
         }
         let exchange = Exchange {
@@ -142,7 +148,13 @@ impl Loopback {
             // SAFETY: the caller vouches for the array, its order and the memory, which the
             // exchange has written when the copy runs.
             unsafe {
-                driver.copy_host_to_device_async(context, operation.recv, host, written, stream)
+                driver.copy_host_to_device_async(
+                    context,
+                    operation.operation.recv,
+                    host,
+                    written,
+                    stream,
+                )
             }?;
         }
         Ok(())
@@ -152,9 +164,9 @@ impl Loopback {
 /// The exchange of one operation, which a host function or the calling thread runs.
 struct Exchange {
     link: Arc<Link>,
-    rank: u32,
+    rank: usize,
     size: usize,
-    operation: Operation,
+    operation: Issued,
     sequence: Sequence,
     faults: Vec<Fault>,
     memory: Memory,
@@ -182,7 +194,10 @@ impl Exchange {
                 // Refused calls have no exchange.
                 Fault::Refuse => {}
                 Fault::Fail => {
-                    let text = format!("injected failure of {}", self.operation.call);
+                    let text = format!(
+                        "injected failure of {}",
+                        self.operation.operation.kind.function()
+                    );
                     self.link.fail(NcclCode::SYSTEM_ERROR, text);
                     self.link.sleep(None)?;
                 }

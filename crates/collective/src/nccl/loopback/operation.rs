@@ -3,81 +3,66 @@
 use super::{
     frame::ALL,
     link::{Aborted, Link},
+    rank_number,
     reduce::combine,
 };
-use millstream_driver::{DevicePtr, StreamHandle};
+use millstream_driver::StreamHandle;
 
-use crate::nccl::{DataType, ReduceOp};
+use crate::nccl::{Operation, OperationType};
 
-/// The kind of an operation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum OperationType {
-    AllReduce(ReduceOp),
-    ReduceScatter(ReduceOp),
-    AllGather,
-    Broadcast { root: u32 },
-    Reduce { op: ReduceOp, root: u32 },
-    Send { peer: u32 },
-    Recv { peer: u32 },
-}
-
-/// An operation of one rank.
+/// An operation of one rank that was issued.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
-    pub(super) kind: OperationType,
-    pub(super) call: &'static str,
-    pub(super) data_type: DataType,
-    /// The `count` of NCCL's function, in bytes.
+pub(super) struct Issued {
+    pub(super) operation: Operation,
+    /// The operation's `count`, in bytes.
     pub(super) bytes: usize,
-    pub(super) send: DevicePtr,
-    pub(super) recv: DevicePtr,
     pub(super) stream: StreamHandle,
 }
 
 /// The number of an operation among those that it must match on the other ranks.
 pub(super) type Sequence = u64;
 
-impl OperationType {
+impl Issued {
     /// Returns the number that distinguishes frames of this kind from those of other kinds.
-    fn tag(self) -> u32 {
-        match self {
-            Self::AllReduce(_) => 0,
-            Self::ReduceScatter(_) => 1,
-            Self::AllGather => 2,
-            Self::Broadcast { .. } => 3,
-            Self::Reduce { .. } => 4,
-            Self::Send { .. } | Self::Recv { .. } => 5,
+    fn tag(&self) -> u32 {
+        match self.operation.kind {
+            OperationType::AllReduce(_) => 0,
+            OperationType::ReduceScatter(_) => 1,
+            OperationType::AllGather => 2,
+            OperationType::Broadcast { .. } => 3,
+            OperationType::Reduce { .. } => 4,
+            OperationType::Send { .. } | OperationType::Recv { .. } => 5,
         }
     }
 
     /// Returns the other rank that the operation names, if any.
-    pub(super) fn named_rank(self) -> Option<u32> {
-        match self {
-            Self::Broadcast { root: rank }
-            | Self::Reduce { root: rank, .. }
-            | Self::Send { peer: rank }
-            | Self::Recv { peer: rank } => Some(rank),
-            Self::AllReduce(_) | Self::ReduceScatter(_) | Self::AllGather => None,
+    pub(super) fn named_rank(&self) -> Option<usize> {
+        match self.operation.kind {
+            OperationType::Broadcast { root: rank }
+            | OperationType::Reduce { root: rank, .. }
+            | OperationType::Send { peer: rank }
+            | OperationType::Recv { peer: rank } => Some(rank),
+            OperationType::AllReduce(_)
+            | OperationType::ReduceScatter(_)
+            | OperationType::AllGather => None,
         }
     }
 
     /// Returns the position in a group at which operations of this kind are issued: sends first,
     /// because they never wait, and receives last, so that no receive keeps back what another rank
     /// waits for.
-    pub(super) fn place_in_group(self) -> u8 {
-        match self {
-            Self::Send { .. } => 0,
-            Self::Recv { .. } => 2,
+    pub(super) fn place_in_group(&self) -> u8 {
+        match self.operation.kind {
+            OperationType::Send { .. } => 0,
+            OperationType::Recv { .. } => 2,
             _ => 1,
         }
     }
-}
 
-impl Operation {
     /// Returns the size of the array that the operation reads on this rank, or `None` if it exceeds
     /// the address space.
-    pub(super) fn read_bytes(&self, rank: u32, size: usize) -> Option<usize> {
-        match self.kind {
+    pub(super) fn read_bytes(&self, rank: usize, size: usize) -> Option<usize> {
+        match self.operation.kind {
             OperationType::ReduceScatter(_) => self.bytes.checked_mul(size),
             OperationType::Broadcast { root } if root != rank => Some(0),
             OperationType::Recv { .. } => Some(0),
@@ -87,8 +72,8 @@ impl Operation {
 
     /// Returns the size of the array that the operation writes on this rank, or `None` if it
     /// exceeds the address space.
-    pub(super) fn written_bytes(&self, rank: u32, size: usize) -> Option<usize> {
-        match self.kind {
+    pub(super) fn written_bytes(&self, rank: usize, size: usize) -> Option<usize> {
+        match self.operation.kind {
             OperationType::AllGather => self.bytes.checked_mul(size),
             OperationType::Reduce { root, .. } if root != rank => Some(0),
             OperationType::Send { .. } => Some(0),
@@ -101,17 +86,19 @@ impl Operation {
     pub(super) fn exchange(
         &self,
         link: &Link,
-        rank: u32,
+        rank: usize,
         size: usize,
         sequence: Sequence,
         input: &[u8],
     ) -> Result<Vec<u8>, Aborted> {
-        let tag = self.kind.tag();
-        let send = |to: u32, data: &[u8]| link.send_data(to, tag, sequence, data.to_vec());
-        let receive = |from: u32| link.receive(from, tag, sequence, self.bytes);
+        let tag = self.tag();
+        let send_to = |to: u32, data: &[u8]| link.send_data(to, tag, sequence, data.to_vec());
+        let send = |to: usize, data: &[u8]| send_to(rank_number(to), data);
+        let send_all = |data: &[u8]| send_to(ALL, data);
+        let receive = |from: usize| link.receive(rank_number(from), tag, sequence, self.bytes);
         // The parts of all ranks, with this rank's own in its place.
         let gather = |own: &[u8]| {
-            let parts = (0..).take(size).map(|from: u32| {
+            let parts = (0..size).map(|from| {
                 if from == rank {
                     Ok(own.to_vec())
                 } else {
@@ -123,11 +110,11 @@ impl Operation {
         let reduce = |own: &[u8], op| {
             let parts = gather(own)?;
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-            Ok(combine(&parts, self.data_type, op))
+            Ok(combine(&parts, self.operation.data_type, op))
         };
-        match self.kind {
+        match self.operation.kind {
             OperationType::AllReduce(op) => {
-                send(ALL, input);
+                send_all(input);
                 reduce(input, op)
             }
             OperationType::ReduceScatter(op) => {
@@ -142,11 +129,11 @@ impl Operation {
                 reduce(own, op)
             }
             OperationType::AllGather => {
-                send(ALL, input);
+                send_all(input);
                 Ok(gather(input)?.concat())
             }
             OperationType::Broadcast { root } if root == rank => {
-                send(ALL, input);
+                send_all(input);
                 Ok(input.to_vec())
             }
             OperationType::Broadcast { root } => receive(root),
