@@ -23,6 +23,7 @@ pub mod world;
 
 use std::{fmt, panic::Location, sync::Arc};
 
+use communicators::NcclBackend;
 use direct::DirectBackend;
 pub use element::{CollectiveElement, Reduce};
 pub use group::Group;
@@ -188,7 +189,8 @@ impl Collectives {
         locals: Arc<[LocalRank]>,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let backend = communicators::in_process(library, Arc::clone(&locals), true, location)?;
+        let group = communicators::in_process(library, Arc::clone(&locals), true, location)?;
+        let backend = NcclBackend::new(group)?;
         let ranks = locals.len();
         Ok(Self::with_backend(Arc::new(backend), locals, ranks))
     }

@@ -7,7 +7,8 @@ use millstream::groups;
 use millstream::{Device, Error, Result};
 
 use crate::{
-    Collectives, communicators,
+    Collectives,
+    communicators::{self, NcclBackend},
     local_rank::LocalRank,
     nccl::{self, Nccl},
     world::World,
@@ -69,8 +70,9 @@ impl World {
         library: Arc<dyn Nccl>,
         location: &'static Location<'static>,
     ) -> Result<Collectives> {
-        let local = LocalRank::new(self.rank(), device, location)?;
-        let (backend, locals) = communicators::in_world(library, local, self, location)?;
+        let locals: Arc<[_]> = [LocalRank::new(self.rank(), device, location)?].into();
+        let group = communicators::in_world(library, Arc::clone(&locals), self, location)?;
+        let backend = NcclBackend::new(group)?;
         Ok(Collectives::with_backend(
             Arc::new(backend),
             locals,

@@ -17,12 +17,11 @@ use std::{
 use crate::nccl::CommState;
 
 use super::{
-    CommGroup,
     comms::Gone,
-    connect::WORLD_DEADLINE,
+    group::{CommGroup, WORLD_DEADLINE},
+    in_flight::{Ending, LOST_ELSEWHERE, Shared},
     journal::first_difference,
-    loss::SharedStore,
-    watchdog::{Ending, LOST_ELSEWHERE, Shared},
+    store::SharedStore,
 };
 use millstream::__log as log;
 

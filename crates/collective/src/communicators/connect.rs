@@ -4,29 +4,22 @@
 
 use std::{
     panic::Location,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::nccl::{CommHandle, CommState, Nccl, NcclError, UniqueId};
-use millstream::{
-    __log as log, Error, Result,
-    groups::{Group, prepare_pair},
-};
-use parking_lot::Mutex;
+use millstream::{__log as log, Error, Result, groups::prepare_pair};
 
-use super::{CommGroup, Comms, NcclBackend, SharedStore};
+use super::{comms::Comms, group::CommGroup, store::SharedStore};
 use crate::{
     local_rank::LocalRank,
+    nccl::{CommHandle, CommState, Nccl, NcclError, UniqueId},
     world::{Rendezvous, World},
 };
 
 /// The time within which all ranks of a world must have connected.
 const CONNECT_WITHIN: Duration = Duration::from_secs(300);
-/// The deadline of each collective of a world, until the program sets another. Also the time that
-/// the end of a group without a deadline may take.
-pub(super) const WORLD_DEADLINE: Duration = Duration::from_secs(600);
 /// The pause between two looks at a communicator that is connecting.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -38,7 +31,7 @@ pub(crate) fn in_process(
     locals: Arc<[LocalRank]>,
     blocks: bool,
     location: &'static Location<'static>,
-) -> Result<NcclBackend> {
+) -> Result<CommGroup> {
     // NCCL may access arrays of one process over the links, which the pools of the devices do not
     // admit unless they are told to (rule 38).
     for (at, one) in locals.iter().enumerate() {
@@ -49,31 +42,19 @@ pub(crate) fn in_process(
     let id = nccl.unique_id().map_err(refused)?;
     let ranks = locals.len();
     let comms = connect(&*nccl, &locals, ranks, &id, blocks)?;
-    NcclBackend::new(CommGroup {
-        comms: Comms::new(nccl, comms, blocks),
-        locals,
-        ranks,
-        location,
-        failure: OnceLock::new(),
-        identity: Group::default(),
-        losing: Mutex::default(),
-        in_flight: Arc::default(),
-        journal: Mutex::default(),
-        deadline: Mutex::new(None),
-        store: None,
-    })
+    let comms = Comms::new(nccl, comms, blocks);
+    Ok(CommGroup::new(comms, locals, ranks, location, None))
 }
 
-/// Connects this process's rank with those of the other processes of a world. Waits for all of
+/// Connects the one rank of this process with those of the other processes of a world. Waits for all of
 /// them.
 pub(crate) fn in_world(
     nccl: Arc<dyn Nccl>,
-    local: LocalRank,
+    locals: Arc<[LocalRank]>,
     world: &World,
     location: &'static Location<'static>,
-) -> Result<(NcclBackend, Arc<[LocalRank]>)> {
+) -> Result<CommGroup> {
     world.check_lost()?;
-    let rank = local.rank;
     let store: Arc<dyn Rendezvous> = world.rendezvous(CONNECT_WITHIN)?;
     let prefix = format!("millstream/collectives/{}", world.next_group());
     let key = format!("{prefix}/id");
@@ -88,24 +69,18 @@ pub(crate) fn in_world(
             Error::unavailable(format!("the rendezvous gave {key} with another length"))
         })?)
     };
-    let locals: Arc<[LocalRank]> = [local].into();
     // Its calls may have to wait for other processes, for ever if one has ended.
     let blocks = false;
     let comms = connect(&*nccl, &locals, world.size(), &id, blocks)?;
-    let backend = NcclBackend::new(CommGroup {
-        comms: Comms::new(nccl, comms, blocks),
-        locals: Arc::clone(&locals),
-        ranks: world.size(),
+    let comms = Comms::new(nccl, comms, blocks);
+    let store = SharedStore::new(world, store, prefix);
+    Ok(CommGroup::new(
+        comms,
+        locals,
+        world.size(),
         location,
-        failure: OnceLock::new(),
-        identity: Group::default(),
-        losing: Mutex::default(),
-        in_flight: Arc::default(),
-        journal: Mutex::default(),
-        deadline: Mutex::new(Some(WORLD_DEADLINE)),
-        store: Some(SharedStore::new(world, store, prefix, rank)),
-    })?;
-    Ok((backend, locals))
+        Some(store),
+    ))
 }
 
 fn refused(error: NcclError) -> Error {

@@ -32,8 +32,9 @@ impl Pair {
         if let Some(fault) = fault {
             library = library.fault(1, fault);
         }
-        let backend =
-            super::in_process(Arc::new(library), Arc::clone(&locals), false, location).unwrap();
+        let library = Arc::new(library);
+        let group = super::in_process(library, Arc::clone(&locals), false, location).unwrap();
+        let backend = super::NcclBackend::new(group).unwrap();
         Self {
             collectives: Collectives::with_backend(Arc::new(backend), locals, 2),
             streams: devices.map(|device| device.stream().unwrap()),

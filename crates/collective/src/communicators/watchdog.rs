@@ -12,72 +12,20 @@ use std::{
 
 use millstream::{
     Error, Result,
-    groups::{Failure, IdleCondvar, Submitted},
+    groups::{Failure, Submitted},
 };
-use parking_lot::Mutex;
 
-use super::{CommGroup, Entry, closing::end, exit::EndingGroup, loss::SharedStore};
+use super::{
+    closing::end,
+    exit::EndingGroup,
+    group::CommGroup,
+    in_flight::{Ending, InFlight, LOST_ELSEWHERE, Shared, are_complete},
+    journal::Entry,
+    store::SharedStore,
+};
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// The reason if another rank has noticed first.
-pub(super) const LOST_ELSEWHERE: &str = "another rank has given up";
-
-/// A collective whose operations may not be complete.
-struct InFlight {
-    id: u64,
-    entry: Entry,
-    since: Instant,
-    /// The operations of the ranks that take part. `None` while the call that enqueues them has not
-    /// returned.
-    operations: Option<Arc<[Submitted]>>,
-    /// Set if the collective is lost, before it is ended.
-    failure: Failure,
-}
-
-/// The way in which the use of a group ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    Dropped,
-    /// All ranks end the group, and each waits for the others.
-    Closed,
-}
-
-#[derive(Default)]
-struct WatchdogState {
-    in_flight: Vec<InFlight>,
-    next_id: u64,
-    /// Set while the thread sleeps without a timeout.
-    sleeps: bool,
-    /// Set when another rank has given up.
-    lost_elsewhere: bool,
-    /// Set when the use of the group ends.
-    ending: Option<Ending>,
-    /// Delays the end of the process until the communicators are ended.
-    exit: Option<EndingGroup>,
-    /// Set when the thread has ended.
-    ended: bool,
-}
-
-/// The collectives in flight, which the group shares with its watchdog.
-#[derive(Default)]
-pub(super) struct Shared {
-    state: Mutex<WatchdogState>,
-    changed: IdleCondvar,
-    ended: IdleCondvar,
-}
-
-impl Shared {
-    /// Sleeps for this time, or until something changes. Returns whether another rank has given up.
-    pub(super) fn pause(&self, time: Duration) -> bool {
-        let mut state = self.state.lock();
-        if !state.lost_elsewhere {
-            self.changed.wait_for(&mut state, time);
-        }
-        state.lost_elsewhere
-    }
-}
 
 /// A handle to the watchdog.
 pub(super) struct Watchdog {
@@ -207,7 +155,7 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
         drop(state);
         let complete: Vec<u64> = looked_at
             .iter()
-            .filter(|(_, operations)| is_complete(operations))
+            .filter(|(_, operations)| are_complete(operations))
             .map(|(id, _)| *id)
             .collect();
         if complete.is_empty()
@@ -233,18 +181,6 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
     }
 }
 
-impl InFlight {
-    /// Returns the number and the operations, unless they are not enqueued yet.
-    fn position(&self) -> Option<(u64, Arc<[Submitted]>)> {
-        Some((self.id, self.operations.clone()?))
-    }
-}
-
-/// Returns whether the operations are complete.
-fn is_complete(operations: &[Submitted]) -> bool {
-    operations.iter().all(Submitted::is_complete)
-}
-
 /// Returns the reason to end the collective that was called at `since`, if there is one.
 fn problem(group: &CommGroup, since: Instant) -> Option<String> {
     for (index, local) in group.locals.iter().enumerate() {
@@ -260,26 +196,4 @@ fn problem(group: &CommGroup, since: Instant) -> Option<String> {
     }
     let deadline = (*group.deadline.lock())?;
     (since.elapsed() >= deadline).then(|| format!("it was not complete within {deadline:?}"))
-}
-
-impl CommGroup {
-    /// Sets the failure of the collectives that are not complete.
-    pub(super) fn fail_in_flight(&self, error: &Error) {
-        let in_flight: Vec<(Failure, Option<Arc<[_]>>)> = {
-            let state = self.in_flight.state.lock();
-            let collectives = state.in_flight.iter();
-            collectives
-                .map(|collective| {
-                    let operations = collective.operations.clone();
-                    (collective.failure.clone(), operations)
-                })
-                .collect()
-        };
-        // Asked without the lock, because drivers may take their time.
-        for (failure, operations) in in_flight {
-            if !operations.is_some_and(|operations| is_complete(&operations)) {
-                failure.set(error);
-            }
-        }
-    }
 }
