@@ -14,21 +14,6 @@ impl Collectives {
     /// Combines the arrays of all ranks element by element. Every array gets the result. All have
     /// the same length.
     ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::{Collectives, Reduce};
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (mut a, mut b) = (s0.upload(&[1_i32, 5])?, s1.upload(&[4_i32, 2])?);
-    /// collectives.all_reduce(&mut [&mut a, &mut b], Reduce::Min)?;
-    /// assert_eq!(s0.download(&a)?.wait()?, [1, 2]);
-    /// assert_eq!(s1.download(&b)?.wait()?, [1, 2]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// If there is not one array for each local rank, an array is not on its rank's device, the
@@ -40,33 +25,12 @@ impl Collectives {
         arrays: &mut [O],
         reduce: Reduce,
     ) -> Result<()> {
-        let arrays = spans(arrays);
-        self.call::<T>(CollectiveKind::AllReduce, Some(reduce), |checks| {
-            checks.arrays(&arrays)?;
-            checks.equal(&arrays)?;
-            Ok(in_place(&arrays))
-        })
+        self.call_in_place::<T>(CollectiveKind::AllReduce, Some(reduce), spans(arrays))
     }
 
     /// Combines the arrays of all ranks element by element. The target of each rank gets its part
     /// of the result: the rank-th of as many equal parts as there are ranks. The sources have equal
     /// lengths.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::{Collectives, Reduce};
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (a, b) = (s0.upload(&[1_i32, 2])?, s1.upload(&[10_i32, 20])?);
-    /// let (mut x, mut y) = (s0.zeros::<i32>(1)?, s1.zeros::<i32>(1)?);
-    /// collectives.reduce_scatter(&[&a, &b], &mut [&mut x, &mut y], Reduce::Sum)?;
-    /// assert_eq!(s0.download(&x)?.wait()?, [11]);
-    /// assert_eq!(s1.download(&y)?.wait()?, [22]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -79,35 +43,13 @@ impl Collectives {
         targets: &mut [W],
         reduce: Reduce,
     ) -> Result<()> {
-        let (sources, targets) = (spans(sources), spans(targets));
-        self.call::<T>(CollectiveKind::ReduceScatter, Some(reduce), |checks| {
-            checks.arrays(&sources)?;
-            checks.arrays(&targets)?;
-            checks.equal(&sources)?;
-            checks.divisible(&sources)?;
-            checks.targets(&sources, &targets, checks.len(&sources[0]) / self.ranks)?;
-            Ok(from_to(&sources, &targets))
-        })
+        let len = |source_len| source_len / self.ranks;
+        let arrays = (spans(sources), spans(targets));
+        self.call_from_to::<T>(CollectiveKind::ReduceScatter, Some(reduce), arrays, len)
     }
 
     /// Concatenates the sources of all ranks in the order of the ranks. Every target gets the
     /// result. The sources have equal lengths.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::Collectives;
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (a, b) = (s0.upload(&[1_i32])?, s1.upload(&[2_i32])?);
-    /// let (mut x, mut y) = (s0.zeros::<i32>(2)?, s1.zeros::<i32>(2)?);
-    /// collectives.all_gather(&[&a, &b], &mut [&mut x, &mut y])?;
-    /// assert_eq!(s0.download(&x)?.wait()?, [1, 2]);
-    /// assert_eq!(s1.download(&y)?.wait()?, [1, 2]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -120,37 +62,15 @@ impl Collectives {
         sources: &[R],
         targets: &mut [W],
     ) -> Result<()> {
-        let (sources, targets) = (spans(sources), spans(targets));
-        self.call::<T>(CollectiveKind::AllGather, None, |checks| {
-            checks.arrays(&sources)?;
-            checks.arrays(&targets)?;
-            checks.equal(&sources)?;
-            // Saturated, it is the length of no array.
-            let needed_len = checks.len(&sources[0]).saturating_mul(self.ranks);
-            checks.targets(&sources, &targets, needed_len)?;
-            Ok(from_to(&sources, &targets))
-        })
+        // Saturated, it is the length of no array.
+        let len = |source_len: usize| source_len.saturating_mul(self.ranks);
+        let arrays = (spans(sources), spans(targets));
+        self.call_from_to::<T>(CollectiveKind::AllGather, None, arrays, len)
     }
 
     /// Concatenates the sources of all ranks in the order of the ranks, which may differ in length:
     /// `lengths` has the length of each rank's source, and is the same for all ranks. Every target
     /// gets the result.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::Collectives;
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (a, b) = (s0.upload(&[1_i32])?, s1.upload(&[2_i32, 3])?);
-    /// let (mut x, mut y) = (s0.zeros::<i32>(3)?, s1.zeros::<i32>(3)?);
-    /// collectives.all_gather_uneven(&[1, 2], &[&a, &b], &mut [&mut x, &mut y])?;
-    /// assert_eq!(s0.download(&x)?.wait()?, [1, 2, 3]);
-    /// assert_eq!(s1.download(&y)?.wait()?, [1, 2, 3]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -167,7 +87,7 @@ impl Collectives {
         targets: &mut [W],
     ) -> Result<()> {
         let (sources, targets) = (spans(sources), spans(targets));
-        self.call_in_parts::<T>(CollectiveKind::AllGatherUneven, None, |checks| {
+        self.call::<T>(CollectiveKind::AllGatherUneven, None, |checks| {
             checks.arrays(&sources)?;
             checks.arrays(&targets)?;
             let ranges = checks.uneven(&sources, lengths)?;
@@ -179,20 +99,6 @@ impl Collectives {
 
     /// Copies the array of the rank `root` to those of all others. All have the same length.
     ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::Collectives;
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (mut a, mut b) = (s0.upload(&[1_i32, 2])?, s1.zeros::<i32>(2)?);
-    /// collectives.broadcast(0, &mut [&mut a, &mut b])?;
-    /// assert_eq!(s1.download(&b)?.wait()?, [1, 2]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// If there is no rank `root`, there is not one array for each local rank, an array is not on
@@ -203,38 +109,11 @@ impl Collectives {
         root: usize,
         arrays: &mut [O],
     ) -> Result<()> {
-        let arrays = spans(arrays);
-        self.call::<T>(CollectiveKind::Broadcast { root }, None, |checks| {
-            checks.in_range(root)?;
-            checks.arrays(&arrays)?;
-            checks.equal(&arrays)?;
-            let mut parts = in_place(&arrays);
-            for part in &mut parts {
-                if self.locals[part.local].rank != root {
-                    part.source = None;
-                }
-            }
-            Ok(parts)
-        })
+        self.call_in_place::<T>(CollectiveKind::Broadcast { root }, None, spans(arrays))
     }
 
     /// Combines the arrays of all ranks element by element. The array of the rank `root` gets the
     /// result, and the others keep their contents. All have the same length.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::{Collectives, Reduce};
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (mut a, mut b) = (s0.upload(&[1_i32, 2])?, s1.upload(&[10_i32, 20])?);
-    /// collectives.reduce(1, &mut [&mut a, &mut b], Reduce::Sum)?;
-    /// assert_eq!(s0.download(&a)?.wait()?, [1, 2]);
-    /// assert_eq!(s1.download(&b)?.wait()?, [11, 22]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -246,40 +125,12 @@ impl Collectives {
         arrays: &mut [O],
         reduce: Reduce,
     ) -> Result<()> {
-        let arrays = spans(arrays);
-        self.call::<T>(CollectiveKind::Reduce { root }, Some(reduce), |checks| {
-            checks.in_range(root)?;
-            checks.arrays(&arrays)?;
-            checks.equal(&arrays)?;
-            let mut parts = in_place(&arrays);
-            for part in &mut parts {
-                if self.locals[part.local].rank != root {
-                    part.target = None;
-                }
-            }
-            Ok(parts)
-        })
+        self.call_in_place::<T>(CollectiveKind::Reduce { root }, Some(reduce), spans(arrays))
     }
 
     /// Exchanges parts: the rank i sends the j-th part of its source to the rank j, whose target
     /// gets it as its i-th part. The parts are equal, as many as there are ranks, and all arrays
     /// have the same length.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::Collectives;
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (a, b) = (s0.upload(&[1_i32, 2])?, s1.upload(&[3_i32, 4])?);
-    /// let (mut x, mut y) = (s0.zeros::<i32>(2)?, s1.zeros::<i32>(2)?);
-    /// collectives.all_to_all(&[&a, &b], &mut [&mut x, &mut y])?;
-    /// assert_eq!(s0.download(&x)?.wait()?, [1, 3]);
-    /// assert_eq!(s1.download(&y)?.wait()?, [2, 4]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -291,37 +142,13 @@ impl Collectives {
         sources: &[R],
         targets: &mut [W],
     ) -> Result<()> {
-        let (sources, targets) = (spans(sources), spans(targets));
-        self.call::<T>(CollectiveKind::AllToAll, None, |checks| {
-            checks.arrays(&sources)?;
-            checks.arrays(&targets)?;
-            checks.equal(&sources)?;
-            checks.divisible(&sources)?;
-            checks.targets(&sources, &targets, checks.len(&sources[0]))?;
-            Ok(from_to(&sources, &targets))
-        })
+        let arrays = (spans(sources), spans(targets));
+        self.call_from_to::<T>(CollectiveKind::AllToAll, None, arrays, |len| len)
     }
 
     /// Sends arrays between ranks: `build` collects sends and receives, which then run together,
     /// in no particular order. The sends from one rank to another match the receives there in the
     /// order of the calls.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    /// use millstream_collective::Collectives;
-    ///
-    /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
-    /// let collectives = Collectives::new(&devices)?;
-    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
-    /// let (a, mut b) = (s0.upload(&[1_i32, 2])?, s1.zeros::<i32>(2)?);
-    /// collectives.group(|group| {
-    ///     group.send(0, 1, &a)?;
-    ///     group.recv(1, 0, &mut b)
-    /// })?;
-    /// assert_eq!(s1.download(&b)?.wait()?, [1, 2]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -336,21 +163,60 @@ impl Collectives {
         group.submit(location)
     }
 
-    /// Checks and enqueues one collective. `parts` checks the operands and returns them.
+    /// Checks and enqueues a collective of arrays of equal lengths, each of which a rank reads,
+    /// writes, or both.
     #[track_caller]
-    fn call<'a, T: CollectiveElement>(
+    fn call_in_place<T: CollectiveElement>(
         &self,
         kind: CollectiveKind,
         reduce: Option<Reduce>,
-        parts: impl FnOnce(&Checks<'_>) -> Checked<Vec<Part<'a>>>,
+        arrays: Vec<DeviceOperand<'_>>,
     ) -> Result<()> {
-        self.call_in_parts::<T>(kind, reduce, |checks| Ok((parts(checks)?, Vec::new())))
+        self.call::<T>(kind, reduce, |checks| {
+            if let CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } = kind {
+                checks.in_range(root)?;
+            }
+            checks.arrays(&arrays)?;
+            checks.equal(&arrays)?;
+            let mut parts = from_to(&arrays, &arrays);
+            for part in &mut parts {
+                let rank = self.locals[part.local].rank;
+                match kind {
+                    CollectiveKind::Broadcast { root } if root != rank => part.source = None,
+                    CollectiveKind::Reduce { root } if root != rank => part.target = None,
+                    _ => {}
+                }
+            }
+            Ok((parts, Vec::new()))
+        })
+    }
+
+    /// Checks and enqueues a collective of sources of equal lengths and targets, whose length
+    /// `target_len` returns for that of the sources.
+    #[track_caller]
+    fn call_from_to<'a, T: CollectiveElement>(
+        &self,
+        kind: CollectiveKind,
+        reduce: Option<Reduce>,
+        (sources, targets): (Vec<DeviceOperand<'a>>, Vec<DeviceOperand<'a>>),
+        target_len: impl FnOnce(usize) -> usize,
+    ) -> Result<()> {
+        self.call::<T>(kind, reduce, |checks| {
+            checks.arrays(&sources)?;
+            checks.arrays(&targets)?;
+            checks.equal(&sources)?;
+            if kind != CollectiveKind::AllGather {
+                checks.divisible(&sources)?;
+            }
+            checks.targets(&sources, &targets, target_len(checks.len(&sources[0])))?;
+            Ok((from_to(&sources, &targets), Vec::new()))
+        })
     }
 
     /// Checks and enqueues one collective. `operands` checks the operands, and returns them and the
     /// ranges of uneven parts.
     #[track_caller]
-    fn call_in_parts<'a, T: CollectiveElement>(
+    fn call<'a, T: CollectiveElement>(
         &self,
         kind: CollectiveKind,
         reduce: Option<Reduce>,
@@ -393,11 +259,6 @@ fn check_reduction(kind: CollectiveKind, reduce: Option<Reduce>, element: DataTy
 
 fn spans<T, O: ReadOperand<T>>(operands: &[O]) -> Vec<DeviceOperand<'_>> {
     operands.iter().map(|operand| operand.operand()).collect()
-}
-
-/// Returns the parts of an operation in place, in which every rank contributes and gets the result.
-fn in_place<'a>(arrays: &[DeviceOperand<'a>]) -> Vec<Part<'a>> {
-    from_to(arrays, arrays)
 }
 
 fn from_to<'a>(sources: &[DeviceOperand<'a>], targets: &[DeviceOperand<'a>]) -> Vec<Part<'a>> {

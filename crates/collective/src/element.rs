@@ -39,15 +39,6 @@ pub enum Reduce {
 ///
 /// Among the devices of one process without NCCL, a reduction of `f16` or `bf16` rounds after each
 /// rank's element, like a loop over the ranks in Rust. NCCL may round at other places.
-///
-/// ```
-/// fn bytes<T: millstream_collective::CollectiveElement>(array: &millstream::Buffer<T>) -> usize {
-///     array.len() * size_of::<T>()
-/// }
-/// let array = millstream::Device::simulated()?.stream()?.zeros::<f64>(3)?;
-/// assert_eq!(bytes(&array), 24);
-/// # Ok::<(), millstream::Error>(())
-/// ```
 pub trait CollectiveElement: Pod + sealed::Sealed {}
 
 pub(super) mod sealed {

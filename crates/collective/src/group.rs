@@ -76,22 +76,6 @@ impl<'a> Group<'a> {
 
     /// Adds a send of `array` from the local rank `from` to the rank `to`, which may be the same.
     ///
-    /// ```
-    /// use millstream::Device;
-    /// use millstream_collective::Collectives;
-    ///
-    /// let device = Device::simulated()?;
-    /// let stream = device.stream()?;
-    /// let collectives = Collectives::new(&[device])?;
-    /// let (a, mut b) = (stream.upload(&[1_u32, 2])?, stream.zeros::<u32>(1)?);
-    /// collectives.group(|group| {
-    ///     group.send(0, 0, a.slice(1..))?;
-    ///     group.recv(0, 0, &mut b)
-    /// })?;
-    /// assert_eq!(stream.download(&b)?.wait()?, [2]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// If a rank does not exist, `from` is not a rank of this process, or the array is not on its
@@ -108,22 +92,6 @@ impl<'a> Group<'a> {
 
     /// Adds a receive into `array` by the local rank `to` from the rank `from`, which may be the
     /// same.
-    ///
-    /// ```
-    /// use millstream::Device;
-    /// use millstream_collective::Collectives;
-    ///
-    /// let device = Device::simulated()?;
-    /// let stream = device.stream()?;
-    /// let collectives = Collectives::new(&[device])?;
-    /// let (a, mut b) = (stream.upload(&[1_u32, 2])?, stream.zeros::<u32>(1)?);
-    /// collectives.group(|group| {
-    ///     group.recv(0, 0, &mut b)?;
-    ///     group.send(0, 0, a.slice(1..))
-    /// })?;
-    /// assert_eq!(stream.download(&b)?.wait()?, [2]);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -85,61 +85,6 @@ pub enum Fault {
 ///
 /// Dropping it aborts its communicators; [`Nccl::destroy`] and [`Nccl::abort`] also free the
 /// page-locked memory that they have used.
-///
-/// ```
-/// use std::thread;
-/// use millstream_collective::nccl::{
-///     CommState, DataType, Loopback, Nccl, NcclError, Operation, OperationType, Reduce, UniqueId,
-/// };
-/// use millstream_driver::{DeviceOrdinal, Driver};
-/// use millstream_sim::{Gpu, SimConfig};
-///
-/// /// Sums `rank + 1` over all ranks.
-/// fn sum(loopback: &Loopback, driver: &dyn Driver, rank: usize, id: &UniqueId) -> u32 {
-///     let context = driver.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
-///     // SAFETY: all handles are alive until they are destroyed below, and the copies and the
-///     // operation are on one stream or wait for it.
-///     unsafe {
-///         let stream = driver.stream_create(context, true, 0).unwrap();
-///         let array = driver.mem_alloc(context, 4).unwrap();
-///         let mut number = rank as u32 + 1;
-///         let host = std::ptr::from_mut(&mut number).cast();
-///         driver.copy_host_to_device(context, array, host, 4).unwrap();
-///         let comm = loopback.comm_init_rank(context, 2, id, rank, false).unwrap();
-///         while loopback.async_error(comm) == Ok(CommState::InProgress) {
-///             thread::yield_now();
-///         }
-///         let operation = Operation {
-///             kind: OperationType::AllReduce(Reduce::Sum),
-///             send: array,
-///             recv: array,
-///             count: 1,
-///             data_type: DataType::U32,
-///         };
-///         let _ = loopback.enqueue(&operation, comm, stream).unwrap();
-///         driver.stream_synchronize(context, stream).unwrap();
-///         driver.copy_device_to_host(context, host, array, 4).unwrap();
-///         loopback.destroy(comm).unwrap();
-///         driver.mem_free(context, array).unwrap();
-///         driver.stream_destroy(context, stream).unwrap();
-///         number
-///     }
-/// }
-///
-/// // Each rank has its own simulated GPU, as a process would.
-/// let drivers = [0, 1].map(|_| Gpu::new(SimConfig::new()).driver());
-/// let loopbacks = [0, 1].map(|rank: usize| Loopback::new(drivers[rank].clone()));
-/// let id = loopbacks[0].unique_id()?;
-/// let sums = thread::scope(|scope| {
-///     let ranks = [0, 1].map(|rank: usize| {
-///         let (loopback, driver) = (&loopbacks[rank], &*drivers[rank]);
-///         scope.spawn(move || sum(loopback, driver, rank, &id))
-///     });
-///     ranks.map(|rank| rank.join().unwrap())
-/// });
-/// assert_eq!(sums, [3, 3]);
-/// # Ok::<(), NcclError>(())
-/// ```
 pub struct Loopback {
     driver: Arc<dyn Driver>,
     /// Distinguishes the groups of several instances on one thread.
