@@ -46,8 +46,8 @@ pub(crate) fn in_process(
     Ok(CommGroup::new(comms, locals, ranks, location, None))
 }
 
-/// Connects the one rank of this process with those of the other processes of a world. Waits for all of
-/// them.
+/// Connects the one rank of this process with those of the other processes of a world, and waits
+/// for all of them.
 pub(crate) fn in_world(
     nccl: Arc<dyn Nccl>,
     locals: Arc<[LocalRank]>,

@@ -208,9 +208,9 @@ impl CommGroup {
                 count: bytes / operation.element.size(),
                 data_type: operation.element,
             };
-            // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which are in
-            // use by this operation until it is complete; the stream belongs to the rank's device,
-            // and the communicator is alive, because none is ended while operations are issued.
+            // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which are
+            // in use by this operation until it is complete; the stream belongs to the rank's
+            // device, and no communicator is ended while operations are issued.
             let issued = unsafe { self.comms.nccl.enqueue(&operation, comm, stream.stream) };
             issued.map(drop)
         };

@@ -162,13 +162,13 @@ pub trait Nccl: Send + Sync + fmt::Debug {
     /// methods.
     unsafe fn group_end(&self) -> Result;
 
-    /// Enqueues an operation on a stream, or adds it to the thread's group, by the function that its
-    /// [type](OperationType) names.
+    /// Enqueues an operation on a stream, or adds it to the thread's group, by the function that
+    /// its [type](OperationType) names.
     ///
     /// # Safety
     ///
-    /// The arrays are in memory of the communicator's device: `send` is readable and `recv` writable
-    /// as far as the operation's type says. The two are equal or do not overlap; in
+    /// The arrays are in memory of the communicator's device: `send` is readable and `recv`
+    /// writable as far as the operation's type says. The two are equal or do not overlap; in
     /// [`OperationType::ReduceScatter`] and [`OperationType::AllGather`] one may also be the rank's
     /// own part of the other. Work that accesses them is ordered with the operation on `stream`,
     /// which is alive and belongs to the communicator's context. `comm` is alive.
