@@ -280,7 +280,8 @@ impl<'b> Folder<'b> {
         let (label, location) = (operation.kind.label(), operation.location);
         let stream = &backend.locals[rank].stream;
         let kernels = FoldKernels::load(stream, operation.element)?;
-        let allocate = || groups::scratch(stream, chunk_bytes, label, location);
+        // SAFETY: the first operation on the memory is a copy that fills it.
+        let allocate = || unsafe { groups::scratch(stream, chunk_bytes, label, location) };
         let copy = |&reaches: &bool| (!reaches).then(allocate).transpose();
         let copies = backend.reaches[rank]
             .iter()

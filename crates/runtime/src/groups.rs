@@ -116,7 +116,11 @@ pub fn stream(
 /// # Errors
 ///
 /// If memory is exhausted, or the device is lost.
-pub fn scratch(
+///
+/// # Safety
+///
+/// An operation writes the bytes before another one reads them.
+pub unsafe fn scratch(
     stream: &Stream,
     bytes: usize,
     label: &'static str,
