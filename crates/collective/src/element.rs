@@ -47,71 +47,51 @@ pub(super) mod sealed {
     }
 }
 
-/// An element type as a value (`ncclDataType_t`).
-#[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DataType {
-    /// 32-bit signed integers.
-    I32 = 2,
-    /// 32-bit unsigned integers.
-    U32 = 3,
-    /// 64-bit signed integers.
-    I64 = 4,
-    /// 64-bit unsigned integers.
-    U64 = 5,
-    /// 16-bit floating-point numbers of IEEE 754.
-    F16 = 6,
-    /// Single precision.
-    F32 = 7,
-    /// Double precision.
-    F64 = 8,
-    /// The upper halves of single-precision numbers.
-    Bf16 = 9,
-}
-
-impl DataType {
-    /// Returns the size of an element in bytes.
-    #[must_use]
-    pub const fn size(self) -> usize {
-        match self {
-            Self::F16 | Self::Bf16 => 2,
-            Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::I64 | Self::U64 | Self::F64 => 8,
-        }
-    }
-
-    /// Returns whether elements have fractions, so that there is an average.
-    pub(crate) fn is_float(self) -> bool {
-        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
-    }
-
-    /// Returns the name of the type in Rust.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::U32 => "u32",
-            Self::U64 => "u64",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-        }
-    }
-}
-
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
+/// Declares the element types: the type in Rust, its name and number in `ncclDataType_t`, and
+/// whether its elements have fractions.
 macro_rules! elements {
-    ($($type:ty: $element:ident),*) => {
+    ($($(#[$doc:meta])* $type:ty: $name:ident = $number:literal, $text:literal, $float:literal;)*) => {
+        /// An element type as a value (`ncclDataType_t`).
+        #[repr(i32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum DataType {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl DataType {
+            /// Returns the size of an element in bytes.
+            #[must_use]
+            pub const fn size(self) -> usize {
+                match self {
+                    $(Self::$name => size_of::<$type>(),)*
+                }
+            }
+
+            /// Returns whether elements have fractions, so that there is an average.
+            pub(crate) fn is_float(self) -> bool {
+                match self {
+                    $(Self::$name => $float,)*
+                }
+            }
+
+            /// Returns the name of the type in Rust.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+
         $(
             impl sealed::Sealed for $type {
-                const TYPE: DataType = DataType::$element;
+                const TYPE: DataType = DataType::$name;
             }
 
             impl CollectiveElement for $type {}
@@ -119,13 +99,21 @@ macro_rules! elements {
     };
 }
 
-elements!(
-    f32: F32,
-    f64: F64,
-    i32: I32,
-    i64: I64,
-    u32: U32,
-    u64: U64,
-    half::f16: F16,
-    half::bf16: Bf16
-);
+elements! {
+    /// 32-bit signed integers.
+    i32: I32 = 2, "i32", false;
+    /// 32-bit unsigned integers.
+    u32: U32 = 3, "u32", false;
+    /// 64-bit signed integers.
+    i64: I64 = 4, "i64", false;
+    /// 64-bit unsigned integers.
+    u64: U64 = 5, "u64", false;
+    /// 16-bit floating-point numbers of IEEE 754.
+    half::f16: F16 = 6, "f16", true;
+    /// Single precision.
+    f32: F32 = 7, "f32", true;
+    /// Double precision.
+    f64: F64 = 8, "f64", true;
+    /// The upper halves of single-precision numbers.
+    half::bf16: Bf16 = 9, "bf16", true;
+}

@@ -103,20 +103,6 @@ fn index_of(reduce: Reduce) -> usize {
     }
 }
 
-/// Returns the module of an element type.
-fn source(element: DataType) -> &'static ModuleSource {
-    match element {
-        DataType::F32 => &F32,
-        DataType::F64 => &F64,
-        DataType::I32 => &I32,
-        DataType::I64 => &I64,
-        DataType::U32 => &U32,
-        DataType::U64 => &U64,
-        DataType::F16 => &F16,
-        DataType::Bf16 => &BF16,
-    }
-}
-
 const fn array(name: &'static str, writable: bool) -> Param {
     Param {
         name,
@@ -148,20 +134,26 @@ static PARAMS: [Param; 12] = [
 
 macro_rules! modules {
     ($($name:ident: $element:literal, [$($reduction:literal),*];)*) => {
-        $(
-            static $name: ModuleSource = ModuleSource {
-                module: concat!("fold_", $element),
-                origin: concat!("collective/kernels/", $element, ".ptx"),
-                declared: concat!(file!(), ":", line!()),
-                ptx: include_str!(concat!("kernels/", $element, ".ptx")),
-                cuda: None,
-                kernels: &[$(Signature {
-                    name: concat!("fold_", $element, "_", $reduction),
-                    params: &PARAMS,
-                }),*],
-                variables: &[],
-            };
-        )*
+        /// Returns the module of an element type.
+        fn source(element: DataType) -> &'static ModuleSource {
+            match element {
+                $(DataType::$name => {
+                    static SOURCE: ModuleSource = ModuleSource {
+                        module: concat!("fold_", $element),
+                        origin: concat!("collective/src/kernels/", $element, ".ptx"),
+                        declared: concat!(file!(), ":", line!()),
+                        ptx: include_str!(concat!("kernels/", $element, ".ptx")),
+                        cuda: None,
+                        kernels: &[$(Signature {
+                            name: concat!("fold_", $element, "_", $reduction),
+                            params: &PARAMS,
+                        }),*],
+                        variables: &[],
+                    };
+                    &SOURCE
+                })*
+            }
+        }
     };
 }
 
@@ -173,5 +165,5 @@ modules! {
     U32: "u32", ["sum", "prod", "min", "max"];
     U64: "u64", ["sum", "prod", "min", "max"];
     F16: "f16", ["sum", "prod", "min", "max", "avg"];
-    BF16: "bf16", ["sum", "prod", "min", "max", "avg"];
+    Bf16: "bf16", ["sum", "prod", "min", "max", "avg"];
 }

@@ -330,8 +330,7 @@ impl World {
         let port = self.port() + 1;
         let secret = &self.inner.membership.secret.0;
         if rank > 0 {
-            let connected =
-                TcpRendezvous::connect_with_secret(address, port, rank, size, secret, deadline)?;
+            let connected = TcpRendezvous::connect(address, port, rank, size, secret, deadline)?;
             return Ok(Arc::new(connected));
         }
         let serve = |error: std::io::Error| WorldError::Serve {
@@ -344,7 +343,7 @@ impl World {
             let advice = "set MILLSTREAM_WORLD_SECRET to keep other programs out";
             log!(warn, %local, advice, "ranks are admitted without a secret");
         }
-        let served = TcpRendezvous::serve_with_secret(listener, size, secret, deadline)?;
+        let served = TcpRendezvous::serve(listener, size, secret, deadline)?;
         Ok(Arc::new(served))
     }
 

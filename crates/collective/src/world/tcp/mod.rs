@@ -49,10 +49,10 @@ use server::Server;
 /// let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
 /// let port = listener.local_addr().expect("it is bound").port();
 /// let other = thread::spawn(move || {
-///     let store = TcpRendezvous::connect("127.0.0.1", port, 1, 2, deadline)?;
+///     let store = TcpRendezvous::connect("127.0.0.1", port, 1, 2, b"", deadline)?;
 ///     store.get("id", deadline)
 /// });
-/// let store = TcpRendezvous::serve(listener, 2, deadline)?; // returns when rank 1 is connected
+/// let store = TcpRendezvous::serve(listener, 2, b"", deadline)?; // returns when rank 1 is connected
 /// store.set("id", &[1, 2, 3])?;
 /// assert_eq!(other.join().expect("no panic")?, [1, 2, 3]);
 /// # Ok::<(), millstream::Error>(())
@@ -69,25 +69,15 @@ enum End {
 
 impl TcpRendezvous {
     /// Serves the store as rank 0 of a world of `size` ranks, and waits until all others are
-    /// connected. Every process that reaches the listener is admitted: use
-    /// [`serve_with_secret`](Self::serve_with_secret) where there are strangers.
+    /// connected. Only ranks that know the secret are admitted, which is not sent; it should have 16
+    /// random bytes or more. If it is empty, every process that reaches the listener is admitted.
     ///
     /// # Errors
     ///
     /// [`WorldError::MissingRanks`] if not all ranks are connected within `deadline`;
     /// [`WorldError::TooManyRanks`] for more than 65,536; [`WorldError::Serve`] if no thread can be
     /// started for the listener.
-    pub fn serve(listener: TcpListener, size: usize, deadline: Duration) -> Result<Self> {
-        Self::serve_with_secret(listener, size, &[], deadline)
-    }
-
-    /// Serves the store like [`serve`](Self::serve), only to ranks that know the secret, which is
-    /// not sent. It should have 16 random bytes or more.
-    ///
-    /// # Errors
-    ///
-    /// As [`serve`](Self::serve).
-    pub fn serve_with_secret(
+    pub fn serve(
         listener: TcpListener,
         size: usize,
         secret: &[u8],
@@ -101,7 +91,7 @@ impl TcpRendezvous {
         })
     }
 
-    /// Connects to rank 0 as rank `rank` of `size`, and waits until all others are connected.
+    /// Connects to rank 0, which knows the same secret, as rank `rank` of `size`, and waits until all others are connected.
     /// Repeats the attempt until `deadline` while rank 0 cannot be reached.
     ///
     /// # Errors
@@ -112,21 +102,6 @@ impl TcpRendezvous {
     /// [`WorldError::RankOutOfRange`] if `rank` is not less than `size`, and
     /// [`WorldError::TooManyRanks`] for more than 65,536.
     pub fn connect(
-        host: &str,
-        port: u16,
-        rank: usize,
-        size: usize,
-        deadline: Duration,
-    ) -> Result<Self> {
-        Self::connect_with_secret(host, port, rank, size, &[], deadline)
-    }
-
-    /// Connects like [`connect`](Self::connect), to a rank 0 that knows the secret.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect`](Self::connect).
-    pub fn connect_with_secret(
         host: &str,
         port: u16,
         rank: usize,

@@ -26,7 +26,7 @@ fn raw_rank(port: u16, rank: usize, size: usize) -> TcpStream {
 }
 
 fn connect(port: u16, rank: usize, size: usize, deadline: Duration) -> Result<TcpRendezvous> {
-    TcpRendezvous::connect("127.0.0.1", port, rank, size, deadline)
+    TcpRendezvous::connect("127.0.0.1", port, rank, size, b"", deadline)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn all_ranks_exchange_values() {
         let others: Vec<_> = (1..size)
             .map(|other| scope.spawn(move || rank(other)))
             .collect();
-        let store = TcpRendezvous::serve(listener, size, LONG).expect("all ranks connect");
+        let store = TcpRendezvous::serve(listener, size, b"", LONG).expect("all ranks connect");
         program(&store, 0);
         for rank in 0..size {
             store.get(&format!("done/{rank}"), LONG).expect("get");
@@ -74,7 +74,7 @@ fn all_ranks_exchange_values() {
 fn pair() -> (TcpRendezvous, TcpRendezvous) {
     let (listener, port) = listener();
     let other = thread::spawn(move || connect(port, 1, 2, LONG).expect("both connect"));
-    let server = TcpRendezvous::serve(listener, 2, LONG).expect("both connect");
+    let server = TcpRendezvous::serve(listener, 2, b"", LONG).expect("both connect");
     (server, other.join().expect("no panic"))
 }
 
@@ -100,7 +100,7 @@ fn missing_ranks_are_named_on_every_rank() {
     let (listener, port) = listener();
     let deadline = Duration::from_millis(300);
     let other = thread::spawn(move || connect(port, 2, 4, deadline).unwrap_err().to_string());
-    let text = TcpRendezvous::serve(listener, 4, 3 * deadline)
+    let text = TcpRendezvous::serve(listener, 4, b"", 3 * deadline)
         .unwrap_err()
         .to_string();
     let at = format!("ranks have not connected to 127.0.0.1:{port} within");
@@ -132,7 +132,7 @@ fn rank_0_may_start_last() {
     let other = thread::spawn(move || connect(port, 1, 2, LONG).map(drop));
     thread::sleep(Duration::from_millis(100));
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
-    let server = TcpRendezvous::serve(listener, 2, LONG).expect("both connect");
+    let server = TcpRendezvous::serve(listener, 2, b"", LONG).expect("both connect");
     other.join().expect("no panic").expect("both connect");
     drop(server);
 }
@@ -142,7 +142,7 @@ fn a_wrong_world_a_rank_in_use_and_a_wrong_version_are_refused() {
     let (listener, port) = listener();
     let at = format!("127.0.0.1:{port}");
     thread::scope(|scope| {
-        let serving = scope.spawn(|| TcpRendezvous::serve(listener, 3, LONG));
+        let serving = scope.spawn(|| TcpRendezvous::serve(listener, 3, b"", LONG));
         let error = connect(port, 1, 2, LONG).unwrap_err().to_string();
         let expected = format!("rank 1 has a world of 2 ranks, but rank 0 at {at} has one of 3");
         assert_eq!(error, expected);
@@ -212,7 +212,7 @@ fn strangers_do_not_disturb_the_ranks() {
     stranger().write_all(&[0; 100]).expect("sent");
     drop(stranger());
     let other = thread::spawn(move || connect(port, 1, 2, LONG).expect("both connect"));
-    let server = TcpRendezvous::serve(listener, 2, LONG).expect("both connect");
+    let server = TcpRendezvous::serve(listener, 2, b"", LONG).expect("both connect");
     let client = other.join().expect("no panic");
     stranger().write_all(&[0xff; 1000]).expect("sent");
     server.set("a", b"1").expect("set");
@@ -227,7 +227,7 @@ fn a_rank_that_sends_garbage_later_loses_only_its_own_connection() {
         let bad = raw_rank(port, 2, 3);
         (bad, connect(port, 1, 3, LONG).expect("all connect"))
     });
-    let server = TcpRendezvous::serve(listener, 3, LONG).expect("all connect");
+    let server = TcpRendezvous::serve(listener, 3, b"", LONG).expect("all connect");
     let (mut bad, client) = others.join().expect("no panic");
     bad.write_all(&[0x77; 64]).expect("sent");
     let closed = bad.read_to_end(&mut Vec::new());

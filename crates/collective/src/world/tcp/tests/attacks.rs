@@ -29,7 +29,7 @@ fn three() -> (TcpRendezvous, TcpRendezvous, TcpStream) {
         let raw = raw_rank(port, 2, 3);
         (connect(port, 1, 3, LONG).expect("all connect"), raw)
     });
-    let server = TcpRendezvous::serve(listener, 3, LONG).expect("all connect");
+    let server = TcpRendezvous::serve(listener, 3, b"", LONG).expect("all connect");
     let (client, raw) = others.join().expect("no panic");
     (server, client, raw)
 }
@@ -98,7 +98,7 @@ fn a_rank_0_that_does_not_read_keeps_no_rank_beyond_its_deadline() {
 #[test]
 fn a_greeting_that_arrives_byte_by_byte_is_not_waited_for() {
     let (listener, port) = listener();
-    let serving = thread::spawn(move || TcpRendezvous::serve(listener, 2, LONG));
+    let serving = thread::spawn(move || TcpRendezvous::serve(listener, 2, b"", LONG));
     let mut trickle = TcpStream::connect(("127.0.0.1", port)).expect("rank 0 listens");
     let start = Instant::now();
     let closed = Greeting::new(2, 1).to_bytes().iter().position(|byte| {
@@ -117,7 +117,7 @@ fn a_greeting_that_arrives_byte_by_byte_is_not_waited_for() {
 #[test]
 fn silent_strangers_keep_no_rank_out_and_hold_few_connections() {
     let (listener, port) = listener();
-    let serving = thread::spawn(move || TcpRendezvous::serve(listener, 2, LONG));
+    let serving = thread::spawn(move || TcpRendezvous::serve(listener, 2, b"", LONG));
     let strangers: Vec<TcpStream> = (0..GREETINGS_MAX + 40)
         .map(|_| TcpStream::connect(("127.0.0.1", port)).expect("rank 0 listens"))
         .collect();
@@ -191,7 +191,7 @@ fn a_world_is_limited_before_anything_is_allocated() {
     let size = 1_000_000_000_000;
     let text = "a world of 1000000000000 ranks exceeds the limit of 65536";
     for error in [
-        TcpRendezvous::serve(listener, size, LONG).unwrap_err(),
+        TcpRendezvous::serve(listener, size, b"", LONG).unwrap_err(),
         connect(port, 1, size, LONG).unwrap_err(),
     ] {
         assert_eq!(error.to_string(), text);
@@ -202,12 +202,10 @@ fn a_world_is_limited_before_anything_is_allocated() {
 fn a_rank_without_the_secret_is_refused_on_either_end() {
     let (listener, port) = listener();
     let with = |rank, secret: &'static [u8]| {
-        move || {
-            TcpRendezvous::connect_with_secret("127.0.0.1", port, rank, 2, secret, LONG).map(drop)
-        }
+        move || TcpRendezvous::connect("127.0.0.1", port, rank, 2, secret, LONG).map(drop)
     };
     thread::scope(|scope| {
-        let serve = || TcpRendezvous::serve_with_secret(listener, 2, b"tell nobody", LONG);
+        let serve = || TcpRendezvous::serve(listener, 2, b"tell nobody", LONG);
         let serving = scope.spawn(serve);
         for wrong in [&b""[..], b"tell nobod", b"tell nobody\0"] {
             let error = with(1, wrong)().unwrap_err().to_string();
@@ -253,7 +251,7 @@ fn a_rank_without_the_secret_is_refused_on_either_end() {
             .expect("sent");
         heard
     });
-    let connected = TcpRendezvous::connect_with_secret("127.0.0.1", port, 1, 2, b"secret!", LONG);
+    let connected = TcpRendezvous::connect("127.0.0.1", port, 1, 2, b"secret!", LONG);
     let error = connected.map(drop).unwrap_err().to_string();
     assert!(error.contains("have different secrets"), "{error}");
     let heard = fake.join().expect("no panic");
