@@ -17,12 +17,14 @@ launch, download of one number, .await = Launch a kernel, await one number
 launch, one stream in use = Launch a kernel
 launch, operands shared with a second stream = Launch, operands read on two streams
 ping-pong between two streams, a pair = Launches alternating on two streams
-two launches, the second on another stream and after the first = A launch that waits for another stream
+two launches, the second on another stream and after the first = \
+    A launch that waits for another stream
 the same two launches, to completion = The same, until it is complete
 16 threads on 16 streams, two operands shared = Launch from 16 threads at once
 graph of 32 kernels and 34 arrays, host time of a replay = Replay a graph of 32 kernels
 graph of 32 kernels and 34 arrays, launch to completion = The same, until it is complete
-the same, against three raw streams, each with its own memory = Upload, kernel, download in 32 chunks
+the same, against three raw streams, each with its own memory = \
+    Upload, kernel, download in 32 chunks
 the same, against raw staging threads, to reused vectors = The same from and to slices";
 
 /// Returns the lines of [`DRAWN`].
