@@ -4,7 +4,7 @@
 //!
 //! `crates/python` is a workspace of its own, because PyO3 needs Python to build.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -26,28 +26,19 @@ const INTERPOSED: &str = "crates/cli/tests/hand_overs/interposed.c";
 pub(crate) fn run() -> Result<()> {
     let folder = process::target_folder().join("python");
     let python = install::python(&folder, REQUIREMENTS)?;
-    cargo(
-        &python,
-        &["clippy", "--all-targets", "--", "-D", "warnings"],
-    )?;
-    cargo(&python, &["build"])?;
+    cargo(&python, "clippy", "--all-targets -- -D warnings")?;
+    cargo(&python, "build", "")?;
     let package = folder.join("package");
     assemble(&package)?;
-    process::run(process::command("cargo").args(["build", "--package", "millstream-libcuda"]))?;
+    process::run(&mut process::cargo("build --package millstream-libcuda"))?;
     let library = process::target_folder().join("debug/libmillstream_libcuda.so");
     let driver = install::driver(&folder, Some(&library))?;
-    test(
-        &python,
-        &package,
-        &[("MILLSTREAM_DEVICE", Path::new("sim"))],
-    )?;
+    let simulated = [("MILLSTREAM_DEVICE", Path::new("sim"))];
+    test(&python, &package, &simulated)?;
     let interposed = folder.join("interposed.so");
-    process::run(
-        Command::new("gcc")
-            .args(["-std=c11", "-O1", "-shared", "-fPIC", INTERPOSED, "-o"])
-            .arg(&interposed)
-            .current_dir(process::root()),
-    )?;
+    let mut gcc = process::command("gcc");
+    gcc.args(["-std=c11", "-O1", "-shared", "-fPIC", INTERPOSED, "-o"]);
+    process::run(gcc.arg(&interposed))?;
     let report = folder.join("problems.jsonl");
     fs::write(&report, "").context("cannot empty the report")?;
     let variables = [
@@ -102,17 +93,16 @@ fn assemble(folder: &Path) -> Result<()> {
 }
 
 /// Runs cargo on the workspace. All output goes to the folder of the main workspace.
-fn cargo(python: &Path, arguments: &[&str]) -> Result<()> {
-    let (command, rest) = arguments.split_first().context("no command")?;
-    process::run(
-        process::command("cargo")
-            .args([command, "--manifest-path", MANIFEST, "--workspace"])
-            .args(rest)
-            .env("CARGO_TARGET_DIR", process::target_folder())
-            .env("PYO3_PYTHON", python)
-            // Without a dependency on this interpreter's library, as maturin builds it.
-            .env("PYO3_BUILD_EXTENSION_MODULE", "1"),
-    )
+fn cargo(python: &Path, command: &str, rest: &str) -> Result<()> {
+    let mut cargo = process::cargo(&format!(
+        "{command} --manifest-path {MANIFEST} --workspace {rest}"
+    ));
+    cargo.env("CARGO_TARGET_DIR", process::target_folder());
+    // Without a dependency on this interpreter's library, as maturin builds it.
+    cargo
+        .env("PYO3_PYTHON", python)
+        .env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    process::run(&mut cargo)
 }
 
 /// Runs the tests with these environment variables. Those of a framework that is not installed, or
