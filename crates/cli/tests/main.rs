@@ -1,6 +1,6 @@
-//! The tests of the command and of the drop-in driver, in one program: with programs in C, in Python
-//! and of the published crate cudarc. They run on Linux, where the system's loader finds the library
-//! in the place of the driver.
+//! The tests of the command and of the drop-in driver, in one program: with programs in C, in
+//! Python and of the published crate cudarc. They run on Linux, where the system's loader finds the
+//! library in the place of the driver.
 
 #![cfg(target_os = "linux")]
 

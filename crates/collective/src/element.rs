@@ -56,7 +56,9 @@ impl fmt::Display for DataType {
 /// Declares the element types: the type in Rust, its name and number in `ncclDataType_t`, and
 /// whether its elements have fractions.
 macro_rules! elements {
-    ($($(#[$doc:meta])* $type:ty: $name:ident = $number:literal, $text:literal, $float:literal;)*) => {
+    ($(
+        $(#[$doc:meta])* $type:ty: $name:ident = $number:literal, $text:literal, $float:literal;
+    )*) => {
         /// An element type as a value (`ncclDataType_t`).
         #[repr(i32)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

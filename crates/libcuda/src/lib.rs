@@ -25,11 +25,11 @@
 //!
 //! # How a call runs
 //!
-//! The files of `api/` declare the functions; a macro (`export.rs`) makes an exported symbol of each
-//! declaration, which catches panics and turns the result into a number (`call.rs`). A function
-//! checks its handles in the tables of live objects (`objects.rs`), which know the context of each,
-//! and then calls the simulator (`simulated.rs`). No lock is held during a call of the simulator,
-//! because it may block for the device.
+//! The files of `api/` declare the functions; a macro (`export.rs`) makes an exported symbol of
+//! each declaration, which catches panics and turns the result into a number (`call.rs`). A
+//! function checks its handles in the tables of live objects (`objects.rs`), which know the context
+//! of each, and then calls the simulator (`simulated.rs`). No lock is held during a call of the
+//! simulator, because it may block for the device.
 
 mod abi;
 mod api;

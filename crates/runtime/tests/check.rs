@@ -280,7 +280,8 @@ fn the_printed_command_reruns_only_the_failure() {
     let (value, command) = rest.split_once('\'').unwrap();
     assert!(text.contains("it is not there"), "{text}");
     if env::var_os("CARGO_PKG_NAME").is_some() {
-        let expected = "cargo test -p millstream -- --exact check::a_hasty_program_is_checked --include-ignored";
+        let expected = "cargo test -p millstream -- --exact check::a_hasty_program_is_checked \
+                        --include-ignored";
         assert_eq!(command.lines().next().unwrap().trim(), expected);
     }
     let again = hasty_in_a_process(Some(value));

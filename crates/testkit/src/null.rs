@@ -186,11 +186,19 @@ macro_rules! method {
     (copy_peer_async $($rest:tt)*) => {};
     (copy_device_to_host_async $($rest:tt)*) => {};
     // These are not supported.
-    (mem_alloc_managed $($rest:tt)*) => { method! { @err NOT_SUPPORTED mem_alloc_managed $($rest)* } };
+    (mem_alloc_managed $($rest:tt)*) => {
+        method! { @err NOT_SUPPORTED mem_alloc_managed $($rest)* }
+    };
     (module_global $($rest:tt)*) => { method! { @err NOT_FOUND module_global $($rest)* } };
-    (stream_begin_capture $($rest:tt)*) => { method! { @err NOT_SUPPORTED stream_begin_capture $($rest)* } };
-    (stream_end_capture $($rest:tt)*) => { method! { @err ILLEGAL_STATE stream_end_capture $($rest)* } };
-    (stream_set_capture_dependencies $($rest:tt)*) => { method! { @err ILLEGAL_STATE stream_set_capture_dependencies $($rest)* } };
+    (stream_begin_capture $($rest:tt)*) => {
+        method! { @err NOT_SUPPORTED stream_begin_capture $($rest)* }
+    };
+    (stream_end_capture $($rest:tt)*) => {
+        method! { @err ILLEGAL_STATE stream_end_capture $($rest)* }
+    };
+    (stream_set_capture_dependencies $($rest:tt)*) => {
+        method! { @err ILLEGAL_STATE stream_set_capture_dependencies $($rest)* }
+    };
     (@err $code:ident $name:ident [unsafe value] ($($arg:ident: $type:ty),*) -> $value:ty) => {
         unsafe fn $name(&self, $(_: $type),*) -> Result<$value> {
             Err(DriverError::new(stringify!($name), ResultCode::$code))

@@ -142,5 +142,6 @@ fn captured_while_borrowed() -> Outcome {
 scenarios! {
     no_operation_becomes_part_of_a_capture_of_cudarc: refused_in_captures;
     captures_that_another_thread_begins_never_take_up_an_operation: captured_meanwhile;
-    a_borrowed_slice_is_in_use_no_more_when_its_stream_was_captured_meanwhile: captured_while_borrowed;
+    a_borrowed_slice_is_in_use_no_more_when_its_stream_was_captured_meanwhile:
+        captured_while_borrowed;
 }

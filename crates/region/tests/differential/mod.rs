@@ -7,7 +7,8 @@
 //!
 //! A failure prints the seed, the configuration and the program. `MILLSTREAM_SEED=n` runs that
 //! program alone, in every configuration; `MILLSTREAM_PROGRAMS=n` sets the number of programs of
-//! each kind, which differ from day to day (`share.rs` in the crate of the tests' helpers). With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
+//! each kind, which differ from day to day (`share.rs` in the crate of the tests' helpers). With
+//! `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
 mod attention;
@@ -192,8 +193,8 @@ parts! {
         random_programs_0 = 0, random_programs_1 = 1, random_programs_2 = 2, random_programs_3 = 3,
         random_programs_4 = 4, random_programs_5 = 5, random_programs_6 = 6, random_programs_7 = 7,;
     long:
-        long_arrays_0 = 0, long_arrays_1 = 1, long_arrays_2 = 2, long_arrays_3 = 3, long_arrays_4 = 4,
-        long_arrays_5 = 5, long_arrays_6 = 6, long_arrays_7 = 7,;
+        long_arrays_0 = 0, long_arrays_1 = 1, long_arrays_2 = 2, long_arrays_3 = 3,
+        long_arrays_4 = 4, long_arrays_5 = 5, long_arrays_6 = 6, long_arrays_7 = 7,;
     single:
         single_operations_0 = 0, single_operations_1 = 1, single_operations_2 = 2,
         single_operations_3 = 3, single_operations_4 = 4, single_operations_5 = 5,

@@ -1,6 +1,6 @@
 //! Kernels compiled at run time: scenarios K1 to K4. On the simulated device or, with
-//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU. The tests that need NVRTC are ignored by `cargo test`; `cargo
-//! xtask ci` runs them.
+//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU. The tests that need NVRTC are ignored by `cargo test`;
+//! `cargo xtask ci` runs them.
 
 mod cache;
 mod child;

@@ -35,7 +35,8 @@ pub(crate) fn run(case: &Case) {
     let fail = |problem: &str, shortest: String| {
         panic!(
             "program {case}: {problem}\n\
-             to run it again: {VARIABLE}='{case}' cargo test -p millstream --test all programs::suite\n\
+             to run it again: {VARIABLE}='{case}' cargo test -p millstream --test all \
+             programs::suite\n\
              shortest: {shortest}"
         )
     };

@@ -52,7 +52,8 @@ use server::Server;
 ///     let store = TcpRendezvous::connect("127.0.0.1", port, 1, 2, b"", deadline)?;
 ///     store.get("id", deadline)
 /// });
-/// let store = TcpRendezvous::serve(listener, 2, b"", deadline)?; // returns when rank 1 is connected
+/// // Returns when rank 1 is connected.
+/// let store = TcpRendezvous::serve(listener, 2, b"", deadline)?;
 /// store.set("id", &[1, 2, 3])?;
 /// assert_eq!(other.join().expect("no panic")?, [1, 2, 3]);
 /// # Ok::<(), millstream::Error>(())
@@ -69,8 +70,9 @@ enum End {
 
 impl TcpRendezvous {
     /// Serves the store as rank 0 of a world of `size` ranks, and waits until all others are
-    /// connected. Only ranks that know the secret are admitted, which is not sent; it should have 16
-    /// random bytes or more. If it is empty, every process that reaches the listener is admitted.
+    /// connected. Only ranks that know the secret are admitted, which is not sent; it should have
+    /// 16 random bytes or more. If it is empty, every process that reaches the listener is
+    /// admitted.
     ///
     /// # Errors
     ///
@@ -91,8 +93,9 @@ impl TcpRendezvous {
         })
     }
 
-    /// Connects to rank 0, which knows the same secret, as rank `rank` of `size`, and waits until all others are connected.
-    /// Repeats the attempt until `deadline` while rank 0 cannot be reached.
+    /// Connects to rank 0, which knows the same secret, as rank `rank` of `size`, and waits until
+    /// all others are connected. Repeats the attempt until `deadline` while rank 0 cannot be
+    /// reached.
     ///
     /// # Errors
     ///
