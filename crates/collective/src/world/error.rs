@@ -14,7 +14,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// };
 /// let error = World::from_variables(variables).unwrap_err();
 /// assert_eq!(error.to_string(), "RANK=4: must be less than WORLD_SIZE=4");
-/// assert!(matches!(error, millstream::Error::World(WorldError::Variable { .. })));
+/// assert!(matches!(WorldError::of(&error), Some(WorldError::Variable { .. })));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
