@@ -1,5 +1,5 @@
-//! `cargo xtask package`: packages all crates as a registry would, builds each from its package,
-//! and runs README's first program against the published ones in a crate of its own.
+//! `cargo xtask package`: packages the published crates as a registry would, builds each from its
+//! package, and runs README's first program against them in a crate of its own.
 //! `cargo xtask release` also makes an archive of the tool.
 
 use std::path::{Path, PathBuf};
@@ -106,7 +106,10 @@ pub(crate) fn run() -> Result<()> {
     let crates = published(&metadata)?;
     forget_earlier(&crates)?;
     // Uncommitted changes are packaged as they are; CI has none.
-    let mut package = process::cargo("package --workspace --allow-dirty");
+    let mut package = process::cargo("package --allow-dirty");
+    for Crate { name, .. } in &crates {
+        package.args(["--package", name]);
+    }
     process::run(package.env("CARGO_TARGET_DIR", output_folder()))?;
     let program = process::read("README.md")?;
     let program = first_program(&program).context("README.md has no program with `fn main`")?;
