@@ -17,118 +17,14 @@ use crate::kernels::memory::{DeviceMemory, Value, params};
 /// The number of threads, each with different inputs.
 const THREADS: usize = 2048;
 
-/// Bits of single-precision corner cases.
-const SINGLES: [u64; 32] = [
-    0,
-    0x8000_0000,
-    0x3f80_0000,
-    0xbf80_0000,
-    0x7f80_0000,
-    0xff80_0000,
-    0x7fc0_0000,
-    0xffc0_1234,
-    0x7f81_2345,
-    1,
-    0x807f_ffff,
-    0x0080_0000,
-    0x7f7f_ffff,
-    0xff7f_ffff,
-    0x3f00_0000,
-    0x3fc0_0000,
-    0x4020_0000,
-    0xc020_0000,
-    0x4f00_0000,
-    0xcf00_0000,
-    0x4f80_0000,
-    0x5f00_0000,
-    0xdf00_0000,
-    0x5f80_0000,
-    0x3380_0000,
-    0x3f7f_ffff,
-    0x3f80_0001,
-    0x4049_0fdb,
-    0x42f6_e979,
-    0xc2f6_e979,
-    0x477f_e000,
-    0x4780_0000,
-];
-
-/// Double-precision corner cases.
-const DOUBLES: [f64; 30] = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    0.5,
-    1.5,
-    2.5,
-    -2.5,
-    2_147_483_648.0,
-    -2_147_483_648.0,
-    4_294_967_296.0,
-    9_223_372_036_854_775_808.0,
-    -9_223_372_036_854_775_808.0,
-    18_446_744_073_709_551_616.0,
-    1e300,
-    -1e300,
-    1e-300,
-    5e-324,
-    f64::MIN_POSITIVE,
-    f64::MAX,
-    std::f64::consts::PI,
-    123.456,
-    -123.456,
-    1.0 + f64::EPSILON,
-    1.0 - f64::EPSILON / 2.0,
-    1.401_298_464_324_817e-45,
-    65_504.0,
-    65_520.0,
-];
-
-/// Bits of corner cases of both 16-bit floating-point formats.
-const HALVES: [u64; 32] = [
-    0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 1, 0x83ff, 0x0400, 0x7bff, 0xfbff,
-    0x3800, 0x3e00, 0x4100, 0xc100, 0x3bff, 0x3c01, 0x4248, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0,
-    0x0080, 0x7f7f, 0x3f00, 0x4049, 0x5bf8, 0xdbf8, 0x1400,
-];
-
-/// Integer corner cases.
-const INTEGERS: [u64; 32] = [
-    0,
-    1,
-    2,
-    3,
-    5,
-    7,
-    8,
-    15,
-    16,
-    31,
-    32,
-    33,
-    63,
-    64,
-    127,
-    128,
-    255,
-    256,
-    32_767,
-    32_768,
-    65_535,
-    0x7fff_ffff,
-    0x8000_0000,
-    0xffff_ffff,
-    0xffff_fffe,
-    0x1234_5678_9abc_def0,
-    i64::MAX as u64,
-    1 << 63,
-    u64::MAX,
-    u64::MAX - 7,
-    0xffff_ffff_8000_0000,
-    0xffff_ff80_ffff_8001,
-];
+/// Returns the bits of the corner cases of a mode.
+fn corners(mode: char) -> Vec<u64> {
+    let modes = include_str!("oracle/corners.txt").lines();
+    let mut words = modes.map(str::split_whitespace);
+    let line = words.find_map(|mut words| words.next()?.starts_with(mode).then_some(words));
+    let bits = line.unwrap().map(|word| u64::from_str_radix(word, 16));
+    bits.collect::<Result<_, _>>().unwrap()
+}
 
 /// Creates a generator of pseudo-random numbers, the same on every machine.
 fn numbers(seed: u64) -> impl FnMut() -> u64 {
@@ -146,14 +42,7 @@ fn numbers(seed: u64) -> impl FnMut() -> u64 {
 /// Returns the three inputs of each thread: pairs of corner cases, then random ones. The mode
 /// selects the type: `i`ntegers, singles (`f`), `d`oubles or `h`alves.
 pub(crate) fn inputs(mode: char) -> Vec<[u64; 3]> {
-    let mut doubles = DOUBLES.map(f64::to_bits).to_vec();
-    doubles.extend([0x7ff8_0000_0000_0000, 0xfff8_0000_0000_1234]);
-    let corners: &[u64] = match mode {
-        'i' => &INTEGERS,
-        'f' => &SINGLES,
-        'd' => &doubles,
-        _ => &HALVES,
-    };
+    let corners = corners(mode);
     let mut next = numbers(u64::from(mode));
     (0..THREADS)
         .map(|k| {

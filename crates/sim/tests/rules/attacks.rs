@@ -7,12 +7,13 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{DEVICE, Fails, Host, SimHarness, each_schedule};
+use crate::rules::sim_harness::{
+    DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_stream,
+};
 
 #[test]
 fn handles_that_were_never_given() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         for raw in [
             3,
             7,
@@ -64,8 +65,7 @@ fn default_streams_cannot_be_destroyed() {
 
 #[test]
 fn device_ranges_must_lie_in_one_live_allocation() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(100).unwrap();
         let neighbour = sim.mem_alloc(100).unwrap();
         let wrong = [
@@ -113,11 +113,7 @@ fn device_ranges_must_lie_in_one_live_allocation() {
             .fails(ResultCode::INVALID_VALUE);
         sim.copy_device_to_device(memory, memory.offset(50), 51)
             .fails(ResultCode::INVALID_VALUE);
-        assert_eq!(
-            sim.gpu.live_object_counts().pending_operations,
-            0,
-            "nothing was enqueued"
-        );
+        sim.assert_nothing_enqueued();
         let overflowing = sim.memset_async(memory, FillPattern::U32(0), usize::MAX, stream);
         overflowing.fails(ResultCode::INVALID_VALUE);
     });
@@ -125,8 +121,7 @@ fn device_ranges_must_lie_in_one_live_allocation() {
 
 #[test]
 fn misaligned_fills_and_overlapping_copies_are_reported() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(100).unwrap();
     let fill = sim.memset_async(memory.offset(2), FillPattern::U32(0), 1, stream);
     fill.fails(ResultCode::INVALID_VALUE);
@@ -141,8 +136,7 @@ fn misaligned_fills_and_overlapping_copies_are_reported() {
 
 #[test]
 fn null_host_pointers_are_refused() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(4).unwrap();
     let copy = sim.copy_unified_async(memory, DevicePtr::from_raw(0), 4, stream);
     copy.fails(ResultCode::INVALID_VALUE);
@@ -151,8 +145,7 @@ fn null_host_pointers_are_refused() {
 
 #[test]
 fn frees_of_what_is_not_an_allocation() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc_async(100, stream).unwrap();
         for wrong in [
             memory.offset(1),

@@ -9,7 +9,7 @@ use millstream_sim::{SimConfig, race::Label};
 
 use crate::rules::{
     graph_harness::{Kernels, destroy, word, words},
-    sim_harness::{Arg, Fails, SimHarness, each_schedule},
+    sim_harness::{Arg, Fails, SimHarness, assert_contains, each_schedule},
 };
 
 const LOCAL: CaptureMode = CaptureMode::ThreadLocal;
@@ -26,7 +26,7 @@ fn assert_invalid(sim: &SimHarness, stream: StreamHandle) {
     assert_eq!(info.status, CaptureStatus::Invalidated);
     let ended = sim.stream_end_capture(stream).unwrap_err();
     assert_eq!(ended.code(), ResultCode::STREAM_CAPTURE_INVALIDATED);
-    assert!(ended.to_string().contains("made invalid by cu"), "{ended}");
+    assert_contains(&ended.to_string(), "made invalid by cu");
     assert_eq!(sim.gpu.live_object_counts().graphs, 0);
     sim.stream_synchronize(stream).unwrap();
     sim.assert_clean();
@@ -170,7 +170,7 @@ fn r41_a_branch_that_is_not_joined_fails_the_capture() {
     sim.fill_words(memory, 1, 1, other);
     let error = sim.stream_end_capture(stream).unwrap_err();
     assert_eq!(error.code(), ResultCode::STREAM_CAPTURE_UNJOINED);
-    assert!(error.to_string().contains("stream 2"), "{error}");
+    assert_contains(&error.to_string(), "stream 2");
     assert_eq!(sim.gpu.live_object_counts().graphs, 0);
     sim.stream_synchronize(other).unwrap();
     assert_eq!(word(&sim, memory), 0);
@@ -255,7 +255,7 @@ fn r43_calls_on_an_invalid_capture_report_it() {
         .memset_async(memory, FillPattern::U32(1), 1, stream)
         .unwrap_err();
     assert_eq!(error.code(), ResultCode::STREAM_CAPTURE_INVALIDATED);
-    assert!(error.to_string().contains("cuStreamQuery"), "{error}");
+    assert_contains(&error.to_string(), "cuStreamQuery");
     assert_invalid(&sim, stream);
 }
 

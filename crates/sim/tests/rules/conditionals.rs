@@ -1,17 +1,16 @@
 //! Conditional nodes of graphs.
 
 use millstream_driver::{ConditionalKind, ResultCode};
-use millstream_sim::{ReportKind, SimConfig};
+use millstream_sim::ReportKind;
 
 use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
-    sim_harness::{Fails, SimHarness, each_schedule},
+    sim_harness::{Fails, SimHarness, each_schedule_and_stream},
 };
 
 #[test]
 fn a_while_node_runs_its_body_until_a_kernel_clears_the_condition() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let kernels = Kernels::load(sim);
         let (left, sum) = (words(sim, &[5]), words(sim, &[0]));
         let graph = sim.graph_create().unwrap();
@@ -41,8 +40,7 @@ fn a_while_node_runs_its_body_until_a_kernel_clears_the_condition() {
 
 #[test]
 fn an_if_node_runs_its_body_once_if_the_condition_holds() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let kernels = Kernels::load(sim);
         for (value, expected) in [(0, 0), (9, 1)] {
             let sum = words(sim, &[0]);
@@ -69,8 +67,7 @@ fn an_if_node_runs_its_body_once_if_the_condition_holds() {
 
 #[test]
 fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let kernels = Kernels::load(&sim);
     let (outer_left, inner_left, sum) = (words(&sim, &[3]), words(&sim, &[0]), words(&sim, &[0]));
     let graph = sim.graph_create().unwrap();
@@ -121,8 +118,7 @@ fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
 
 #[test]
 fn a_condition_set_outside_its_graph_is_a_fault_with_the_reason() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let kernels = Kernels::load(&sim);
     let (elsewhere, graph) = (sim.graph_create().unwrap(), sim.graph_create().unwrap());
     let condition = sim.graph_condition(elsewhere, 1).unwrap();
@@ -137,8 +133,7 @@ fn a_condition_set_outside_its_graph_is_a_fault_with_the_reason() {
 
 #[test]
 fn each_launch_begins_with_the_initial_values_of_its_conditions() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let kernels = Kernels::load(&sim);
     let sum = words(&sim, &[0]);
     let graph = sim.graph_create().unwrap();

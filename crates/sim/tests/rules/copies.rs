@@ -4,7 +4,8 @@ use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Reading, ReportKind, Rules, SimConfig};
 
 use crate::rules::sim_harness::{
-    Fails, Host, SimHarness, each_schedule, each_schedule_and_reading, each_schedule_with,
+    Fails, Host, SimHarness, each_schedule, each_schedule_and_reading, each_schedule_and_stream,
+    each_schedule_with,
 };
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
@@ -129,8 +130,7 @@ fn r07_pinned_copies_touch_the_host_when_they_run() {
 
 #[test]
 fn r08_an_async_pageable_upload_is_staged_and_a_large_one_blocks() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(MIB + 1).unwrap();
         let host = Host::filled(MIB, 1);
         let hold = sim.assert_returns(stream, || sim.upload(memory, host, stream).unwrap());
@@ -153,8 +153,7 @@ fn r08_an_async_pageable_upload_is_staged_and_a_large_one_blocks() {
 
 #[test]
 fn r09_an_async_pageable_download_may_or_may_not_block() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         sim.fill(memory, 7, 4, stream);
         let host = Host::pageable(4);
@@ -176,8 +175,7 @@ fn r09_an_async_pageable_download_may_or_may_not_block() {
 
 #[test]
 fn r10_a_pageable_source_is_read_before_an_earlier_host_function_runs() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         let host = Host::filled(4, 1);
         let hold = sim.hold(stream);
@@ -228,8 +226,7 @@ fn r14_a_captured_copy_has_read_its_source_when_the_call_returns() {
 
 #[test]
 fn r12_a_fill_blocks_only_if_its_target_is_pinned() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(8).unwrap();
         let fill = FillPattern::U16(0x0102);
         let hold = sim.assert_returns(stream, || {
@@ -248,8 +245,7 @@ fn r12_a_fill_blocks_only_if_its_target_is_pinned() {
 
 #[test]
 fn r15_a_partly_registered_range_is_an_invalid_value() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(100).unwrap();
         let host = Host::filled(100, 1);
         sim.host_register(host.part(20, 40)).unwrap();
@@ -261,11 +257,7 @@ fn r15_a_partly_registered_range_is_an_invalid_value() {
                 &["only partly page-locked", "cuMemHostRegister"],
             );
         }
-        assert_eq!(
-            sim.gpu.live_object_counts().pending_operations,
-            0,
-            "nothing was enqueued"
-        );
+        sim.assert_nothing_enqueued();
         for (at, bytes) in [(0, 20), (20, 40), (25, 1), (60, 40)] {
             sim.upload(memory, host.part(at, bytes), stream).unwrap();
         }
@@ -277,8 +269,7 @@ fn r15_a_partly_registered_range_is_an_invalid_value() {
 
 #[test]
 fn unified_copies_find_out_which_side_is_which() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let (a, b) = (sim.mem_alloc(4).unwrap(), sim.mem_alloc(4).unwrap());
         let (pageable, pinned) = (Host::filled(4, 8), sim.pinned(4));
         sim.copy_unified_async(a, pageable.address(), 4, stream)
@@ -307,8 +298,7 @@ fn copies_between_devices_arrive() {
 
 #[test]
 fn odd_offsets_and_lengths_copy_exactly_what_they_say() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     sim.fill(memory, 0, 64, stream);
     let host = Host::of(&[1, 2, 3, 4, 5]);

@@ -3,12 +3,13 @@
 use millstream_driver::{Completion, EventKind, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{Fails, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    Fails, each_schedule, each_schedule_and_stream, each_schedule_with,
+};
 
 #[test]
 fn r22_a_record_captures_the_work_so_far_and_an_unrecorded_event_is_complete() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let event = sim.event();
         assert_eq!(sim.event_query(event).unwrap(), Completion::Complete);
         sim.event_synchronize(event).unwrap();
@@ -130,8 +131,7 @@ fn r26_recording_is_within_a_context_waiting_is_not() {
 
 #[test]
 fn elapsed_time_needs_two_complete_timing_events() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let timing = || sim.event_create(EventKind::Timing).unwrap();
         let (start, end, ordering) = (timing(), timing(), sim.event());
         let memory = sim.mem_alloc(1 << 20).unwrap();

@@ -14,7 +14,10 @@ use millstream_sim::{
 use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::{ONE_THREAD, copy, fill},
-    sim_harness::{Arg, Fails, Result, SimHarness, each_schedule, each_schedule_with},
+    sim_harness::{
+        Arg, Fails, Result, SimHarness, assert_contains, each_schedule, each_schedule_and_stream,
+        each_schedule_with,
+    },
 };
 
 /// Makes a graph that fills `a` and copies it to `b`.
@@ -32,8 +35,7 @@ fn fill_and_copy(
 
 #[test]
 fn nodes_run_after_their_dependencies_and_the_work_around_the_launch() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
         let (graph, _) = fill_and_copy(sim, a, b, 7);
         let exec = sim.graph_instantiate(graph).unwrap();
@@ -108,8 +110,7 @@ fn r46_launches_of_one_executable_graph_run_one_after_the_other() {
 
 #[test]
 fn r47_an_executable_graph_destroyed_in_flight_completes() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
         let (graph, _) = fill_and_copy(sim, a, b, 5);
         let exec = sim.graph_instantiate(graph).unwrap();
@@ -148,8 +149,7 @@ fn r62_destroying_an_executable_graph_waits_for_the_device_by_the_strict_reading
 
 #[test]
 fn r48_a_node_of_freed_memory_fails_when_it_runs_and_is_named() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     let graph = {
         let _label = Label::new("decode");
@@ -167,8 +167,7 @@ fn r48_a_node_of_freed_memory_fails_when_it_runs_and_is_named() {
 
 #[test]
 fn a_changed_node_concerns_later_launches_only() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let kernels = Kernels::load(sim);
         let (sum, a) = (words(sim, &[0]), sim.mem_alloc(64).unwrap());
         let graph = sim.graph_create().unwrap();
@@ -203,8 +202,7 @@ fn a_changed_node_concerns_later_launches_only() {
 
 #[test]
 fn a_copy_of_rows_is_changed_by_an_update_only() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
     let rows = |target, source| {
         GraphNode::Copy(Copy2d {
@@ -234,8 +232,7 @@ fn a_copy_of_rows_is_changed_by_an_update_only() {
 
 #[test]
 fn an_update_takes_the_parameters_of_a_graph_of_the_same_topology() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
     let (graph, _) = fill_and_copy(&sim, a, b, 1);
     let exec = sim.graph_instantiate(graph).unwrap();
@@ -248,14 +245,14 @@ fn an_update_takes_the_parameters_of_a_graph_of_the_same_topology() {
     sim.graph_add(longer, &[], &GraphNode::Empty).unwrap();
     let refused = sim.graph_exec_update(exec, longer).unwrap_err();
     assert_eq!(refused.code(), ResultCode::GRAPH_EXEC_UPDATE_FAILURE);
-    assert!(refused.to_string().contains("topology"), "{refused}");
+    assert_contains(&refused.to_string(), "topology");
 
     let other = sim.graph_create().unwrap();
     let first = sim.graph_add(other, &[], &fill(a, 3, 64)).unwrap();
     let second = sim.graph_add(other, &[first], &fill(b, 3, 64)).unwrap();
     let refused = sim.graph_exec_update(exec, other).unwrap_err();
     assert_eq!(refused.graph_node(), Some(second));
-    assert!(refused.to_string().contains("kind of a node"), "{refused}");
+    assert_contains(&refused.to_string(), "kind of a node");
     // A refused update changes nothing.
     sim.graph_launch(exec, stream).unwrap();
     assert_eq!(sim.read(a, 64, stream), [2; 64]);
@@ -294,7 +291,7 @@ fn wrong_graphs_are_refused_with_the_reason() {
     let cycle = sim.graph_instantiate(graph).unwrap_err();
     assert_eq!(cycle.code(), ResultCode::INVALID_VALUE);
     assert_eq!(cycle.graph_node(), Some(node));
-    assert!(cycle.to_string().contains("cycle"), "{cycle}");
+    assert_contains(&cycle.to_string(), "cycle");
     sim.graph_destroy(other).unwrap();
     invalid(sim.graph_destroy(other));
     sim.assert_reported(ReportKind::DeadHandle, &["graph 2"]);
@@ -319,8 +316,7 @@ fn wrong_graphs_are_refused_with_the_reason() {
 
 #[test]
 fn a_clone_and_a_child_are_copies_of_the_graph_as_it_was() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let kernels = Kernels::load(sim);
         let sum = words(sim, &[0]);
         let graph = sim.graph_create().unwrap();
@@ -407,8 +403,7 @@ fn every_graph_call_can_fail_once_and_leaves_nothing() {
 #[test]
 fn a_graph_costs_less_than_its_operations_one_by_one() {
     let duration_ns = |in_graph: bool| {
-        let sim = SimHarness::new(SimConfig::new());
-        let stream = sim.stream();
+        let (sim, stream) = SimHarness::with_stream();
         let kernels = Kernels::load(&sim);
         let sum = words(&sim, &[0]);
         let args = [sum.as_raw(), 1];

@@ -14,14 +14,13 @@ use std::{
 use millstream_driver::{Driver, ResultCode};
 use millstream_sim::{ReportKind, Schedule};
 
-use crate::rules::sim_harness::{Fails, SimHarness, each_schedule};
+use crate::rules::sim_harness::{Fails, SimHarness, each_schedule_and_stream};
 
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
 fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         let pinned = sim.pinned(4);
         pinned.fill(0);
@@ -56,8 +55,7 @@ fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
 
 #[test]
 fn r27_a_function_that_calls_the_driver_is_found_out() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let gpu = sim.gpu.clone();
         let (answer, answers) = mpsc::channel();
         sim.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
@@ -72,8 +70,7 @@ fn r27_a_function_that_calls_the_driver_is_found_out() {
 
 #[test]
 fn a_function_is_run_though_no_call_is_made() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         let (done, is_done) = mpsc::channel();
         sim.fill(memory, 1, 4, stream);
@@ -86,8 +83,7 @@ fn a_function_is_run_though_no_call_is_made() {
 
 #[test]
 fn a_function_that_panics_ends_nothing_but_itself() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let ran = Arc::new(AtomicU32::new(0));
         let after = Arc::clone(&ran);
         sim.host_function(stream, || panic!("on purpose"));

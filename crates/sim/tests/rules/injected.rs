@@ -13,12 +13,13 @@ use std::{
 use millstream_driver::{DeviceOrdinal, Driver, FillPattern, ResultCode};
 use millstream_sim::{Fault, Gpu, SimConfig};
 
-use crate::rules::sim_harness::{DEVICE, Fails, SimHarness, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    DEVICE, Fails, SimHarness, each_schedule_and_stream, each_schedule_with,
+};
 
 #[test]
 fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         sim.gpu.inject(Fault::nth(2).of("cuMemAllocAsync"));
         let memory = sim.mem_alloc_async(16, stream).unwrap();
         sim.fill(memory, 1, 16, stream);
@@ -99,8 +100,7 @@ fn faults_of_the_configuration_hit_from_the_first_call_and_are_taken_back() {
 
 #[test]
 fn a_host_function_whose_call_fails_is_dropped_and_not_called() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let called = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&called);
     sim.gpu.inject(Fault::nth(1).of("cuLaunchHostFunc"));
@@ -159,8 +159,7 @@ fn a_call_that_does_not_need_the_lost_context_goes_on() {
 #[test]
 fn memory_that_others_take_is_out_of_memory_until_they_give_it_back() {
     const MIB: usize = 1 << 20;
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         sim.keep_pool_bytes(u64::MAX);
         let plain = sim.mem_alloc(MIB).unwrap();
         let pooled = sim.mem_alloc_async(2 * MIB, stream).unwrap();

@@ -5,6 +5,7 @@ use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rules::sim_harness::{
     Arg, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
+    each_schedule_and_stream,
 };
 
 pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
@@ -100,8 +101,7 @@ fn a_vector_addition_from_end_to_end() {
 
 #[test]
 fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let set = sim.kernel(SET, "set");
         let memory = sim.mem_alloc(16).unwrap();
         sim.fill(memory, 0, 16, stream);
@@ -132,8 +132,7 @@ fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
 
 #[test]
 fn kernels_reach_pinned_and_registered_memory() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let set = sim.kernel(SET, "set");
         let pinned = sim.pinned(16);
         sim.launch(
@@ -151,8 +150,7 @@ fn kernels_reach_pinned_and_registered_memory() {
 
 #[test]
 fn variables_of_a_module_live_as_long_as_it() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let module = sim.module_load(SET.as_bytes()).unwrap();
         let count = sim.module_function(module, "count").unwrap();
         let (counter, bytes) = sim.module_global(module, "counter").unwrap();
@@ -220,8 +218,7 @@ fn a_newer_target_is_noted_once_and_not_reported() {
 
 #[test]
 fn unloading_a_module_in_use_is_reported() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let of_64 = sim.module_function(module, "of_64").unwrap();
     let hold = sim.hold(stream);
@@ -274,8 +271,7 @@ fn a_kernel_that_is_not_there_is_not_found() {
 
 #[test]
 fn launches_of_a_wrong_shape_are_refused() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let function = |name| sim.module_function(module, name).unwrap();
     let launch = |name, grid, block, shared_bytes| {
@@ -317,8 +313,7 @@ fn launches_of_a_wrong_shape_are_refused() {
 #[test]
 fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let function = |name| sim.module_function(module, name).unwrap();
     let (none, some) = (function("at_most_64"), function("shares"));
@@ -383,8 +378,7 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
 
 #[test]
 fn launches_with_wrong_arguments_are_refused() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let set = sim.kernel(SET, "set");
     let count = sim.kernel(SET, "count");
     sim.launch(set, (1, 1), stream, &[Arg::U64(0)])

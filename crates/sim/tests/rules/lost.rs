@@ -18,7 +18,10 @@ use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rules::{
     kernels::SET,
-    sim_harness::{self, Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_with},
+    sim_harness::{
+        self, Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_stream,
+        each_schedule_with,
+    },
 };
 
 /// Loses the harness's context with a kernel that traps.
@@ -265,8 +268,7 @@ fn set_at(sim: &SimHarness, stream: StreamHandle, set: FunctionHandle, pointer: 
 
 #[test]
 fn a_kernel_that_leaves_its_allocation_faults_with_the_address_and_its_neighbour() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let set = sim.kernel(SET, "set");
         let memory = sim.mem_alloc(12).unwrap();
         set_at(sim, stream, set, memory.as_raw());
@@ -282,8 +284,7 @@ fn a_kernel_that_leaves_its_allocation_faults_with_the_address_and_its_neighbour
 
 #[test]
 fn a_kernel_that_uses_freed_memory_is_told_who_freed_it() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let set = sim.kernel(SET, "set");
         let memory = sim.mem_alloc_async(16, stream).unwrap();
         sim.mem_free_async(memory, stream).unwrap();

@@ -10,7 +10,7 @@ use crate::rules::{
     kernels::SET,
     sim_harness::{
         Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
-        each_schedule_with,
+        each_schedule_and_stream, each_schedule_with,
     },
 };
 
@@ -156,8 +156,7 @@ fn r51_a_prefetch_takes_the_time_of_a_copy_in_its_direction() {
 
 #[test]
 fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let (plain, pinned) = (sim.mem_alloc(16).unwrap(), sim.pinned(16));
         let managed = sim.managed(16);
         let invalid = ResultCode::INVALID_VALUE;
@@ -190,11 +189,7 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
             .fails(ResultCode::INVALID_DEVICE);
         sim.mem_advise(managed.address(), 16, advice, absent)
             .expect("this advice ignores its location");
-        assert_eq!(
-            sim.gpu.live_object_counts().pending_operations,
-            0,
-            "nothing was enqueued"
-        );
+        sim.assert_nothing_enqueued();
     });
 }
 
@@ -213,8 +208,7 @@ fn r12_a_fill_of_managed_memory_blocks() {
 
 #[test]
 fn r30_freeing_managed_memory_blocks_and_only_the_right_function_frees_it() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let managed = sim.managed(8);
         sim.mem_free_async(managed.address(), stream)
             .fails(ResultCode::INVALID_VALUE);
@@ -232,8 +226,7 @@ fn r30_freeing_managed_memory_blocks_and_only_the_right_function_frees_it() {
 
 #[test]
 fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let (managed, kept) = (sim.managed(8), sim.managed(8));
         sim.mem_free(managed.address()).unwrap();
         for late in [

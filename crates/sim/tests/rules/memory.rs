@@ -3,7 +3,9 @@
 use millstream_driver::{FillPattern, ResultCode};
 use millstream_sim::{POISON, Reading, ReportKind, Rules, Schedule, SimConfig};
 
-use crate::rules::sim_harness::{Fails, Host, SimHarness, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    Fails, Host, SimHarness, each_schedule, each_schedule_and_stream, each_schedule_with,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -59,8 +61,7 @@ fn r29_read_strictly_allocations_fills_and_device_copies_are_barriers() {
 
 #[test]
 fn r30_freeing_blocks_until_the_device_is_idle() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         sim.assert_blocks(stream, || sim.mem_free(memory).unwrap());
         let pinned = sim.pinned(4);
@@ -163,8 +164,7 @@ fn r32_a_use_after_the_free_s_point_is_found() {
 
 #[test]
 fn r32_the_pointer_is_dead_to_new_work_once_the_free_is_called() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc_async(4, stream).unwrap();
         let _hold = sim.hold(stream);
         sim.mem_free_async(memory, stream).unwrap();
@@ -182,8 +182,7 @@ fn r32_the_pointer_is_dead_to_new_work_once_the_free_is_called() {
 
 #[test]
 fn r33_either_allocator_s_memory_may_be_freed_by_either_free() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let plain = sim.mem_alloc(MIB).unwrap();
         let pooled = sim.mem_alloc_async(MIB, stream).unwrap();
         sim.fill(pooled, 0, 4, stream);
@@ -252,8 +251,7 @@ fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
 
 #[test]
 fn r36_the_pool_gives_back_at_a_synchronisation_and_when_trimmed() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let cycle = || {
             let memory = sim.mem_alloc_async(8 * MIB, stream).unwrap();
             sim.mem_free_async(memory, stream).unwrap();
@@ -348,8 +346,7 @@ fn addresses_are_aligned_apart_and_never_given_twice() {
 
 #[test]
 fn empty_allocations_are_refused() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     sim.mem_alloc(0).fails(ResultCode::INVALID_VALUE);
     sim.mem_alloc_async(0, stream)
         .fails(ResultCode::INVALID_VALUE);
@@ -377,8 +374,7 @@ fn registering_twice_and_unregistering_what_is_not_are_refused() {
 
 #[test]
 fn freed_pinned_memory_is_known_for_a_while() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         let pinned = sim.pinned(4);
         sim.host_free(pinned).unwrap();

@@ -13,7 +13,7 @@ use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction, ReportKind, SimC
 use crate::rules::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::fill,
-    sim_harness::{SimHarness, each_schedule},
+    sim_harness::{SimHarness, assert_contains, each_schedule, each_schedule_and_stream},
 };
 
 /// Calls an unsafe method of the simulated GPU in the harness's context.
@@ -127,8 +127,7 @@ fn event_nodes_order_the_graph_with_other_streams() {
 
 #[test]
 fn a_condition_selects_one_of_several_bodies_or_none() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let kernels = Kernels::load(sim);
         let cases = [
             (BranchKind::IfElse, 2, [10, 1, 1]),
@@ -168,8 +167,7 @@ fn a_condition_selects_one_of_several_bodies_or_none() {
 
 #[test]
 fn a_graph_allocates_memory_that_ends_with_it() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let graph = sim.graph_create().unwrap();
     let device = crate::rules::sim_harness::DEVICE;
     let (made, memory) = call!(sim.graph_add_allocation(graph, &[], device, 64)).unwrap();
@@ -201,7 +199,7 @@ fn a_body_has_no_nodes_for_the_host_events_or_memory() {
     for node in &nodes {
         let refused = call!(sim.graph_add_program_node(bodies[0], &[], node)).unwrap_err();
         assert_eq!(refused.code(), ResultCode::INVALID_VALUE);
-        assert!(refused.to_string().contains("body"), "{refused}");
+        assert_contains(&refused.to_string(), "body");
     }
     let device = crate::rules::sim_harness::DEVICE;
     let refused = call!(sim.graph_add_allocation(bodies[0], &[], device, 64)).unwrap_err();
@@ -210,8 +208,7 @@ fn a_body_has_no_nodes_for_the_host_events_or_memory() {
 
 #[test]
 fn a_disabled_node_runs_nothing_until_it_is_enabled() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = words(sim, &[7]);
         let graph = sim.graph_create().unwrap();
         let node = sim.graph_add(graph, &[], &fill(memory, 0, 4)).unwrap();
@@ -230,8 +227,7 @@ fn a_disabled_node_runs_nothing_until_it_is_enabled() {
 
 #[test]
 fn a_capture_adds_to_a_graph_behind_its_nodes() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = words(sim, &[7]);
         let graph = sim.graph_create().unwrap();
         let first = sim.graph_add(graph, &[], &fill(memory, 1, 4)).unwrap();
@@ -258,8 +254,7 @@ fn a_capture_adds_to_a_graph_behind_its_nodes() {
 
 #[test]
 fn a_graph_that_a_stream_captures_into_stays_until_the_capture_ends() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let graph = sim.graph_create().unwrap();
     let condition = sim.graph_condition(graph, 0).unwrap();
     let of = (BranchKind::Switch, 2);

@@ -5,7 +5,7 @@ use millstream_sim::{Gpu, ReplayStatus, ReportKind, Rules, Schedule, Search, Sim
 
 use crate::rules::{
     schedules::program,
-    sim_harness::{SCHEDULES, SimHarness},
+    sim_harness::{SCHEDULES, SimHarness, assert_contains},
 };
 
 fn config(schedule: Schedule) -> SimConfig {
@@ -64,10 +64,7 @@ fn a_choice_that_is_not_there_is_seen_at_once() {
     let ReplayStatus::Diverged { choice: 1, problem } = sim.gpu.replay_status() else {
         panic!("{:?}", sim.gpu.replay_status());
     };
-    assert!(
-        problem.contains("only 1 are eligible after cuMemsetD8Async"),
-        "{problem}"
-    );
+    assert_contains(&problem, "only 1 are eligible after cuMemsetD8Async");
 }
 
 #[test]

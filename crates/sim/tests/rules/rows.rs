@@ -4,7 +4,8 @@ use millstream_driver::{Copy2d, DeviceAttribute, DevicePtr, Driver, ResultCode, 
 use millstream_sim::{ReportKind, Rules, SimConfig};
 
 use crate::rules::sim_harness::{
-    DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading, each_schedule_with,
+    DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
+    each_schedule_and_stream, each_schedule_with,
 };
 
 /// The width of a row in bytes.
@@ -101,8 +102,7 @@ fn r52_it_is_one_operation() {
 
 #[test]
 fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(64).unwrap();
         let (pageable, pinned) = (Host::filled(16, 1), sim.pinned(16));
         pinned.fill(1);
@@ -150,8 +150,7 @@ fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
 
 #[test]
 fn r52_every_row_must_lie_in_the_one_allocation() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let (memory, after) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
         let pinned = sim.pinned(64);
         let good = host(pinned, 3);
@@ -191,11 +190,7 @@ fn r52_every_row_must_lie_in_the_one_allocation() {
             ReportKind::PartlyRegistered,
             &["row 3 of 4", "only partly page-locked"],
         );
-        assert_eq!(
-            sim.gpu.live_object_counts().pending_operations,
-            0,
-            "nothing was enqueued"
-        );
+        sim.assert_nothing_enqueued();
         sim.copy_2d_async(&rows(Side2d::device(memory, 20), good), stream)
             .expect("the last row ends inside");
         sim.copy_2d_async(&rows(Side2d::device(memory.offset(1), 20), good), stream)
@@ -227,8 +222,7 @@ fn r52_freed_memory_is_found_when_the_rows_are_copied() {
 
 #[test]
 fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     let pinned = sim.pinned(64);
     let attribute = sim.gpu.device_attribute(DEVICE, DeviceAttribute::MAX_PITCH);
@@ -263,8 +257,7 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
 
 #[test]
 fn r52_no_bytes_are_nothing_wherever_they_are() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let hold = sim.hold(stream);
         let nowhere = Side2d::device(DevicePtr::from_raw(0), 0);
         for (width_bytes, height) in [(0, 0), (0, 5), (5, 0)] {
@@ -288,8 +281,7 @@ fn r52_no_bytes_are_nothing_wherever_they_are() {
 
 #[test]
 fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     sim.fill(memory, 0, 64, stream);
     let from_to = |target: u64, target_pitch, source: u64, source_pitch| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream_driver::{Completion, Driver};
 use millstream_sim::{Schedule, SimConfig};
 
-use crate::rules::sim_harness::{SimHarness, each_schedule};
+use crate::rules::sim_harness::{SimHarness, each_schedule, each_schedule_and_stream};
 
 #[test]
 fn eager_work_is_done_when_its_call_returns() {
@@ -39,8 +39,7 @@ fn lazy_work_waits_until_it_is_forced_and_forces_nothing_else() {
 
 #[test]
 fn timed_work_is_done_when_the_clock_says_so() {
-    let sim = SimHarness::new(SimConfig::new());
-    let stream = sim.stream();
+    let (sim, stream) = SimHarness::with_stream();
     let bytes = 256 << 20;
     let memory = sim.mem_alloc_async(bytes, stream).unwrap();
     sim.fill(memory, 1, bytes, stream);
@@ -84,8 +83,7 @@ fn polling_a_stream_or_an_event_ends() {
 
 #[test]
 fn pausing_ends_too() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc(4).unwrap();
         for _ in 0..5 {
             sim.fill(memory, 1, 4, stream);

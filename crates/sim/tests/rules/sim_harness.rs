@@ -33,6 +33,11 @@ pub(crate) fn each_schedule(test: impl Fn(&SimHarness)) {
     each_schedule_with(SimConfig::new(), test);
 }
 
+/// Runs `test` under every schedule, with a stream.
+pub(crate) fn each_schedule_and_stream(test: impl Fn(&SimHarness, StreamHandle)) {
+    each_schedule(|sim| test(sim, sim.stream()));
+}
+
 /// Runs `test` under every schedule with a given configuration.
 pub(crate) fn each_schedule_with(config: SimConfig, test: impl Fn(&SimHarness)) {
     struct Named(Schedule);
@@ -81,6 +86,13 @@ impl Deref for SimHarness {
 impl SimHarness {
     pub(crate) fn new(config: SimConfig) -> Self {
         Self::over(Gpu::new(config))
+    }
+
+    /// Creates a simulated GPU with the default configuration, and a stream.
+    pub(crate) fn with_stream() -> (Self, StreamHandle) {
+        let sim = Self::new(SimConfig::new());
+        let stream = sim.stream();
+        (sim, stream)
     }
 
     pub(crate) fn over(gpu: Gpu) -> Self {
@@ -295,6 +307,12 @@ impl SimHarness {
         })
     }
 
+    /// Asserts that the last call was refused before it enqueued anything.
+    pub(crate) fn assert_nothing_enqueued(&self) {
+        let pending = self.gpu.live_object_counts().pending_operations;
+        assert_eq!(pending, 0, "nothing was enqueued");
+    }
+
     /// Asserts that nothing was reported.
     pub(crate) fn assert_clean(&self) {
         let reports = self.gpu.reports();
@@ -341,4 +359,10 @@ impl<T: std::fmt::Debug> Fails for Result<T> {
         let error = self.expect_err("the call succeeded; it must fail");
         assert_eq!(error.code(), code);
     }
+}
+
+/// Asserts that a text contains some words.
+#[track_caller]
+pub(crate) fn assert_contains(text: &str, words: &str) {
+    assert!(text.contains(words), "`{words}` is missing in: {text}");
 }

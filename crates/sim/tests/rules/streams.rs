@@ -6,12 +6,13 @@ use std::thread;
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{Fails, SimHarness, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    Fails, SimHarness, each_schedule, each_schedule_and_stream, each_schedule_with,
+};
 
 #[test]
 fn r16_a_stream_is_first_in_first_out() {
-    each_schedule(|sim| {
-        let stream = sim.stream();
+    each_schedule_and_stream(|sim, stream| {
         let memory = sim.mem_alloc_async(64, stream).unwrap();
         for value in 0..20 {
             sim.fill(memory, value, 64 - usize::from(value), stream);

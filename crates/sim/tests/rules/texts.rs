@@ -3,7 +3,9 @@
 use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
 
-use crate::rules::sim_harness::{Arg, Fails, Host, SimHarness, each_schedule, each_schedule_with};
+use crate::rules::sim_harness::{
+    Arg, Fails, Host, SimHarness, assert_contains, each_schedule, each_schedule_with,
+};
 
 /// A kernel that writes a word at its address argument.
 const WRITE: &str = r#"
@@ -70,7 +72,7 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
                 ] {
                     assert_eq!(report.text.matches(part).count(), 1, "{part} in {report}");
                 }
-                assert!(error.contains(&report.text), "{error}");
+                assert_contains(&error, &report.text);
                 if config == SimConfig::new() {
                     let [finding] = &sim.gpu.findings()[..] else {
                         panic!("expected one finding");

@@ -1,12 +1,10 @@
 //! Lowering of logic, shifts, bit fields and dot products.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin, Compare, Narrow, Op, PredOp, Prmt, Shift, Un, Word1, Word3};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
+use crate::ptx::ir::{
+    Bin, Compare, Narrow, Op, PredOp, Prmt, RegisterClass, Shift, Un, Word1, Word3,
+};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 /// The types of shifts, those of left shifts first.
 const TYPES: [Type; 9] = {

@@ -1,12 +1,8 @@
 //! Lowering of comparisons and selections.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Word1};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
+use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, RegisterClass, Slot, Word1};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 /// The boolean operations of `setp` and `set`, with those for the complemented comparison.
 const BOOLEANS: [(&str, (PredOp, PredOp)); 3] = [

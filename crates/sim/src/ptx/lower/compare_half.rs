@@ -1,12 +1,8 @@
 //! Lowering of comparisons of 16-bit floats, which are compared as singles.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin, Convert, Op, PredOp, Round, Slot, Word1};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
+use crate::ptx::ir::{Bin, Convert, Op, PredOp, RegisterClass, Round, Slot, Word1};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 /// A comparison's result, its operands, and the boolean operation and predicate to combine it with.
 type Compared<'a> = (

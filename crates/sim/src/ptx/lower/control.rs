@@ -1,13 +1,8 @@
 //! Lowering of branches and barriers.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use super::symbols::Symbol;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Barrier, BarrierOp, Op, Slot};
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
-use millstream_ptx::{PtxError, PtxErrorKind};
+use super::{lowerer::Lowerer, mnemonic::Mnemonic, symbols::Symbol};
+use crate::ptx::ir::{Barrier, BarrierOp, Op, RegisterClass, Slot};
+use millstream_ptx::{PtxError, PtxErrorKind, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
     /// Lowers an instruction without operands.

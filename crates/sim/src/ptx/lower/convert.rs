@@ -1,13 +1,11 @@
 //! Lowering of conversions.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
 use crate::ptx::ir::{
-    Bin, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un, Widen, Window, Word1,
+    Bin, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, RegisterClass, Round, Slot, Un, Widen,
+    Window, Word1,
 };
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
+use millstream_ptx::{PtxError, Type};
 
 /// The modifiers `.satfinite` and `.relu` of a conversion from singles to 16-bit floats.
 #[derive(Clone, Copy)]

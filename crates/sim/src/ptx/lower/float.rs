@@ -1,13 +1,10 @@
 //! Lowering of single- and double-precision arithmetic.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
 use crate::ptx::ir::{
-    Bin, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
+    Bin, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, RegisterClass, Round, Slot, Test,
 };
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
+use millstream_ptx::{PtxError, Type};
 
 impl<'a> Lowerer<'a> {
     /// Lowers `add`, `sub`, `mul`, `mad`, `fma`, `div`, `neg`, `abs`, `min` and `max` of f32 and

@@ -1,10 +1,8 @@
 //! Lowering of conversions from and to 8-bit floats, and to TF32.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
 use crate::ptx::ir::{Extra, Float8, TensorRound};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
+use millstream_ptx::{PtxError, Type};
 
 impl<'a> Lowerer<'a> {
     /// Lowers `cvt` if one of the types is `e4m3x2`, `e5m2x2` or `tf32`.

@@ -1,11 +1,8 @@
 //! Lowering of arithmetic on 16-bit floats, one or two per register.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin, HalfFormat, HalfOp, Op, Round, Slot};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
+use crate::ptx::ir::{Bin, HalfFormat, HalfOp, Op, RegisterClass, Round, Slot};
+use millstream_ptx::{PtxError, Type};
 
 impl<'a> Lowerer<'a> {
     /// Lowers `add`, `sub`, `mul`, `fma`, `neg`, `abs`, `min` and `max` of f16, f16x2, bf16 and

@@ -1,12 +1,10 @@
 //! Lowering of integer arithmetic.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin, Carry, Join, Narrow, Op, Shift, Slot, Tri, Un, Word1, Word3};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
+use crate::ptx::ir::{
+    Bin, Carry, Join, Narrow, Op, RegisterClass, Shift, Slot, Tri, Un, Word1, Word3,
+};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 /// The part of a product that an instruction returns.
 #[derive(Clone, Copy, PartialEq, Eq)]

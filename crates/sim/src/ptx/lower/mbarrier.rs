@@ -1,14 +1,13 @@
 //! Lowering of operations on barrier objects in shared memory.
 
-use super::lowerer::{Lowerer, add};
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{
-    AccessSpace, Bin, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window,
+use super::{
+    lowerer::{Lowerer, add},
+    mnemonic::Mnemonic,
 };
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use crate::ptx::ir::{
+    AccessSpace, Bin, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, RegisterClass, Slot, Window,
+};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
     /// Lowers `mbarrier`.

@@ -2,17 +2,16 @@
 
 use smallvec::SmallVec;
 
-use super::lowerer::{Lowerer, add};
-use super::mnemonic::Mnemonic;
-use super::symbols::Symbol;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{
-    Access, AccessSpace, Address, AddressBase, MemoryOrder, Narrow, Op, Slot, SpecialRegister,
-    Widen, Window,
+use super::{
+    lowerer::{Lowerer, add},
+    mnemonic::Mnemonic,
+    symbols::Symbol,
 };
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
-use millstream_ptx::{PtxError, PtxErrorKind};
+use crate::ptx::ir::{
+    Access, AccessSpace, Address, AddressBase, MemoryOrder, Narrow, Op, RegisterClass, Slot,
+    SpecialRegister, Widen, Window,
+};
+use millstream_ptx::{PtxError, PtxErrorKind, Type, ast::Operand};
 
 /// Cache hints, and scopes wider than a block. They have no effect because all memory is coherent.
 const HINTS: [&str; 27] = [

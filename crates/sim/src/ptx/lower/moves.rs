@@ -1,12 +1,8 @@
 //! Lowering of moves, including packing and unpacking.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin, Join, Narrow, Op, PredOp, Prmt, Slot, Un, Word1};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
+use crate::ptx::ir::{Bin, Join, Narrow, Op, PredOp, Prmt, RegisterClass, Slot, Un, Word1};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
     /// Lowers `mov`, including packing and unpacking.

@@ -1,9 +1,8 @@
 //! The slots that an operation reads.
 
-use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
-    Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot,
-    SystemCall,
+    Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op,
+    RegisterClass, Slot, SystemCall,
 };
 
 /// Calls `read` with each slot that the operation reads, except its guard.

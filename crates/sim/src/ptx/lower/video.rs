@@ -1,14 +1,11 @@
 //! Lowering of the video instructions: packed ones on two or four parts of registers, and scalar
 //! ones on one part of each register.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic};
 use crate::ptx::ir::{
     Extra, Packed, PackedOp, RegisterPart, SecondaryOp, Video, VideoOp, VideoShift,
 };
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 /// The packed instructions, without the number of parts in their names.
 const SIMD: [(&str, PackedOp); 7] = [

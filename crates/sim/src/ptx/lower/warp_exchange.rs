@@ -1,12 +1,11 @@
 //! Lowering of warp-wide exchanges.
 
-use super::lowerer::{Lowerer, add};
-use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Exchange, ExchangeOp, Op, Slot};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{
+    lowerer::{Lowerer, add},
+    mnemonic::Mnemonic,
+};
+use crate::ptx::ir::{Exchange, ExchangeOp, Op, RegisterClass, Slot};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
     /// Emits an exchange with the results `d` and `p` and the operands `a`, `b` and `c`.

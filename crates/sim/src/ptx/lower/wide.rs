@@ -1,13 +1,8 @@
 //! Lowering of 128-bit registers: moves, and the operands of loads, stores and atomics.
 
-use super::lowerer::Lowerer;
-use super::mnemonic::Mnemonic;
-use super::symbols::Symbol;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Join, Op, Slot};
-use millstream_ptx::PtxError;
-use millstream_ptx::Type;
-use millstream_ptx::ast::Operand;
+use super::{lowerer::Lowerer, mnemonic::Mnemonic, symbols::Symbol};
+use crate::ptx::ir::{Join, Op, RegisterClass, Slot};
+use millstream_ptx::{PtxError, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
     /// Returns the slots of the lower and upper half of a 128-bit register.
