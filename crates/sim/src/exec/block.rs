@@ -11,7 +11,7 @@ use super::memory::CachedRegion;
 use super::observer::Observer;
 use super::order::LaunchOrder;
 use super::step::WarpFault;
-use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus};
+use super::warp::{BlockInfo, Warp, WarpSplit, WarpStatus};
 use super::warp_context::{Counters, WarpContext};
 use crate::ptx::ir::Code;
 
@@ -210,21 +210,10 @@ impl Block {
             .find_map(|number| Some((*number, self.warps[*number].splits.first()?)));
         let (number, split) = match first {
             Some((number, split)) => (number, *split),
-            None => (
-                0,
-                WarpSplit {
-                    pc: 0,
-                    mask: 1,
-                    wait: WaitReason::Nothing,
-                },
-            ),
+            None => (0, WarpSplit::running(0, 1)),
         };
         let lane = split.mask.trailing_zeros() as usize;
-        let failed = WarpFault {
-            lane,
-            pc: split.waiting_pc(),
-            kind: deadlock(code, &split),
-        };
+        let failed = WarpFault::new(lane, split.waiting_pc(), deadlock(code, &split));
         BlockFault {
             thread: number as u32 * 32 + lane as u32,
             failed,

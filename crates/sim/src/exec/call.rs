@@ -2,7 +2,7 @@
 
 use super::fault::KernelFaultKind;
 use super::registers::{LANES, lanes};
-use super::warp::{WaitReason, Warp, WarpSplit};
+use super::warp::{Warp, WarpSplit};
 use super::warp_access::LaneFault;
 use crate::ptx::ir::{Call, CallTarget, Callee, Code, Op};
 
@@ -57,19 +57,11 @@ pub(super) fn run(
             Op::Call(index) => enter(warp, code, &code.calls[index as usize], lane, split.pc + 1)?,
             _ => leave(warp, code, lane),
         };
-        warp.push_split(WarpSplit {
-            pc,
-            mask: 1 << lane,
-            wait: WaitReason::Nothing,
-        });
+        warp.push_split(WarpSplit::running(pc, 1 << lane));
     }
     let rest = split.mask & !mask;
     if rest != 0 {
-        warp.push_split(WarpSplit {
-            pc: split.pc + 1,
-            mask: rest,
-            wait: WaitReason::Nothing,
-        });
+        warp.push_split(WarpSplit::running(split.pc + 1, rest));
     }
     Ok(())
 }

@@ -90,6 +90,14 @@ pub(super) struct Finite {
 /// of a `u128`, so that the carry of an addition fits.
 const TOP: u32 = 125;
 
+fn finite(negative: bool, significand: u128, exponent: i32) -> Unpacked {
+    Unpacked::Finite(Finite {
+        negative,
+        significand,
+        exponent,
+    })
+}
+
 impl Finite {
     /// Returns the same value with its highest bit at [`TOP`]. Zero gets an exponent below all
     /// others.
@@ -183,11 +191,11 @@ pub(super) fn unpack(bits: u64, format: Format) -> Unpacked {
     let field = (magnitude >> format.fraction) as i32;
     let fraction = magnitude & ((1 << format.fraction) - 1);
     let hidden = u64::from(field > 0) << format.fraction;
-    Unpacked::Finite(Finite {
+    finite(
         negative,
-        significand: u128::from(fraction | hidden),
-        exponent: field.max(1) - 1 + format.exponent_min() - format.fraction as i32,
-    })
+        u128::from(fraction | hidden),
+        field.max(1) - 1 + format.exponent_min() - format.fraction as i32,
+    )
 }
 
 /// Packs a value into the format's bits, rounding it.
@@ -235,11 +243,7 @@ pub(super) fn is_tiny(number: Unpacked, format: Format) -> bool {
 
 /// Returns an integer as an unpacked value.
 pub(super) fn integer(value: i128) -> Unpacked {
-    Unpacked::Finite(Finite {
-        negative: value < 0,
-        significand: value.unsigned_abs(),
-        exponent: 0,
-    })
+    finite(value < 0, value.unsigned_abs(), 0)
 }
 
 /// Returns `a + b`. The rounding mode decides the sign of an exact zero.
@@ -284,11 +288,11 @@ fn add_finite(a: Finite, b: Finite, round: Round) -> Finite {
 pub(super) fn mul(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
         (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
-        (Unpacked::Finite(a), Unpacked::Finite(b)) => Unpacked::Finite(Finite {
-            negative: a.negative != b.negative,
-            significand: a.significand * b.significand,
-            exponent: a.exponent + b.exponent,
-        }),
+        (Unpacked::Finite(a), Unpacked::Finite(b)) => finite(
+            a.negative != b.negative,
+            a.significand * b.significand,
+            a.exponent + b.exponent,
+        ),
         (Unpacked::Infinite { negative }, Unpacked::Finite(finite))
         | (Unpacked::Finite(finite), Unpacked::Infinite { negative }) => match finite.significand {
             0 => Unpacked::Nan,
@@ -315,11 +319,9 @@ pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
         (Unpacked::Infinite { negative }, Unpacked::Finite(b)) => Unpacked::Infinite {
             negative: negative != b.negative,
         },
-        (Unpacked::Finite(a), Unpacked::Infinite { negative }) => Unpacked::Finite(Finite {
-            negative: a.negative != negative,
-            significand: 0,
-            exponent: 0,
-        }),
+        (Unpacked::Finite(a), Unpacked::Infinite { negative }) => {
+            finite(a.negative != negative, 0, 0)
+        }
         (Unpacked::Finite(a), Unpacked::Finite(b)) => {
             let negative = a.negative != b.negative;
             if b.significand == 0 {
@@ -333,11 +335,11 @@ pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
             let quotient = a.significand / b.significand;
             let inexact = a.significand % b.significand != 0;
             // The quotient has at least 72 bits, so the sticky bit below it affects no rounding.
-            Unpacked::Finite(Finite {
+            finite(
                 negative,
-                significand: quotient << 1 | u128::from(inexact),
-                exponent: a.exponent - b.exponent - 1,
-            })
+                quotient << 1 | u128::from(inexact),
+                a.exponent - b.exponent - 1,
+            )
         }
     }
 }
@@ -356,11 +358,11 @@ pub(super) fn sqrt(a: Unpacked) -> Unpacked {
             let odd = a.exponent.rem_euclid(2);
             let square = a.significand << odd;
             let root = square.isqrt();
-            Unpacked::Finite(Finite {
-                negative: false,
-                significand: root << 1 | u128::from(root * root != square),
-                exponent: (a.exponent - odd) / 2 - 1,
-            })
+            finite(
+                false,
+                root << 1 | u128::from(root * root != square),
+                (a.exponent - odd) / 2 - 1,
+            )
         }
     }
 }

@@ -18,6 +18,12 @@ pub(super) struct WarpFault {
     pub(super) kind: KernelFaultKind,
 }
 
+impl WarpFault {
+    pub(super) fn new(lane: usize, pc: u32, kind: KernelFaultKind) -> Self {
+        Self { lane, pc, kind }
+    }
+}
+
 /// Runs the warp until it pauses.
 ///
 /// The function is inlined into one function for each set of processor features: see
@@ -63,11 +69,7 @@ pub(super) fn run<O: Observer>(
             split.pc += 1;
             continue;
         }
-        let failed = |(lane, kind)| WarpFault {
-            lane,
-            pc: split.pc,
-            kind,
-        };
+        let failed = |(lane, kind)| WarpFault::new(lane, split.pc, kind);
         let at = IssuePoint { pc: split.pc, mask };
         match instr.op {
             Op::Load(index) => {
@@ -107,17 +109,9 @@ pub(super) fn run<O: Observer>(
             Op::Branch { target } => {
                 let rest = split.mask & !mask;
                 let from = split.pc;
-                split = WarpSplit {
-                    pc: target,
-                    mask,
-                    wait: WaitReason::Nothing,
-                };
+                split = WarpSplit::running(target, mask);
                 if rest != 0 {
-                    warp.push_split(WarpSplit {
-                        pc: from + 1,
-                        mask: rest,
-                        wait: WaitReason::Nothing,
-                    });
+                    warp.push_split(WarpSplit::running(from + 1, rest));
                 }
                 if target <= from
                     && let Some(pause) = back(warp, shared, &split)?
@@ -141,25 +135,13 @@ pub(super) fn run<O: Observer>(
                             index: chosen[lane],
                             targets: targets.len() as u32,
                         };
-                        return Err(WarpFault {
-                            lane,
-                            pc: from,
-                            kind,
-                        });
+                        return Err(WarpFault::new(lane, from, kind));
                     };
-                    warp.push_split(WarpSplit {
-                        pc: *pc,
-                        mask: 1 << lane,
-                        wait: WaitReason::Nothing,
-                    });
+                    warp.push_split(WarpSplit::running(*pc, 1 << lane));
                 }
                 let rest = split.mask & !mask;
                 if rest != 0 {
-                    warp.push_split(WarpSplit {
-                        pc: from + 1,
-                        mask: rest,
-                        wait: WaitReason::Nothing,
-                    });
+                    warp.push_split(WarpSplit::running(from + 1, rest));
                 }
                 let Some(next) = select(warp, shared, observer)? else {
                     return Ok(WarpStatus::Blocked);
@@ -232,21 +214,13 @@ pub(super) fn run<O: Observer>(
             }
             Op::Trap => {
                 let lane = mask.trailing_zeros() as usize;
-                return Err(WarpFault {
-                    lane,
-                    pc: split.pc,
-                    kind: KernelFaultKind::Trap,
-                });
+                return Err(WarpFault::new(lane, split.pc, KernelFaultKind::Trap));
             }
             Op::Barrier(index) => {
                 arrive(warp, shared, observer, index, at)?;
                 let rest = split.mask & !mask;
                 if rest != 0 {
-                    warp.push_split(WarpSplit {
-                        pc: split.pc + 1,
-                        mask: rest,
-                        wait: WaitReason::Nothing,
-                    });
+                    warp.push_split(WarpSplit::running(split.pc + 1, rest));
                 }
                 match select(warp, shared, observer)? {
                     Some(next) => {
@@ -314,10 +288,12 @@ fn select<O: Observer>(
             observer.converged(warp, lanes);
         }
     }
-    selected.map_err(|split| WarpFault {
-        lane: split.mask.trailing_zeros() as usize,
-        pc: split.pc,
-        kind: deadlock(shared.code, &split),
+    selected.map_err(|split| {
+        WarpFault::new(
+            split.mask.trailing_zeros() as usize,
+            split.pc,
+            deadlock(shared.code, &split),
+        )
     })
 }
 
@@ -333,13 +309,13 @@ fn back(
 ) -> Result<Option<WarpStatus>, WarpFault> {
     if shared.counters.warp > shared.step_limit {
         let lane = split.mask.trailing_zeros() as usize;
-        return Err(WarpFault {
+        return Err(WarpFault::new(
             lane,
-            pc: split.pc,
-            kind: KernelFaultKind::StepLimit {
+            split.pc,
+            KernelFaultKind::StepLimit {
                 limit: shared.step_limit,
             },
-        });
+        ));
     }
     Ok(warp
         .spend_yield_budget()
@@ -360,11 +336,11 @@ fn arrive<O: Observer>(
     let id = warp.registers.word(barrier.id)[lane];
     let threads = barrier.threads.map(|slot| warp.registers.word(slot)[lane]);
     if id as usize >= BARRIERS || threads.is_some_and(|threads| threads == 0 || threads % 32 != 0) {
-        return Err(WarpFault {
+        return Err(WarpFault::new(
             lane,
             pc,
-            kind: KernelFaultKind::InvalidBarrier { id, threads },
-        });
+            KernelFaultKind::InvalidBarrier { id, threads },
+        ));
     }
     let here = |split: &WarpSplit| match split.wait {
         WaitReason::Barrier { id: other, .. } => other == id,

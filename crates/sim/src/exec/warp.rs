@@ -44,6 +44,14 @@ pub(super) struct WarpSplit {
     pub(super) wait: WaitReason,
 }
 
+impl WarpSplit {
+    /// Returns a split that does not wait.
+    pub(super) fn running(pc: u32, mask: u32) -> Self {
+        let wait = WaitReason::Nothing;
+        Self { pc, mask, wait }
+    }
+}
+
 /// The reason why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WarpStatus {
@@ -112,11 +120,7 @@ impl Warp {
             (1 << threads) - 1
         };
         self.splits.clear();
-        self.splits.push(WarpSplit {
-            pc: code.entry,
-            mask: self.live,
-            wait: WaitReason::Nothing,
-        });
+        self.splits.push(WarpSplit::running(code.entry, self.live));
         self.yield_budget = YIELD_BUDGET;
         self.may_wait = false;
         self.waited = false;
@@ -252,11 +256,7 @@ impl Warp {
                     let members = registers.word(exchange.members);
                     add_converged(&mut self.converged, members, split.mask);
                 }
-                *split = WarpSplit {
-                    pc: split.pc + 1,
-                    mask: split.mask,
-                    wait: WaitReason::Nothing,
-                };
+                *split = WarpSplit::running(split.pc + 1, split.mask);
                 released = true;
             }
         }

@@ -7,9 +7,10 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{DeviceAttribute, LaunchDims, ResultCode};
+use millstream_driver::{DeviceAttribute, ResultCode};
 
 use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::harness::dims;
 
 pub(crate) fn r58(dev: &DeviceHarness) -> Observation {
     if dev.attribute(DeviceAttribute::COOPERATIVE_LAUNCH)? == 0 {
@@ -23,11 +24,7 @@ pub(crate) fn r58(dev: &DeviceHarness) -> Observation {
     let (x, y) = (dev.memory(bytes)?, dev.memory(bytes)?);
     let params: [*const c_void; 2] = [(&raw const x).cast(), (&raw const y).cast()];
     let launch = |grid: u32, block: u32| {
-        let dims = LaunchDims {
-            grid: [grid, 1, 1],
-            block: [block, 1, 1],
-            shared_bytes: 0,
-        };
+        let dims = dims([grid, 1, 1], [block, 1, 1]);
         // SAFETY: the kernel has two pointers as its arguments. A launch that is not refused has
         // as many threads as the arrays have words.
         unsafe { dev.launch_cooperative_kernel(kernel, &dims, stream, &params) }

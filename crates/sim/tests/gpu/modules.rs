@@ -8,10 +8,11 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    DevicePtr, Driver, FunctionAttribute, FunctionHandle, LaunchDims, ResultCode, cuda::ParamLayout,
+    DevicePtr, Driver, FunctionAttribute, FunctionHandle, ResultCode, cuda::ParamLayout,
 };
 
 use crate::gpu::harness::{Gpu, Outcome, check};
+use crate::harness::dims;
 
 /// A module with the kernel `scale(float *data, float factor, unsigned n)`, which multiplies each
 /// of `n` elements, and a variable of 8 bytes.
@@ -56,11 +57,7 @@ pub(crate) fn scale(
     factor: f32,
     count: u32,
 ) -> Outcome {
-    let dims = LaunchDims {
-        grid: [count.div_ceil(128), 1, 1],
-        block: [128, 1, 1],
-        shared_bytes: 0,
-    };
+    let dims = dims([count.div_ceil(128), 1, 1], [128, 1, 1]);
     let params: [*const c_void; 3] = [
         (&raw const data).cast(),
         (&raw const factor).cast(),

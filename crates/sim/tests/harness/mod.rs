@@ -99,6 +99,15 @@ impl Host {
     }
 }
 
+/// Returns the shape of a launch without dynamic shared memory.
+pub(crate) const fn dims(grid: [u32; 3], block: [u32; 3]) -> LaunchDims {
+    LaunchDims {
+        grid,
+        block,
+        shared_bytes: 0,
+    }
+}
+
 /// A driver's device, with its primary context.
 pub(crate) struct Harness {
     pub(crate) driver: Arc<dyn Driver>,

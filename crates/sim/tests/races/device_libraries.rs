@@ -2,9 +2,10 @@
 //! sorts consist of, and reductions of cooperative groups. Their source is
 //! `within/device_libraries.cu`.
 
-use millstream_driver::{DevicePtr, LaunchDims};
+use millstream_driver::DevicePtr;
 use millstream_sim::{Severity, SimConfig};
 
+use crate::harness::dims;
 use crate::races::{
     kernels::zeros,
     sim_harness::{Arg, Host, SimHarness},
@@ -60,11 +61,7 @@ fn download(sim: &SimHarness, source: DevicePtr, count: u32) -> Vec<u32> {
 
 fn launch(sim: &SimHarness, name: &str, (grid, block): (u32, u32), args: &[Arg]) {
     let stream = sim.stream();
-    let dims = LaunchDims {
-        grid: [grid, 1, 1],
-        block: [block, 1, 1],
-        shared_bytes: 0,
-    };
+    let dims = dims([grid, 1, 1], [block, 1, 1]);
     let kernel = sim.kernel(PTX, name);
     match name {
         "grid_reduce" => sim.launch_cooperative(kernel, &dims, stream, args),

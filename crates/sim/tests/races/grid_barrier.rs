@@ -17,11 +17,7 @@ fn config() -> SimConfig {
 }
 
 fn dims(grid: u32, block: u32) -> LaunchDims {
-    LaunchDims {
-        grid: [grid, 1, 1],
-        block: [block, 1, 1],
-        shared_bytes: 0,
-    }
+    crate::harness::dims([grid, 1, 1], [block, 1, 1])
 }
 
 /// Launches a kernel with two zeroed arrays and, if it has such a parameter, a number. Returns the

@@ -1,9 +1,9 @@
 //! Severities of races within a kernel: threads that write the same bytes are a note, every other
 //! race is an error, in every execution order.
 
-use millstream_driver::LaunchDims;
 use millstream_sim::{Report, Severity, SimConfig, exec::RaceClass};
 
+use crate::harness::dims;
 use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
@@ -60,11 +60,7 @@ fn reports(text: &str, notes: bool) -> Vec<Report> {
 fn reports_with(config: SimConfig, text: &str) -> Vec<Report> {
     let sim = SimHarness::new(config);
     let (stream, array) = (sim.stream(), zeros(&sim, 256));
-    let dims = LaunchDims {
-        grid: [4, 1, 1],
-        block: [64, 1, 1],
-        shared_bytes: 0,
-    };
+    let dims = dims([4, 1, 1], [64, 1, 1]);
     let kernel = sim.kernel(text, "k");
     let args = [Arg::Pointer(array)];
     sim.launch_shaped(kernel, &dims, stream, &args).unwrap();

@@ -6,6 +6,7 @@ use std::path::Path;
 use millstream_driver::{DevicePtr, LaunchDims};
 use millstream_sim::{ReportKind, SimConfig};
 
+use crate::harness::dims;
 use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
@@ -255,11 +256,7 @@ fn a_kernel_that_fails_tells_its_races_first() {
         Arg::U32(32),
         Arg::U32(33),
     ];
-    let dims = LaunchDims {
-        grid: [1, 2, 1],
-        block: [32, 8, 1],
-        shared_bytes: 0,
-    };
+    let dims = dims([1, 2, 1], [32, 8, 1]);
     let stream = sim.stream();
     sim.launch_shaped(kernel, &dims, stream, &args).unwrap();
     sim.stream_synchronize(stream).unwrap_err();

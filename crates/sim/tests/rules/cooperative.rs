@@ -9,11 +9,7 @@ use crate::rules::sim_harness::{Arg, Fails, SimHarness};
 const THREADS_MAX: u32 = 1 << 20;
 
 fn dims(grid: u32, block: u32) -> LaunchDims {
-    LaunchDims {
-        grid: [grid, 1, 1],
-        block: [block, 1, 1],
-        shared_bytes: 0,
-    }
+    crate::harness::dims([grid, 1, 1], [block, 1, 1])
 }
 
 #[test]

@@ -11,6 +11,7 @@ use millstream_driver::{
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
+use crate::harness::dims;
 use crate::rules::harness::Harness;
 pub(crate) use crate::rules::harness::{Host, Result};
 
@@ -206,11 +207,7 @@ impl SimHarness {
         stream: StreamHandle,
         args: &[Arg],
     ) -> Result<()> {
-        let dims = LaunchDims {
-            grid: [dims.0, 1, 1],
-            block: [dims.1, 1, 1],
-            shared_bytes: 0,
-        };
+        let dims = self::dims([dims.0, 1, 1], [dims.1, 1, 1]);
         self.launch_shaped(function, &dims, stream, args)
     }
 
@@ -245,11 +242,7 @@ impl SimHarness {
         function: FunctionHandle,
         stream: StreamHandle,
     ) -> Result<()> {
-        let dims = LaunchDims {
-            grid: [1; 3],
-            block: [1; 3],
-            shared_bytes: 0,
-        };
+        let dims = dims([1; 3], [1; 3]);
         // SAFETY: the simulator refuses a null pointer.
         unsafe { self.launch_kernel(function, &dims, stream, &[ptr::null()]) }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::access_record::AccessRecord;
+use super::access_record::{AccessKind, AccessRecord};
 use super::barrier_clocks::BarrierClocks;
 use super::before_all::BeforeAll;
 use super::code_summary::CodeSummary;
@@ -53,6 +53,30 @@ pub(super) struct BlockThreads {
     /// The number of exited threads.
     exited_count: usize,
     pub(super) before_all: BeforeAll,
+}
+
+impl AccessRecord {
+    /// Creates the record of an access to no bytes yet.
+    pub(super) fn new(
+        threads: &BlockThreads,
+        warp: u32,
+        lanes: u32,
+        pc: u32,
+        kind: AccessKind,
+    ) -> Self {
+        Self {
+            block: threads.block,
+            warp,
+            lanes,
+            epoch: threads.epoch(warp),
+            pc,
+            kind,
+            bytes: 0,
+            value: [0; 4],
+            strict: [0; 4],
+            strict_for_others: 0,
+        }
+    }
 }
 
 impl BlockThreads {

@@ -160,18 +160,7 @@ impl<'a> RaceDetector<'a> {
             stored.unwrap_or_default()
         };
         let mut recorder = self.recorder(window);
-        let mut by = AccessRecord {
-            block: recorder.block.block,
-            warp: warp.index,
-            lanes: 0,
-            epoch: recorder.block.epoch(warp.index),
-            pc: at.pc,
-            kind,
-            bytes: 0,
-            value: [0; 4],
-            strict: [0; 4],
-            strict_for_others: 0,
-        };
+        let mut by = AccessRecord::new(recorder.block, warp.index, 0, at.pc, kind);
         // Lanes with equal accesses to the same bytes share a record, unless they race with each
         // other.
         let alone = kind.write && (!kind.strong || kind.volatile);
@@ -215,25 +204,15 @@ impl<'a> RaceDetector<'a> {
         (pc, lane): (u32, usize),
         stored: Option<&[u8]>,
     ) {
-        let mut by = AccessRecord {
-            block: self.block.threads.block,
-            warp: warp.index,
-            lanes: 1 << lane,
-            epoch: self.block.threads.epoch(warp.index),
-            pc,
-            kind: AccessKind {
-                write: stored.is_some(),
-                read: stored.is_none(),
-                strong: false,
-                volatile: false,
-                block_only: false,
-            },
-            bytes: 0,
-            value: [0; 4],
-            strict: [0; 4],
-            strict_for_others: 0,
+        let kind = AccessKind {
+            write: stored.is_some(),
+            read: stored.is_none(),
+            strong: false,
+            volatile: false,
+            block_only: false,
         };
         let mut recorder = self.recorder(window);
+        let mut by = AccessRecord::new(recorder.block, warp.index, 1 << lane, pc, kind);
         recorder.record(&mut by, range, stored.unwrap_or_default());
     }
 
