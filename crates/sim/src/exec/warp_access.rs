@@ -50,8 +50,9 @@ impl WarpAccess {
             }
             AddressBase::Word(slot) => {
                 let base = r.word(slot);
+                // A 32-bit address wraps at 2^32.
                 for lane in 0..LANES {
-                    addresses[lane] = u64::from(base[lane]).wrapping_add(offset);
+                    addresses[lane] = base[lane].wrapping_add(offset as u32).into();
                 }
             }
         }
@@ -237,7 +238,7 @@ pub(super) fn indices(
         AddressBase::Word(slot) => {
             let base = r.word(slot);
             each(
-                |lane| u64::from(base[lane]).wrapping_add(offset),
+                |lane| base[lane].wrapping_add(offset as u32).into(),
                 mask,
                 access_bytes,
                 layout,
