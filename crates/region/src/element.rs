@@ -72,13 +72,6 @@ pub(crate) mod sealed {
 /// element, ties to even. This gives the correctly rounded result of each sum, difference, product,
 /// quotient, remainder and square root, and the same bits whether or not operations are fused.
 /// Reductions, scans and matrix products accumulate in a wider type, and round once, at the end.
-///
-/// ```
-/// fn bytes_of<T: millstream_region::Element>(elements: &[T]) -> usize {
-///     size_of_val(elements)
-/// }
-/// assert_eq!(bytes_of(&[1.0_f32, 2.0]), 8);
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of an array on a device",
     note = "elements are `f32`, `f64`, `half::f16`, `half::bf16`, `i8` to `i64`, `u8` to `u64`, \

@@ -114,11 +114,6 @@ impl UsageError {
 }
 
 /// An array's shape, as reported in errors.
-///
-/// ```
-/// use millstream_region::ArrayShape;
-/// assert_eq!(ArrayShape::from(&[2, 3][..]).to_string(), "[2, 3]");
-/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct ArrayShape(Shape);
 

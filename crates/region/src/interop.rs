@@ -27,13 +27,6 @@ use crate::{
 };
 
 /// An element type that DLPack has, which is every [`Element`].
-///
-/// ```
-/// fn bytes_of<T: millstream_region::DlpackElement>(elements: &[T]) -> usize {
-///     size_of_val(elements)
-/// }
-/// assert_eq!(bytes_of(&[true, false]), 2);
-/// ```
 pub trait DlpackElement: Element {
     /// The element in a device's memory.
     #[doc(hidden)]

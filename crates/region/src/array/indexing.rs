@@ -17,13 +17,6 @@ use crate::{
 };
 
 /// An index type: `i32` or `i64`.
-///
-/// ```
-/// fn last<I: millstream_region::IndexElement>(indices: &[I]) -> Option<I> {
-///     indices.last().copied()
-/// }
-/// assert_eq!(last(&[0_i32, 2]), Some(2));
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an index type",
     note = "indices are `i32` or `i64`; `cast` converts between types"

@@ -15,18 +15,6 @@ use crate::{
 
 /// A parameter type of region functions. Host arrays, slices and vectors become device arrays in
 /// the body; numbers and other plain values are unchanged.
-///
-/// ```
-/// use millstream_region::{Array, Parameter};
-/// use ndarray::{Array2, Ix2};
-///
-/// fn in_the_body(
-///     matrix: <Array2<f32> as Parameter>::Body,
-///     number: <usize as Parameter>::Body,
-/// ) -> (Array<f32, Ix2>, usize) {
-///     (matrix, number)
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region function",
     note = "parameters are ndarray's arrays of numbers or `bool`, slices and `Vec`s of those, \
@@ -42,17 +30,6 @@ pub trait Parameter {
 /// array or a device array, owned or borrowed.
 ///
 /// Host arrays are copied before the call returns; device arrays are not copied.
-///
-/// ```
-/// use millstream_region::{Input, RegionExt};
-/// use ndarray::{Array1, array};
-///
-/// fn takes(input: impl Input<Array1<f32>>) {
-///     drop(input);
-/// }
-/// takes(&array![1.0, 2.0]);
-/// takes(array![1.0, 2.0].view());
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed for a parameter of type `{P}`",
     note = "an array argument has the same element type and number of axes, \

@@ -20,16 +20,6 @@ use crate::{
 /// A result type of regions. Host arrays, vectors and single elements are downloaded; device arrays
 /// stay on the device; tuples of results and structs that derive `OnDevice` are transferred field
 /// by field.
-///
-/// ```
-/// use millstream_region::{Array, Output};
-/// use ndarray::{Array2, Ix0, Ix2};
-///
-/// type Results = (Array2<f32>, f32);
-/// fn of_the_body(results: <Results as Output>::Body) -> (Array<f32, Ix2>, Array<f32, Ix0>) {
-///     results
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region function",
     note = "results are ndarray's arrays of numbers or `bool`, `Vec`s of those, single elements, \
@@ -67,15 +57,6 @@ impl OutputNode {
 
 /// A type that the body of [`RegionExt::region`](crate::RegionExt::region) can return, with the
 /// host type to which it is downloaded.
-///
-/// ```
-/// use millstream_region::{Array, DeviceValue};
-/// use ndarray::{Array2, Ix2};
-///
-/// fn on_the_host(matrix: <Array<f32, Ix2> as DeviceValue>::Host) -> Array2<f32> {
-///     matrix
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "the body of a region cannot return `{Self}`",
     note = "the body returns device arrays, tuples of those, or `Result`s"

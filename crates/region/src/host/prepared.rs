@@ -18,15 +18,6 @@ use crate::{
 };
 
 /// Arguments and results of prepared regions: an array on the device, or a tuple of up to four.
-///
-/// ```
-/// use millstream_region::{Array, Arrays};
-/// use ndarray::Ix1;
-///
-/// fn accepts<A: Arrays>() {}
-/// accepts::<Array<f32, Ix1>>();
-/// accepts::<(Array<f32, Ix1>, Array<i64, Ix1>)>();
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument or a result of a prepared region",
     note = "these are arrays on the device, and tuples of up to four of them"

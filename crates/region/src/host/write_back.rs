@@ -22,17 +22,6 @@ use crate::{
 /// The elements are copied before the call returns. They are replaced, all at once, when the caller
 /// has waited for the region's result. If the region fails or its `Pending` is dropped, they are
 /// unchanged.
-///
-/// ```
-/// use millstream_region::InputMut;
-/// use ndarray::{Array1, array};
-///
-/// fn takes<'m>(input: impl InputMut<'m, Array1<f32>>) {
-///     drop(input);
-/// }
-/// takes(&mut array![1.0, 2.0]);
-/// takes(array![1.0, 2.0].view_mut());
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed for a parameter of type `&mut {P}`",
     note = "it is `&mut` of an array with the same element type and number of axes, \

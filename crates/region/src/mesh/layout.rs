@@ -13,14 +13,6 @@ use crate::{
 };
 
 /// A host array type whose elements a mesh can hold.
-///
-/// ```
-/// use millstream_region::MeshArray;
-///
-/// fn of_matrix(element: <ndarray::Array2<f32> as MeshArray>::Element) -> f32 {
-///     element
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be spread over a mesh",
     note = "name an owned array of `ndarray` of numbers or `bool`"

@@ -16,15 +16,6 @@ use crate::{
 /// The body returns a device array for each of them. Before anything is enqueued, the region checks
 /// that a `Replicated` result has the same elements on each device, which it knows from the
 /// operations: they differ if an operand does, until a collective makes them the same.
-///
-/// ```
-/// use millstream_region::{Array, MeshOutput, Partial};
-/// use ndarray::{Array2, Ix2};
-///
-/// fn of_the_body(sum: <Partial<Array2<f32>> as MeshOutput>::Body) -> Array<f32, Ix2> {
-///     sum
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region of a mesh",
     note = "results are `Replicated<…>`, `Sharded<…, AXIS>`, `Partial<…>`, tuples of those, and a \

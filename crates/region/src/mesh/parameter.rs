@@ -9,15 +9,6 @@ use crate::{
 
 /// A parameter type of the regions of a mesh: plain values, and replicated or sharded arrays. The
 /// body gets the device's array.
-///
-/// ```
-/// use millstream_region::{Array, MeshParameter, Sharded};
-/// use ndarray::{Array2, Ix2};
-///
-/// fn in_the_body(part: <Sharded<Array2<f32>, 0> as MeshParameter>::Body) -> Array<f32, Ix2> {
-///     part
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region of a mesh",
     note = "parameters are `&Replicated<…>`, `&Sharded<…, AXIS>` and plain values; \
