@@ -181,9 +181,9 @@ impl DeferredChecks {
         if launches <= checks.lock().passed {
             return;
         }
-        let mut known = self.0.iter_mut();
-        match known.find(|known| Arc::ptr_eq(&known.checks, checks)) {
-            Some(known) => known.launches = known.launches.max(launches),
+        let mut entries = self.0.iter_mut();
+        match entries.find(|entry| Arc::ptr_eq(&entry.checks, checks)) {
+            Some(entry) => entry.launches = entry.launches.max(launches),
             None => self.0.push(DeferredCheck {
                 checks: Arc::clone(checks),
                 launches,

@@ -21,8 +21,8 @@ impl<T: Element, D> Array<T, D> {
     ) -> Array<U, E> {
         axes.sort_unstable();
         axes.dedup();
-        let kept = (0..self.ndim()).filter(|axis| !axes.contains(axis));
-        let shape: Shape = kept.map(|axis| self.shape()[axis]).collect();
+        let others = (0..self.ndim()).filter(|axis| !axes.contains(axis));
+        let shape: Shape = others.map(|axis| self.shape()[axis]).collect();
         if let Some(&axis) = axes.iter().find(|&&axis| axis >= self.ndim()) {
             let problem = UsageErrorKind::axis(axis, self.shape());
             let shape = &shape[..shape.len().saturating_sub(1)];

@@ -200,8 +200,8 @@ impl<T, D> Array<T, D> {
         }
         let mut places: Vec<Option<usize>> = vec![None; self.ndim()];
         for (place, &axis) in order.iter().enumerate() {
-            if let Some(known) = places.get_mut(axis) {
-                *known = Some(place);
+            if let Some(entry) = places.get_mut(axis) {
+                *entry = Some(place);
             }
         }
         let places = places.into_iter();

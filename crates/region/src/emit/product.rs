@@ -267,7 +267,7 @@ mod tests {
                 let text = BuiltinText::of(dtype, kernel);
                 let lines = || text.text.lines().filter(|line| line.contains("st.global"));
                 let elements = lines().filter(|line| ElementStore::of(dtype, line).is_some());
-                let (found, others) = (elements.count(), lines().count());
+                let (counts, others) = (elements.count(), lines().count());
                 let is_sum = kernel == BuiltinKernel::Sum;
                 let (least, partial) = match is_sum {
                     true => (1, 0),
@@ -275,8 +275,8 @@ mod tests {
                     false => (stores, 0),
                 };
                 assert!(
-                    (least..=stores).contains(&found) && others == found + partial,
-                    "{dtype:?} {kernel:?}: {found} of {others} stores"
+                    (least..=stores).contains(&counts) && others == counts + partial,
+                    "{dtype:?} {kernel:?}: {counts} of {others} stores"
                 );
             }
         }

@@ -186,8 +186,8 @@ impl Node {
         // With the fence, a reference that a prepared region has dropped before is not taken for
         // another's: it has cleared the flag first.
         fence(Ordering::Acquire);
-        let kept = usize::from(self.is_kept.load(Ordering::Relaxed));
-        if counted != references + kept
+        let held = usize::from(self.is_kept.load(Ordering::Relaxed));
+        if counted != references + held
             || !matches!(&*state, State::Stored(storage) if storage.is_only_here())
         {
             return None;

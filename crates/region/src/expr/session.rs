@@ -230,11 +230,11 @@ impl Session {
         inner.reserve();
         let Tables { interned, planned } = &mut inner.tables;
         let entry = interned.entry(key);
-        if let Entry::Occupied(known) = &entry
-            && let Some(known) = known.get().upgrade()
-            && !known.is_replaced()
+        if let Entry::Occupied(node_ref) = &entry
+            && let Some(node_ref) = node_ref.get().upgrade()
+            && !node_ref.is_replaced()
         {
-            return known;
+            return node_ref;
         }
         let node = self.node(dtype, shape, State::Planned(Arc::new(op)), location);
         entry.insert_entry(Arc::downgrade(&node));

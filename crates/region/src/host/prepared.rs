@@ -156,7 +156,7 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
                  array without elements, or an argument twice",
             )
         })?;
-        let position = |node: &NodeRef| given.iter().position(|known| known.id == node.id);
+        let position = |node: &NodeRef| given.iter().position(|argument| argument.id == node.id);
         let input = |node: &NodeRef| match position(node) {
             Some(argument) => Some(PreparedInput::Argument(argument)),
             None => node.storage().map(PreparedInput::Fixed),

@@ -200,14 +200,14 @@ mod tests {
     #[test]
     fn dependencies_precede_their_users() {
         let library = library();
-        let mut found = Vec::new();
-        library.collect("ms_tan_f64", &mut found);
-        library.collect("ms_sin_f64", &mut found);
-        let place = |name: &str| found.iter().position(|other| *other == name).unwrap();
+        let mut order = Vec::new();
+        library.collect("ms_tan_f64", &mut order);
+        library.collect("ms_sin_f64", &mut order);
+        let place = |name: &str| order.iter().position(|other| *other == name).unwrap();
         assert!(place("__cudart_i2opi_d") < place("__internal_trig_reduction_slowpathd"));
         assert!(place("__internal_trig_reduction_slowpathd") < place("ms_tan_f64"));
         assert!(place("__cudart_sin_cos_coeffs") < place("ms_sin_f64"));
-        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(order.len(), 5, "{order:?}");
     }
 
     #[test]

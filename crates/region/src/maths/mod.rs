@@ -37,11 +37,11 @@ pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         return String::new();
     }
     let library = library();
-    let mut found = Vec::new();
+    let mut names_in_order = Vec::new();
     for name in names {
-        library.collect(item(name).0, &mut found);
+        library.collect(item(name).0, &mut names_in_order);
     }
-    let texts = found.iter().map(|name| &*library.items[name].text);
+    let texts = names_in_order.iter().map(|name| &*library.items[name].text);
     texts.collect()
 }
 

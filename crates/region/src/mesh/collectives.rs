@@ -88,13 +88,13 @@ impl<T: Element, D: Dimension> Array<T, D> {
         make: impl FnOnce(&MeshMember, usize, Site) -> Result<Self, UsageErrorKind>,
     ) -> Self {
         let site = Site::of(kind.name());
-        let found = self.along_mesh(mesh_axis).and_then(|found| match along {
+        let place = self.along_mesh(mesh_axis).and_then(|place| match along {
             Some(Axis(axis)) if axis >= self.ndim() => {
                 Err(UsageErrorKind::axis(axis, self.shape()))
             }
-            _ => Ok(found),
+            _ => Ok(place),
         });
-        let made = found.and_then(|(member, mesh_axis)| make(member, mesh_axis, site));
+        let made = place.and_then(|(member, mesh_axis)| make(member, mesh_axis, site));
         made.unwrap_or_else(|problem| self.failed(self.node().dtype, self.shape(), problem, site))
     }
 

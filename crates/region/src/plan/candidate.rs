@@ -107,7 +107,10 @@ impl Candidate {
 
     /// Replaces a kernel that computes this node by another.
     pub(crate) fn replace_consumer(&mut self, kernel: u64, other: u64) {
-        let is_known = self.consumers.iter().any(|known| known.kernel == other);
+        let is_known = self
+            .consumers
+            .iter()
+            .any(|consumer| consumer.kernel == other);
         self.consumers.retain(|consumer| {
             let is_replaced = consumer.kernel == kernel;
             if is_replaced {
@@ -217,17 +220,17 @@ pub(crate) fn has_own_kernel(op: &Op) -> bool {
 
 /// Returns a candidate and all that its kernel computes for it.
 pub(crate) fn computed_with(candidates: &[Candidate], root: usize) -> SmallVec<[usize; 16]> {
-    let mut found: SmallVec<[usize; 16]> = smallvec![root];
+    let mut members: SmallVec<[usize; 16]> = smallvec![root];
     let mut next = 0;
-    while let Some(&at) = found.get(next) {
+    while let Some(&at) = members.get(next) {
         next += 1;
         for operand in candidates[at].candidate_operands() {
-            if !candidates[operand].is_stored && !found.contains(&operand) {
-                found.push(operand);
+            if !candidates[operand].is_stored && !members.contains(&operand) {
+                members.push(operand);
             }
         }
     }
-    found
+    members
 }
 
 /// Returns the arrays that a kernel reads to compute these candidates.
@@ -238,7 +241,7 @@ pub(crate) fn arrays_of<'a>(
     let mut arrays: SmallVec<[&NodeRef; 8]> = SmallVec::new();
     for operand in computed.iter().flat_map(|&at| &candidates[at].operands) {
         let is_read = operand.computed(candidates).is_none();
-        if is_read && arrays.iter().all(|known| known.id != operand.node.id) {
+        if is_read && arrays.iter().all(|array| array.id != operand.node.id) {
             arrays.push(&operand.node);
         }
     }

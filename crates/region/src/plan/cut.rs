@@ -99,7 +99,11 @@ fn sum_of_operands(candidates: &[Candidate], at: usize) -> Size {
     let mut size = Size::default();
     for (number, operand) in operands.iter().enumerate() {
         let id = operand.node.id;
-        let is_known = || operands[..number].iter().any(|known| known.node.id == id);
+        let is_known = || {
+            operands[..number]
+                .iter()
+                .any(|earlier| earlier.node.id == id)
+        };
         match operand.computed(candidates) {
             None => size.add_input(id),
             Some(index) if number == 0 => size = candidates[index].size.clone(),

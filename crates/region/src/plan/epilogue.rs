@@ -50,12 +50,12 @@ pub(crate) fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option
     let users = computed.iter().map(|&at| &candidates[at]);
     let operands = users.flat_map(Candidate::candidate_operands);
     let mut stored = operands.filter(|&at| candidates[at].is_stored);
-    let found = stored.next()?;
-    let is_possible = stored.all(|at| at == found)
-        && matches!(&*candidates[found].op, Op::Reduce { .. })
-        && is_only_for(&candidates[found], &candidates[root].node)
+    let first = stored.next()?;
+    let is_possible = stored.all(|at| at == first)
+        && matches!(&*candidates[first].op, Op::Reduce { .. })
+        && is_only_for(&candidates[first], &candidates[root].node)
         && computed.iter().all(|&at| is_at_one_index(candidates, at));
-    is_possible.then_some(found)
+    is_possible.then_some(first)
 }
 
 /// Returns whether a kernel computes a candidate from operands at the same linear index, or from a
@@ -110,6 +110,6 @@ pub(crate) fn product_to_fuse(candidates: &[Candidate], root: usize) -> Option<u
             && !reads.contains(&(at, true))
             && is_only_for(candidate, root_node)
     };
-    let found = reads.iter().find(|read| can_be_fused(read));
-    found.map(|&(product, _)| product)
+    let read_to_fuse = reads.iter().find(|read| can_be_fused(read));
+    read_to_fuse.map(|&(product, _)| product)
 }

@@ -116,12 +116,12 @@ pub(crate) fn explain(targets: &[NodeRef]) -> Explanation {
 
 /// Returns the names of the operations of a kernel, without constants and views.
 fn operations(kernel: &FusedKernel) -> Vec<&'static str> {
-    let mut found: Vec<(u64, &'static str)> = Vec::new();
+    let mut names: Vec<(u64, &'static str)> = Vec::new();
     for fused in kernel.nodes.iter().chain(&kernel.epilogue) {
         let is_work = !matches!(&*fused.op, Op::Constant(_) | Op::View(..) | Op::Reshape(_));
-        if is_work && !found.iter().any(|&(id, _)| id == fused.node.id) {
-            found.push((fused.node.id, fused.op.name()));
+        if is_work && !names.iter().any(|&(id, _)| id == fused.node.id) {
+            names.push((fused.node.id, fused.op.name()));
         }
     }
-    found.into_iter().map(|(_, name)| name).collect()
+    names.into_iter().map(|(_, name)| name).collect()
 }

@@ -61,8 +61,8 @@ impl FusedKernel {
     /// from memory.
     pub(crate) fn op(&self, node: &NodeRef) -> Option<&Op> {
         let fused = self.epilogue.iter().chain(&self.nodes);
-        let found = fused.rev().find(|fused| fused.node.id == node.id);
-        found.map(|fused| &*fused.op)
+        let node_op = fused.rev().find(|fused| fused.node.id == node.id);
+        node_op.map(|fused| &*fused.op)
     }
 
     /// Returns the array in memory that has the elements of a node, in the same order.
@@ -95,7 +95,7 @@ impl FusedKernel {
             next += 1;
             if let Some(Op::Apply(_, operands)) = self.op(node) {
                 for operand in operands {
-                    if seen.iter().all(|known| known.id != operand.id) {
+                    if seen.iter().all(|other| other.id != operand.id) {
                         seen.push(operand);
                     }
                 }

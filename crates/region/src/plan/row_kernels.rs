@@ -82,7 +82,7 @@ fn used_only_in(
     fits: impl Fn(usize) -> bool,
 ) -> SmallVec<[usize; 8]> {
     let mut kernels: SmallVec<[u64; 8]> = smallvec![candidates[root].node.id];
-    let mut found: SmallVec<[usize; 8]> = SmallVec::new();
+    let mut numbers: SmallVec<[usize; 8]> = SmallVec::new();
     for at in (root.saturating_sub(ROW_REACH)..root).rev() {
         let candidate = &candidates[at];
         if candidate.is_stored
@@ -91,10 +91,10 @@ fn used_only_in(
             && fits(at)
         {
             kernels.push(candidate.node.id);
-            found.push(at);
+            numbers.push(at);
         }
     }
-    found
+    numbers
 }
 
 /// Returns whether the kernel of a candidate can be a row kernel.

@@ -76,14 +76,14 @@ pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -
         let is_same =
             |group: &Group| Kind::of(candidates, group.members[0]).as_ref() == Some(&kind);
         let same = groups.iter_mut().rev().filter(|group| is_same(group));
-        let found = same.take(GROUPS_TRIED_MAX).find(|group| {
+        let group = same.take(GROUPS_TRIED_MAX).find(|group| {
             let mut related = group.ids(candidates);
             related.any(|id| inputs.contains(&id)) && {
                 let last_uses = last_uses.get_or_insert_with(|| last_uses_of(candidates));
                 group.accepts(candidates, ancestors, last_uses, at)
             }
         });
-        match found {
+        match group {
             Some(group) => {
                 group.members.push(at);
                 ancestors.join(&group.members);

@@ -230,8 +230,8 @@ fn takes_no_memory(
     (at, of_source): (usize, &[usize]),
     (root, of_root): (usize, &[usize]),
 ) -> bool {
-    let known = arrays_of(candidates, of_root);
-    let is_known = |array: &NodeRef| known.iter().any(|known| known.id == array.id);
+    let arrays = arrays_of(candidates, of_root);
+    let is_known = |array: &NodeRef| arrays.iter().any(|other| other.id == array.id);
     let own = arrays_of(candidates, of_source).into_iter();
     let new = own.filter(|array| !is_known(array));
     let bytes: usize = new.map(|array| array.bytes()).sum();

@@ -38,8 +38,8 @@ static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::defa
 /// Returns the name with a lifetime of the whole process.
 fn intern(name: &str) -> &'static str {
     let mut names = NAMES.lock();
-    if let Some(known) = names.get(name) {
-        return known;
+    if let Some(function) = names.get(name) {
+        return function;
     }
     let name: &'static str = Box::leak(name.into());
     names.insert(name);

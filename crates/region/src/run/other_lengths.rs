@@ -166,16 +166,16 @@ fn is_recalled_right(targets: &[NodeRef], what: &str) -> bool {
     let new = build::steps(&PlannedGraph::of(targets), u64::MAX);
     let nodes = HeldNodes::of(graph);
     assert_eq!(plan.steps.len(), new.len(), "{what}");
-    for (kept, new) in plan.steps.iter().zip(&new) {
-        let kept = described(kept, &nodes, &plan);
+    for (step, new) in plan.steps.iter().zip(&new) {
+        let step = described(step, &nodes, &plan);
         let new = described(new, &nodes, &plan);
-        assert_eq!(kept.len(), new.len(), "{what}");
-        for ((kept, kept_numbers), (new, new_numbers)) in kept.into_iter().zip(new) {
+        assert_eq!(step.len(), new.len(), "{what}");
+        for ((step, kept_numbers), (new, new_numbers)) in step.into_iter().zip(new) {
             assert_eq!(kept_numbers, new_numbers, "{what}");
             let fused = new.fused();
-            assert_eq!(kept.fused().rows, fused.rows, "{what}");
+            assert_eq!(step.fused().rows, fused.rows, "{what}");
             let fresh = bound(&generate_anew(&fused), new);
-            assert_eq!(bound(&code_of(kept), kept), fresh, "{what}");
+            assert_eq!(bound(&code_of(step), step), fresh, "{what}");
         }
     }
     is_known

@@ -70,9 +70,9 @@ pub(crate) fn recall(targets: &[NodeRef], end: u64) -> Recalled {
         key.extend(machine.words());
         key
     });
-    let known = key.as_deref().and_then(|key| PLANS.lock().get(key));
-    let is_known = known.is_some();
-    let plan = known.unwrap_or_else(|| {
+    let plan = key.as_deref().and_then(|key| PLANS.lock().get(key));
+    let is_known = plan.is_some();
+    let plan = plan.unwrap_or_else(|| {
         let plan = Arc::new(Plan::of(&graph, machine, end, is_kept));
         if let Some(key) = key {
             PLANS.lock().insert(key.into_boxed_slice(), plan.clone());

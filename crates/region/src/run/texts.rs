@@ -84,8 +84,8 @@ impl<'a> NodeNumbering<'a> {
     }
 
     fn number(&self, node: &NodeRef) -> u64 {
-        let known = self.nodes.get(&node.id);
-        known.map_or(NOT_IN_KERNEL, |&(number, _)| number as u64)
+        let number = self.nodes.get(&node.id);
+        number.map_or(NOT_IN_KERNEL, |&(number, _)| number as u64)
     }
 
     /// Returns the key, without lengths that are free.
@@ -132,7 +132,7 @@ impl<'a> NodeNumbering<'a> {
 
     /// Replaces the nodes of a parameter by their numbers.
     fn template(&self, parameter: &KernelParameter) -> CodeParameter {
-        let known = |id: u64| self.nodes.get(&id).copied();
+        let number_of = |id: u64| self.nodes.get(&id).copied();
         let fixed = || CodeParameter::Fixed(parameter.clone());
         match *parameter {
             KernelParameter::Input(ref node) => CodeParameter::Input(self.nodes[&node.id].0),
@@ -146,14 +146,14 @@ impl<'a> NodeNumbering<'a> {
                 axis,
                 length,
             },
-            KernelParameter::Length { node, axis, length } => match known(node) {
+            KernelParameter::Length { node, axis, length } => match number_of(node) {
                 Some((number, node)) if node.shape.get(axis) == Some(&length) => {
                     CodeParameter::Length { node: number, axis }
                 }
                 _ => fixed(),
             },
             KernelParameter::ElementsOf { node, .. } => {
-                known(node).map_or_else(fixed, |(number, _)| CodeParameter::Elements(number))
+                number_of(node).map_or_else(fixed, |(number, _)| CodeParameter::Elements(number))
             }
             _ => fixed(),
         }
@@ -236,13 +236,13 @@ struct CodeOfPlan {
 /// generated.
 pub(crate) fn code_of(bound: BoundKernel<'_>) -> Arc<Code> {
     let (slot, machine) = (&bound.kernel.code, &bound.plan.machine);
-    let known = slot
+    let code_of_plan = slot
         .get()
         .and_then(|code| code.downcast_ref::<CodeOfPlan>());
-    if let Some(known) = known
-        && known.choice.schedule(bound.root().elements, machine) == known.schedule
+    if let Some(code_of_plan) = code_of_plan
+        && code_of_plan.choice.schedule(bound.root().elements, machine) == code_of_plan.schedule
     {
-        return Arc::clone(&known.code);
+        return Arc::clone(&code_of_plan.code);
     }
     let kernel = bound.fused();
     let schedule = schedule(&kernel, machine);
@@ -282,8 +282,8 @@ fn code_for(kernel: &FusedKernel, schedule: Schedule) -> (Arc<Code>, KeyFreeLeng
         },
     };
     let key = (numbering.key(free).into_boxed_slice(), schedule);
-    if let Some(known) = CACHE.lock().get(&key) {
-        return (known, free);
+    if let Some(cached) = CACHE.lock().get(&key) {
+        return (cached, free);
     }
     let code = numbering.generate(schedule);
     // If a free length were in the code, it would be wrong for the other kernels of the key.

@@ -100,9 +100,9 @@ impl Machine {
         if device.is_simulated() {
             return Self::H200;
         }
-        let mut known = KNOWN.lock();
+        let mut machines = KNOWN.lock();
         let name = device.name();
-        if let Some((_, machine)) = known.iter().find(|(known, _)| **known == *name) {
+        if let Some((_, machine)) = machines.iter().find(|(machines, _)| **machines == *name) {
             return *machine;
         }
         let Ok(properties) = device.properties() else {
@@ -114,7 +114,7 @@ impl Machine {
             shared_bytes: properties.shared_bytes_per_multiprocessor,
             l2_bytes: properties.l2_bytes,
         };
-        known.push((name.into(), machine));
+        machines.push((name.into(), machine));
         machine
     }
 

@@ -27,7 +27,7 @@ impl<'a> TransposedViews<'a> {
             return None;
         }
         let along = last_axis(&kernel.root.shape)?;
-        let mut found: Option<Self> = None;
+        let mut joined: Option<Self> = None;
         for node in kernel.reached_from(kernel.values()) {
             let Some(Op::View(source, map)) = kernel.op(node) else {
                 continue;
@@ -36,16 +36,16 @@ impl<'a> TransposedViews<'a> {
                 continue;
             };
             let views = SmallVec::new();
-            let found = found.get_or_insert(Self {
+            let joined = joined.get_or_insert(Self {
                 along,
                 across,
                 views,
             });
-            if found.across == across && found.views.len() < TRANSPOSED_MAX {
-                found.views.push(node);
+            if joined.across == across && joined.views.len() < TRANSPOSED_MAX {
+                joined.views.push(node);
             }
         }
-        found
+        joined
     }
 }
 

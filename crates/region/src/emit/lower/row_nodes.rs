@@ -58,11 +58,11 @@ impl Lowering<'_> {
         if !rows.ids.contains(&node.id) {
             return None;
         }
-        let known = rows
+        let class = rows
             .positions
             .iter()
             .find(|(shape, _)| *shape == node.shape);
-        if let Some(&(_, position)) = known {
+        if let Some(&(_, position)) = class {
             return Some(position);
         }
         let row = rows.row;

@@ -139,8 +139,8 @@ impl RowElements {
         node: &NodeRef,
         row: Reg,
     ) -> RowPositions {
-        let mut known = self.positions.iter();
-        if let Some((_, positions)) = known.find(|(shape, _)| *shape == node.shape) {
+        let mut positions_by_shape = self.positions.iter();
+        if let Some((_, positions)) = positions_by_shape.find(|(shape, _)| *shape == node.shape) {
             return positions.clone();
         }
         let long = long_axes(&node.shape);

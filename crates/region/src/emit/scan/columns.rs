@@ -341,8 +341,8 @@ mod tests {
             let [pass] = &generated.passes[..] else {
                 panic!("{} passes", generated.passes.len());
             };
-            let found = (pass.threads, generated.temporaries.len());
-            assert_eq!(found, (threads.into(), temporaries), "{shape:?}");
+            let numbers = (pass.threads, generated.temporaries.len());
+            assert_eq!(numbers, (threads.into(), temporaries), "{shape:?}");
         }
     }
 }

@@ -38,19 +38,19 @@ impl RowOrder {
             };
         }
         let splits = LONG_ROW_THREADS.map(|threads| RowSplit::of_block(rows.length, threads));
-        let kept = splits.into_iter().find(|split| {
+        let whole = splits.into_iter().find(|split| {
             // Single elements have an index each, for which the largest block has no registers.
             let has_registers = split.neighbours > 1 || split.threads == LONG_ROW_THREADS[0];
             has_registers && split.turns() * split.neighbours <= KEPT_MAX
         });
         let is_wide = |node: &NodeRef| node.elements > rows.rows && node.dtype.bytes() > 4;
-        let kept = kept.filter(|_| {
+        let whole = whole.filter(|_| {
             arrays_of_simple(kernel, rows).is_some_and(|arrays| arrays.len() == 1)
                 && !kernel.nodes.iter().any(|fused| is_wide(&fused.node))
         });
         Self {
-            split: kept.unwrap_or(splits[0]),
-            is_kept: kept.is_some(),
+            split: whole.unwrap_or(splits[0]),
+            is_kept: whole.is_some(),
         }
     }
 }

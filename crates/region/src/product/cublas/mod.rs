@@ -157,8 +157,8 @@ impl Cublas {
         let _entered = device.enter_context().ok()?;
         let library = CublasApi::get()?;
         let mut handles = HANDLES.lock();
-        if let Some(known) = handles.get(&device.as_raw()) {
-            return Some(Arc::clone(known));
+        if let Some(handle) = handles.get(&device.as_raw()) {
+            return Some(Arc::clone(handle));
         }
         let made = Self::new(device, library);
         let made = made.inspect_err(|error| {

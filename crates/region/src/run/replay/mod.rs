@@ -112,8 +112,8 @@ impl RegionGraphs {
             Self::default()
         });
         if is_new {
-            let known = Arc::downgrade(&graphs);
-            device.on_memory_shortage(move || known.upgrade().is_some_and(|known| known.release()));
+            let weak = Arc::downgrade(&graphs);
+            device.on_memory_shortage(move || weak.upgrade().is_some_and(|weak| weak.release()));
         }
         graphs
     }
@@ -174,9 +174,9 @@ impl RegionGraphs {
             return Choice::Eager;
         }
         let mut idle = pattern.graphs.iter();
-        let found = idle.position(|known| known.leads_to(graph) || !known.is_running(device));
-        if let Some(found) = found {
-            return Choice::Replay(pattern.graphs.swap_remove(found));
+        let place = idle.position(|known| known.leads_to(graph) || !known.is_running(device));
+        if let Some(place) = place {
+            return Choice::Replay(pattern.graphs.swap_remove(place));
         }
         if pattern.calls > CALLS_BEFORE && pattern.made < INSTANCES_MAX {
             pattern.made += 1;

@@ -233,7 +233,7 @@ pub(crate) struct PreparedGraphs(Vec<Weak<Mutex<Option<PreparedGraph>>>>);
 impl PreparedGraphs {
     /// Adds a graph, and forgets those that are dropped.
     pub(crate) fn add(&mut self, graph: &SharedGraph) {
-        self.0.retain(|known| known.strong_count() > 0);
+        self.0.retain(|graph| graph.strong_count() > 0);
         self.0.push(Arc::downgrade(graph));
     }
 

@@ -99,9 +99,9 @@ impl RegionGraph {
         let stored: Option<Vec<Arc<Storage>>> = copied.iter().map(|node| node.storage()).collect();
         let stored = stored?;
         let memory = |(number, storage): (usize, &Arc<Storage>)| {
-            let position = |known: &[Arc<Storage>]| {
-                let mut known = known.iter();
-                known.position(|known| Arc::ptr_eq(known, storage))
+            let position = |others: &[Arc<Storage>]| {
+                let mut others = others.iter();
+                others.position(|other| Arc::ptr_eq(other, storage))
             };
             match (position(&inputs), position(&stored[..number])) {
                 (Some(input), _) => ResultMemory::OfInput(input),
