@@ -298,8 +298,8 @@ impl Stream {
                 };
                 if let Some(before) = chunk.checked_sub(1) {
                     let block = addresses[before % addresses.len()];
-                    // SAFETY: as above. The stream has finished the copy of the chunk before, which
-                    // was the last to use it.
+                    // SAFETY: this function's contract. The stream has finished the copy of the
+                    // chunk before, which was the last to use the block.
                     unsafe { capture.begin(before + addresses.len(), block.get()) };
                 }
                 let block = addresses[chunk % addresses.len()];

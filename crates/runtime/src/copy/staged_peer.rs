@@ -255,7 +255,8 @@ fn copy_chunk(
     )?;
     let write = copy_of_rows(&target.device, to, host, to.side());
     let mut writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
-    // SAFETY: as above; the wait orders this operation after the first.
+    // SAFETY: the rows lie within their allocation, and the block is as large. The wait orders this
+    // operation after the first.
     let (sequence, ()) = unsafe { submit(&target.device, &target.stream, &mut writing, write) }?;
     block.arrive(target, sequence);
     Ok(())

@@ -87,7 +87,7 @@ impl Occupancy<'_> {
     pub fn suggested_block(&self, shared_bytes: u32) -> Result<BlockSize> {
         let device = &self.0.device;
         let handle = self.0.entry_point.handle;
-        // SAFETY: as above.
+        // SAFETY: the context is alive, and the kernel's module stays loaded.
         device.checked(unsafe {
             device
                 .driver

@@ -190,9 +190,9 @@ impl Allocation {
         {
             return Err(UsageErrorKind::LentForScope { operand });
         }
-        // SAFETY: as above.
+        // SAFETY: the owner is an `Arc` of which a reference is alive.
         unsafe { Arc::increment_strong_count(owner) };
-        // SAFETY: as above; the reference was counted for this.
+        // SAFETY: the reference was counted above, for this.
         Ok(unsafe { Arc::from_raw(owner) })
     }
 

@@ -53,7 +53,7 @@ impl Fence<'_> {
         let answer = device
             .checked(unsafe { device.driver.event_query(device.context, self.event.event) })?;
         if answer.is_complete() {
-            // SAFETY: as above. It is complete, so this does not wait.
+            // SAFETY: the fence holds the event, which is complete, so that this does not wait.
             device.checked(unsafe {
                 device
                     .driver

@@ -38,7 +38,7 @@ pub(crate) struct RegisteredVec {
 
 // SAFETY: a vector of plain data; tickets decide when it may be accessed, from whichever thread.
 unsafe impl Send for RegisteredVec {}
-// SAFETY: as above; a shared reference only exposes the address.
+// SAFETY: a shared reference only exposes the address.
 unsafe impl Sync for RegisteredVec {}
 
 impl RegisteredVec {

@@ -415,7 +415,7 @@ pub struct PinnedSpan<'a> {
 // SAFETY: a span is an address; tickets decide when the memory may be accessed, from whichever
 // thread.
 unsafe impl Send for PinnedSpan<'_> {}
-// SAFETY: as above.
+// SAFETY: a shared span exposes the address only.
 unsafe impl Sync for PinnedSpan<'_> {}
 
 impl<'a> PinnedSpan<'a> {

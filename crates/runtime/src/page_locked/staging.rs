@@ -36,7 +36,7 @@ pub(crate) struct PinnedBlock {
 
 // SAFETY: a block is plain memory; tickets decide when it may be accessed, from whichever thread.
 unsafe impl Send for PinnedBlock {}
-// SAFETY: as above; a shared reference only exposes the address.
+// SAFETY: a shared reference only exposes the address.
 unsafe impl Sync for PinnedBlock {}
 
 impl PinnedBlock {

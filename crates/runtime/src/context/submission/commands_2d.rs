@@ -147,21 +147,21 @@ unsafe fn enqueue_range(
     bytes: usize,
 ) -> Result<(), DriverError> {
     let (driver, context, stream) = driver_stream.parts();
-    // SAFETY: by this function's contract.
-    unsafe {
-        match (source, target) {
-            (Memory2d::Device(source), Memory2d::Device(target)) => {
-                driver.copy_device_to_device_async(context, target, source, bytes, stream)
-            }
-            (Memory2d::Host(source), Memory2d::Device(target)) => {
-                driver.copy_host_to_device_async(context, target, source, bytes, stream)
-            }
-            (Memory2d::Device(source), Memory2d::Host(target)) => {
-                driver.copy_device_to_host_async(context, target, source, bytes, stream)
-            }
-            (Memory2d::Host(_), Memory2d::Host(_)) => {
-                unreachable!("at least one side of the copy is on the device")
-            }
+    match (source, target) {
+        (Memory2d::Device(source), Memory2d::Device(target)) => {
+            // SAFETY: by this function's contract.
+            unsafe { driver.copy_device_to_device_async(context, target, source, bytes, stream) }
+        }
+        (Memory2d::Host(source), Memory2d::Device(target)) => {
+            // SAFETY: by this function's contract.
+            unsafe { driver.copy_host_to_device_async(context, target, source, bytes, stream) }
+        }
+        (Memory2d::Device(source), Memory2d::Host(target)) => {
+            // SAFETY: by this function's contract.
+            unsafe { driver.copy_device_to_host_async(context, target, source, bytes, stream) }
+        }
+        (Memory2d::Host(_), Memory2d::Host(_)) => {
+            unreachable!("at least one side of the copy is on the device")
         }
     }
 }

@@ -184,7 +184,7 @@ pub(crate) unsafe fn enqueue<C: Command, const EXAMINED: bool>(
     let driver_stream = device.driver_stream(stream);
     let enqueued = if device.is_simulated {
         guard.plan.records_event |= device.waits_exactly();
-        // SAFETY: as below.
+        // SAFETY: the stream is alive, and the waits above establish the order.
         unsafe { enqueue_named(command, driver_stream, guard.operation) }
     } else {
         // SAFETY: the device keeps context and stream alive; the rest is this function's contract,

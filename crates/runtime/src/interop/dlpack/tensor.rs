@@ -186,7 +186,7 @@ impl ManagedTensor {
             Raw::Versioned(raw) if unsafe { raw.as_ref() }.version.major != MAJOR_VERSION => None,
             // SAFETY: the structure is valid as long as `self`.
             Raw::Versioned(raw) => Some(unsafe { &(*raw.as_ptr()).dl_tensor }),
-            // SAFETY: as above.
+            // SAFETY: the structure is valid as long as `self`.
             Raw::Unversioned(raw) => Some(unsafe { &(*raw.as_ptr()).dl_tensor }),
         }
     }
@@ -366,7 +366,7 @@ impl Drop for ManagedTensor {
                 }
             }
             Raw::Unversioned(raw) => {
-                // SAFETY: as above.
+                // SAFETY: the structure is valid until the deleter is called.
                 if let Some(deleter) = unsafe { raw.as_ref() }.deleter {
                     // SAFETY: this is the only owner.
                     unsafe { deleter(raw.as_ptr()) };
