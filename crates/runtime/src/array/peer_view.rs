@@ -2,7 +2,10 @@
 
 use std::{fmt, marker::PhantomData};
 
-use super::{Buffer, View, ViewMut, view::Span};
+use super::{
+    Buffer, View, ViewMut,
+    view::{Span, len},
+};
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
     context::DeviceState,
@@ -53,23 +56,7 @@ pub struct PeerViewMut<'a, T> {
 
 macro_rules! common {
     ($name:ident) => {
-        impl<T> $name<'_, T> {
-            /// Returns the number of elements.
-            #[must_use]
-            pub fn len(&self) -> usize {
-                self.span
-                    .bytes
-                    .len()
-                    .checked_div(size_of::<T>())
-                    .unwrap_or(0)
-            }
-
-            /// Returns whether the view has no elements.
-            #[must_use]
-            pub fn is_empty(&self) -> bool {
-                self.len() == 0
-            }
-        }
+        len!($name);
 
         impl<T> fmt::Debug for $name<'_, T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

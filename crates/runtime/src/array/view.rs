@@ -174,7 +174,8 @@ pub struct ViewMut<'a, T> {
     pub(crate) element: PhantomData<&'a mut T>,
 }
 
-macro_rules! common {
+/// Implements the length of a view.
+macro_rules! len {
     ($name:ident) => {
         impl<T> $name<'_, T> {
             /// Returns the number of elements.
@@ -192,7 +193,18 @@ macro_rules! common {
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
+        }
+    };
+}
 
+pub(super) use len;
+
+len!(View);
+len!(ViewMut);
+
+macro_rules! common {
+    ($name:ident) => {
+        impl<T> $name<'_, T> {
             /// Returns a part of the view for reading.
             ///
             /// # Panics

@@ -14,7 +14,7 @@ use crate::tracker::DeviceNumber;
 static UNSETTLED: Mutex<u64> = Mutex::new(0);
 
 /// Counts a reason, and makes all devices examine their operands.
-pub(crate) fn count() {
+pub(crate) fn begin_examining() {
     let mut unsettled = UNSETTLED.lock();
     *unsettled += 1;
     if *unsettled == 1 {
@@ -22,8 +22,8 @@ pub(crate) fn count() {
     }
 }
 
-/// Reverses [`count`]. The last one ends the examination.
-pub(crate) fn uncount() {
+/// Reverses [`begin_examining`]. The last one ends the examination.
+pub(crate) fn end_examining() {
     let mut unsettled = UNSETTLED.lock();
     *unsettled -= 1;
     if *unsettled == 0 {
@@ -37,7 +37,7 @@ pub(crate) struct ExaminedOperands(Option<DeviceNumber>);
 
 impl ExaminedOperands {
     pub(crate) fn everywhere() -> Self {
-        count();
+        begin_examining();
         Self(None)
     }
 
@@ -57,7 +57,7 @@ impl ExaminedOperands {
 impl Drop for ExaminedOperands {
     fn drop(&mut self) {
         match self.0 {
-            None => uncount(),
+            None => end_examining(),
             Some(number) => {
                 if let Some(device) = realm::device(number) {
                     device.admission.end_examination();

@@ -1,5 +1,7 @@
 //! A device's context and streams: submission, polling, events and loss.
 //!
+//! Operations on several devices are a layer above ([`multi_device`](crate::multi_device)).
+//!
 //! This layer owns the part of a device's state that submission and completion need. Layers above
 //! keep their own state in the slots of [`DeviceState`] and [`StreamState`]; this layer starts
 //! their work through the traits that it defines ([`DeviceHooks`], [`Tracer`]). [`Device`] and
@@ -33,7 +35,7 @@ pub(crate) use admission::ForeignCallGuard;
 pub(crate) use adopted::Keeper;
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
-pub(crate) use examinations::{ExaminedOperands, count, enter_realm, uncount};
+pub(crate) use examinations::{ExaminedOperands, begin_examining, end_examining, enter_realm};
 pub(crate) use lease_conflicts::end_returned_leases;
 pub(crate) use leases::{GrantedLease, submit_end_of_foreign_work, submit_marker};
 pub(crate) use operation::Operation;

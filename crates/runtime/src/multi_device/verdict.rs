@@ -19,7 +19,9 @@ use smallvec::SmallVec;
 
 use crate::{
     Error, Result,
-    context::{DeviceState, StreamState, count, poll_ticket, query_stream, uncount},
+    context::{
+        DeviceState, StreamState, begin_examining, end_examining, poll_ticket, query_stream,
+    },
     tracker::{DeviceNumber, GroupNumber, Import, LaterOperation, Sequence, Ticket},
 };
 
@@ -133,7 +135,7 @@ impl CrossDeviceImport {
         sequence: Sequence,
         failure: Option<&Failure>,
     ) -> Arc<Self> {
-        count();
+        begin_examining();
         Arc::new(Self {
             label,
             location,
@@ -223,7 +225,7 @@ impl CrossDeviceImport {
         });
         match settled {
             Ok(_) => {
-                uncount();
+                end_examining();
                 Verdict::Valid
             }
             Err(other) => other.verdict(),
@@ -281,7 +283,7 @@ impl CrossDeviceImport {
 impl Drop for CrossDeviceImport {
     fn drop(&mut self) {
         if State(*self.state.get_mut()).verdict() != Verdict::Valid {
-            uncount();
+            end_examining();
         }
     }
 }

@@ -55,20 +55,6 @@ pub struct ReadGuard<'a, T> {
     pub(crate) _access: HostAccessGuard<'a>,
 }
 
-impl<T: fmt::Debug> fmt::Debug for ReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReadGuard").field(&self.elements).finish()
-    }
-}
-
-impl<T> Deref for ReadGuard<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        self.elements
-    }
-}
-
 /// A guard for writing elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.
 /// No operation uses them while it exists; the access ends on drop.
 pub struct WriteGuard<'a, T> {
@@ -76,19 +62,29 @@ pub struct WriteGuard<'a, T> {
     pub(crate) _access: HostAccessGuard<'a>,
 }
 
-impl<T: fmt::Debug> fmt::Debug for WriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WriteGuard").field(&self.elements).finish()
-    }
+/// Implements the traits of both guards.
+macro_rules! guard {
+    ($name:ident) => {
+        impl<T: fmt::Debug> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name))
+                    .field(&self.elements)
+                    .finish()
+            }
+        }
+
+        impl<T> Deref for $name<'_, T> {
+            type Target = [T];
+
+            fn deref(&self) -> &[T] {
+                self.elements
+            }
+        }
+    };
 }
 
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        self.elements
-    }
-}
+guard!(ReadGuard);
+guard!(WriteGuard);
 
 impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
