@@ -3,8 +3,8 @@
 //! An operation may use memory of several devices, so the access history of an allocation may hold
 //! tickets of any device. A device finds its own streams in its own table and those of others here.
 //! An entry is removed when its device is closed. An operation that uses memory of another device
-//! keeps all its devices open until it is complete ([`crossing`](super::crossing)), so a ticket of
-//! a closed device needs no wait.
+//! keeps all its devices open until it is complete ([`multi_device`](crate::multi_device)), so a
+//! ticket of a closed device needs no wait.
 
 use std::{
     collections::BTreeMap,
