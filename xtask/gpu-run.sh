@@ -74,6 +74,7 @@ for program in "${programs[@]}"; do
     "$bundle"/examples/photos) run "$name" "$program" --out "$out/$name" ;;
     */millstream-all)
       run "$name" "$program" "${skip[@]}" "${crashing[@]}" "${without_device[@]}"
+      run "$name-long" "$program" --ignored b15_
       # An NVRTC that is newer than the driver has a test of its own.
       [ -z "${MILLSTREAM_NVRTC:-}" ] || run "$name-nvrtc" "$program" --ignored compiled:: \
         --skip inner_ --skip k02_an_nvrtc_newer_than_the_driver
@@ -81,6 +82,10 @@ for program in "${programs[@]}"; do
     */millstream-region-all)
       run "$name" "$program" "${without_device[@]}"
       run "$name-cublas" "$program" --ignored product::cublas
+      ;;
+    */millstream-collective-all)
+      run "$name" "$program"
+      [ "${gpus:-0}" -lt 2 ] || run "$name-gpus" "$program" --ignored nccl::gpu
       ;;
     */millstream-cli-all) run "$name" "$program" --test-threads=1 hand_overs:: "${crashing[@]}" ;;
     *) run "$name" "$program" ;;

@@ -77,6 +77,8 @@ enum Task {
     Programs(runs::ProgramsOptions),
     /// Run the tests many times, under load and on one core too, and print how often each failed.
     Repeat(repeat::Options),
+    /// Run the whole of the suites of which each day's tests run a share, and the long tests.
+    Whole,
     /// Bundle the programs that use a GPU in gpu-bundle/, a folder that needs only a driver.
     Gpu(gpu::Options),
 }
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Task::Nvidia(options) => nvidia::run(&options),
         Task::Programs(options) => runs::programs(&options),
         Task::Repeat(options) => repeat::run(&options),
+        Task::Whole => runs::whole(),
         Task::Gpu(options) => gpu::run(&options),
     };
     match result {

@@ -1,4 +1,4 @@
-//! The tasks that run cargo with certain arguments: `bench`, `programs`, `devices`, `shuttle`,
+//! The tasks that run cargo with certain arguments: `bench`, `programs`, `whole`, `devices`, `shuttle`,
 //! `miri`, `candle` and `semver`.
 
 use std::{env, process::Command};
@@ -52,6 +52,17 @@ pub(crate) fn programs(options: &ProgramsOptions) -> Result<()> {
         cargo.env("MILLSTREAM_PROGRAMS_COUNT", programs.to_string());
     }
     process::run(&mut cargo)
+}
+
+/// Runs the whole of the suites of which each day's tests run a share, then the tests that are
+/// ignored because they are long.
+pub(crate) fn whole() -> Result<()> {
+    let mut suites = cargo("test --workspace --tests");
+    process::run(suites.env("MILLSTREAM_WHOLE", "1"))?;
+    process::run(&mut cargo(
+        "test --workspace --test all -- --ignored a10_ a11_ b10_ b15_ d01_ every_single \
+         ten_million",
+    ))
 }
 
 /// Runs the scenarios of several devices with 4 and 8 simulated devices, where CI has two: the

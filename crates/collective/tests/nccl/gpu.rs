@@ -1,9 +1,9 @@
-//! NVIDIA's NCCL between two GPUs of this process, and the stand-in on the same GPUs. Without
-//! `MILLSTREAM_DEVICE=cuda:0`, two GPUs and, for the first test, NCCL, these tests do nothing.
+//! NVIDIA's NCCL between two GPUs of this process, and the stand-in on the same GPUs. The
+//! tests need two GPUs and NCCL: `cargo xtask gpu` runs them.
 
 #![allow(unsafe_code, reason = "calls NCCL and the stand-in")]
 
-use std::{env, sync::Arc, thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use millstream_collective::nccl::{self, CommState, DataType, Loopback, Nccl, OperationType};
 use millstream_driver::{Driver, cuda::Cuda};
@@ -12,13 +12,15 @@ use super::rank::Rank;
 
 const COUNT: usize = 1000;
 
-/// Returns the driver of at least two GPUs, if the environment demands GPUs.
-fn gpus() -> Option<Arc<dyn Driver>> {
-    env::var("MILLSTREAM_DEVICE")
-        .ok()
-        .filter(|device| device.starts_with("cuda"))?;
-    let driver: Arc<dyn Driver> = Cuda::load().expect("the environment demands a GPU");
-    (driver.device_count().expect("the driver works") >= 2).then_some(driver)
+/// Returns the driver of at least two GPUs.
+fn gpus() -> Arc<dyn Driver> {
+    let driver: Arc<dyn Driver> = Cuda::load().expect("there is a GPU");
+    assert!(driver.device_count().expect("the driver works") >= 2);
+    driver
+}
+
+fn nccl() -> Arc<dyn Nccl> {
+    nccl::load().expect("NCCL is installed")
 }
 
 /// Sums over two ranks, twice in groups; then gathers.
@@ -68,27 +70,25 @@ fn sum_and_gather(driver: &Arc<dyn Driver>, nccl: &Arc<dyn Nccl>) {
 }
 
 #[test]
+#[ignore = "needs two GPUs and NCCL"]
 fn nccl_sums_and_gathers() {
-    let (Some(driver), Ok(nccl)) = (gpus(), nccl::load()) else {
-        return;
-    };
+    let nccl = nccl();
     println!("{nccl:?}");
-    sum_and_gather(&driver, &nccl);
+    sum_and_gather(&gpus(), &nccl);
 }
 
 #[test]
+#[ignore = "needs two GPUs"]
 fn the_stand_in_for_nccl_sums_and_gathers_on_gpus() {
-    if let Some(driver) = gpus() {
-        let loopback: Arc<dyn Nccl> = Arc::new(Loopback::new(Arc::clone(&driver)));
-        sum_and_gather(&driver, &loopback);
-    }
+    let driver = gpus();
+    let loopback: Arc<dyn Nccl> = Arc::new(Loopback::new(Arc::clone(&driver)));
+    sum_and_gather(&driver, &loopback);
 }
 
 #[test]
+#[ignore = "needs two GPUs and NCCL"]
 fn a_communicator_without_its_peers_can_be_aborted() {
-    let (Some(driver), Ok(nccl)) = (gpus(), nccl::load()) else {
-        return;
-    };
+    let (driver, nccl) = (gpus(), nccl());
     let id = nccl.unique_id().expect("an identifier");
     let rank = Rank::begin(driver, 0, nccl, &id, 0, 2);
     thread::sleep(Duration::from_secs(1));

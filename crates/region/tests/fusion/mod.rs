@@ -52,10 +52,13 @@ struct Work {
     bytes_written: u64,
 }
 
+/// The schedules of the tests.
+const SCHEDULES: [Schedule; 3] = [Schedule::Timed, Schedule::Lazy, Schedule::Random(7)];
+
 impl Counted {
     /// Runs a test on a device of each schedule, and asserts that nothing is reported.
     fn everywhere(test: impl Fn(&Self)) {
-        for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(7)] {
+        for schedule in SCHEDULES {
             Self::with(schedule, &test);
         }
     }

@@ -5,7 +5,7 @@ use millstream::{Device, sim::Schedule};
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array2, Axis, Ix2, s};
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::{Counted, SCHEDULES, Work};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
 /// several blocks and a part, with and without groups of four neighbours for each thread.
@@ -220,12 +220,13 @@ fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
 #[test]
 fn functions_of_long_rows_are_those_of_stored_values() {
     // A larger block keeps the rows of one array, and visits those of two several times.
-    for (length, arrays) in [(8196, 1), (8195, 1), (8196, 2), (8195, 2)] {
+    let lengths = [(8196, 1), (8195, 1), (8196, 2), (8195, 2)];
+    for ((length, arrays), schedule) in lengths.into_iter().zip(SCHEDULES.into_iter().cycle()) {
         let host = Array2::from_shape_fn((130, length), |(row, column)| {
             ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
         });
         let gain = host.row(3).mapv(|element| element * 0.5);
-        Counted::everywhere(|counted| {
+        Counted::with(schedule, |counted| {
             let x = Array::from_host(&counted.device, &host).unwrap();
             let y = Array::from_host(&counted.device, &host).unwrap();
             let x = || if arrays == 1 { x.clone() } else { &x + &y };

@@ -165,6 +165,7 @@ fn b15_empty_single_and_odd() {
 }
 
 #[test]
+#[ignore = "8 GiB of memory; cargo test -- --ignored b15"]
 fn b15_four_gibibytes_and_one_byte() {
     const LEN: usize = (4 << 30) + 1;
     // Sizes do not depend on the schedule, and there is not enough memory to repeat this under
