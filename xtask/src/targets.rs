@@ -12,8 +12,9 @@ const TARGETS: [&str; 3] = [
     "aarch64-unknown-linux-gnu",
 ];
 
-/// The arguments of cargo that select the crates for users: not benchmarks, examples and chores.
-pub(crate) const CRATES: [&str; 4] = ["-p", "millstream", "-p", "millstream-[!b]*"];
+/// The arguments of cargo that select the crates for users: not benchmarks, helpers of tests,
+/// examples and chores.
+pub(crate) const CRATES: [&str; 4] = ["-p", "millstream", "-p", "millstream-[!bt]*"];
 
 /// Checks the [crates for users](CRATES) for every platform whose standard library is or can be
 /// installed, and prints the platforms that were not checked.
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_crates_only_the_benchmarks_are_not_for_users() {
+    fn of_the_crates_benchmarks_and_helpers_of_tests_are_not_for_users() {
         let folders = process::root().join("crates").read_dir().expect("crates");
         for folder in folders.flatten() {
             let manifest = folder.path().join("Cargo.toml");
@@ -116,8 +117,11 @@ mod tests {
                 .trim_matches('"');
             // What the patterns of `CRATES` match.
             let is_for_users = name == "millstream"
-                || name.starts_with("millstream-") && !name.starts_with("millstream-b");
-            assert_eq!(is_for_users, name != "millstream-bench", "{name}");
+                || name.starts_with("millstream-")
+                    && !name.starts_with("millstream-b")
+                    && !name.starts_with("millstream-t");
+            let others = ["millstream-bench", "millstream-testkit"];
+            assert_eq!(is_for_users, !others.contains(&name), "{name}");
         }
     }
 

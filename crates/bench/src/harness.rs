@@ -15,7 +15,7 @@ const QUICK: usize = 8;
 pub(crate) struct Harness {
     pub(crate) device: Device,
     pub(crate) raw: Arc<Raw>,
-    quick: bool,
+    pub(crate) quick: bool,
 }
 
 impl Harness {

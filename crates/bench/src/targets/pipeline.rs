@@ -36,10 +36,10 @@ const STREAMS: usize = 3;
 const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
 
 pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
-    let elements = if harness.device.is_simulated() {
-        256 << 10
-    } else {
-        4 << 20
+    let elements = match harness.device.is_simulated() {
+        true if harness.quick => 16 << 10,
+        true => 256 << 10,
+        false => 4 << 20,
     };
     let mut rows = Vec::new();
     let pinned = PinnedWork::new(&harness.device, elements)?;

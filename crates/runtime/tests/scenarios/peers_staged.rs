@@ -6,10 +6,9 @@ use std::{fmt::Debug, sync::mpsc::RecvTimeoutError};
 use millstream::sim::PeerPool;
 use parking_lot::Mutex;
 use tracing::{
-    Event, Level, Metadata, Subscriber,
-    dispatcher::{Dispatch, with_default},
+    Level,
+    dispatcher::with_default,
     field::{Field, Visit},
-    span,
 };
 
 use crate::scenarios::{
@@ -17,6 +16,7 @@ use crate::scenarios::{
     peers::{N, copied, streams},
     peers_lost::{fault, open},
     prelude::*,
+    subscribers::listening,
 };
 
 /// Returns the reason for which a pair is staged.
@@ -106,9 +106,6 @@ fn p04_without_peer_access_copies_are_staged_and_kernels_refused() {
     );
 }
 
-/// A subscriber that collects the text of this library's warnings and errors.
-struct Collecting(Mutex<mpsc::Sender<(Level, String)>>);
-
 /// The text of an event's fields.
 #[derive(Default)]
 struct Text(String);
@@ -117,33 +114,6 @@ impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0 += &format!("{}={value:?} ", field.name());
     }
-}
-
-impl Subscriber for Collecting {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let level = *event.metadata().level();
-        if event.metadata().target().starts_with("millstream") && level <= Level::WARN {
-            let mut text = Text::default();
-            event.record(&mut text);
-            let _ = self.0.lock().send((level, mem::take(&mut text.0)));
-        }
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
 }
 
 /// The time limit within which an event is delivered.
@@ -174,7 +144,16 @@ fn p05_a_staged_pair_is_logged_once() {
     ] {
         let gpu = Gpu::new(config.devices(2));
         let (tell, told) = mpsc::channel();
-        with_default(&Dispatch::new(Collecting(Mutex::new(tell))), || {
+        let tell = Mutex::new(tell);
+        let collecting = listening(move |event| {
+            let level = *event.metadata().level();
+            if level <= Level::WARN {
+                let mut text = Text::default();
+                event.record(&mut text);
+                let _ = tell.lock().send((level, mem::take(&mut text.0)));
+            }
+        });
+        with_default(&collecting, || {
             let [one, other] = open(&gpu);
             let ([s], [t]) = (streams(&one), streams(&other));
             let source = s.upload(&[1.0_f32; N]).unwrap();
@@ -184,6 +163,7 @@ fn p05_a_staged_pair_is_logged_once() {
                 assert_eq!(t.download(&copy).unwrap().wait().unwrap(), [1.0; N]);
             }
         });
+        drop(collecting);
         // The channel ends with the last event that was logged for the subscriber.
         let mut events = Vec::new();
         loop {

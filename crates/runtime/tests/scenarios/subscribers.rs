@@ -13,10 +13,15 @@ use crate::scenarios::{
     user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_action},
 };
 
-/// A subscriber that runs user code for every event of this library.
-struct Listening(Arc<User>);
+/// A subscriber that passes every event of this library to a function.
+struct Listening<F>(F);
 
-impl Subscriber for Listening {
+/// Returns a subscriber that calls a function for every event of this library.
+pub(crate) fn listening(listen: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Dispatch {
+    Dispatch::new(Listening(listen))
+}
+
+impl<F: Fn(&Event<'_>) + 'static> Subscriber for Listening<F> {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -31,7 +36,7 @@ impl Subscriber for Listening {
 
     fn event(&self, event: &Event<'_>) {
         if event.metadata().target().starts_with("millstream") {
-            self.0.run();
+            (self.0)(event);
         }
     }
 
@@ -59,7 +64,8 @@ fn lose_a_device(call: &str) {
 #[test]
 fn a_subscriber_blocks_only_log_messages() {
     with_each_action(|_, user| {
-        let dispatch = Dispatch::new(Listening(Arc::clone(user)));
+        let own = Arc::clone(user);
+        let dispatch = listening(move |_| own.run());
         // Both calls fail while a stream's lock is held.
         for call in ["cuMemAllocAsync", "cuMemsetD8Async"] {
             with_default(&dispatch, || lose_a_device(call));
@@ -71,58 +77,27 @@ fn a_subscriber_blocks_only_log_messages() {
 #[test]
 fn a_subscriber_may_call_the_device_whose_loss_is_logged() {
     let _turn = one_at_a_time();
-    /// A subscriber that calls methods of the lost device when it receives the event of its loss.
-    struct Asking(
-        mpsc::Sender<Vec<Result<(), Error>>>,
-        Mutex<Option<(Device, Stream)>>,
-    );
-
-    impl Subscriber for Asking {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-            span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            if !event.metadata().target().starts_with("millstream") {
-                return;
-            }
-            if let Some((device, stream)) = self.1.lock().take() {
-                let answers = vec![
-                    call_back(&device),
-                    stream.synchronize(),
-                    stream.zeros::<u8>(1).map(drop),
-                    device
-                        .lost()
-                        .map_or(Ok(()), |error| Err(Error::Driver(error))),
-                ];
-                let _ = self.0.send(answers);
-            }
-        }
-
-        fn enter(&self, _: &span::Id) {}
-
-        fn exit(&self, _: &span::Id) {}
-    }
-
     for call in ["cuMemAllocAsync", "cuMemsetD8Async", "cuStreamQuery"] {
         let _watch = Watch::over(String::from(call));
         let gpu = Gpu::new(SimConfig::new());
         let device = Device::open_simulated(&gpu, 0).expect("a simulated device opens");
         let stream = device.stream().expect("a stream");
         let (tell, told) = mpsc::channel();
-        let asking = Asking(
-            tell,
-            Mutex::new(Some((device.clone(), device.stream().expect("a stream")))),
-        );
-        let answer = with_default(&Dispatch::new(asking), || {
+        let one = Mutex::new(Some((device.clone(), device.stream().expect("a stream"))));
+        // Calls methods of the lost device in the event of its loss.
+        let asking = listening(move |_| {
+            if let Some((device, stream)) = one.lock().take() {
+                let lost = device.lost();
+                let answers = vec![
+                    call_back(&device),
+                    stream.synchronize(),
+                    stream.zeros::<u8>(1).map(drop),
+                    lost.map_or(Ok(()), |error| Err(Error::Driver(error))),
+                ];
+                let _ = tell.send(answers);
+            }
+        });
+        let answer = with_default(&asking, || {
             let fault = Fault::nth(1).of(call);
             gpu.inject(fault.losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
             stream

@@ -142,14 +142,24 @@ mod tests {
         png(size, ColorType::Rgb, BitDepth::Eight, samples)
     }
 
-    /// A JPEG file of the best quality.
-    fn jpeg((width, height): (u32, u32), samples: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, 100)
-            .encode(samples, width, height, image::ExtendedColorType::Rgb8)
-            .unwrap();
-        bytes
-    }
+    /// JPEG files of the best quality: a grey ramp of 32 × 32 pixels, and [`colourful`] ones.
+    const SMOOTH: &[u8] = include_bytes!("../../../tests/jpeg/smooth.jpg");
+    const COLOURFUL: &[u8] = include_bytes!("../../../tests/jpeg/colourful.jpg");
+
+    /// JPEG files of one colour, with their sizes.
+    const THIN: [((u32, u32), &[u8]); 5] = [
+        ((1, 1), include_bytes!("../../../tests/jpeg/1x1.jpg")),
+        ((1, 500), include_bytes!("../../../tests/jpeg/1x500.jpg")),
+        ((500, 1), include_bytes!("../../../tests/jpeg/500x1.jpg")),
+        (
+            (20_000, 3),
+            include_bytes!("../../../tests/jpeg/20000x3.jpg"),
+        ),
+        (
+            (3, 20_000),
+            include_bytes!("../../../tests/jpeg/3x20000.jpg"),
+        ),
+    ];
 
     /// Pixels of which no two neighbours are equal.
     fn colourful((width, height): (u32, u32)) -> Vec<u8> {
@@ -189,7 +199,7 @@ mod tests {
     #[test]
     fn a_photograph_in_jpeg_is_nearly_what_it_was() {
         let smooth: Vec<u8> = (0..32 * 32).flat_map(|at| [(at / 8) as u8; 3]).collect();
-        let picture = decode(&jpeg((32, 32), &smooth)).unwrap();
+        let picture = decode(SMOOTH).unwrap();
         assert_eq!((picture.width, picture.height), (32, 32));
         let off = smooth.iter().zip(&picture.rgb);
         let off = off.map(|(before, after)| before.abs_diff(*after)).max();
@@ -198,12 +208,13 @@ mod tests {
 
     #[test]
     fn thin_and_wide_pictures_work() {
-        for size in [(1, 1), (1, 500), (500, 1), (20_000, 3), (3, 20_000)] {
+        for (size, jpeg) in THIN {
             let samples = colourful(size);
             let picture = decode(&rgb_png(size, &samples)).unwrap();
             assert_eq!((picture.width, picture.height), size);
-            let picture = decode(&jpeg(size, &samples)).unwrap();
+            let picture = decode(jpeg).unwrap();
             assert_eq!(picture.rgb.len(), (size.0 * size.1 * 3) as usize);
+            assert_eq!((picture.width, picture.height), size);
         }
     }
 
@@ -261,12 +272,11 @@ mod tests {
     fn a_picture_that_is_cut_off_is_never_a_picture() {
         let samples = colourful((30, 30));
         let png = rgb_png((30, 30), &samples);
-        let jpeg = jpeg((30, 30), &samples);
         // The last twelve bytes of a PNG file, and the checksum before them, say nothing about
         // pixels.
         for (format, whole, needed) in [
-            (Format::Png, &png, png.len() - 16),
-            (Format::Jpeg, &jpeg, jpeg.len()),
+            (Format::Png, &png[..], png.len() - 16),
+            (Format::Jpeg, COLOURFUL, COLOURFUL.len()),
         ] {
             for length in 8..needed {
                 let problem = decode(&whole[..length]).map(|_| ()).unwrap_err();
