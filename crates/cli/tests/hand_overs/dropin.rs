@@ -78,9 +78,9 @@ fn run_apart(name: &str) -> Result<(), String> {
     let _ = fs::remove_dir_all(driver);
     let output = output.map_err(|error| error.to_string())?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() && errors.is_empty() {
+    let printed = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && errors.is_empty() && printed.contains(" 1 passed") {
         return Ok(());
     }
-    let printed = String::from_utf8_lossy(&output.stdout);
     Err(format!("{}\n{printed}{errors}", output.status))
 }

@@ -10,7 +10,7 @@ use tracing::{
 
 use crate::scenarios::{
     prelude::*,
-    user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_action},
+    user_code::{NOTICED_WITHIN, call_back, one_at_a_time, with_each_action},
 };
 
 /// A subscriber that passes every event of this library to a function.
