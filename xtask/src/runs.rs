@@ -1,5 +1,5 @@
-//! The tasks that run cargo with certain arguments: `bench`, `programs`, `whole`, `devices`, `shuttle`,
-//! `miri`, `candle` and `semver`.
+//! The tasks that run cargo with certain arguments: `bench`, `programs`, `whole`, `devices`,
+//! `shuttle`, `miri`, `candle` and `semver`.
 
 use std::{env, process::Command};
 
