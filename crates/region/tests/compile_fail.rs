@@ -9,7 +9,10 @@ fn invalid_region_programs_are_rejected_with_advice() {
     let programs = Refused {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
         tmp: Path::new(env!("CARGO_TARGET_TMPDIR")),
-        uses: &[("millstream", "runtime"), ("millstream-region", "region")],
+        uses: &[
+            ("millstream", "runtime", None),
+            ("millstream-region", "region", Some("mesh")),
+        ],
         others: "ndarray = \"*\"\n",
     };
     programs.check();

@@ -10,7 +10,7 @@ fn invalid_programs_fail_to_compile_with_the_expected_errors() {
     let programs = Refused {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
         tmp: Path::new(env!("CARGO_TARGET_TMPDIR")),
-        uses: &[("millstream", "runtime")],
+        uses: &[("millstream", "runtime", None)],
         others: "bytemuck = { version = \"1\", features = [\"derive\"] }\n",
     };
     programs.check();

@@ -36,8 +36,8 @@ pub struct Refused<'a> {
     /// The folder `tmp` within cargo's output folder.
     pub tmp: &'a Path,
     /// The crates of this workspace that the programs use, each with its folder next to the
-    /// package's.
-    pub uses: &'a [(&'a str, &'a str)],
+    /// package's and a feature, or none.
+    pub uses: &'a [(&'a str, &'a str, Option<&'a str>)],
     /// Other dependencies, as lines of the manifest.
     pub others: &'a str,
 }
@@ -110,9 +110,13 @@ impl Refused<'_> {
             .find("[profile.dev]")
             .expect("the workspace has profiles");
         let mut manifest = String::from(MANIFEST);
-        for (name, folder) in self.uses {
+        for (name, folder, feature) in self.uses {
             let path = self.package.join("..").join(folder);
-            manifest.push_str(&format!("{name} = {{ path = \"{}\" }}\n", path.display()));
+            let features: Vec<_> = feature.iter().collect();
+            let path = path.display();
+            manifest.push_str(&format!(
+                "{name} = {{ path = \"{path}\", features = {features:?} }}\n"
+            ));
         }
         manifest.push_str(self.others);
         for program in programs {

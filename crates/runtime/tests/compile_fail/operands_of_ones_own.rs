@@ -4,8 +4,7 @@ use millstream::{ReadOperand, WriteOperand, array::CopySource};
 
 struct Mine;
 
-impl ReadOperand<u8> for Mine {
-    //~ E0046 E0277
+impl ReadOperand<u8> for Mine { //~ E0046 E0277
     fn len(&self) -> usize {
         1
     }

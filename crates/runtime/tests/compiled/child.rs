@@ -16,8 +16,12 @@ use crate::compiled::{
 /// The variable that makes this program a child: the value of the macro `FACTOR`.
 const FACTOR: &str = "MILLSTREAM_TEST_FACTOR";
 
-/// What stands before the result in the output.
-const RESULT: &str = "result: ";
+/// What stands before the result in the output, and behind it.
+const MARKS: [&str; 2] = ["result: ", "\nend of the result"];
+
+fn print(result: &str) {
+    println!("\n{}{result}{}", MARKS[0], MARKS[1]);
+}
 
 /// The factor that stands for a module of PTX, which is loaded without a compiler.
 pub(crate) const PTX: u32 = 0;
@@ -26,7 +30,6 @@ pub(crate) const PTX: u32 = 0;
 #[test]
 #[ignore = "a process of the other tests"]
 fn inner_compilation() {
-    println!();
     let factor = env::var(FACTOR).expect("the parent sets it");
     let device = device();
     if factor == PTX.to_string() {
@@ -34,7 +37,7 @@ fn inner_compilation() {
         let module = device
             .module(Ptx::text("vecadd.ptx", ptx))
             .expect("it loads");
-        println!("{RESULT}loaded {:?}", module.kernels());
+        print(&format!("loaded {:?}", module.kernels()));
         return;
     }
     let result = device
@@ -42,14 +45,12 @@ fn inner_compilation() {
         .and_then(|module| {
             let values = scaled(&device, &module)?;
             let calls = nvrtc::compilations();
-            println!(
-                "{RESULT}{values:?} cached {} calls {calls}",
-                module.is_from_cache()
-            );
+            let cached = module.is_from_cache();
+            print(&format!("{values:?} cached {cached} calls {calls}"));
             Ok(())
         });
     if let Err(error) = result {
-        println!("{RESULT}refused: {error}");
+        print(&format!("refused: {error}"));
     }
 }
 
@@ -83,9 +84,7 @@ pub(crate) fn output(child: Child) -> String {
     let output = child.wait_with_output().expect("the process ends");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
-    let (_, result) = text.split_once(RESULT).expect("it prints a result");
-    let (result, _) = result
-        .split_once("\ntest result: ")
-        .expect("the harness prints its own");
-    result.trim_end_matches("ok\n").trim().to_owned()
+    let (_, result) = text.split_once(MARKS[0]).expect("it prints a result");
+    let (result, _) = result.split_once(MARKS[1]).expect("the result ends");
+    result.to_owned()
 }
