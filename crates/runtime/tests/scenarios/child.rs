@@ -22,16 +22,18 @@ pub(crate) fn in_process(test: &str, environment: &[(&str, &str)]) -> Ended {
     // Uses one test thread, which works even where the system refuses to create another.
     command.args([
         "--exact",
-        test,
+        &format!("scenarios::{test}"),
         "--include-ignored",
         "--nocapture",
         "--test-threads=1",
     ]);
     command.envs(environment.iter().copied());
     let output = command.output().expect("the process starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("running 1 test"), "{test}: {text}");
     Ended {
         code: output.status.code(),
-        output: String::from_utf8_lossy(&output.stdout).into_owned(),
+        output: text,
         errors: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
