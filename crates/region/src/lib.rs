@@ -87,9 +87,9 @@
 //!
 //! # Several devices
 //!
-//! A [`Mesh`] spreads arrays over devices: [`Sharded`], [`Replicated`] and [`Partial`]. The regions
-//! of a mesh, [`Mesh::region`] and functions under `#[region(mesh)]`, have bodies that run once for
-//! each device, with its parts of the arrays; collectives such as
+//! With the feature `mesh`, a [`Mesh`] spreads arrays over devices: [`Sharded`], [`Replicated`] and
+//! [`Partial`]. The regions of a mesh, [`Mesh::region`] and functions under `#[region(mesh)]`, have
+//! bodies that run once for each device, with its parts of the arrays; collectives such as
 //! [`all_reduce`](Array::all_reduce) and [`halo`](Array::halo) exchange elements between devices.
 //!
 //! # Differences from `ndarray`
