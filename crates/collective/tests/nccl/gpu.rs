@@ -24,12 +24,12 @@ fn nccl() -> Arc<dyn Nccl> {
 }
 
 /// Sums over two ranks, twice in groups; then gathers.
-fn sum_and_gather(driver: &Arc<dyn Driver>, nccl: &Arc<dyn Nccl>) {
+fn sum_and_gather(driver: &Arc<dyn Driver>, nccl: &Arc<dyn Nccl>, blocks: bool) {
     let id = nccl.unique_id().expect("an identifier");
     nccl.group_start().expect("groups nest");
     let ranks = [0, 1].map(|rank: usize| {
         let (driver, nccl) = (Arc::clone(driver), Arc::clone(nccl));
-        Rank::begin(driver, rank as i32, nccl, &id, rank, 2)
+        Rank::open(driver, rank as i32, nccl, &id, rank, 2, blocks)
     });
     let end = || {
         // SAFETY: the arrays and streams are alive.
@@ -72,9 +72,10 @@ fn sum_and_gather(driver: &Arc<dyn Driver>, nccl: &Arc<dyn Nccl>) {
 #[test]
 #[ignore = "needs two GPUs and NCCL"]
 fn nccl_sums_and_gathers() {
-    let nccl = nccl();
+    let (driver, nccl) = (gpus(), nccl());
     println!("{nccl:?}");
-    sum_and_gather(&gpus(), &nccl);
+    sum_and_gather(&driver, &nccl, false);
+    sum_and_gather(&driver, &nccl, true);
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn nccl_sums_and_gathers() {
 fn the_stand_in_for_nccl_sums_and_gathers_on_gpus() {
     let driver = gpus();
     let loopback: Arc<dyn Nccl> = Arc::new(Loopback::new(Arc::clone(&driver)));
-    sum_and_gather(&driver, &loopback);
+    sum_and_gather(&driver, &loopback, false);
 }
 
 #[test]

@@ -101,6 +101,19 @@ impl Rank {
         rank: usize,
         size: usize,
     ) -> Self {
+        Self::open(driver, ordinal, nccl, id, rank, size, false)
+    }
+
+    /// Opens the device and begins to join the world, with a communicator that blocks or does not.
+    pub(crate) fn open(
+        driver: Arc<dyn Driver>,
+        ordinal: i32,
+        nccl: Arc<dyn Nccl>,
+        id: &UniqueId,
+        rank: usize,
+        size: usize,
+        blocks: bool,
+    ) -> Self {
         let ordinal = DeviceOrdinal::from_raw(ordinal);
         let context = driver
             .primary_context_retain(ordinal)
@@ -110,7 +123,7 @@ impl Rank {
         // SAFETY: the context is alive.
         let current = unsafe { CurrentContext::enter(&*driver, context) };
         // SAFETY: the context outlives the communicator, and a GPU's is current.
-        let comm = unsafe { nccl.comm_init_rank(context, size, id, rank, false) };
+        let comm = unsafe { nccl.comm_init_rank(context, size, id, rank, blocks) };
         drop(current);
         Self {
             driver,
