@@ -13,8 +13,8 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
-/// Runs one of this program's tests, even an ignored one, in a child process with additional
-/// environment variables.
+/// Runs one of the scenarios, even an ignored one, in a child process with additional environment
+/// variables.
 pub(crate) fn in_process(test: &str, environment: &[(&str, &str)]) -> Ended {
     let _watch = Watch::over(format!("a process that runs {test}"));
     let program = env::current_exe().expect("the test's own program");
