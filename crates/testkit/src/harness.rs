@@ -3,11 +3,12 @@
 
 #![allow(
     unsafe_code,
-    reason = "launches the gate kernel, and opens devices of a counting driver"
+    reason = "closes gates, and opens devices of a counting driver"
 )]
 
 use std::{
     io::{self, Write},
+    panic::Location,
     process,
     sync::{
         Arc,
@@ -19,8 +20,9 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Device, Event, LaunchConfig, Pending, Result, Select, Stream,
+    Device, Event, LaunchConfig, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
+    kernel::{self, DriverStream},
     sim::{Gpu, Hold, LiveObjectCounts, SimConfig},
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -388,13 +390,8 @@ pub fn assert_nothing_left(gpu: &Gpu) {
 
 /// A blocked stream, released when the gate is opened or dropped.
 pub enum Gate {
-    Held {
-        _hold: Option<Hold>,
-        _marker: Box<Buffer<u32>>,
-    },
-    Spinning {
-        flag: Flag,
-    },
+    Held { _hold: Option<Hold> },
+    Spinning { flag: Flag },
 }
 
 impl Gate {
@@ -403,14 +400,19 @@ impl Gate {
         drop(self);
     }
 
-    /// Closes a gate by a hold of the simulated GPU. A hold is no operation of the library, so an
-    /// allocation before it stands in for the launch that closes a gate on a GPU.
+    /// Closes a gate by a hold of the simulated GPU, in a foreign call: with the submit queue
+    /// locked, no thread frees at this moment what waits for an idle device, and would then wait
+    /// for the gate.
     fn held(gpu: Option<&Gpu>, stream: &Stream) -> Self {
-        let marker = stream.zeros(1).expect("an operation in front of the gate");
-        Self::Held {
-            _hold: gpu.map(|gpu| gpu.hold(stream.as_raw())),
-            _marker: Box::new(marker),
-        }
+        let mut hold = None;
+        let close = |queue: DriverStream<'_>| {
+            hold = gpu.map(|gpu| gpu.hold(queue.stream));
+            Ok(())
+        };
+        // SAFETY: a hold accesses no memory.
+        unsafe { kernel::enqueue("gate", stream, &[], Location::caller(), close) }
+            .expect("the gate is enqueued");
+        Self::Held { _hold: hold }
     }
 
     fn kernel(stream: &Stream) -> Self {
