@@ -58,36 +58,27 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Devices => {
-            print!("{}", devices::report());
-            ExitCode::SUCCESS
-        }
-        Command::Ptx { files } => {
-            let mut status = ExitCode::SUCCESS;
-            for file in &files {
-                match ptx::report_file(file) {
-                    Ok(report) => print!("{}", printable(&report)),
-                    Err(error) => {
-                        eprintln!("{}", printable(&error));
-                        status = ExitCode::FAILURE;
-                    }
-                }
-            }
-            status
-        }
-        Command::Compile(arguments) => match compile::run(&arguments) {
-            Ok(report) => {
-                print!("{}", printable(&report));
-                ExitCode::SUCCESS
-            }
-            Err(problem) => {
-                eprintln!("{}", printable(&problem));
-                ExitCode::FAILURE
-            }
-        },
+        Command::Devices => print_reports([Ok(devices::report())]),
+        Command::Ptx { files } => print_reports(files.iter().map(|file| ptx::report_file(file))),
+        Command::Compile(arguments) => print_reports([compile::run(&arguments)]),
         Command::Run(arguments) => code_of(run::run(&arguments)),
         Command::Check(arguments) => code_of(check::run(&arguments)),
     }
+}
+
+/// Prints reports, and problems to standard error. A name in them may have control characters.
+fn print_reports(reports: impl IntoIterator<Item = Result<String, String>>) -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    for report in reports {
+        match report {
+            Ok(report) => print!("{}", printable(&report)),
+            Err(problem) => {
+                eprintln!("{}", printable(&problem));
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    status
 }
 
 /// Returns the exit status of a task, after printing the problem that ended it.

@@ -309,3 +309,24 @@ fn a_program_that_handles_a_signal_ends_with_its_own_status() {
     assert_eq!(child.wait().unwrap().code(), Some(7));
     assert!(!folder.exists());
 }
+
+#[test]
+fn names_are_printed_without_control_characters() {
+    let folder = TempDir::new().unwrap();
+    let [file, missing] = ["\x1b[2J.ptx", "\x1b[3J"].map(|name| folder.path().join(name));
+    fs::write(&file, "").unwrap();
+    let (file, missing) = (file.to_str().unwrap(), missing.to_str().unwrap());
+    let arguments: [&[&str]; 3] = [&["ptx", file], &["ptx", missing], &["run", "--", missing]];
+    for arguments in arguments {
+        let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(
+            !printed.contains('\x1b') && printed.contains("\u{fffd}["),
+            "{printed:?}"
+        );
+    }
+}

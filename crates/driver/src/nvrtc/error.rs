@@ -81,3 +81,21 @@ pub enum NvrtcLoadError {
         origin: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_shown_without_control_characters() {
+        let error = NvrtcError {
+            call: "nvrtcCompileProgram",
+            code: NvrtcCode::COMPILATION,
+            log: "k.cu(1): error: \x1b[2J\n".into(),
+        };
+        assert!(
+            error.to_string().ends_with(": k.cu(1): error: \u{fffd}[2J"),
+            "{error}"
+        );
+    }
+}

@@ -133,6 +133,30 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
     );
 }
 
+#[test]
+fn reports_have_no_control_characters() {
+    let sim = SimHarness::new(SimConfig::new());
+    let _label = Label::new("\x1b[2J");
+    let (memory, pinned) = (sim.mem_alloc(60).unwrap(), sim.pinned(64));
+    let streams = [sim.stream(), sim.stream()];
+    // One report of a call, and one of the race checker.
+    sim.upload(memory, pinned, streams[0]).unwrap_err();
+    for stream in streams {
+        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
+            .unwrap();
+    }
+    sim.context_synchronize().unwrap();
+    let reports = sim.gpu.reports();
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    for report in reports {
+        let text = &report.text;
+        assert!(
+            !text.contains('\x1b') && text.contains("\u{fffd}[2J"),
+            "{text:?}"
+        );
+    }
+}
+
 /// Enqueues two unordered fills of one array, on streams of one device or of two.
 fn race(first: (&SimHarness, StreamHandle), second: (&SimHarness, StreamHandle)) -> Report {
     let pinned = first.0.pinned(64);
