@@ -2,6 +2,7 @@
 `__cuda_array_interface__`.
 """
 
+import contextlib
 import ctypes
 
 import numpy
@@ -74,6 +75,18 @@ class Framework:
         """Blocks a stream by a function of the C library, which needs no interpreter."""
         sleep = ctypes.cast(ctypes.CDLL(None).sleep, ctypes.c_void_p)
         self("cuLaunchHostFunc", stream, sleep, ctypes.c_void_p(seconds))
+
+    @contextlib.contextmanager
+    def capture(self, stream):
+        """Captures a stream into a graph, and launches it if there is one: a stream that waits for
+        the captured one, and is not joined, leaves none."""
+        self("cuStreamBeginCapture_v2", stream, 2)
+        yield
+        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        if self.library.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0:
+            flags = ctypes.c_ulonglong(0)
+            self("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, flags)
+            self("cuGraphLaunch", executable, stream)
 
     def values(self, pointer, shape, stream):
         """Copies memory to the host on this stream, and waits for that."""

@@ -23,6 +23,7 @@ if millstream_example.add(ONE, ONE).__dlpack_device__()[0] != 2:
     pytest.skip("this runs on a simulated device", allow_module_level=True)
 
 from framework import CUDA, N, Array, Described, Framework, Stream
+from millstream_hand_overs import refused_swap
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +194,35 @@ def test_described_arrays_that_cannot_be_used_are_refused(framework, changes, er
     until(lambda: gone() is None)
     total = millstream_example.add(good, good)
     numpy.testing.assert_array_equal(framework.consume(total, theirs), full(4))
+
+
+def test_nothing_of_ours_becomes_part_of_a_capture_of_the_frameworks_stream(framework):
+    theirs, other = framework.stream(), framework.stream()
+    a, b = Array(framework, theirs, 1), Described(framework, other, 2)
+    adopted = millstream_example.add(b, b, stream=Stream(theirs))
+    ours = millstream_example.stream(numpy.ones(1, numpy.float32))
+    handed_out = ctypes.c_void_p(ours.__cuda_stream__()[1])
+    for captured, call in [
+        # The argument's work is on the captured stream.
+        (theirs, lambda: millstream_example.add(a, a)),
+        # The function works on it.
+        (theirs, lambda: millstream_example.add(b, b, stream=Stream(theirs))),
+        (handed_out, lambda: millstream_example.add(b, b, stream=ours)),
+    ]:
+        with framework.capture(captured), pytest.raises(Exception, match="captur"):
+            call()
+    numpy.testing.assert_array_equal(framework.consume(adopted, other), full(4))
+    # The first was freed by its last export.
+    total = millstream_example.add(a.again(1), b, stream=Stream(theirs))
+    numpy.testing.assert_array_equal(framework.consume(total, theirs), full(3))
+
+
+def test_a_graph_never_writes_an_argument_that_is_only_read(framework):
+    theirs = framework.stream()
+    target, read_only = Array(framework, theirs, 1), Described(framework, theirs, 2)
+    assert "which is passed as `&`" in refused_swap(target, read_only)
+    pointer = read_only.array.pointer.value
+    numpy.testing.assert_array_equal(framework.values(pointer, N, theirs), full(2))
 
 
 def test_freed_memory_and_what_is_no_array_are_refused(framework):

@@ -130,6 +130,43 @@ def test_ten_thousand_random_hand_overs_are_right():
         assert torch.equal(tensor, torch.full((N,), expected, device="cuda"))
 
 
+class OnStream:
+    """A tensor that names no stream, and a stream, by their protocols alone."""
+
+    def __init__(self, tensor, stream):
+        described = tensor.__cuda_array_interface__
+        self.__cuda_array_interface__ = described | {"version": 3, "stream": None}
+        self.tensor, self.stream = tensor, stream
+
+    def __cuda_stream__(self):
+        return (0, self.stream.cuda_stream)
+
+
+@on_a_gpu
+def test_nothing_of_ours_becomes_part_of_a_graph_of_pytorch():
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        a = torch.full((N,), 3.0, device="cuda")
+    stream.synchronize()
+    named = OnStream(a, stream)
+    package_add(named, named, stream=named)
+    for call in [lambda: add(a, a), lambda: package_add(named, named, stream=named)]:
+        refused = []
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
+                with pytest.raises(Exception, match="captur"):
+                    call()
+                refused.append(True)
+        except RuntimeError:
+            # PyTorch has made a stream wait for the captured one, which was not joined.
+            pass
+        assert refused
+    with torch.cuda.stream(stream):
+        found = add(a, a)
+        assert torch.equal(found, torch.full((N,), 6.0, device="cuda"))
+
+
 @on_a_gpu
 def test_the_default_stream_is_refused_with_advice():
     a = torch.ones(N, device="cuda")

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::CudaEvent;
 use millstream::Buffer;
-use millstream_python::{Array, import, python_error};
+use millstream_python::{Array, import, import_to_read, open, python_error};
 use pyo3::{
     exceptions::{PyIndexError, PyRuntimeError},
     prelude::*,
@@ -148,6 +148,22 @@ impl Closed {
     }
 }
 
+/// Records a graph that writes `target`, and swaps that array for `read_only`, which is only read.
+/// Returns the text of the error.
+#[pyfunction]
+fn refused_swap(
+    target: &Bound<'_, PyAny>,
+    read_only: &Bound<'_, PyAny>,
+) -> PyResult<Option<String>> {
+    let device = open(target)?;
+    let stream = device.stream().map_err(python_error)?;
+    let (mut target, _) = import::<f32>(target, &stream)?;
+    let (read_only, _) = import_to_read::<f32>(read_only, &stream)?;
+    let recorded = device.record("fill", |r| r.stream()?.fill(&mut target, 0.0));
+    let swapped = recorded.map_err(python_error)?.swap(&target, &*read_only);
+    Ok(swapped.err().map(|error| error.to_string()))
+}
+
 /// Returns the number of calls with which this process has waited for the device on the host, or
 /// `None` if they are not counted.
 #[pyfunction]
@@ -161,5 +177,6 @@ fn millstream_hand_overs(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Play>()?;
     module.add_class::<Closed>()?;
     module.add_class::<Array>()?;
+    module.add_function(wrap_pyfunction!(refused_swap, module)?)?;
     module.add_function(wrap_pyfunction!(waits, module)?)
 }
