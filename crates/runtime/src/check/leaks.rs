@@ -4,15 +4,17 @@
 use std::{
     sync::{Arc, Weak},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use millstream_sim::{Gpu, LiveKind, LiveObject, LiveObjectCounts};
 
-use crate::{Device, context::DeviceState, disposal::log, page_locked::POOLED};
+use crate::{Device, context::DeviceState, device::closing, disposal::log, page_locked::POOLED};
 
-/// The real time within which a closed device must free everything.
-const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+/// The number of looks in a row, each behind a further pass of the thread that closes devices, at
+/// which nothing more has been freed when the rest counts as leaked. The time that they take grows
+/// with the load of the machine.
+const LOOKS_IN_VAIN: u32 = 5000;
 
 /// The maximum number of objects that a report lists.
 const LISTED_MAX: usize = 20;
@@ -20,8 +22,8 @@ const LISTED_MAX: usize = 20;
 /// Describes the objects, except contexts, that remain after a grace period. Returns `None` if
 /// there are none.
 pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
-    let closing = Instant::now();
-    loop {
+    let (mut before, mut passes, mut in_vain) = (LiveObjectCounts::default(), None, 0);
+    while in_vain < LOOKS_IN_VAIN {
         let left = gpu.live_object_counts();
         let nothing = LiveObjectCounts {
             contexts: left.contexts,
@@ -30,12 +32,17 @@ pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<Str
         if left == nothing {
             return None;
         }
-        if closing.elapsed() > CLOSED_WITHIN {
-            return Some(describe(gpu, &left, devices));
+        let passes_now = closing::passes();
+        if left != before {
+            in_vain = 0;
+        } else if passes_now.is_none() || passes_now != passes {
+            in_vain += 1;
         }
+        (before, passes) = (left, passes_now);
         // Work that was pending when the devices were closed completes meanwhile.
         thread::sleep(Duration::from_micros(100));
     }
+    Some(describe(gpu, &before, devices))
 }
 
 fn describe(gpu: &Gpu, left: &LiveObjectCounts, devices: &[Weak<DeviceState>]) -> String {

@@ -28,6 +28,8 @@ static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new();
 struct Waiting {
     devices: VecDeque<Closing>,
     has_thread: bool,
+    /// The number of times that the thread has tried all devices.
+    passes: u64,
 }
 
 /// A device that is closing.
@@ -58,6 +60,12 @@ impl Closing {
 
 fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get_or_init(Mutex::default)
+}
+
+/// Returns how often the thread has tried all devices that are closing, or `None` if it has ended.
+pub(crate) fn passes() -> Option<u64> {
+    let waiting = waiting().lock();
+    waiting.has_thread.then_some(waiting.passes)
 }
 
 /// Tries the device that was tried longest ago. If it still waits, returns its driver, and the time
@@ -111,6 +119,7 @@ fn close_all() {
         let count = {
             let mut waiting = waiting().lock();
             waiting.has_thread = !waiting.devices.is_empty();
+            waiting.passes += 1;
             waiting.devices.len()
         };
         if count == 0 {

@@ -1,6 +1,6 @@
 //! Devices: opening, properties, health, closing.
 
-mod closing;
+pub(crate) mod closing;
 mod health;
 mod open;
 mod properties;
