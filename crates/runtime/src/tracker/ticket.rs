@@ -157,6 +157,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_previous_sequence_number_is_the_one_before() {
+        let next = Sequence::START.next();
+        assert!(next > Sequence::START && next.previous() == Sequence::START);
+    }
+
+    #[test]
     fn stream_ids_have_the_given_device_and_index() {
         assert_eq!(StreamId::of(7).number(), 7);
         let devices = [(); 2].map(|()| DeviceNumber::next());
