@@ -4,6 +4,8 @@
 //! whose locks are scheduling points of the model checker (`cargo xtask shuttle`). This module
 //! replaces the remaining synchronisation primitives in the same way.
 
+pub(crate) mod ranked;
+
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::Condvar;
 #[cfg(shuttle)]

@@ -4,7 +4,10 @@ use std::{any::Any, fmt};
 
 use parking_lot::Mutex;
 
-use crate::disposal::dispose;
+use crate::{
+    disposal::dispose,
+    sync::ranked::{KEEPER, Ranked},
+};
 
 /// A user's value that keeps another library's memory or stream valid until it is dropped. It is
 /// dropped on the disposal thread, because its destructor is user code.
@@ -35,7 +38,7 @@ impl Drop for Keeper {
 }
 
 /// The part of an adopted stream's state that says whether its handle is valid.
-pub(crate) struct Adopted(Mutex<AdoptedState>);
+pub(crate) struct Adopted(Ranked<KEEPER, AdoptedState>);
 
 struct AdoptedState {
     /// `None` once the stream is let go.
@@ -54,7 +57,7 @@ impl fmt::Debug for Adopted {
 
 impl Adopted {
     pub(super) fn new(keeper: Keeper) -> Self {
-        Self(Mutex::new(AdoptedState {
+        Self(Ranked::new(AdoptedState {
             keeper: Some(keeper),
             handles: 1,
             users: 1,

@@ -18,7 +18,6 @@
 use std::sync::{Arc, Weak};
 
 use millstream_driver::StreamHandle;
-use parking_lot::Mutex;
 
 use super::{
     AdoptionLayer, DeviceSlot, DeviceState, StreamState,
@@ -30,6 +29,7 @@ use super::{
 use crate::{
     Error, Result,
     disposal::log,
+    sync::ranked::{ADOPTED_STREAMS, Ranked},
     tracker::{Sequence, VectorClock},
 };
 
@@ -46,7 +46,7 @@ impl DeviceState {
 
 /// The adopted streams of a device.
 #[derive(Default)]
-pub(crate) struct AdoptedStreams(Mutex<Vec<Entry>>);
+pub(crate) struct AdoptedStreams(Ranked<ADOPTED_STREAMS, Vec<Entry>>);
 
 impl DeviceSlot for AdoptionLayer {
     type Value = AdoptedStreams;

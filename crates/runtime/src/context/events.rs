@@ -6,10 +6,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use millstream_driver::{Completion, ContextHandle, Driver, DriverError, EventHandle, EventKind};
-use parking_lot::Mutex;
 
 use crate::{
     disposal::log,
+    sync::ranked::{EVENT_POOL, Ranked},
     tracker::{SyncPoint, Ticket, VectorClock},
 };
 
@@ -45,14 +45,14 @@ fn reuse(
 #[derive(Debug)]
 pub(crate) struct EventPool {
     kind: EventKind,
-    returned: Mutex<VecDeque<PooledEvent>>,
+    returned: Ranked<EVENT_POOL, VecDeque<PooledEvent>>,
 }
 
 impl EventPool {
     pub(crate) fn new(kind: EventKind) -> Self {
         Self {
             kind,
-            returned: Mutex::default(),
+            returned: Ranked::default(),
         }
     }
 

@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
-
 use super::{DeviceState, realm};
-use crate::tracker::DeviceNumber;
+use crate::{
+    sync::ranked::{self, Ranked, RankedGuard},
+    tracker::DeviceNumber,
+};
 
 /// The number of reasons for all devices to examine operands: unsettled imports of the process, and
 /// leases whose end is put off.
-static UNSETTLED: Mutex<u64> = Mutex::new(0);
+static UNSETTLED: Ranked<{ ranked::UNSETTLED }, u64> = Ranked::new(0);
 
 /// Counts a reason, and makes all devices examine their operands.
 pub(crate) fn begin_examining() {
@@ -68,7 +69,7 @@ impl Drop for ExaminedOperands {
 }
 
 /// Sets for all devices whether they examine their operands. `unsettled` is locked meanwhile.
-fn examine_operands(examine: bool, unsettled: MutexGuard<'_, u64>) {
+fn examine_operands(examine: bool, unsettled: RankedGuard<'_, { ranked::UNSETTLED }, u64>) {
     let devices = realm::all();
     for device in &devices {
         device.admission.examine_operands(examine);

@@ -13,7 +13,10 @@ use super::{
     slots::{GraphLayer, MemoryLayer, PageLockedLayer, StreamSlot},
 };
 use crate::{
-    sync::{AtomicU64, Condvar, Ordering},
+    sync::{
+        AtomicU64, Condvar, Ordering,
+        ranked::{Ranked, STREAM_STATE, SUBMIT_QUEUE},
+    },
     tracker::{DeviceNumber, Sequence, StreamId, SyncPoints, Ticket, VectorClock},
 };
 
@@ -105,8 +108,8 @@ pub(crate) struct StreamState {
     pub(crate) number: u64,
     pub(crate) handle: StreamHandle,
     pub(crate) priority: i32,
-    pub(crate) submit_queue: Mutex<SubmitQueue>,
-    pub(crate) shared: Mutex<SharedState>,
+    pub(crate) submit_queue: Ranked<SUBMIT_QUEUE, SubmitQueue>,
+    pub(crate) shared: Ranked<STREAM_STATE, SharedState>,
     /// The condition variable of `shared`, signalled when a ticket becomes submitted.
     pub(crate) submitted: Condvar,
     /// Set for a stream of another library.
@@ -145,14 +148,14 @@ impl StreamState {
             number: u64::from(id.index()) + 1,
             handle,
             priority,
-            submit_queue: Mutex::new(SubmitQueue {
+            submit_queue: Ranked::new(SubmitQueue {
                 next: Sequence::FIRST,
                 clock: VectorClock::default(),
                 joined: false,
                 host_waiters: SmallVec::new(),
                 spares: Vec::new(),
             }),
-            shared: Mutex::new(SharedState {
+            shared: Ranked::new(SharedState {
                 points: SyncPoints::new(id),
                 recent: RecentOperations::default(),
             }),

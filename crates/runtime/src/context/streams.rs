@@ -5,10 +5,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use super::stream_state::StreamState;
-use crate::tracker::{DeviceNumber, StreamId};
+use crate::{
+    sync::ranked::{Ranked, RankedGuard, STREAM_COUNT},
+    tracker::{DeviceNumber, StreamId},
+};
 
 /// The number of streams in the first block. Each later block is as long as all blocks before it.
 const FIRST_BLOCK: u32 = 8;
@@ -25,7 +26,7 @@ pub(crate) struct Streams {
     device: DeviceNumber,
     blocks: [OnceLock<Block>; BLOCKS],
     /// The number of streams. Locked while one is added.
-    count: Mutex<u32>,
+    count: Ranked<STREAM_COUNT, u32>,
 }
 
 impl Streams {
@@ -33,7 +34,7 @@ impl Streams {
         Self {
             device,
             blocks: Default::default(),
-            count: Mutex::default(),
+            count: Ranked::default(),
         }
     }
 
@@ -73,7 +74,7 @@ impl Streams {
     }
 
     /// Locks the table: no stream is added while the guard lives.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, u32> {
+    pub(crate) fn lock(&self) -> RankedGuard<'_, STREAM_COUNT, u32> {
         self.count.lock()
     }
 }

@@ -17,7 +17,6 @@ use millstream_driver::{
 };
 #[cfg(feature = "sim")]
 use millstream_sim::{Gpu, SimConfig};
-use parking_lot::Mutex;
 
 use super::teardown::Hooks;
 #[cfg(feature = "sim")]
@@ -25,6 +24,7 @@ use crate::disposal::log;
 use crate::{
     Device, Error, Result,
     context::{DeviceState, enter_realm},
+    sync::ranked::{OPEN_DEVICES, Ranked},
 };
 
 /// The environment variable that selects the device for [`Select::Auto`].
@@ -241,7 +241,7 @@ struct OpenDevice {
     state: Weak<DeviceState>,
 }
 
-static OPEN: Mutex<Vec<OpenDevice>> = Mutex::new(Vec::new());
+static OPEN: Ranked<OPEN_DEVICES, Vec<OpenDevice>> = Ranked::new(Vec::new());
 
 /// Returns the open device, or opens it; `reason` says how it was chosen. The caller of the first
 /// call is recorded as the line that opened it.

@@ -10,7 +10,6 @@
 use std::{panic::Location, ptr, sync::Arc};
 
 use bytemuck::Pod;
-use parking_lot::Mutex;
 
 use super::{
     Graph, GraphRecorder,
@@ -24,7 +23,7 @@ use super::{
 };
 use crate::{
     Error, ReadOperand, Result, Stream, UsageError, UsageErrorKind, array::Span,
-    context::DeviceState, memory::Allocation, tracker::AccessKind,
+    context::DeviceState, memory::Allocation, sync::ranked::Ranked, tracker::AccessKind,
 };
 
 /// A kernel of a graph that is about to be changed: see [`Graph::node`].
@@ -336,7 +335,7 @@ impl Graph {
             accessed_bytes: self.accessed_bytes,
             nodes: Vec::new(),
             operands: Vec::new(),
-            exec: Mutex::default(),
+            exec: Ranked::default(),
             conditions: conditions.transpose()?,
             body,
             updates: 0,

@@ -34,8 +34,6 @@ mod unbound;
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use parking_lot::Mutex;
-
 pub use change::GraphNodeMut;
 pub use options::{GraphOptions, Order};
 pub use recorder::GraphRecorder;
@@ -49,7 +47,12 @@ use operand::Operand;
 use recording::RecordedGraph;
 use replay::{ExecState, GraphAccess};
 
-use crate::{Device, Result, context::DeviceState, kernel::interned};
+use crate::{
+    Device, Result,
+    context::DeviceState,
+    kernel::interned,
+    sync::ranked::{EXECUTABLE_GRAPH, Ranked},
+};
 
 /// Operations that were recorded once, with their dependencies, and can be replayed as one.
 ///
@@ -95,7 +98,7 @@ pub struct Graph {
     uses_body: bool,
     /// The number of bytes that the nodes access, for timelines.
     accessed_bytes: u64,
-    exec: Mutex<ExecState>,
+    exec: Ranked<EXECUTABLE_GRAPH, ExecState>,
     /// Set if there are conditional nodes.
     conditions: Option<Conditions>,
     /// Declared behind the executable graph, which uses their memory.
@@ -271,7 +274,7 @@ impl Graph {
             accessed_bytes: 0,
             nodes: Vec::new(),
             operands: Vec::new(),
-            exec: Mutex::default(),
+            exec: Ranked::default(),
             conditions,
             body: memory,
             updates: 0,

@@ -13,7 +13,6 @@ mod tests;
 
 use std::{panic::Location, sync::Arc};
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -31,6 +30,7 @@ use crate::{
     Result, Stream, UsageError, UsageErrorKind,
     context::{DeviceState, Memory, NodeRecorder, NodeSink, Operation, StreamState},
     memory::Allocation,
+    sync::ranked::{RECORDED_LOOPS, RECORDING, Ranked},
     tracker::{
         Access, AccessHistory, Accesses, DeviceNumber, Plan, Sequence, StreamId, Ticket,
         VectorClock, plan_and_publish,
@@ -45,8 +45,8 @@ pub(super) struct Recording {
     eager: Stream,
     options: GraphOptions,
     /// The loops of the graph, also those in bodies.
-    loops: Arc<Mutex<Vec<LoopSite>>>,
-    state: Mutex<State>,
+    loops: Arc<Ranked<RECORDED_LOOPS, Vec<LoopSite>>>,
+    state: Ranked<RECORDING, State>,
 }
 
 /// The part of a recording that its operations change.
@@ -126,7 +126,7 @@ impl Recording {
             eager: Stream::new(device, 0)?,
             options,
             loops: Arc::default(),
-            state: Mutex::new(State::new()),
+            state: Ranked::new(State::new()),
         })
     }
 

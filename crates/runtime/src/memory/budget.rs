@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::{
     cache::{Cache, Evicted},
     free::{Contents, DroppedBlock},
 };
 use crate::{
+    sync::ranked::{BUDGET, Ranked},
     sync::{AtomicU64, Ordering},
     tracker::Ticket,
 };
@@ -17,7 +16,7 @@ use crate::{
 /// The memory accounting of a device, with the cache of dropped blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    state: Mutex<BudgetState>,
+    state: Ranked<BUDGET, BudgetState>,
 }
 
 /// The statistics and the cache, under one lock because a dropped array moves from one to the

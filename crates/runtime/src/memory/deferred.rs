@@ -8,13 +8,14 @@ use super::free::FreeingBlock;
 use crate::{
     Result,
     context::{DeviceState, StreamState},
+    sync::ranked::{Ranked, STREAM_FOR_FREES},
 };
 
 /// The deferred frees of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredFrees {
     frees: Mutex<Vec<FreeingBlock>>,
-    stream: Mutex<Option<Arc<StreamState>>>,
+    stream: Ranked<STREAM_FOR_FREES, Option<Arc<StreamState>>>,
 }
 
 impl DeferredFrees {
@@ -97,7 +98,7 @@ mod tests {
         let stream = device.stream().expect("a stream is created");
         let array = stream.zeros::<u8>(100).expect("it fits");
         let locked = stream.state().shared.lock();
-        drop(array);
+        std::thread::scope(|scope| scope.spawn(|| drop(array)).join()).expect("a free never fails");
         drop(locked);
         assert!(device.state().has_deferred());
         let memory = device.memory_stats().expect("the device is alive");

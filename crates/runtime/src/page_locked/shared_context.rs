@@ -13,13 +13,19 @@
 use std::sync::{Arc, Weak};
 
 use millstream_driver::{ContextHandle, Driver, DriverError};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::{
     IdleFrees,
     idle_frees::{IdleFree, free_all},
 };
-use crate::{Result, context::DeviceState, disposal::log, tracker::Ticket};
+use crate::{
+    Result,
+    context::DeviceState,
+    disposal::log,
+    sync::ranked::{self, MEMBERS, Ranked, RankedGuard},
+    tracker::Ticket,
+};
 
 /// The device states that share one context of this process.
 #[derive(Debug)]
@@ -28,7 +34,7 @@ pub(crate) struct SharedContext {
     /// a later driver at that address must not find this one's contexts.
     driver: Arc<dyn Driver>,
     context: ContextHandle,
-    members: Mutex<Members>,
+    members: Ranked<MEMBERS, Members>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +61,7 @@ impl Members {
 static CONTEXTS: Mutex<Vec<Weak<SharedContext>>> = Mutex::new(Vec::new());
 
 /// Held while a device leaves its context, which locks the members of several.
-static LEAVING: Mutex<()> = Mutex::new(());
+static LEAVING: Ranked<{ ranked::LEAVING }, ()> = Ranked::new(());
 
 impl SharedContext {
     pub(crate) fn of(driver: &Arc<dyn Driver>, context: ContextHandle) -> Arc<Self> {
@@ -70,7 +76,7 @@ impl SharedContext {
             let shared = Arc::new(Self {
                 driver: Arc::clone(driver),
                 context,
-                members: Mutex::default(),
+                members: Ranked::default(),
             });
             contexts.push(Arc::downgrade(&shared));
             shared
@@ -208,9 +214,9 @@ impl DeviceState {
 
 /// A device that left its context. While this exists, no device opens a context of the driver.
 pub(crate) struct LeavingDevice<'a> {
-    members: MutexGuard<'a, Members>,
-    others: Vec<MutexGuard<'a, Members>>,
-    _one_at_a_time: MutexGuard<'static, ()>,
+    members: RankedGuard<'a, MEMBERS, Members>,
+    others: Vec<RankedGuard<'a, MEMBERS, Members>>,
+    _one_at_a_time: RankedGuard<'static, { ranked::LEAVING }, ()>,
     // Dropped after the locks: dropping the last reference to a state makes it leave, which locks.
     states: Vec<Arc<DeviceState>>,
     states_of_others: Vec<Arc<DeviceState>>,
@@ -218,9 +224,9 @@ pub(crate) struct LeavingDevice<'a> {
 
 impl<'a> LeavingDevice<'a> {
     fn of(
-        one_at_a_time: MutexGuard<'static, ()>,
-        mut members: MutexGuard<'a, Members>,
-        mut others: Vec<MutexGuard<'a, Members>>,
+        one_at_a_time: RankedGuard<'static, { ranked::LEAVING }, ()>,
+        mut members: RankedGuard<'a, MEMBERS, Members>,
+        mut others: Vec<RankedGuard<'a, MEMBERS, Members>>,
     ) -> Self {
         members.count -= 1;
         let states = members.open();
@@ -249,7 +255,7 @@ impl<'a> LeavingDevice<'a> {
             self.members.leftovers = all;
             return;
         }
-        let working = |other: &MutexGuard<'_, Members>| other.count - other.lost;
+        let working = |other: &RankedGuard<'_, MEMBERS, Members>| other.count - other.lost;
         if self.others.iter().map(working).sum::<usize>() == self.states_of_others.len() {
             let mut unused = Some(all);
             let free = || free_all(driver, unused.take().unwrap_or_default());

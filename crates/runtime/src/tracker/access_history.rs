@@ -1,5 +1,6 @@
 //! The access history of an allocation: the operations that last wrote and read each byte.
 
+use crate::sync::ranked::{ACCESS_HISTORY, Ranked, RankedGuard};
 use std::{
     fmt,
     ops::Range,
@@ -7,7 +8,6 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU64, Ordering},
 };
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
@@ -153,7 +153,7 @@ impl HistoryState {
 pub(crate) struct AccessHistory {
     id: u64,
     bytes: u64,
-    pub(super) state: Mutex<HistoryState>,
+    pub(super) state: Ranked<ACCESS_HISTORY, HistoryState>,
     /// The operations on several devices from which the contents come.
     pub(crate) provenance: Provenance,
     /// The reference-counted allocation that contains this history, for the layer above; null if
@@ -169,7 +169,7 @@ impl AccessHistory {
         Self {
             id,
             bytes,
-            state: Mutex::new(HistoryState::new(bytes)),
+            state: Ranked::new(HistoryState::new(bytes)),
             provenance: Provenance::default(),
             owner: AtomicPtr::new(ptr::null_mut()),
         }
@@ -193,7 +193,7 @@ impl AccessHistory {
         self.bytes
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, HistoryState> {
+    pub(super) fn lock(&self) -> RankedGuard<'_, ACCESS_HISTORY, HistoryState> {
         self.state.lock()
     }
 

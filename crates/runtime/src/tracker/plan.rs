@@ -1,9 +1,9 @@
 //! Planning: finds the earlier operations that an operation must wait for. It takes only the locks
 //! of access histories.
 
+use crate::sync::ranked::{ACCESS_HISTORY, RankedGuard};
 use std::panic::Location;
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::{
@@ -263,7 +263,7 @@ fn with_histories_locked(
 fn with_next_locked<'a>(
     accesses: &mut &'a [Access<'_>],
     each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
-) -> Option<MutexGuard<'a, HistoryState>> {
+) -> Option<RankedGuard<'a, ACCESS_HISTORY, HistoryState>> {
     let [first, later @ ..] = *accesses else {
         return None;
     };

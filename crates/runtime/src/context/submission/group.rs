@@ -14,13 +14,13 @@
 use std::sync::Arc;
 
 use millstream_ptx::Label;
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{DriverStream, SubmitGuard};
 use crate::{
     Result,
     context::{DeviceState, Operation, StreamState, SubmitQueue, trace::StartedOperation},
+    sync::ranked::{self, Ranked, RankedGuard, SUBMIT_QUEUE},
     tracker::{Dependencies, GroupMember, Plan, Sequence, plan_and_publish_group},
 };
 
@@ -34,7 +34,7 @@ pub(crate) struct GroupOperation<'a> {
 }
 
 /// Serialises the groups of the process.
-static GROUPS: Mutex<()> = Mutex::new(());
+static GROUPS: Ranked<{ ranked::GROUPS }, ()> = Ranked::new(());
 
 /// Locks the submit queues, publishes the operations together, and enqueues them.
 ///
@@ -49,7 +49,7 @@ pub(crate) unsafe fn enqueue_group(
     // Dropped after everything is unlocked.
     let mut others = None;
     let _alone = GROUPS.lock();
-    let mut queues: Vec<MutexGuard<'_, SubmitQueue>> = members
+    let mut queues: Vec<RankedGuard<'_, SUBMIT_QUEUE, SubmitQueue>> = members
         .iter()
         .map(|member| member.stream.submit_queue.lock())
         .collect();

@@ -148,7 +148,7 @@ fn find_covering(
     let point = {
         let mut shared = other.shared.lock();
         while shared.points.submitted() < ticket.sequence {
-            other.submitted.wait(&mut shared);
+            other.submitted.wait(shared.for_condition());
         }
         // Before the check for completion: a failed ticket may be complete while the tickets that
         // it displaced are not.

@@ -3,8 +3,6 @@
 
 use std::{panic::Location, sync::Arc};
 
-use parking_lot::Mutex;
-
 use super::{Recording, Role, State};
 use crate::{
     Result, UsageError, UsageErrorKind,
@@ -16,6 +14,7 @@ use crate::{
         operand::Address,
     },
     memory::Allocation,
+    sync::ranked::Ranked,
 };
 
 /// The refusal of an operation of a recording whose conditional node is being recorded.
@@ -36,7 +35,7 @@ impl Recording {
             eager: self.eager.clone(),
             options: self.options,
             loops: Arc::clone(&self.loops),
-            state: Mutex::new(State::new()),
+            state: Ranked::new(State::new()),
         });
         let mut state = self.state.lock();
         if let Some(why) = state.refusal() {
