@@ -37,8 +37,13 @@ mod patch;
 /// The folder of the patches.
 const FOLDER: &str = "xtask/breakages";
 
+/// The patched code is compiled for few tests. The crates with settings of their own stay as built.
+const UNOPTIMISED: &str = "profile.dev.opt-level=0";
+/// A patched simulated device, which would take longest to optimise.
+const HARDLY_OPTIMISED: &str = "profile.dev.package.millstream-sim.opt-level=1";
+
 /// The arguments of `cargo xtask breakages`.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Options {
     /// Run only the patches whose names contain one of these words, or whose rules begin with one.
     names: Vec<String>,
@@ -51,6 +56,14 @@ pub(crate) struct Options {
     /// Run so many of the patches, whose turn it is today: all come round.
     #[arg(long, value_name = "N")]
     some: Option<usize>,
+}
+
+/// Runs the two patches whose turn it is today.
+pub(crate) fn run_some() -> Result<()> {
+    run(&Options {
+        some: Some(2),
+        ..Options::default()
+    })
 }
 
 /// Applies every patch in turn and runs its tests.
@@ -113,10 +126,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the `number` patches whose turn it is on this day.
+/// Returns the `number` patches whose turn it is on this day. Those for shuttle have none: they
+/// would build all dependencies anew.
 ///
 /// Neighbours in the order of their test commands share a turn, because they share a build.
 fn turn(mut breakages: Vec<&Breakage>, number: usize, day: usize) -> Vec<&Breakage> {
+    breakages.retain(|breakage| !breakage.with_shuttle);
     breakages.sort_by(|a, b| (&a.test, &a.name).cmp(&(&b.test, &b.name)));
     let turns = breakages.chunks(number.max(1));
     turns
@@ -127,7 +142,7 @@ fn turn(mut breakages: Vec<&Breakage>, number: usize, day: usize) -> Vec<&Breaka
 }
 
 /// Returns today's number, which chooses the turn.
-fn days_since_1970() -> Result<usize> {
+pub(crate) fn days_since_1970() -> Result<usize> {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     Ok(usize::try_from(time.as_secs() / (24 * 60 * 60))?)
 }
@@ -201,9 +216,14 @@ fn git_apply(tree: &Path, breakage: &Breakage, options: &[&str]) -> Result<bool>
 
 /// Creates or updates a copy of the files that git tracks.
 ///
-/// Unchanged files keep their modification times, so that cargo rebuilds only the changed ones.
+/// Unchanged files keep their modification times, so that cargo rebuilds only the changed ones. A
+/// new copy has those of the originals, beside a copy of what cargo has built from them.
 fn checkout() -> Result<PathBuf> {
     let tree = process::target_folder().join("breakages/tree");
+    let is_new = !tree.exists();
+    if is_new {
+        copy_libraries(&tree.with_file_name("target/debug"))?;
+    }
     fs::create_dir_all(&tree)?;
     let listed = process::output(process::command("git").args(["ls-files", "--cached", "-z"]))?;
     let files: BTreeSet<&str> = listed.split('\0').filter(|file| !file.is_empty()).collect();
@@ -217,9 +237,57 @@ fn checkout() -> Result<PathBuf> {
         }
         fs::create_dir_all(target.parent().context("a file has a folder")?)?;
         fs::write(&target, content)?;
+        if is_new {
+            copy_time(&source, &target)?;
+        }
     }
     remove_untracked(&tree, &tree, &files)?;
     Ok(tree)
+}
+
+/// Copies the libraries in cargo's folder of debug builds, and what tells cargo they are fresh.
+/// Programs are left out: each patch builds its own.
+fn copy_libraries(target: &Path) -> Result<()> {
+    let built = process::target_folder().join("debug");
+    if target.exists() {
+        fs::remove_dir_all(target)?;
+    }
+    copy_folder(
+        &built.join(".fingerprint"),
+        &target.join(".fingerprint"),
+        &|_| true,
+    )?;
+    copy_folder(&built.join("build"), &target.join("build"), &|_| true)?;
+    let is_library = |file: &Path| file.extension().is_some();
+    copy_folder(&built.join("deps"), &target.join("deps"), &is_library)
+}
+
+/// Copies the wanted files in a folder, if it exists, with their modification times.
+fn copy_folder(source: &Path, target: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Result<()> {
+    let Ok(entries) = fs::read_dir(source) else {
+        return Ok(());
+    };
+    fs::create_dir_all(target)?;
+    for entry in entries {
+        let entry = entry?;
+        let (from, to) = (entry.path(), target.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy_folder(&from, &to, is_wanted)?;
+        } else if is_wanted(&from) {
+            fs::copy(&from, &to)?;
+            copy_time(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a file the modification time of another.
+fn copy_time(source: &Path, target: &Path) -> Result<()> {
+    let time = fs::metadata(source)?.modified()?;
+    Ok(fs::File::options()
+        .append(true)
+        .open(target)?
+        .set_modified(time)?)
 }
 
 /// Removes files of an earlier copy that git no longer tracks.
@@ -255,16 +323,20 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
     let (build, filters) = breakage.test.split_at(split.unwrap_or(breakage.test.len()));
     let log = tree.with_file_name("log.txt");
     let cargo = |extra: &[&str]| -> Result<Command> {
-        let mut cargo = Command::new("cargo");
+        let mut cargo = process::command("cargo");
         cargo
             .current_dir(tree)
             .args(["test", "--no-fail-fast", "--offline"])
+            .args(["--config", UNOPTIMISED])
             .args(build)
             .args(extra)
             .env("CARGO_TARGET_DIR", tree.with_file_name("target"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(&log)?)
             .stderr(fs::File::create(tree.with_file_name("errors.txt"))?);
+        if breakage.in_simulator {
+            cargo.args(["--config", HARDLY_OPTIMISED]);
+        }
         if breakage.with_shuttle {
             cargo
                 .envs(SHUTTLE)
@@ -294,7 +366,7 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
 
 /// Returns whether the command succeeds, or `None` if it exceeds the limit and is killed with all
 /// its children.
-fn status_within(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
+pub(crate) fn status_within(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
     let mut child = command.spawn().context("cannot start cargo")?;

@@ -33,6 +33,7 @@ pub(crate) fn run() -> Result<()> {
         println!("{command}");
         process::run(process::command("sh").args(["-c", command]))
     })?;
+    step("cargo xtask breakages --some 2", breakages::run_some)?;
     step("the tests of what a package registry has", installed)?;
     cargo_step(WITHOUT_SIMULATOR)?;
     step(

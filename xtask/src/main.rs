@@ -8,6 +8,7 @@ mod cuda_table;
 mod driver_page;
 mod gpu;
 mod kernels;
+mod mutants;
 mod nvidia;
 mod package;
 mod process;
@@ -38,6 +39,8 @@ enum Task {
     Bench(runs::PassedOn),
     /// Apply patches with deliberate faults, one after another, and check that the tests fail.
     Breakages(breakages::Options),
+    /// Try changes of the code with cargo-mutants, and list those that no unit test notices.
+    Mutants(mutants::Options),
     /// Check rules of this repository that the compiler does not check.
     Tidy,
     /// Draw the crates and their layers from `xtask/layers.txt`, as docs/layers.svg.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Bench(options) => runs::bench(&options),
         Task::Breakages(options) => breakages::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),
         Task::Layers => tidy::draw_layers(),
         Task::Kernels(options) => kernels::run(&options),

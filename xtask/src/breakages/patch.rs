@@ -36,6 +36,8 @@ pub(super) struct Breakage {
     pub(super) test: Vec<String>,
     /// Set if the runtime is built with shuttle's locks.
     pub(super) with_shuttle: bool,
+    /// Set if the simulated device is patched, and therefore compiled.
+    pub(super) in_simulator: bool,
     /// The tests that must fail, by the ends of their paths. Empty if the command must hang.
     pub(super) fails: Vec<String>,
     pub(super) limit: Duration,
@@ -84,6 +86,7 @@ impl Breakage {
             breaks: wanted("Breaks:")?,
             test,
             with_shuttle,
+            in_simulator: text.contains("\n+++ b/crates/sim/src/"),
             fails: if fails == "hang" {
                 Vec::new()
             } else {
