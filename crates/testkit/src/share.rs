@@ -43,3 +43,9 @@ pub fn numbers(share: u64, whole: u64) -> Range<u64> {
 pub fn has(number: u64, parts: u64) -> bool {
     is_whole() || number % parts == day() % parts
 }
+
+/// Returns the cases of a list that run: one of `parts` successive ones does on each day.
+pub fn cases<T>(all: impl IntoIterator<Item = T>, parts: u64) -> impl Iterator<Item = T> {
+    let numbered = (0..).zip(all);
+    numbered.filter_map(move |(number, case)| has(number, parts).then_some(case))
+}

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use millstream_region::RegionExt;
+use millstream_testkit::share;
 use ndarray::{Array1, Array2, Array3, Axis, s};
 
 use crate::differential::{
@@ -19,7 +20,7 @@ fn number(at: usize) -> f64 {
 /// another order gives other bits.
 #[test]
 fn many_rows_have_the_bits_of_few() -> Outcome {
-    for (rows, length) in [(8192, 257), (8195, 300), (8200, 1000)] {
+    for (rows, length) in share::cases([(8192, 257), (8195, 300), (8200, 1000)], 2) {
         let x = Array2::from_shape_fn((rows, length), |(row, column)| {
             number(row * 1009 + column) as f32
         });
@@ -65,7 +66,8 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
 /// that another order gives other bits.
 #[test]
 fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
-    for (rows, length) in [(12_672, 257), (12_700, 300), (12_690, 1000), (12_680, 1023)] {
+    let sizes = [(12_672, 257), (12_700, 300), (12_690, 1000), (12_680, 1023)];
+    for (rows, length) in share::cases(sizes, 2) {
         let x = Array2::from_shape_fn((rows, length), |(row, column)| {
             number(row * 1009 + column) as f32 / 8.0
         });
