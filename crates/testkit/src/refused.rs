@@ -126,7 +126,7 @@ impl Refused<'_> {
             ));
         }
         // With equal profiles, cargo uses what it has compiled for the workspace.
-        manifest.push_str("\n");
+        manifest.push('\n');
         manifest.push_str(&workspace[profiles..]);
         fs::write(package.join("Cargo.toml"), manifest).unwrap();
         fs::copy(
