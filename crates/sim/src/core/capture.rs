@@ -184,8 +184,8 @@ impl SimState {
                 violation: None,
             },
         );
-        if let Some(found) = self.streams.get_mut(&stream) {
-            found.capture = Some(CapturedPoint { capture, nodes });
+        if let Some(origin) = self.streams.get_mut(&stream) {
+            origin.capture = Some(CapturedPoint { capture, nodes });
         }
     }
 

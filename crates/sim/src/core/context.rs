@@ -37,8 +37,8 @@ impl SimState {
 
     /// Checks that the context exists. A lost context exists too.
     pub(crate) fn check_context(&mut self, context: ContextHandle) -> CallResult<()> {
-        if let Some(found) = self.contexts.get(&context) {
-            self.call_device.get_or_insert(found.device);
+        if let Some(state) = self.contexts.get(&context) {
+            self.call_device.get_or_insert(state.device);
             return Ok(());
         }
         let (kind, text) = self.handles.explain(context);
@@ -198,8 +198,8 @@ impl SimState {
     /// Returns the calling thread's default stream in the context; creates it at the first use.
     fn per_thread_stream(&mut self, context: ContextHandle) -> StreamHandle {
         let thread = std::thread::current().id();
-        let known = &self.contexts[&context].per_thread;
-        if let Some((_, stream)) = known.iter().find(|(id, _)| *id == thread) {
+        let streams = &self.contexts[&context].per_thread;
+        if let Some((_, stream)) = streams.iter().find(|(id, _)| *id == thread) {
             return *stream;
         }
         let device = self.contexts[&context].device;

@@ -45,11 +45,11 @@ impl SimState {
 
     /// Returns a graph that a stream captures into: this one or a body in it.
     pub(crate) fn captured_within(&self, graph: GraphHandle) -> Option<GraphHandle> {
-        let found = &self.graphs[&graph];
-        if found.is_captured_into {
+        let source = &self.graphs[&graph];
+        if source.is_captured_into {
             return Some(graph);
         }
-        found.bodies().find_map(|body| self.captured_within(body))
+        source.bodies().find_map(|body| self.captured_within(body))
     }
 
     /// Removes a node with its dependencies, and the bodies that it has.

@@ -49,11 +49,11 @@ impl Template {
             let before = left.len();
             let mut waiting = Vec::new();
             for (index, (handle, node)) in left {
-                let found = |dependency| indices.get(dependency).copied();
+                let index_of = |dependency| indices.get(dependency).copied();
                 let Some(mut dependencies) = node
                     .dependencies
                     .iter()
-                    .map(found)
+                    .map(index_of)
                     .collect::<Option<Vec<_>>>()
                 else {
                     waiting.push((index, (handle, node)));

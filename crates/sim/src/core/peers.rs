@@ -100,8 +100,8 @@ impl SimState {
         }
         let access = self.peer_access(id, op.context, op.device);
         let reach = |address| {
-            let found = self.memory.around(address);
-            found.map_or(Reach::None, |found| access.reach(found))
+            let allocation = self.memory.around(address);
+            allocation.map_or(Reach::None, |allocation| access.reach(allocation))
         };
         match (&copy.source, &copy.target) {
             (CopySource::Mapped(source), CopyTarget::Mapped(target)) => {

@@ -17,9 +17,9 @@ pub(crate) struct PrintfOutput {
 impl PrintfOutput {
     /// Appends a thread's output, and writes it to the standard output.
     pub(crate) fn add(&self, text: &str) {
-        let mut kept = self.text.lock();
-        if kept.len() + text.len() <= KEPT_BYTES_MAX {
-            *kept += text;
+        let mut text_so_far = self.text.lock();
+        if text_so_far.len() + text.len() <= KEPT_BYTES_MAX {
+            *text_so_far += text;
         }
         // Without a usable standard output, only this copy of the text is lost.
         let _ = std::io::stdout().lock().write_all(text.as_bytes());

@@ -139,8 +139,8 @@ impl<'m> WarpMemory<'_, 'm> {
             for lane in lanes(warp_access.mask) {
                 let (region, offset) =
                     self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
-                let found = region.bytes.update_u32(offset, |old| change(lane, old));
-                old[lane] = found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
+                let previous = region.bytes.update_u32(offset, |old| change(lane, old));
+                old[lane] = previous.ok_or_else(|| warp_access.out_of_bounds(lane))?;
             }
         } else {
             for lane in lanes(warp_access.mask) {
@@ -230,14 +230,14 @@ fn update_wide(
     offset: usize,
     change: impl Fn([u64; 2]) -> [u64; 2],
 ) -> Option<[u64; 2]> {
-    let found = [
+    let halves = [
         region.bytes.load_u64(offset)?,
         region.bytes.load_u64(offset + 8)?,
     ];
-    let [low, high] = change(found);
+    let [low, high] = change(halves);
     region.bytes.store_u64(offset, low)?;
     region.bytes.store_u64(offset + 8, high)?;
-    Some(found)
+    Some(halves)
 }
 
 /// Returns the new value of a 32-bit or 16-bit atomic.

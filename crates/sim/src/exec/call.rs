@@ -73,8 +73,8 @@ fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, Lan
         CallTarget::Pointer(slot) => warp.registers.double(slot)[lane],
     };
     let fits = |callee: &Callee| callee.address == pointer && callee.formals == call.actuals;
-    let found = code.callees.iter().position(fits);
-    match found {
+    let callee = code.callees.iter().position(fits);
+    match callee {
         Some(callee) => Ok(callee as u32),
         None => Err((lane, KernelFaultKind::InvalidCall { pointer })),
     }

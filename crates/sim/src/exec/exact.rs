@@ -158,7 +158,7 @@ fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
     if shift == 0 {
         return value;
     }
-    let kept = if shift >= 128 { 0 } else { value >> shift };
+    let high = if shift >= 128 { 0 } else { value >> shift };
     let rest = if shift >= 128 {
         value
     } else {
@@ -168,13 +168,13 @@ fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
         Round::Nearest if shift > 128 => false,
         Round::Nearest => {
             let half = 1 << (shift - 1);
-            rest > half || (rest == half && kept & 1 == 1)
+            rest > half || (rest == half && high & 1 == 1)
         }
         Round::Zero => false,
         Round::Up => rest != 0 && !negative,
         Round::Down => rest != 0 && negative,
     };
-    kept + u128::from(up)
+    high + u128::from(up)
 }
 
 /// Unpacks the bits of a float.

@@ -51,12 +51,12 @@ fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     let base = base & 31;
     let is_one = |at: &u32| mask >> at & 1 == 1;
     let nth = n.unsigned_abs().saturating_sub(1) as usize;
-    let found = match n {
+    let position = match n {
         0 => Some(base).filter(is_one),
         1.. => (base..32).filter(is_one).nth(nth),
         _ => (0..=base).rev().filter(is_one).nth(nth),
     };
-    found.unwrap_or(u32::MAX)
+    position.unwrap_or(u32::MAX)
 }
 
 /// Packs `a` over `b`, both saturated to `bits` bits, below `c` shifted left by twice `bits`.

@@ -127,11 +127,11 @@ pub(crate) fn run_traced(
             let races = RaceDetector::new(kernel, &launch, &private, model);
             let mut checks = LaunchChecks::new(kernel, &launch, Some(races), &launch_order, &[]);
             let ran = run_in_order(kernel, &launch, &private, &launch_order, &mut checks);
-            let found = checks.findings();
+            let findings = checks.findings();
             if private.is_exceeded() {
                 break;
             }
-            union.add(order, (found.races, found.divergences), ran.is_ok());
+            union.add(order, (findings.races, findings.divergences), ran.is_ok());
         }
     }
     let model = checked.races.filter(|_| in_index_order);
@@ -141,8 +141,8 @@ pub(crate) fn run_traced(
     let counters = run_in_order(kernel, launch, memory, &order, &mut checks);
     let mut findings = checks.findings();
     if model.is_some() {
-        let found = (findings.races, findings.divergences);
-        union.add(KernelOrder::Index, found, counters.is_ok());
+        let counts = (findings.races, findings.divergences);
+        union.add(KernelOrder::Index, counts, counters.is_ok());
     }
     (findings.races, findings.divergences) = union.findings();
     (counters.map(|counters| counters.stats(blocks)), findings)

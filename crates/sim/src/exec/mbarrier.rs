@@ -174,8 +174,8 @@ pub(super) fn arrive_behind_copies(
     let offset = warp_access.addresses[lane];
     let name = "cp.async.mbarrier.arrive";
     let wrong = |problem: String| invalid(name, offset, lane, problem);
-    let found = BarrierObject::of(read(shared, warp_access, lane)?);
-    let mut object = found.ok_or_else(|| wrong(NO_OBJECT.to_owned()))?;
+    let object = BarrierObject::of(read(shared, warp_access, lane)?);
+    let mut object = object.ok_or_else(|| wrong(NO_OBJECT.to_owned()))?;
     if increments {
         object.pending += 1;
         if object.pending > COUNT_MAX {
@@ -203,8 +203,8 @@ fn arrivals_of_copies<O: Observer>(
             write: true,
         };
         let wrong = |problem| invalid("cp.async.mbarrier.arrive", offset, waiting, problem);
-        let found = BarrierObject::of(read(shared, &warp_access, waiting)?);
-        let mut object = found.ok_or_else(|| wrong(NO_OBJECT.to_owned()))?;
+        let object = BarrierObject::of(read(shared, &warp_access, waiting)?);
+        let mut object = object.ok_or_else(|| wrong(NO_OBJECT.to_owned()))?;
         object.arrive(1, false).map_err(wrong)?;
         let completes = object.settle();
         write(shared, &warp_access, waiting, object.bits())?;

@@ -130,12 +130,12 @@ fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask
         });
         r.set_double(slot, mask, &wide);
     } else {
-        let kept = if access.sign_extend == 16 {
+        let width_mask = if access.sign_extend == 16 {
             0xffff
         } else {
             u32::MAX
         };
-        r.set_word(slot, mask, &values.map(|value| value & kept));
+        r.set_word(slot, mask, &values.map(|value| value & width_mask));
     }
 }
 

@@ -134,10 +134,10 @@ impl WarpMemory<'_, '_> {
         let offset = usize::try_from(address.wrapping_sub(window.base())).ok()?;
         let bytes = match window {
             Window::Global => {
-                let found = self.global.traced_region(address)?;
-                let offset = usize::try_from(address.checked_sub(found.region.base)?).ok()?;
-                found.region.bytes.copy_to(offset, target)?;
-                if let Some(bitmap) = found.bitmap {
+                let source = self.global.traced_region(address)?;
+                let offset = usize::try_from(address.checked_sub(source.region.base)?).ok()?;
+                source.region.bytes.copy_to(offset, target)?;
+                if let Some(bitmap) = source.bitmap {
                     bitmap.note(AccessFlags::READ, offset, target.len());
                 }
                 return Some(());
@@ -146,8 +146,8 @@ impl WarpMemory<'_, '_> {
             Window::Local => &self.local[lane * self.local_bytes..][..self.local_bytes],
             Window::Param => self.params,
         };
-        let found = bytes.get(offset..offset.checked_add(target.len())?)?;
-        target.copy_from_slice(found);
+        let source = bytes.get(offset..offset.checked_add(target.len())?)?;
+        target.copy_from_slice(source);
         Some(())
     }
 

@@ -123,8 +123,8 @@ pub(super) fn scalar(how: Video, a: u32, b: u32, c: u32) -> u32 {
         Some(SecondaryOp::Max) => value.max(third),
     };
     let ones = u32::MAX >> (32 - bits);
-    let kept = if bits < 32 { c & !(ones << at) } else { 0 };
-    (value as u32 & ones) << at | kept
+    let rest = if bits < 32 { c & !(ones << at) } else { 0 };
+    (value as u32 & ones) << at | rest
 }
 
 fn part(value: u32, part: RegisterPart, ty: Type) -> i64 {

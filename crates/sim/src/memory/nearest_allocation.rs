@@ -55,25 +55,27 @@ impl MemoryMap {
         if address < NULL_PAGE_BYTES {
             return NearestAllocation::Null;
         }
-        let near = |found: &&Allocation, distance: u64| {
-            let same_device = space(address).is_some_and(|own| space(found.base) == Some(own));
+        let near = |allocation: &&Allocation, distance: u64| {
+            let same_device = space(address).is_some_and(|own| space(allocation.base) == Some(own));
             same_device || distance <= NEAR_BYTES
         };
         let below = self.below(address);
-        if let Some(around) = below.filter(|found| address < found.end()) {
+        if let Some(around) = below.filter(|allocation| address < allocation.end()) {
             return NearestAllocation::Across(around, bytes.saturating_sub(around.end() - address));
         }
-        let behind = below.map(|found| (found, address - found.end()));
-        let behind = behind.filter(|(found, distance)| near(found, *distance));
+        let behind = below.map(|allocation| (allocation, address - allocation.end()));
+        let behind = behind.filter(|(allocation, distance)| near(allocation, *distance));
         let above = self.allocations.range(address..).next();
-        let front = above.map(|(base, found)| (found, base - address));
-        let front = front.filter(|(found, distance)| near(found, *distance));
+        let front = above.map(|(base, allocation)| (allocation, base - address));
+        let front = front.filter(|(allocation, distance)| near(allocation, *distance));
         match (behind, front) {
-            (Some((_, behind)), Some((found, front))) if front < behind => {
-                NearestAllocation::InFront(found, front)
+            (Some((_, behind)), Some((allocation, front))) if front < behind => {
+                NearestAllocation::InFront(allocation, front)
             }
-            (Some((found, distance)), _) => NearestAllocation::Behind(found, distance),
-            (None, Some((found, distance))) => NearestAllocation::InFront(found, distance),
+            (Some((allocation, distance)), _) => NearestAllocation::Behind(allocation, distance),
+            (None, Some((allocation, distance))) => {
+                NearestAllocation::InFront(allocation, distance)
+            }
             (None, None) => NearestAllocation::Far,
         }
     }

@@ -84,7 +84,7 @@ impl Kernel {
     #[must_use]
     pub fn float_accesses(&self) -> Vec<FloatAccess> {
         let origins = ProvenanceMap::of(self);
-        let mut found = Vec::new();
+        let mut accesses = Vec::new();
         for (pc, instr) in (0..).zip(&self.code.instrs) {
             let Some((address, space, ty)) = float_access(&self.code, &instr.op) else {
                 continue;
@@ -94,7 +94,7 @@ impl Kernel {
                 AccessSpace::Generic | AccessSpace::Is(Window::Global)
             );
             if let Some(param) = origins.param(address).filter(|_| outside) {
-                found.push(FloatAccess {
+                accesses.push(FloatAccess {
                     param,
                     ty,
                     ptx_line: self.line(pc),
@@ -102,7 +102,7 @@ impl Kernel {
                 });
             }
         }
-        found
+        accesses
     }
 }
 

@@ -302,18 +302,18 @@ impl Histories {
     /// Removes all histories except those that `visit` passes to its argument, and renumbers the
     /// rest.
     pub(super) fn clear_out(&mut self, mut visit: impl FnMut(&mut dyn FnMut(&mut HistoryId))) {
-        let mut kept = self.all[..2].to_vec();
+        let mut histories = self.all[..2].to_vec();
         let mut renumbered: Vec<Option<HistoryId>> = vec![None; self.all.len()];
         renumbered[UNINITIALISED as usize] = Some(UNINITIALISED);
         renumbered[INITIALISED as usize] = Some(INITIALISED);
         visit(&mut |id| {
             let new = &mut renumbered[*id as usize];
             *id = *new.get_or_insert_with(|| {
-                kept.push(std::mem::take(&mut self.all[*id as usize]));
-                kept.len() as HistoryId - 1
+                histories.push(std::mem::take(&mut self.all[*id as usize]));
+                histories.len() as HistoryId - 1
             });
         });
-        self.all = kept;
+        self.all = histories;
         self.full = (self.all.len() * 2).max(FULL_MIN);
     }
 }

@@ -41,8 +41,8 @@ impl Hold {
             Some(known) => Some(known.context),
             None => state.devices.iter().find_map(|device| device.context),
         };
-        let found = context.and_then(|context| state.stream_even_lost(context, stream).ok());
-        let stream = found.unwrap_or_else(|| {
+        let resolved = context.and_then(|context| state.stream_even_lost(context, stream).ok());
+        let stream = resolved.unwrap_or_else(|| {
             panic!("cannot hold {stream:?}: the stream is not alive; create it first")
         });
         let operation = state.enqueue(stream, OpKind::Hold(None), &WaitSet::default());

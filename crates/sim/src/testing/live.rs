@@ -132,8 +132,8 @@ impl SimState {
             })
         };
         let device_of = |context| {
-            let found = self.contexts.get(&context);
-            found.map_or(0, |context| context.device)
+            let state = self.contexts.get(&context);
+            state.map_or(0, |context| context.device)
         };
         let made = |kind, device, name, site: Option<&Site>| {
             let told = self.handles.has_several_devices() && kind != LiveKind::Stream;

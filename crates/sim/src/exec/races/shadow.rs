@@ -222,10 +222,10 @@ impl ShadowWord {
     /// A later access belongs to another block than one of the two, and races with it, because
     /// nothing orders the blocks. Two blocks that wrote different bytes have raced already.
     fn thin_out(&mut self, block: u64) {
-        let mut kept: SmallVec<[AccessRecord; RECORDS_INLINE]> = SmallVec::new();
+        let mut records: SmallVec<[AccessRecord; RECORDS_INLINE]> = SmallVec::new();
         for record in self.records.drain(..) {
             if record.block == block {
-                kept.push(record);
+                records.push(record);
                 continue;
             }
             let alike = |other: &&mut AccessRecord| {
@@ -233,7 +233,7 @@ impl ShadowWord {
                 other.block != block && other.kind == record.kind && covers
             };
             let (mut count, mut same_block) = (0, None);
-            for other in kept.iter_mut().filter(alike) {
+            for other in records.iter_mut().filter(alike) {
                 count += 1;
                 if other.block == record.block {
                     same_block = Some(other);
@@ -245,11 +245,11 @@ impl ShadowWord {
                     let worse = other.errors_with(&record, record.bytes) | record.strict_bytes();
                     other.strict_for_others |= worse;
                 }
-                None if count < 2 => kept.push(record),
+                None if count < 2 => records.push(record),
                 None => {}
             }
         }
-        self.records = kept;
+        self.records = records;
     }
 }
 
@@ -409,9 +409,9 @@ mod tests {
             racing(&mut word, &access(reader, false), &threads, Sharing::Block);
         }
         // A thread that does not take part.
-        let mut known = vec![1; THREADS as usize];
-        known[40] = 0;
-        threads.before_all.advance(&Arc::new(known));
+        let mut epochs = vec![1; THREADS as usize];
+        epochs[40] = 0;
+        threads.before_all.advance(&Arc::new(epochs));
         racing(&mut word, &access(95, false), &threads, Sharing::Block);
         assert_eq!(word.records.len(), 2);
         let lines = racing(&mut word, &access(94, true), &threads, Sharing::Block);

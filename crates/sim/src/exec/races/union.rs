@@ -47,11 +47,11 @@ impl RaceUnion {
         (races, divergences): (Vec<KernelRace>, Vec<BarrierDivergence>),
         completed: bool,
     ) {
-        for found in divergences {
-            let lines = [found.earlier.ptx_line, found.later.ptx_line];
+        for divergence in divergences {
+            let lines = [divergence.earlier.ptx_line, divergence.later.ptx_line];
             let key = (lines[0].min(lines[1]), lines[0].max(lines[1]));
             if order == KernelOrder::Index || !self.divergences.contains_key(&key) {
-                self.divergences.insert(key, found);
+                self.divergences.insert(key, divergence);
             }
         }
         if !completed && races.is_empty() && order != KernelOrder::Index {
@@ -68,13 +68,13 @@ impl RaceUnion {
                     self.races.insert(key, race);
                 }
                 Some(known) => {
-                    let found = known.orders.found.saturating_add(1);
+                    let orders_found = known.orders.found.saturating_add(1);
                     let (rank, known_rank) = (race.class.rank(), known.class.rank());
                     let index = order == KernelOrder::Index;
                     if rank > known_rank || rank == known_rank && index {
                         *known = race;
                     }
-                    known.orders.found = found;
+                    known.orders.found = orders_found;
                 }
             }
         }

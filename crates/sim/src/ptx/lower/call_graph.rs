@@ -144,11 +144,11 @@ fn postorder<I: Iterator<Item = usize>>(
 }
 
 fn links(module: &ModuleAst<'_>, function: &FunctionAst<'_>) -> CallEdges {
-    let mut found = CallEdges::default();
+    let mut edges = CallEdges::default();
     if let Some(body) = &function.body {
-        add_block(module, body, &mut found);
+        add_block(module, body, &mut edges);
     }
-    found
+    edges
 }
 
 fn add_block(module: &ModuleAst<'_>, statements: &[Statement<'_>], found: &mut CallEdges) {

@@ -97,8 +97,8 @@ impl<'a> Lowerer<'a> {
     }
 
     fn relation(m: &mut Mnemonic<'a>) -> Result<&'static str, PtxError> {
-        let found = RELATIONS.iter().find(|relation| m.take(relation));
-        found.copied().ok_or_else(|| m.unsupported())
+        let relation = RELATIONS.iter().find(|relation| m.take(relation));
+        relation.copied().ok_or_else(|| m.unsupported())
     }
 
     pub(super) fn compared_type(m: &mut Mnemonic<'a>) -> Result<Type, PtxError> {

@@ -14,8 +14,8 @@ impl<'a> Lowerer<'a> {
 
     fn label(&mut self, name: &'a str) -> Result<u32, PtxError> {
         let undefined = || PtxErrorKind::UndefinedLabel(name.to_owned()).at(self.line);
-        let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
-        match found {
+        let label = self.scopes.iter().rev().find_map(|scope| scope.get(name));
+        match label {
             Some(Symbol::Label(label)) => u32::try_from(label).map_err(|_| undefined()),
             _ => Err(undefined()),
         }

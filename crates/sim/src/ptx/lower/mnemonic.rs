@@ -34,11 +34,11 @@ impl<'a> Mnemonic<'a> {
 
     /// Removes the modifier `part`, and returns whether it was present.
     pub(super) fn take(&mut self, part: &str) -> bool {
-        let found = self.parts.iter().position(|known| *known == part);
-        if let Some(at) = found {
+        let place = self.parts.iter().position(|known| *known == part);
+        if let Some(at) = place {
             self.parts.remove(at);
         }
-        found.is_some()
+        place.is_some()
     }
 
     /// Returns whether the modifier `part` is present.

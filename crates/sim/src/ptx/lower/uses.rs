@@ -128,12 +128,12 @@ fn address(address: Address, each: &mut dyn FnMut(RegisterClass, &[Slot])) {
 /// Returns whether any operation of `code` may read the slot.
 pub(super) fn is_read(code: &Code, class: RegisterClass, slot: Slot) -> bool {
     code.instrs.iter().any(|instr| {
-        let mut found = class == RegisterClass::Predicate
+        let mut reads = class == RegisterClass::Predicate
             && instr.guard != NO_GUARD
             && instr.guard & !GUARD_NEGATED == slot;
         sources(code, &instr.op, &mut |read_class, read| {
-            found |= (read_class, read) == (class, slot)
+            reads |= (read_class, read) == (class, slot)
         });
-        found
+        reads
     })
 }
