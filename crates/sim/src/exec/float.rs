@@ -424,7 +424,7 @@ fn compare<T: Value + PartialOrd>(
 ) {
     match op {
         CompareFloat::Eq => r.test2(mask, d, ab, |a: T, b| a == b),
-        CompareFloat::Ne => r.test2(mask, d, ab, |a: T, b| a < b || a > b),
+        CompareFloat::Ne => r.test2(mask, d, ab, |a: T, b| a != b && !unordered(a, b)),
         CompareFloat::Lt => r.test2(mask, d, ab, |a: T, b| a < b),
         CompareFloat::Le => r.test2(mask, d, ab, |a: T, b| a <= b),
         CompareFloat::EqU => r.test2(mask, d, ab, |a: T, b| a == b || unordered(a, b)),
