@@ -174,7 +174,12 @@ pub(crate) unsafe fn enqueue<C: Command, const EXAMINED: bool>(
         if EXAMINED && device.admission.traces() {
             waited_for = Some(Dependencies::new());
         }
-        guard.wait(waited_for.as_mut(), &mut others)?;
+        if let Err(error) = guard.wait(waited_for.as_mut(), &mut others) {
+            let Operation {
+                label, location, ..
+            } = *guard.operation;
+            return Err(error).at_caller(label, location);
+        }
     }
     let traced = if EXAMINED {
         device.tracer().begin(device, stream)
@@ -281,16 +286,6 @@ impl SubmitGuard<'_, '_> {
     /// If the driver refuses a call, or an operand is lent to another library.
     #[inline(never)]
     fn wait(
-        &mut self,
-        waited_for: Option<&mut Dependencies>,
-        others: &mut OtherDevices,
-    ) -> Result<()> {
-        let (label, location) = (self.operation.label, self.operation.location);
-        self.enqueue_waits(waited_for, others)
-            .at_caller(label, location)
-    }
-
-    fn enqueue_waits(
         &mut self,
         mut waited_for: Option<&mut Dependencies>,
         others: &mut OtherDevices,
