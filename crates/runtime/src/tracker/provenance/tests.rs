@@ -180,3 +180,48 @@ fn a_collective_replaces_none_of_another_group() {
     // That of the first group is left.
     assert_eq!(unsettled(&provenance), 2);
 }
+
+#[derive(Debug)]
+struct Noted(Note);
+
+impl Import for Noted {
+    fn ticket(&self) -> Ticket {
+        Ticket::of(1, 1)
+    }
+
+    fn devices(&self) -> &[DeviceNumber] {
+        &[]
+    }
+
+    fn group(&self) -> Option<GroupNumber> {
+        None
+    }
+
+    fn is_valid(&self) -> bool {
+        false
+    }
+
+    fn check(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn note(&self) -> Option<Note> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn the_last_reached_note_of_a_graph_replaces_the_earlier_ones() {
+    let numbers = [(); 3].map(|()| GroupNumber::new());
+    let noted = |at: usize| -> Arc<dyn Import> {
+        Arc::new(Noted(Note {
+            graph: "graph",
+            number: numbers[at],
+            is_reached: true,
+        }))
+    };
+    let mut imports = vec![noted(1), noted(2), noted(0)];
+    assert_eq!(take_settled(&mut imports).len(), 2);
+    let left = imports.iter().filter_map(|import| import.note());
+    assert!(left.map(|note| note.number).eq([numbers[2]]));
+}
