@@ -316,7 +316,9 @@ fn names_are_printed_without_control_characters() {
     let [file, missing] = ["\x1b[2J.ptx", "\x1b[3J"].map(|name| folder.path().join(name));
     fs::write(&file, "").unwrap();
     let (file, missing) = (file.to_str().unwrap(), missing.to_str().unwrap());
-    let arguments: [&[&str]; 3] = [&["ptx", file], &["ptx", missing], &["run", "--", missing]];
+    let library = library();
+    let run = ["run", "--library", library.to_str().unwrap(), "--", missing];
+    let arguments: [&[&str]; 3] = [&["ptx", file], &["ptx", missing], &run];
     for arguments in arguments {
         let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
             .args(arguments)
