@@ -4,7 +4,7 @@
 use std::{
     sync::{Arc, Weak},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use millstream_sim::{Gpu, LiveKind, LiveObject, LiveObjectCounts};
@@ -16,6 +16,10 @@ use crate::{Device, context::DeviceState, device::closing, disposal::log, page_l
 /// with the load of the machine.
 const LOOKS_IN_VAIN: u32 = 5000;
 
+/// The time without anything freed after which the rest counts as leaked although the closing
+/// thread made no pass: a driver may block it.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+
 /// The maximum number of objects that a report lists.
 const LISTED_MAX: usize = 20;
 
@@ -23,7 +27,8 @@ const LISTED_MAX: usize = 20;
 /// there are none.
 pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
     let (mut before, mut passes, mut in_vain) = (LiveObjectCounts::default(), None, 0);
-    while in_vain < LOOKS_IN_VAIN {
+    let mut freed_at = Instant::now();
+    while in_vain < LOOKS_IN_VAIN && freed_at.elapsed() < STUCK_AFTER {
         let left = gpu.live_object_counts();
         let nothing = LiveObjectCounts {
             contexts: left.contexts,
@@ -34,7 +39,7 @@ pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<Str
         }
         let passes_now = closing::passes();
         if left != before {
-            in_vain = 0;
+            (in_vain, freed_at) = (0, Instant::now());
         } else if passes_now.is_none() || passes_now != passes {
             in_vain += 1;
         }
