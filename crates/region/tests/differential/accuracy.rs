@@ -1,12 +1,12 @@
 //! Accuracy of rounded results: sums, products and functions of floats are compared with more exact
 //! ones, within stated bounds.
 
-use millstream_region::{Array, RegionExt};
+use millstream_region::Array;
 use ndarray::{Array1, Array2, Axis, Ix1};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::differential::{Outcome, configurations::configuration};
+use crate::differential::{Outcome, configurations::configuration, evaluate};
 
 /// Returns random numbers from −2^20 to 2^20 with widely varying exponents.
 fn numbers(rng: &mut Pcg32, count: usize) -> Vec<f64> {
@@ -53,7 +53,7 @@ fn sums_are_accurate_to_the_last_rounding() -> Outcome {
         let narrow = wide.mapv(|x| x as f32);
         let configuration = configuration(seed as u64);
         let device = configuration.open()?;
-        let found = device.region(|g| {
+        let (rows, narrow_rows, columns, means) = evaluate(&device, |g| {
             let (wide, narrow) = (g.array(&wide), g.array(&narrow));
             (
                 wide.sum_axis(Axis(1)),
@@ -62,7 +62,6 @@ fn sums_are_accurate_to_the_last_rounding() -> Outcome {
                 narrow.mean_axis(Axis(0)),
             )
         })?;
-        let (rows, narrow_rows, columns, means) = found.wait()?;
         for (at, (&found, &narrow_found)) in rows.iter().zip(&narrow_rows).enumerate() {
             let (exact, size) = exact_sum(wide.row(at).iter().copied());
             // A sum of f64 compensates the rounding errors of its additions.
@@ -106,13 +105,12 @@ fn cumulative_sums_are_accurate_to_the_last_rounding() -> Outcome {
         let narrow = wide.mapv(|x| x as f32);
         let configuration = configuration(seed as u64);
         let device = configuration.open()?;
-        let sums = device.region(|g| {
+        let (found, narrow_found) = evaluate(&device, |g| {
             (
                 g.array(&wide).cumsum(Axis(0)),
                 g.array(&narrow).cumsum(Axis(0)),
             )
         })?;
-        let (found, narrow_found) = sums.wait()?;
         let step = (count / 50).max(1);
         for end in (1..=count).step_by(step).chain([count]) {
             let (exact, size) = exact_sum(wide.iter().take(end).copied());
@@ -171,9 +169,7 @@ fn functions_in_fused_kernels_are_accurate() -> Outcome {
             .collect();
         let configuration = configuration(seed as u64);
         let device = configuration.open()?;
-        let found = device
-            .region(|g| function(&(g.array(&x) * 0.5)) + 0.0)?
-            .wait()?;
+        let found = evaluate(&device, |g| function(&(g.array(&x) * 0.5)) + 0.0)?;
         for (&x, &found) in x.iter().zip(&found) {
             let exact = exact(f64::from(x * 0.5));
             let rounded = exact as f32;
@@ -213,9 +209,7 @@ fn products_are_within_their_error_bound() -> Outcome {
         let (a, b) = (matrix(m, k)?, matrix(n, k)?);
         let configuration = configuration(seed as u64);
         let device = configuration.open()?;
-        let found = device
-            .region(|g| g.array(&a).dot(&g.array(&b).t()))?
-            .wait()?;
+        let found = evaluate(&device, |g| g.array(&a).dot(&g.array(&b).t()))?;
         for ((row, column), &found) in found.indexed_iter() {
             let pairs = a.row(row).into_iter().zip(b.row(column));
             let (exact, size) = exact_sum(pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)));

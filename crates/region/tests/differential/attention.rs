@@ -11,6 +11,7 @@ use crate::differential::{
     Outcome,
     attention_case::{Case, Lengths, numbers},
     configurations::{configuration, everywhere},
+    evaluate,
 };
 
 /// Lengths, and the sizes of keys and values: around the sizes of tiles, which are 64, 32 and 16.
@@ -110,23 +111,19 @@ fn attention_takes_views() -> Outcome {
             .as_standard_layout()
             .into_owned();
         let row = narrow(&row);
-        let found = device
-            .region(|g| {
-                let q = g.array(&transposed).permuted_axes([1, 2, 0]);
-                let k = g.array(&spread).slice(s![.., ..;2, 1..]);
-                let v = g.array(&reversed).slice(s![.., ..;-1, ..;-1]);
-                let mask = AttentionMask::added(&g.array(&row));
-                q.attention_masked(&k, &v, case.scale as f32, &mask)
-            })?
-            .wait()?;
+        let found = evaluate(device, |g| {
+            let q = g.array(&transposed).permuted_axes([1, 2, 0]);
+            let k = g.array(&spread).slice(s![.., ..;2, 1..]);
+            let v = g.array(&reversed).slice(s![.., ..;-1, ..;-1]);
+            let mask = AttentionMask::added(&g.array(&row));
+            q.attention_masked(&k, &v, case.scale as f32, &mask)
+        })?;
         case.assert_near(&found.mapv(f64::from), unit);
         // One array is queries, keys and values; batch axes of length 1 broadcast.
-        let shared = device
-            .region(|g| {
-                let k = g.array(&k);
-                k.attention(&k.slice(s![..1, .., ..]), &k, 0.375)
-            })?
-            .wait()?;
+        let shared = evaluate(device, |g| {
+            let k = g.array(&k);
+            k.attention(&k.slice(s![..1, .., ..]), &k, 0.375)
+        })?;
         let first = case.k.slice(s![..1, .., ..]);
         let shared_case = Case {
             q: case.k.clone(),
@@ -159,19 +156,17 @@ fn attention_has_several_batch_axes() -> Outcome {
         .as_standard_layout()
         .into_owned();
     everywhere(|device| {
-        let (all, first) = device
-            .region(|g| {
-                let (q, k, v) = (g.array(&q), g.array(&turned), g.array(&v));
-                let k = k.permuted_axes([1, 0, 2, 3]);
-                let first =
-                    |x: &Array<f32, ndarray::Ix4>| x.index_axis(Axis(0), 0).index_axis(Axis(0), 0);
-                let scale = case.scale as f32;
-                (
-                    q.attention(&k, &v, scale),
-                    first(&q).attention(&first(&k), &first(&v), scale),
-                )
-            })?
-            .wait()?;
+        let (all, first) = evaluate(device, |g| {
+            let (q, k, v) = (g.array(&q), g.array(&turned), g.array(&v));
+            let k = k.permuted_axes([1, 0, 2, 3]);
+            let first =
+                |x: &Array<f32, ndarray::Ix4>| x.index_axis(Axis(0), 0).index_axis(Axis(0), 0);
+            let scale = case.scale as f32;
+            (
+                q.attention(&k, &v, scale),
+                first(&q).attention(&first(&k), &first(&v), scale),
+            )
+        })?;
         assert_eq!(first, all.slice(s![0, 0, .., ..]));
         let all = all.into_shape_with_order((6, 5, 4))?;
         case.assert_near(&all.mapv(f64::from), unit);
@@ -220,17 +215,15 @@ fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
     mask[[0, 3, 3]] = f32::INFINITY;
     mask[[0, 4, 66]] = f32::INFINITY;
     everywhere(|device| {
-        let (found, expected) = device
-            .region(|g| {
-                let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
-                let mask = g.array(&mask);
-                let added = AttentionMask::added(&mask);
-                (
-                    q.attention_masked(&k, &v, 1.0, &added),
-                    formula([&q, &k, &v], &mask),
-                )
-            })?
-            .wait()?;
+        let (found, expected) = evaluate(device, |g| {
+            let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
+            let mask = g.array(&mask);
+            let added = AttentionMask::added(&mask);
+            (
+                q.attention_masked(&k, &v, 1.0, &added),
+                formula([&q, &k, &v], &mask),
+            )
+        })?;
         assert_eq!(found.slice(s![0, 1, ..]), array![134.0, 135.0]);
         for query in [0, 2, 3, 4] {
             assert!(
@@ -272,25 +265,21 @@ fn attention_of_nothing_is_zero_or_empty() -> Outcome {
     ];
     everywhere(|device| {
         for ((batches, queries, keys), (key_size, value_size)) in shapes {
-            let found = device
-                .region(|g| {
-                    g.ones::<f32, _>((batches, queries, key_size)).attention(
-                        &g.ones((batches, keys, key_size)),
-                        &g.ones((batches, keys, value_size)),
-                        1.0,
-                    )
-                })?
-                .wait()?;
+            let found = evaluate(device, |g| {
+                g.ones::<f32, _>((batches, queries, key_size)).attention(
+                    &g.ones((batches, keys, key_size)),
+                    &g.ones((batches, keys, value_size)),
+                    1.0,
+                )
+            })?;
             assert_eq!(found, Array3::<f32>::zeros((batches, queries, value_size)));
         }
         // Without elements, all keys have equal weights.
         let (v, mask) = (array![[1.0_f64], [3.0]], AttentionMask::causal());
-        let found = device
-            .region(|g| {
-                let (q, k, v) = (g.zeros((2, 0)), g.zeros((2, 0)), g.array(&v));
-                q.attention_masked(&k, &v, 1.0, &mask)
-            })?
-            .wait()?;
+        let found = evaluate(device, |g| {
+            let (q, k, v) = (g.zeros((2, 0)), g.zeros((2, 0)), g.array(&v));
+            q.attention_masked(&k, &v, 1.0, &mask)
+        })?;
         assert_eq!(found, array![[1.0], [2.0]]);
         Ok(())
     })
@@ -302,14 +291,12 @@ fn attention_of_halves_is_rounded_once() -> Outcome {
     let case = Case::random(&mut rng, (1, 9, 21), (8, 8));
     everywhere(|device| {
         let [q, k, v] = [&case.q, &case.k, &case.v].map(|x| x.mapv(f16::from_f64));
-        let (halves, wide) = device
-            .region(|g| {
-                let [q, k, v] = [&q, &k, &v].map(|x| g.array(x));
-                let [a, b, c] = [&q, &k, &v].map(|x| x.cast::<f32>());
-                let scale = f16::from_f64(0.25);
-                (q.attention(&k, &v, scale), a.attention(&b, &c, 0.25))
-            })?
-            .wait()?;
+        let (halves, wide) = evaluate(device, |g| {
+            let [q, k, v] = [&q, &k, &v].map(|x| g.array(x));
+            let [a, b, c] = [&q, &k, &v].map(|x| x.cast::<f32>());
+            let scale = f16::from_f64(0.25);
+            (q.attention(&k, &v, scale), a.attention(&b, &c, 0.25))
+        })?;
         assert_eq!(halves, wide.mapv(f16::from_f32));
         Ok(())
     })
@@ -340,7 +327,7 @@ fn a_prepared_region_has_attention() -> Outcome {
         let prepared = device.prepare(&upload(&hosts[0])?, |_, x| body(x))?;
         for host in &hosts {
             let x = upload(host)?;
-            let expected = device.region(|g| body(&g.array(&x)))?.wait()?;
+            let expected = evaluate(device, |g| body(&g.array(&x)))?;
             assert_eq!(prepared.call(&x)?.to_host()?, expected);
         }
         Ok(())

@@ -1,50 +1,52 @@
 //! Execution of program steps on the device.
 
-use half::{bf16, f16};
 use millstream_region::{Array, ArrayViewMut, Float, Number, Operand, Region, concatenate, stack};
 use ndarray::{Axis, Ix1, IxDyn};
 
 use crate::differential::{
     host_element::Number as Small,
     step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
-    value::{Dev, Kind},
+    value::{Dev, Kind, each_kind, each_type},
 };
 
 /// Matches an array of one of the types, and wraps the result in the same type.
 macro_rules! one {
-    ($value:expr, numbers, $x:ident => $body:expr) => {
-        one!($value, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64], $x => $body)
-    };
-    ($value:expr, all, $x:ident => $body:expr) => {
-        one!($value, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x => $body)
-    };
-    ($value:expr, [$($kind:ident)*], $x:ident => $body:expr) => {
+    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
         match $value {
             $(Dev::$kind($x) => Dev::$kind($body),)*
             #[allow(unreachable_patterns, reason = "with all types there is no other")]
             other => unreachable!("{other:?}"),
         }
     };
+    ($value:expr, $types:ident, $x:ident => $body:expr) => {
+        each_kind!($types [one] $value, $x => $body)
+    };
 }
 
+/// Matches an array of one of the types.
+macro_rules! any {
+    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
+        match $value {
+            $(Dev::$kind($x) => $body,)*
+            #[allow(unreachable_patterns, reason = "with all types there is no other")]
+            other => unreachable!("{other:?}"),
+        }
+    };
+    ($value:expr, $types:ident, $x:ident => $body:expr) => {
+        each_kind!($types [any] $value, $x => $body)
+    };
+}
+
+/// Matches two arrays of one type, and wraps the result in the same type.
 macro_rules! two {
-    ($a:expr, $b:expr, numbers, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, all, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, integers, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [I8 I16 I32 I64 U8 U16 U32 U64], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, bits, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, [$($kind:ident)*], $x:ident, $y:ident => $body:expr) => {
+    ([$($kind:ident)*] $a:expr, $b:expr, $x:ident, $y:ident => $body:expr) => {
         match ($a, $b) {
             $((Dev::$kind($x), Dev::$kind($y)) => Dev::$kind($body),)*
             other => unreachable!("{other:?}"),
         }
+    };
+    ($a:expr, $b:expr, $types:ident, $x:ident, $y:ident => $body:expr) => {
+        each_kind!($types [two] $a, $b, $x, $y => $body)
     };
 }
 
@@ -53,21 +55,10 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     let at = |slot: &usize| &slots[*slot];
     match step {
         Step::Fresh(host) => host.on_device(g),
-        Step::Unary(function, a) => match at(a) {
-            Dev::F16(x) => Dev::F16(float_unary(*function, x)),
-            Dev::Bf16(x) => Dev::Bf16(float_unary(*function, x)),
-            Dev::F32(x) => Dev::F32(float_unary(*function, x)),
-            Dev::F64(x) => Dev::F64(float_unary(*function, x)),
-            Dev::I8(x) => Dev::I8(unary(*function, x)),
-            Dev::I16(x) => Dev::I16(unary(*function, x)),
-            Dev::I32(x) => Dev::I32(unary(*function, x)),
-            Dev::I64(x) => Dev::I64(unary(*function, x)),
-            Dev::U8(x) => Dev::U8(unary(*function, x)),
-            Dev::U16(x) => Dev::U16(unary(*function, x)),
-            Dev::U32(x) => Dev::U32(unary(*function, x)),
-            Dev::U64(x) => Dev::U64(unary(*function, x)),
-            Dev::Bool(_) => unreachable!("a boolean is not numeric"),
-        },
+        Step::Unary(function, a) if at(a).kind().is_float() => {
+            one!(at(a), floats, x => float_unary(*function, x))
+        }
+        Step::Unary(function, a) => one!(at(a), integers, x => unary(*function, x)),
         Step::Binary(function, a, b) => {
             two!(at(a), at(b), numbers, x, y => match function {
                 Binary::Add => x + y,
@@ -128,13 +119,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::Clamp(a, least, greatest) => one!(at(a), numbers, x => {
             x.clamp(small(x, *least), small(x, *greatest))
         }),
-        Step::IsNan(a) => match at(a) {
-            Dev::F16(x) => Dev::Bool(x.is_nan()),
-            Dev::Bf16(x) => Dev::Bool(x.is_nan()),
-            Dev::F32(x) => Dev::Bool(x.is_nan()),
-            Dev::F64(x) => Dev::Bool(x.is_nan()),
-            other => unreachable!("{other:?} is not a float"),
-        },
+        Step::IsNan(a) => Dev::Bool(any!(at(a), floats, x => x.is_nan())),
         Step::Cast(a, kind) => cast(at(a), *kind),
         Step::View(a, how) => one!(at(a), all, x => view(x, how)),
         Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, at(a), axes, *keep),
@@ -326,60 +311,32 @@ fn compare(comparison: Compare, a: &Dev, b: &Dev) -> Dev {
             }
         };
     }
-    Dev::Bool(match (a, b) {
-        (Dev::F16(x), Dev::F16(y)) => by!(x, y),
-        (Dev::Bf16(x), Dev::Bf16(y)) => by!(x, y),
-        (Dev::F32(x), Dev::F32(y)) => by!(x, y),
-        (Dev::F64(x), Dev::F64(y)) => by!(x, y),
-        (Dev::I8(x), Dev::I8(y)) => by!(x, y),
-        (Dev::I16(x), Dev::I16(y)) => by!(x, y),
-        (Dev::I32(x), Dev::I32(y)) => by!(x, y),
-        (Dev::I64(x), Dev::I64(y)) => by!(x, y),
-        (Dev::U8(x), Dev::U8(y)) => by!(x, y),
-        (Dev::U16(x), Dev::U16(y)) => by!(x, y),
-        (Dev::U32(x), Dev::U32(y)) => by!(x, y),
-        (Dev::U64(x), Dev::U64(y)) => by!(x, y),
-        (Dev::Bool(x), Dev::Bool(y)) if comparison == Compare::Equal => x.equal(y),
-        (Dev::Bool(x), Dev::Bool(y)) => x.not_equal(y),
-        other => unreachable!("{other:?}"),
-    })
+    if let (Dev::Bool(x), Dev::Bool(y)) = (a, b) {
+        return Dev::Bool(match comparison {
+            Compare::Equal => x.equal(y),
+            _ => x.not_equal(y),
+        });
+    }
+    macro_rules! by_kind {
+        ([$($kind:ident)*]) => {
+            match (a, b) {
+                $((Dev::$kind(x), Dev::$kind(y)) => by!(x, y),)*
+                other => unreachable!("{other:?}"),
+            }
+        };
+    }
+    Dev::Bool(each_kind!(numbers[by_kind]))
 }
 
 fn cast(x: &Dev, kind: Kind) -> Dev {
     macro_rules! to {
-        ($type:ty) => {
-            match x {
-                Dev::F16(x) => x.cast::<$type>(),
-                Dev::Bf16(x) => x.cast::<$type>(),
-                Dev::F32(x) => x.cast::<$type>(),
-                Dev::F64(x) => x.cast::<$type>(),
-                Dev::I8(x) => x.cast::<$type>(),
-                Dev::I16(x) => x.cast::<$type>(),
-                Dev::I32(x) => x.cast::<$type>(),
-                Dev::I64(x) => x.cast::<$type>(),
-                Dev::U8(x) => x.cast::<$type>(),
-                Dev::U16(x) => x.cast::<$type>(),
-                Dev::U32(x) => x.cast::<$type>(),
-                Dev::U64(x) => x.cast::<$type>(),
-                Dev::Bool(x) => x.cast::<$type>(),
+        ($($kind:ident $type:ty),*) => {
+            match kind {
+                $(Kind::$kind => Dev::$kind(any!(x, all, x => x.cast::<$type>())),)*
             }
         };
     }
-    match kind {
-        Kind::F16 => Dev::F16(to!(f16)),
-        Kind::Bf16 => Dev::Bf16(to!(bf16)),
-        Kind::F32 => Dev::F32(to!(f32)),
-        Kind::F64 => Dev::F64(to!(f64)),
-        Kind::I8 => Dev::I8(to!(i8)),
-        Kind::I16 => Dev::I16(to!(i16)),
-        Kind::I32 => Dev::I32(to!(i32)),
-        Kind::I64 => Dev::I64(to!(i64)),
-        Kind::U8 => Dev::U8(to!(u8)),
-        Kind::U16 => Dev::U16(to!(u16)),
-        Kind::U32 => Dev::U32(to!(u32)),
-        Kind::U64 => Dev::U64(to!(u64)),
-        Kind::Bool => Dev::Bool(to!(bool)),
-    }
+    each_type!([to])
 }
 
 fn view<T: millstream_region::Element>(x: &Array<T, IxDyn>, view: &View) -> Array<T, IxDyn> {
@@ -440,21 +397,7 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
         };
     }
     if matches!(reduce, Reduce::ArgMinimum | Reduce::ArgMaximum) {
-        return Dev::I64(match x {
-            Dev::F16(x) => position!(x),
-            Dev::Bf16(x) => position!(x),
-            Dev::F32(x) => position!(x),
-            Dev::F64(x) => position!(x),
-            Dev::I8(x) => position!(x),
-            Dev::I16(x) => position!(x),
-            Dev::I32(x) => position!(x),
-            Dev::I64(x) => position!(x),
-            Dev::U8(x) => position!(x),
-            Dev::U16(x) => position!(x),
-            Dev::U32(x) => position!(x),
-            Dev::U64(x) => position!(x),
-            Dev::Bool(_) => unreachable!("a boolean is not numeric"),
-        });
+        return Dev::I64(any!(x, numbers, x => position!(x)));
     }
     one!(x, numbers, x => number!(x))
 }
@@ -470,7 +413,7 @@ fn line<T: millstream_region::Element>(x: &Array<T, IxDyn>) -> Array<T, Ix1> {
 
 fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
     macro_rules! of {
-        ($($kind:ident)*) => {
+        ([$($kind:ident)*]) => {
             match &slots[parts[0]] {
                 $(Dev::$kind(_) => {
                     let arrays: Vec<_> = parts.iter().map(|&part| match &slots[part] {
@@ -487,5 +430,5 @@ fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
             }
         };
     }
-    of!(F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool)
+    each_kind!(all[of])
 }

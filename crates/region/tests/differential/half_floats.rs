@@ -2,18 +2,28 @@
 //! in wider types.
 
 use half::{bf16, f16};
-use millstream_region::{Array, Float, Region, RegionExt, region};
+use millstream_region::{Array, Float, RegionExt, region};
 use ndarray::{Array1, Array2, Axis, Ix1, array};
 
 use crate::differential::{
     Outcome,
     configurations::everywhere,
-    host_element::{Castable, Number},
+    evaluate,
+    host_element::{CastFrom, Number},
     value::Exact,
 };
 
 /// A float of 16 bits.
-trait Half: Float + Number + Exact {
+trait Half:
+    Float
+    + Number
+    + Exact
+    + CastFrom<f64>
+    + CastFrom<f32>
+    + CastFrom<u64>
+    + CastFrom<i64>
+    + CastFrom<i32>
+{
     /// The distance from 1 to the next number.
     const EPSILON: f64;
     /// The maximum of numbers on the host whose functions are compared.
@@ -21,11 +31,10 @@ trait Half: Float + Number + Exact {
     fn of_bits(bits: u16) -> Self;
     fn of_single(value: f32) -> Self;
     fn single(self) -> f32;
-    fn cast(from: &dyn Castable) -> Self;
 }
 
 macro_rules! halves {
-    ($($type:ty: $cast:ident, $large:literal;)*) => {$(
+    ($($type:ty: $large:literal;)*) => {$(
         impl Half for $type {
             const EPSILON: f64 = <$type>::EPSILON.to_f64_const();
             const LARGE: f32 = $large;
@@ -41,17 +50,13 @@ macro_rules! halves {
             fn single(self) -> f32 {
                 self.to_f32()
             }
-
-            fn cast(from: &dyn Castable) -> Self {
-                from.$cast()
-            }
         }
     )*};
 }
 
 halves! {
-    f16: to_f16, 6e4;
-    bf16: to_bf16, 1e30;
+    f16: 6e4;
+    bf16: 1e30;
 }
 
 /// Compares the bits of elements, with all NaNs equal.
@@ -64,15 +69,6 @@ fn assert_same<T: Exact + std::fmt::Debug>(found: &Array1<T>, expected: &Array1<
             "at {at}: {found:?} is not {expected:?}"
         );
     }
-}
-
-/// Casts numbers on the device and on the host.
-fn cast_alike<T: Half, U: millstream_region::Element + Castable>(
-    g: &Region,
-    numbers: &Array1<U>,
-) -> (Array<T, Ix1>, Array1<T>) {
-    let expected = numbers.map(|number| T::cast(number));
-    (g.array(numbers).cast(), expected)
 }
 
 /// Ties of all kinds, and numbers that are just beside them, beyond the digits of `f32`.
@@ -94,30 +90,21 @@ fn casts_round_once<T: Half>(device: &millstream::Device) -> Outcome {
         .collect();
     let signed = longs.mapv(|number| number as i64);
     let words = longs.mapv(|number| number as i32);
-    let found = device.region(|g| {
+    let (of_doubles, of_singles, of_longs, of_signed, of_words) = evaluate(device, |g| {
         (
-            cast_alike::<T, f64>(g, &doubles).0,
-            cast_alike::<T, f32>(g, &singles).0,
-            cast_alike::<T, u64>(g, &longs).0,
-            cast_alike::<T, i64>(g, &signed).0,
-            cast_alike::<T, i32>(g, &words).0,
+            g.array(&doubles).cast::<T>(),
+            g.array(&singles).cast::<T>(),
+            g.array(&longs).cast::<T>(),
+            g.array(&signed).cast::<T>(),
+            g.array(&words).cast::<T>(),
         )
     })?;
-    let (of_doubles, of_singles, of_longs, of_signed, of_words) = found.wait()?;
-    assert_same(&of_doubles, &doubles.map(|number| T::cast(number)));
-    assert_same(&of_singles, &singles.map(|number| T::cast(number)));
-    assert_same(&of_longs, &longs.map(|number| T::cast(number)));
-    assert_same(&of_signed, &signed.map(|number| T::cast(number)));
-    assert_same(&of_words, &words.map(|number| T::cast(number)));
+    assert_same(&of_doubles, &doubles.mapv(T::cast_from));
+    assert_same(&of_singles, &singles.mapv(T::cast_from));
+    assert_same(&of_longs, &longs.mapv(T::cast_from));
+    assert_same(&of_signed, &signed.mapv(T::cast_from));
+    assert_same(&of_words, &words.mapv(T::cast_from));
     Ok(())
-}
-
-#[test]
-fn casts_to_half_floats_round_once() -> Outcome {
-    everywhere(|device| {
-        casts_round_once::<f16>(device)?;
-        casts_round_once::<bf16>(device)
-    })
 }
 
 /// Numbers of both signs and of all magnitudes.
@@ -134,31 +121,21 @@ fn functions_are_rounded<T: Half>(device: &millstream::Device) -> Outcome {
     let wide = x.mapv(T::single);
     macro_rules! functions {
         ($($function:ident)*) => {
-            let found = device.region(|g| {
+            let ($($function,)*) = evaluate(device, |g| {
                 let (x, wide) = (g.array(&x), g.array(&wide));
                 ($((x.$function(), wide.$function()),)*)
             })?;
-            let ($($function,)*) = found.wait()?;
             $(assert_same(&$function.0, &$function.1.mapv(T::of_single));)*
         };
     }
     functions!(exp ln sin tanh erf round);
-    let powers = device.region(|g| {
+    let (cubes, wide_cubes, legs, wide_legs) = evaluate(device, |g| {
         let (x, wide) = (g.array(&x), g.array(&wide));
         (x.powi(3), wide.powi(3), x.hypot(T::ONE), wide.hypot(1.0))
     })?;
-    let (cubes, wide_cubes, legs, wide_legs) = powers.wait()?;
     assert_same(&cubes, &wide_cubes.mapv(T::of_single));
     assert_same(&legs, &wide_legs.mapv(T::of_single));
     Ok(())
-}
-
-#[test]
-fn functions_of_half_floats_are_those_of_f32_rounded() -> Outcome {
-    everywhere(|device| {
-        functions_are_rounded::<f16>(device)?;
-        functions_are_rounded::<bf16>(device)
-    })
 }
 
 fn fused_bits<T: Half>(device: &millstream::Device) -> Outcome {
@@ -178,30 +155,22 @@ fn fused_bits<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
-#[test]
-fn half_floats_have_the_same_bits_fused_and_unfused() -> Outcome {
-    everywhere(|device| {
-        fused_bits::<f16>(device)?;
-        fused_bits::<bf16>(device)
-    })
-}
-
 /// A sum in the type itself would stay at the first number whose successor is 2 away.
 fn sums_are_wider<T: Half>(device: &millstream::Device) -> Outcome {
     let count = 6000;
     let expected = T::of_single(count as f32);
     let ones = Array2::from_elem((2, count), T::ONE);
-    let found = device.region(|g| {
-        let ones = g.array(&ones);
-        let row = ones.row(0);
-        (
-            (row.sum(), row.dot(&row), row.mean()),
-            (ones.sum_axis(Axis(1)), ones.dot(&ones.t())),
-            row.cumsum(Axis(0)),
-            (row.var(T::ZERO), (row * T::of_single(100.0)).mean()),
-        )
-    })?;
-    let ((sum, dot, mean), (sums, products), cumulative, (variance, hundred)) = found.wait()?;
+    let ((sum, dot, mean), (sums, products), cumulative, (variance, hundred)) =
+        evaluate(device, |g| {
+            let ones = g.array(&ones);
+            let row = ones.row(0);
+            (
+                (row.sum(), row.dot(&row), row.mean()),
+                (ones.sum_axis(Axis(1)), ones.dot(&ones.t())),
+                row.cumsum(Axis(0)),
+                (row.var(T::ZERO), (row * T::of_single(100.0)).mean()),
+            )
+        })?;
     assert_eq!(
         (sum[()], dot[()], mean[()], variance[()]),
         (expected, expected, T::ONE, T::ZERO)
@@ -219,23 +188,14 @@ fn sums_are_wider<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
-#[test]
-fn sums_of_half_floats_are_wider() -> Outcome {
-    everywhere(|device| {
-        sums_are_wider::<f16>(device)?;
-        sums_are_wider::<bf16>(device)
-    })
-}
-
 fn uniform_is_below_1<T: Half>(device: &millstream::Device) -> Outcome {
-    let numbers = device.region(|g| {
+    let (halves, singles, even) = evaluate(device, |g| {
         (
             g.uniform::<T, _>(4000, 7),
             g.uniform::<f32, _>(4000, 7),
             g.linspace(T::ZERO, T::ONE, 5),
         )
     })?;
-    let (halves, singles, even) = numbers.wait()?;
     let mut rounded_up = 0;
     for (half, single) in halves.iter().zip(&singles) {
         let (number, digits) = (half.single(), T::EPSILON as f32);
@@ -250,12 +210,25 @@ fn uniform_is_below_1<T: Half>(device: &millstream::Device) -> Outcome {
     Ok(())
 }
 
-#[test]
-fn uniform_half_floats_are_below_1() -> Outcome {
-    everywhere(|device| {
-        uniform_is_below_1::<f16>(device)?;
-        uniform_is_below_1::<bf16>(device)
-    })
+/// Declares a test of both types for each function.
+macro_rules! of_both {
+    ($($name:ident: $test:ident;)*) => {$(
+        #[test]
+        fn $name() -> Outcome {
+            everywhere(|device| {
+                $test::<f16>(device)?;
+                $test::<bf16>(device)
+            })
+        }
+    )*};
+}
+
+of_both! {
+    casts_to_half_floats_round_once: casts_round_once;
+    functions_of_half_floats_are_those_of_f32_rounded: functions_are_rounded;
+    half_floats_have_the_same_bits_fused_and_unfused: fused_bits;
+    sums_of_half_floats_are_wider: sums_are_wider;
+    uniform_half_floats_are_below_1: uniform_is_below_1;
 }
 
 #[region]

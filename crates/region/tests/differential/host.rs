@@ -1,74 +1,52 @@
 //! Execution of program steps on the host, with plain Rust and `ndarray`'s views.
 
-use half::{bf16, f16};
 use ndarray::{ArrayD, Axis, IxDyn, Slice, SliceInfoElem};
 
 use crate::differential::{
-    host_element::{Number, Plain, Word},
+    host_element::{CastFrom, Number, Plain, Word},
     host_indexing::{gather, scatter},
     step::{Assign, Reduce, Step, View},
-    value::{Host, Kind},
+    value::{Host, Kind, each_kind, each_type},
 };
 
-/// Matches an array of any type, and wraps the result in the same type.
+/// Matches an array of one of the types, and wraps the result in the same type.
+macro_rules! one {
+    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
+        match $value {
+            $(Host::$kind($x) => Host::$kind($body),)*
+            #[allow(unreachable_patterns, reason = "with all types there is no other")]
+            other => unreachable!("{:?}", other.kind()),
+        }
+    };
+    ($value:expr, $types:ident, $x:ident => $body:expr) => {
+        each_kind!($types [one] $value, $x => $body)
+    };
+}
+
+/// Matches an array of one of the types.
 macro_rules! any {
-    ($value:expr, $x:ident => $body:expr) => {
+    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
         match $value {
-            Host::F16($x) => Host::F16($body),
-            Host::Bf16($x) => Host::Bf16($body),
-            Host::F32($x) => Host::F32($body),
-            Host::F64($x) => Host::F64($body),
-            Host::I8($x) => Host::I8($body),
-            Host::I16($x) => Host::I16($body),
-            Host::I32($x) => Host::I32($body),
-            Host::I64($x) => Host::I64($body),
-            Host::U8($x) => Host::U8($body),
-            Host::U16($x) => Host::U16($body),
-            Host::U32($x) => Host::U32($body),
-            Host::U64($x) => Host::U64($body),
-            Host::Bool($x) => Host::Bool($body),
+            $(Host::$kind($x) => $body,)*
+            #[allow(unreachable_patterns, reason = "with all types there is no other")]
+            other => unreachable!("{:?}", other.kind()),
         }
+    };
+    ($value:expr, $types:ident, $x:ident => $body:expr) => {
+        each_kind!($types [any] $value, $x => $body)
     };
 }
 
-macro_rules! number {
-    ($value:expr, $x:ident => $body:expr) => {
-        number!(@to $value, $x => |result| result, $body)
-    };
-    (@to $value:expr, $x:ident => |$result:ident| $to:expr, $body:expr) => {
-        match $value {
-            Host::F16($x) => { let $result = $body; Host::F16($to) }
-            Host::Bf16($x) => { let $result = $body; Host::Bf16($to) }
-            Host::F32($x) => { let $result = $body; Host::F32($to) }
-            Host::F64($x) => { let $result = $body; Host::F64($to) }
-            Host::I8($x) => { let $result = $body; Host::I8($to) }
-            Host::I16($x) => { let $result = $body; Host::I16($to) }
-            Host::I32($x) => { let $result = $body; Host::I32($to) }
-            Host::I64($x) => { let $result = $body; Host::I64($to) }
-            Host::U8($x) => { let $result = $body; Host::U8($to) }
-            Host::U16($x) => { let $result = $body; Host::U16($to) }
-            Host::U32($x) => { let $result = $body; Host::U32($to) }
-            Host::U64($x) => { let $result = $body; Host::U64($to) }
-            Host::Bool(_) => unreachable!("a boolean is not numeric"),
-        }
-    };
-}
-
+/// Matches two arrays of one type, and wraps the result in the same type.
 macro_rules! two {
-    ($a:expr, $b:expr, numbers, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, all, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, bits, $x:ident, $y:ident => $body:expr) => {
-        two!($a, $b, [I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
-    };
-    ($a:expr, $b:expr, [$($kind:ident)*], $x:ident, $y:ident => $body:expr) => {
+    ([$($kind:ident)*] $a:expr, $b:expr, $x:ident, $y:ident => $body:expr) => {
         match ($a, $b) {
             $((Host::$kind($x), Host::$kind($y)) => Host::$kind($body),)*
             (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
         }
+    };
+    ($a:expr, $b:expr, $types:ident, $x:ident, $y:ident => $body:expr) => {
+        each_kind!($types [two] $a, $b, $x, $y => $body)
     };
 }
 
@@ -90,13 +68,13 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
     }
     match step {
         Step::Fresh(host) => host.clone(),
-        Step::Unary(function, a) => number!(&slots[*a], x => x.mapv(|v| v.unary(*function))),
+        Step::Unary(function, a) => one!(&slots[*a], numbers, x => x.mapv(|v| v.unary(*function))),
         Step::Binary(function, a, b) => {
             two!(&slots[*a], &slots[*b], numbers, x, y => {
                 zip(x, y, |v, w| v.binary(*function, w))
             })
         }
-        Step::WithValue(function, a, value, is_left) => number!(&slots[*a], x => x.mapv(|v| {
+        Step::WithValue(function, a, value, is_left) => one!(&slots[*a], numbers, x => x.mapv(|v| {
             let value = Number::from_small(*value);
             if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
         })),
@@ -105,29 +83,26 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
                 zip(x, y, |v, w| v.bitwise(*function, w))
             })
         }
-        Step::Compare(comparison, a, b) => Host::Bool(match (&slots[*a], &slots[*b]) {
-            (Host::F16(x), Host::F16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::Bf16(x), Host::Bf16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::F32(x), Host::F32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::F64(x), Host::F64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::I8(x), Host::I8(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::I16(x), Host::I16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::I32(x), Host::I32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::I64(x), Host::I64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::U8(x), Host::U8(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::U16(x), Host::U16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::U32(x), Host::U32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::U64(x), Host::U64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (Host::Bool(x), Host::Bool(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
-            (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
-        }),
+        Step::Compare(comparison, a, b) => {
+            macro_rules! compared {
+                ([$($kind:ident)*]) => {
+                    match (&slots[*a], &slots[*b]) {
+                        $((Host::$kind(x), Host::$kind(y)) => {
+                            zip(x, y, |v, w| comparison.holds(&v, &w))
+                        })*
+                        (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
+                    }
+                };
+            }
+            Host::Bool(each_kind!(all[compared]))
+        }
         Step::Select(which, a, b) => {
             two!(&slots[*a], &slots[*b], all, x, y => {
                 let pairs = zip(x, y, |v, w| (v, w));
                 zip(truth(&slots[*which]), &pairs, |which, (v, w)| if which { v } else { w })
             })
         }
-        Step::SelectValue(which, a, value, is_yes) => number!(&slots[*a], x => {
+        Step::SelectValue(which, a, value, is_yes) => one!(&slots[*a], numbers, x => {
             zip(truth(&slots[*which]), x, |which, v| {
                 if which == *is_yes { Number::from_small(*value) } else { v }
             })
@@ -135,33 +110,29 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::SelectValues(which, yes, no) => {
             Host::I32(truth(&slots[*which]).mapv(|which| if which { *yes } else { *no }.into()))
         }
-        Step::Power(a, exponent) => number!(&slots[*a], x => x.mapv(|v| v.power(*exponent))),
-        Step::Clamp(a, least, greatest) => number!(&slots[*a], x => x.mapv(|v| {
+        Step::Power(a, exponent) => one!(&slots[*a], numbers, x => x.mapv(|v| v.power(*exponent))),
+        Step::Clamp(a, least, greatest) => one!(&slots[*a], numbers, x => x.mapv(|v| {
             v.clamped(Number::from_small(*least), Number::from_small(*greatest))
         })),
-        Step::IsNan(a) => Host::Bool(match &slots[*a] {
-            Host::F16(x) => x.mapv(f16::is_nan),
-            Host::Bf16(x) => x.mapv(bf16::is_nan),
-            Host::F32(x) => x.mapv(f32::is_nan),
-            Host::F64(x) => x.mapv(f64::is_nan),
-            other => unreachable!("{:?} is not a float", other.kind()),
-        }),
+        Step::IsNan(a) => Host::Bool(any!(&slots[*a], floats, x => x.mapv(|v| v.is_nan()))),
         Step::Cast(a, kind) => cast(&slots[*a], *kind),
-        Step::View(a, view) => any!(&slots[*a], x => self::view(x, view)),
+        Step::View(a, view) => one!(&slots[*a], all, x => self::view(x, view)),
         Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, &slots[*a], axes, *keep),
-        Step::Cumulate(reduce, a, axis) => number!(&slots[*a], x => {
+        Step::Cumulate(reduce, a, axis) => one!(&slots[*a], numbers, x => {
             let mut x = x.clone();
             x.accumulate_axis_inplace(Axis(*axis), |&before, v| *v = before.join(*reduce, *v));
             x
         }),
         Step::Take(a, axis, index) => {
             let indices: Vec<_> = indices(&slots[*index]).into_iter().collect();
-            any!(&slots[*a], x => x.select(Axis(*axis), &indices))
+            one!(&slots[*a], all, x => x.select(Axis(*axis), &indices))
         }
-        Step::TakeListed(a, axis, indices) => any!(&slots[*a], x => x.select(Axis(*axis), indices)),
+        Step::TakeListed(a, axis, indices) => {
+            one!(&slots[*a], all, x => x.select(Axis(*axis), indices))
+        }
         Step::Gather(a, axis, index) => {
             let index = indices(&slots[*index]);
-            any!(&slots[*a], x => gather(x, *axis, &index))
+            one!(&slots[*a], all, x => gather(x, *axis, &index))
         }
         Step::Scatter(base, axis, index, values, adds) => {
             let index = indices(&slots[*index]);
@@ -186,11 +157,11 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
                 })
             }
         },
-        Step::UpdateValue(function, base, part, value) => number!(&slots[*base], x => {
+        Step::UpdateValue(function, base, part, value) => one!(&slots[*base], numbers, x => {
             let value = ndarray::arr0(Number::from_small(*value)).into_dyn();
             updated(x, part, &value, |v, w| v.binary(*function, w))
         }),
-        Step::Fill(base, part, value) => number!(&slots[*base], x => {
+        Step::Fill(base, part, value) => one!(&slots[*base], numbers, x => {
             let mut x = x.clone();
             x.slice_mut(&part[..]).fill(Number::from_small(*value));
             x
@@ -277,42 +248,14 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 }
 
 fn cast(host: &Host, kind: Kind) -> Host {
-    match kind {
-        Kind::F16 => Host::F16(casted(host, |number| number.to_f16())),
-        Kind::Bf16 => Host::Bf16(casted(host, |number| number.to_bf16())),
-        Kind::F32 => Host::F32(casted(host, |number| number.to_f32())),
-        Kind::F64 => Host::F64(casted(host, |number| number.to_f64())),
-        Kind::I8 => Host::I8(casted(host, |number| number.to_i8())),
-        Kind::I16 => Host::I16(casted(host, |number| number.to_i16())),
-        Kind::I32 => Host::I32(casted(host, |number| number.to_i32())),
-        Kind::I64 => Host::I64(casted(host, |number| number.to_i64())),
-        Kind::U8 => Host::U8(casted(host, |number| number.to_u8())),
-        Kind::U16 => Host::U16(casted(host, |number| number.to_u16())),
-        Kind::U32 => Host::U32(casted(host, |number| number.to_u32())),
-        Kind::U64 => Host::U64(casted(host, |number| number.to_u64())),
-        Kind::Bool => Host::Bool(casted(host, |number| number.to_bool())),
+    macro_rules! to {
+        ($($kind:ident $type:ty),*) => {
+            match kind {
+                $(Kind::$kind => Host::$kind(any!(host, all, x => x.mapv(<$type>::cast_from))),)*
+            }
+        };
     }
-}
-
-fn casted<U>(
-    host: &Host,
-    function: impl Fn(&dyn crate::differential::host_element::Castable) -> U,
-) -> ArrayD<U> {
-    match host {
-        Host::F16(x) => x.map(|v| function(v)),
-        Host::Bf16(x) => x.map(|v| function(v)),
-        Host::F32(x) => x.map(|v| function(v)),
-        Host::F64(x) => x.map(|v| function(v)),
-        Host::I8(x) => x.map(|v| function(v)),
-        Host::I16(x) => x.map(|v| function(v)),
-        Host::I32(x) => x.map(|v| function(v)),
-        Host::I64(x) => x.map(|v| function(v)),
-        Host::U8(x) => x.map(|v| function(v)),
-        Host::U16(x) => x.map(|v| function(v)),
-        Host::U32(x) => x.map(|v| function(v)),
-        Host::U64(x) => x.map(|v| function(v)),
-        Host::Bool(x) => x.map(|v| function(v)),
-    }
+    each_type!([to])
 }
 
 fn view<T: Copy>(x: &ArrayD<T>, view: &View) -> ArrayD<T> {
@@ -379,22 +322,10 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
         (Reduce::Sum, Host::Bool(x)) => Host::I64(rows(x, axes, keep, |row| {
             row.iter().filter(|&&is_true| is_true).count() as i64
         })),
-        (Reduce::ArgMinimum | Reduce::ArgMaximum, _) => Host::I64(match host {
-            Host::F16(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::Bf16(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::F32(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::F64(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::I8(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::I16(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::I32(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::I64(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::U8(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::U16(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::U32(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::U64(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::Bool(_) => unreachable!("a boolean is not numeric"),
-        }),
-        _ => number!(host, x => rows(x, axes, keep, |row| {
+        (Reduce::ArgMinimum | Reduce::ArgMaximum, _) => {
+            Host::I64(any!(host, numbers, x => rows(x, axes, keep, |row| first(reduce, row))))
+        }
+        _ => one!(host, numbers, x => rows(x, axes, keep, |row| {
             let start = match reduce {
                 Reduce::Sum => Number::from_small(0),
                 Reduce::Product => Number::from_small(1),
@@ -438,7 +369,7 @@ fn indices(host: &Host) -> ArrayD<usize> {
 /// Concatenates arrays, or stacks them along a new axis.
 fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
     macro_rules! of {
-        ($($kind:ident)*) => {
+        ([$($kind:ident)*]) => {
             match &slots[parts[0]] {
                 $(Host::$kind(_) => {
                     let views: Vec<_> = parts.iter().map(|&part| match &slots[part] {
@@ -455,7 +386,7 @@ fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
             }
         };
     }
-    of!(F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool)
+    each_kind!(all[of])
 }
 
 /// Computes matrix products over the last two axes.

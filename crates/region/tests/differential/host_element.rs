@@ -44,21 +44,9 @@ pub(crate) trait Word: Copy {
     fn bitwise(self, function: Bitwise, other: Self) -> Self;
 }
 
-/// An element that can be cast to every type.
-pub(crate) trait Castable {
-    fn to_f16(&self) -> f16;
-    fn to_bf16(&self) -> bf16;
-    fn to_f32(&self) -> f32;
-    fn to_f64(&self) -> f64;
-    fn to_i8(&self) -> i8;
-    fn to_i16(&self) -> i16;
-    fn to_i32(&self) -> i32;
-    fn to_i64(&self) -> i64;
-    fn to_u8(&self) -> u8;
-    fn to_u16(&self) -> u16;
-    fn to_u32(&self) -> u32;
-    fn to_u64(&self) -> u64;
-    fn to_bool(&self) -> bool;
+/// A type to which elements of another can be cast.
+pub(crate) trait CastFrom<T> {
+    fn cast_from(value: T) -> Self;
 }
 
 impl Compare {
@@ -149,8 +137,6 @@ macro_rules! floats {
                 self.powi(exponent)
             }
         }
-
-        castable!($type, |value| value != 0.0);
     )*};
 }
 
@@ -222,68 +208,43 @@ macro_rules! integers {
                 }
             }
         }
-
-        castable!($type, |value| value != 0);
     )*};
 }
 
-macro_rules! castable {
-    ($type:ty, |$value:ident| $is_true:expr) => {
-        impl Castable for $type {
-            fn to_f16(&self) -> f16 {
-                f16::from_f64(Exact::nearest(*self, HALF))
-            }
-
-            fn to_bf16(&self) -> bf16 {
-                bf16::from_f64(Exact::nearest(*self, BRAIN))
-            }
-
-            fn to_f32(&self) -> f32 {
-                *self as f32
-            }
-
-            fn to_f64(&self) -> f64 {
-                *self as f64
-            }
-
-            fn to_i8(&self) -> i8 {
-                *self as i8
-            }
-
-            fn to_i16(&self) -> i16 {
-                *self as i16
-            }
-
-            fn to_i32(&self) -> i32 {
-                *self as i32
-            }
-
-            fn to_i64(&self) -> i64 {
-                *self as i64
-            }
-
-            fn to_u8(&self) -> u8 {
-                *self as u8
-            }
-
-            fn to_u16(&self) -> u16 {
-                *self as u16
-            }
-
-            fn to_u32(&self) -> u32 {
-                *self as u32
-            }
-
-            fn to_u64(&self) -> u64 {
-                *self as u64
-            }
-
-            fn to_bool(&self) -> bool {
-                let $value = *self;
-                $is_true
+/// Implements the casts from each of these types to each type.
+macro_rules! casts {
+    ($($from:ty)*) => {$(
+        casts!($from => f32 f64 i8 i16 i32 i64 u8 u16 u32 u64, |value| value as Self);
+        casts!($from => f16, |value| Self::from_f64(value.nearest(HALF)));
+        casts!($from => bf16, |value| Self::from_f64(value.nearest(BRAIN)));
+        casts!($from => bool, |value| value != 0 as $from);
+    )*};
+    ($from:ty => $($to:ty)*, |$value:ident| $cast:expr) => {$(
+        impl CastFrom<$from> for $to {
+            fn cast_from($value: $from) -> Self {
+                $cast
             }
         }
-    };
+    )*};
+}
+
+casts!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Implements the casts from a type as those from another, to which it converts exactly.
+macro_rules! casts_by {
+    ($($from:ty: $by:ty;)*) => {$(
+        impl<T: CastFrom<$by>> CastFrom<$from> for T {
+            fn cast_from(value: $from) -> Self {
+                Self::cast_from(<$by>::from(value))
+            }
+        }
+    )*};
+}
+
+casts_by! {
+    f16: f32;
+    bf16: f32;
+    bool: u8;
 }
 
 fn same<T>(value: T) -> T {
@@ -326,31 +287,4 @@ impl Word for bool {
             Bitwise::ShiftLeft | Bitwise::ShiftRight => unreachable!("a boolean is not shifted"),
         }
     }
-}
-
-macro_rules! casts_of_bool {
-    ($($method:ident $type:ty: $value:expr;)*) => {
-        impl Castable for bool {
-            $(fn $method(&self) -> $type {
-                let value: fn(bool) -> $type = $value;
-                value(*self)
-            })*
-        }
-    };
-}
-
-casts_of_bool! {
-    to_f16 f16: |it| u8::from(it).into();
-    to_bf16 bf16: |it| u8::from(it).into();
-    to_f32 f32: f32::from;
-    to_f64 f64: f64::from;
-    to_i8 i8: i8::from;
-    to_i16 i16: i16::from;
-    to_i32 i32: i32::from;
-    to_i64 i64: i64::from;
-    to_u8 u8: u8::from;
-    to_u16 u16: u16::from;
-    to_u32 u32: u32::from;
-    to_u64 u64: u64::from;
-    to_bool bool: |it| it;
 }

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use crate::differential::{
-    host_element::{Castable, Number},
+    host_element::Number,
     step::{Binary, Unary},
 };
 
@@ -114,60 +114,6 @@ macro_rules! halves {
 
             fn power(self, exponent: i32) -> Self {
                 Self::from_f32(self.to_f32().powi(exponent))
-            }
-        }
-
-        impl Castable for $type {
-            fn to_f16(&self) -> f16 {
-                Castable::to_f16(&f32::from(*self))
-            }
-
-            fn to_bf16(&self) -> bf16 {
-                Castable::to_bf16(&f32::from(*self))
-            }
-
-            fn to_f32(&self) -> f32 {
-                Castable::to_f32(&f32::from(*self))
-            }
-
-            fn to_f64(&self) -> f64 {
-                Castable::to_f64(&f32::from(*self))
-            }
-
-            fn to_i8(&self) -> i8 {
-                Castable::to_i8(&f32::from(*self))
-            }
-
-            fn to_i16(&self) -> i16 {
-                Castable::to_i16(&f32::from(*self))
-            }
-
-            fn to_i32(&self) -> i32 {
-                Castable::to_i32(&f32::from(*self))
-            }
-
-            fn to_i64(&self) -> i64 {
-                Castable::to_i64(&f32::from(*self))
-            }
-
-            fn to_u8(&self) -> u8 {
-                Castable::to_u8(&f32::from(*self))
-            }
-
-            fn to_u16(&self) -> u16 {
-                Castable::to_u16(&f32::from(*self))
-            }
-
-            fn to_u32(&self) -> u32 {
-                Castable::to_u32(&f32::from(*self))
-            }
-
-            fn to_u64(&self) -> u64 {
-                Castable::to_u64(&f32::from(*self))
-            }
-
-            fn to_bool(&self) -> bool {
-                Castable::to_bool(&f32::from(*self))
             }
         }
     )*};

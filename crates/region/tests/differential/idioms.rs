@@ -2,10 +2,10 @@
 //! device, and must give equal results.
 
 use millstream::Device;
-use millstream_region::{RegionExt, Result};
+use millstream_region::Result;
 use ndarray::{Array1, Array2, array};
 
-use crate::differential::{Outcome, configurations::everywhere};
+use crate::differential::{Outcome, configurations::everywhere, evaluate};
 
 /// Defines the functions in a module, with the given attributes.
 macro_rules! functions {
@@ -151,7 +151,7 @@ fn check(device: &Device) -> Result<()> {
 fn masks_are_counted_and_select_values() -> Outcome {
     let x: Array1<f32> = Array1::from_shape_fn(1000, |index| (index % 7) as f32 - 3.0);
     everywhere(|device| {
-        let found = device.region(|g| {
+        let (count, positive, negative, numbers, truths) = evaluate(device, |g| {
             let x = g.array(&x);
             let is_positive = x.greater(0.0);
             (
@@ -162,7 +162,6 @@ fn masks_are_counted_and_select_values() -> Outcome {
                 is_positive.where_cond(true, x.less(-2.0)),
             )
         })?;
-        let (count, positive, negative, numbers, truths) = found.wait()?;
         assert_eq!(
             count.into_scalar(),
             x.iter().filter(|&&v| v > 0.0).count() as i64

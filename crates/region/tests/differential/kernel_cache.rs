@@ -1,10 +1,10 @@
 //! The kernel cache: cached kernels serve nodes of the same structure, with other constants, arrays
 //! and lines, and no nodes of another structure.
 
-use millstream_region::{Array, Keep, RegionExt};
+use millstream_region::{Array, Keep};
 use ndarray::{Array1, Axis, s};
 
-use crate::differential::{Outcome, configurations::everywhere};
+use crate::differential::{Outcome, configurations::everywhere, evaluate};
 
 fn ramp(len: usize, from: usize) -> Array1<f32> {
     (from..).take(len).map(|value| value as f32).collect()
@@ -16,9 +16,9 @@ fn cached_kernels_take_other_constants() -> Outcome {
         let host = ramp(70, 1);
         let x = Array::from_host(device, &host)?;
         for (factor, summand) in [(2.0, 3.0), (3.0, 2.0), (2.0, 2.0), (-1.0, 0.0)] {
-            let (mapped, sum) = device
-                .region(|_| (Keep(&x * factor + summand), (&x * factor + summand).sum()))?
-                .wait()?;
+            let (mapped, sum) = evaluate(device, |_| {
+                (Keep(&x * factor + summand), (&x * factor + summand).sum())
+            })?;
             let expected = &host * factor + summand;
             assert_eq!(mapped.to_host()?, expected, "{factor}, {summand}");
             assert_eq!(sum.into_scalar(), expected.sum(), "{factor}, {summand}");
@@ -122,11 +122,11 @@ fn recalled_plans_take_other_lengths() -> Outcome {
                     .into_shape_with_order((rows, columns))
                     .unwrap();
                 let (row, column) = (ramp(columns, 5), ramp(rows, 7).insert_axis(Axis(1)));
-                let result = device.region(|g| {
+                let result = evaluate(device, |g| {
                     let [x, column] = [g.array(&host), g.array(&column)];
                     x * &g.array(&row) + column
                 })?;
-                assert_eq!(result.wait()?, &host * &row + &column, "{rows} × {columns}");
+                assert_eq!(result, &host * &row + &column, "{rows} × {columns}");
             }
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Scans of rows and columns that many blocks share: the totals of tiles, of groups of 32 tiles,
 //! and of sections of 32 groups are combined in a fixed order.
 
-use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Array3, Axis};
 
 use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
+    evaluate,
 };
 
 /// Products of `f64` are rounded at each step, so that another order gives other bits. Their totals
@@ -18,11 +18,10 @@ fn long_scans_have_the_same_bits_under_every_schedule() -> Outcome {
     let x: Array1<f64> = (0..count).map(near_1).collect();
     let first = std::cell::RefCell::new(None);
     everywhere(|device| {
-        let pending = device.region(|g| {
+        let (products, sums) = evaluate(device, |g| {
             let x = g.array(&x);
             (x.cumprod(Axis(0)), x.cumsum(Axis(0)))
         })?;
-        let (products, sums) = pending.wait()?;
         let mut exact = 1.0;
         for (at, (&product, &factor)) in products.iter().zip(&x).enumerate() {
             exact *= factor;
@@ -45,16 +44,14 @@ fn long_scans_add_all_that_precedes() -> Outcome {
     // Without the race check within kernels, which `everywhere` has.
     let configuration = configuration(5);
     let device = configuration.open()?;
-    let (sums, most, of_line) = device
-        .region(|g| {
-            let rows = g.array(&rows);
-            (
-                rows.cumsum(Axis(1)),
-                rows.cummax(Axis(1)),
-                g.array(&line).cumsum(Axis(0)),
-            )
-        })?
-        .wait()?;
+    let (sums, most, of_line) = evaluate(&device, |g| {
+        let rows = g.array(&rows);
+        (
+            rows.cumsum(Axis(1)),
+            rows.cummax(Axis(1)),
+            g.array(&line).cumsum(Axis(0)),
+        )
+    })?;
     let (mut expected, mut greatest) = (rows.clone(), rows);
     expected.accumulate_axis_inplace(Axis(1), |&before, sum| *sum += before);
     greatest.accumulate_axis_inplace(Axis(1), |&before, most| *most = before.max(*most));
@@ -73,7 +70,7 @@ fn long_scans_of_columns_have_the_same_bits_under_every_schedule() -> Outcome {
     let x = Array3::from_shape_fn((2, 4_500, 18), |(a, b, c)| near_1((a * 4_500 + b) * 18 + c));
     let first = std::cell::RefCell::new(None);
     everywhere(|device| {
-        let products = device.region(|g| g.array(&x).cumprod(Axis(1)))?.wait()?;
+        let products = evaluate(device, |g| g.array(&x).cumprod(Axis(1)))?;
         let mut exact = x.clone();
         exact.accumulate_axis_inplace(Axis(1), |&before, product| *product *= before);
         for (product, exact) in products.iter().zip(&exact) {
@@ -98,12 +95,10 @@ fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
     // Without the race check within kernels, which `everywhere` has.
     let configuration = configuration(5);
     let device = configuration.open()?;
-    let (sums, of_narrow) = device
-        .region(|g| {
-            let (tall, narrow) = (g.array(&tall), g.array(&narrow));
-            (tall.cumsum(Axis(0)), narrow.cumsum(Axis(0)))
-        })?
-        .wait()?;
+    let (sums, of_narrow) = evaluate(&device, |g| {
+        let (tall, narrow) = (g.array(&tall), g.array(&narrow));
+        (tall.cumsum(Axis(0)), narrow.cumsum(Axis(0)))
+    })?;
     let (mut expected, mut expected_narrow) = (tall, narrow);
     expected.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     expected_narrow.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);

@@ -3,13 +3,13 @@
 
 use std::cell::RefCell;
 
-use millstream_region::RegionExt;
 use millstream_testkit::share;
 use ndarray::{Array1, Array2, Array3, Axis, s};
 
 use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
+    evaluate,
 };
 
 fn number(at: usize) -> f64 {
@@ -28,7 +28,7 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
         let configuration = configuration(5);
         let device = configuration.open()?;
         let reduced = |x: &Array2<f32>| {
-            let pending = device.region(|g| {
+            evaluate(&device, |g| {
                 let (x, axis) = (g.array(x), Axis(1));
                 let wide = x.cast::<f64>();
                 (
@@ -38,8 +38,7 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
                     (x.argmin_axis(axis), x.argmax_axis(axis)),
                     (x.less(-29.0).any_axis(axis), x.cast::<i32>().sum_axis(axis)),
                 )
-            });
-            pending?.wait()
+            })
         };
         let (all, first) = (reduced(&x)?, reduced(&few)?);
         let bits = |x: &Array1<f64>| x.slice(s![..200]).mapv(f64::to_bits);
@@ -74,7 +73,7 @@ fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
         let configuration = configuration(5);
         let device = configuration.open()?;
         let of_rows = |x: &Array2<f32>| {
-            let pending = device.region(|g| {
+            evaluate(&device, |g| {
                 let (x, axis) = (g.array(x), [Axis(1)]);
                 let powers = (&x - &x.max_keepdims(&axis)).exp();
                 let deviation = &x - &x.mean_keepdims(&axis);
@@ -84,8 +83,7 @@ fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
                     &deviation / &(&variance + 1e-5).sqrt(),
                     &x / &(&x.pow2().mean_keepdims(&axis) + 1e-5).sqrt(),
                 )
-            });
-            pending?.wait()
+            })
         };
         let bits = |x: &Array2<f32>| x.mapv(f32::to_bits);
         let all = of_rows(&x)?;
@@ -110,15 +108,14 @@ fn columns_have_the_same_bits_under_every_schedule() -> Outcome {
         });
         let first = RefCell::new(None);
         everywhere(|device| {
-            let pending = device.region(|g| {
+            let (sums, halves, (least, greatest)) = evaluate(device, |g| {
                 let (x, axis) = (g.array(&x), Axis(1));
                 (
                     x.sum_axis(axis),
                     (x.cast::<f32>() * 0.5).sum_axis(axis),
                     (x.argmin_axis(axis), x.max_axis(axis)),
                 )
-            });
-            let (sums, halves, (least, greatest)) = pending?.wait()?;
+            })?;
             for ((at, &sum), &half) in sums.indexed_iter().zip(&halves) {
                 let column = x.slice(s![at.0, .., at.1]);
                 let exact: f64 = column.sum();
@@ -163,14 +160,13 @@ fn the_first_of_equal_extremes_is_found() -> Outcome {
             x.slice_mut(s![.., ..from]).fill(i32::MIN);
             y.slice_mut(s![.., ..from]).fill(i32::MAX);
             for axis in [Axis(0), Axis(1)] {
-                let pending = device.region(|g| {
+                let (of_x, of_y) = evaluate(&device, |g| {
                     let (x, y) = (g.array(&x), g.array(&y));
                     (
                         (x.argmin_axis(axis), x.argmax_axis(axis)),
                         (y.argmin_axis(axis), y.argmax_axis(axis)),
                     )
                 })?;
-                let (of_x, of_y) = pending.wait()?;
                 let extreme = |array: &Array2<i32>, least: bool| -> Array1<i64> {
                     let line = |line: ndarray::ArrayView1<'_, i32>| {
                         let best = if least {

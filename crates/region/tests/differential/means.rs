@@ -1,7 +1,6 @@
 //! Means, variances and standard deviations of `f32`: computed as `f64`, and rounded once at the
 //! end.
 
-use millstream_region::RegionExt;
 use ndarray::{Array2, Axis, array};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
@@ -9,6 +8,7 @@ use rand_pcg::Pcg32;
 use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
+    evaluate,
 };
 
 /// Means and variances whose sums overflow `f32` are finite.
@@ -17,7 +17,7 @@ fn means_do_not_overflow() -> Outcome {
     let large = array![[3e38_f32, 3e38], [-2e38, -3e38]];
     let far = array![1.7e19_f32, -1.7e19, 1.7e19, -1.7e19];
     everywhere(|device| {
-        let found = device.region(|g| {
+        let (mean, means, kept, (var, std, var_axis, std_axis)) = evaluate(device, |g| {
             let (large, far) = (g.array(&large), g.array(&far));
             let row = large.row(0);
             (
@@ -32,7 +32,6 @@ fn means_do_not_overflow() -> Outcome {
                 ),
             )
         })?;
-        let (mean, means, kept, (var, std, var_axis, std_axis)) = found.wait()?;
         assert_eq!(mean.into_scalar(), 3e38);
         assert_eq!(means, array![3e38, -2.5e38]);
         assert_eq!(kept, array![[3e38], [-2.5e38]]);
@@ -97,7 +96,7 @@ fn short_means_are_correctly_rounded() -> Outcome {
         let x = Array2::from_shape_simple_fn((ROWS, length), || number(&mut rng));
         let configuration = configuration(length as u64);
         let device = configuration.open()?;
-        let found = device.region(|g| {
+        let (means, kept, columns) = evaluate(&device, |g| {
             let x = g.array(&x);
             (
                 x.mean_axis(Axis(1)),
@@ -105,7 +104,6 @@ fn short_means_are_correctly_rounded() -> Outcome {
                 x.t().mean_axis(Axis(0)),
             )
         })?;
-        let (means, kept, columns) = found.wait()?;
         for (row, &mean) in x.rows().into_iter().zip(&means) {
             assert!(
                 is_rounded_correctly(mean, &row.to_vec()),
@@ -127,11 +125,10 @@ fn short_variances_are_rounded_once() -> Outcome {
         let x = Array2::from_shape_simple_fn((200, length), || number(&mut rng));
         let configuration = configuration(length as u64);
         let device = configuration.open()?;
-        let found = device.region(|g| {
+        let (vars, stds) = evaluate(&device, |g| {
             let x = g.array(&x);
             (x.var_axis(Axis(1), 1.0), x.std_axis(Axis(1), 0.0))
         })?;
-        let (vars, stds) = found.wait()?;
         for ((row, &var), &std) in x.rows().into_iter().zip(&vars).zip(&stds) {
             let wide = |x: f32| f64::from(x);
             let count = length as f64;

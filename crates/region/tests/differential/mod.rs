@@ -47,6 +47,8 @@ use std::{env, error::Error, ops::Range};
 use millstream_region::RegionExt;
 use millstream_testkit::share;
 
+use crate::evaluate;
+
 use self::configurations::{Configuration, configuration, configurations};
 use self::program::{Program, STEP_KINDS, Size, program};
 use self::value::{Back, Dev, Given};

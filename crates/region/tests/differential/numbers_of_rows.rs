@@ -1,12 +1,12 @@
 //! Rows: plans and kernels that serve any number of them, and larger blocks that keep long ones.
 
 use millstream::Device;
-use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Axis};
 
 use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
+    evaluate,
 };
 
 /// Returns small integers, of which all sums are exact.
@@ -19,7 +19,7 @@ fn matrix(rows: usize, columns: usize) -> Array2<f32> {
 fn check_rows(device: &Device, rows: usize, columns: usize) -> Outcome {
     let (host, what) = (matrix(rows, columns), format!("{rows} x {columns}"));
     let weights = Array1::from_shape_fn(columns, |column| (column % 3) as f32);
-    let pending = device.region(|g| {
+    let (products, differences, (sums, places)) = evaluate(device, |g| {
         let (x, weights, axis) = (g.array(&host), g.array(&weights), Axis(1));
         let weighted = &x * &weights;
         let from_most = &x - &x.max_keepdims(&[axis]);
@@ -29,7 +29,6 @@ fn check_rows(device: &Device, rows: usize, columns: usize) -> Outcome {
             (weighted.sum_axis(axis) + 1.0, x.argmax_axis(axis)),
         )
     })?;
-    let (products, differences, (sums, places)) = pending.wait()?;
     let rows = host.rows().into_iter().enumerate();
     for (at, row) in rows {
         let sum = (&row * &weights).sum();

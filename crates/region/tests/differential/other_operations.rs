@@ -1,16 +1,16 @@
 //! Operations that random programs do not contain, compared with `ndarray` or with their
 //! definitions.
 
-use millstream_region::{Array, Float, Keep, RegionExt, concatenate};
+use millstream_region::{Array, Float, Keep, concatenate};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
 
-use crate::differential::{Outcome, configurations::configurations};
+use crate::differential::{Outcome, configurations::configurations, evaluate};
 
 #[test]
 fn constructors() -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;
-        let made = device.region(|g| {
+        let (floats, whole, line, eye, truth, empty) = evaluate(&device, |g| {
             (
                 g.arange(1.0_f32, 2.0, 0.25),
                 g.arange(5_i64, -4, -3),
@@ -20,7 +20,6 @@ fn constructors() -> Outcome {
                 g.ones::<i32, _>((1, 0)),
             )
         })?;
-        let (floats, whole, line, eye, truth, empty) = made.wait()?;
         assert_eq!(floats, array![1.0, 1.25, 1.5, 1.75]);
         assert_eq!(whole, array![5, 2, -1]);
         assert_eq!(line, array![0.0, 0.25, 0.5, 0.75, 1.0]);
@@ -57,7 +56,7 @@ fn composed_functions() -> Outcome {
     let x = numbers();
     for configuration in configurations() {
         let device = configuration.open()?;
-        let found = device.region(|g| {
+        let (infinite, finite, degrees, radians, changes, sigmoid) = evaluate(&device, |g| {
             let x = g.array(&x);
             (
                 x.is_infinite(),
@@ -68,7 +67,6 @@ fn composed_functions() -> Outcome {
                 x.sigmoid(),
             )
         })?;
-        let (infinite, finite, degrees, radians, changes, sigmoid) = found.wait()?;
         assert_eq!(infinite, x.mapv(f32::is_infinite));
         assert_eq!(finite, x.mapv(f32::is_finite));
         same_bits(&degrees, &x.mapv(f32::to_degrees));
@@ -97,7 +95,7 @@ fn many_arrays_are_joined() -> Outcome {
         let wide = expected.mapv(f64::from);
         for configuration in configurations() {
             let device = configuration.open()?;
-            let found = device.region(|g| {
+            let found = evaluate(&device, |g| {
                 let parts: Vec<_> = parts.iter().map(|part| g.array(part)).collect();
                 let wide: Vec<_> = parts.iter().map(|part| part.cast::<f64>()).collect();
                 Ok((
@@ -105,7 +103,7 @@ fn many_arrays_are_joined() -> Outcome {
                     concatenate(Axis(axis), &wide)?,
                 ))
             })?;
-            assert_eq!(found.wait()?, (expected.clone(), wide.clone()));
+            assert_eq!(found, (expected.clone(), wide.clone()));
             drop(device);
             configuration.is_clean()?;
         }
@@ -121,7 +119,7 @@ fn variances_and_means() -> Outcome {
     let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-13 * expected.abs();
     for configuration in configurations() {
         let device = configuration.open()?;
-        let found = device.region(|g| {
+        let (mean, var, std, columns, rows, kept) = evaluate(&device, |g| {
             let x = g.array(&x);
             (
                 x.mean(),
@@ -132,7 +130,6 @@ fn variances_and_means() -> Outcome {
                 x.mean_keepdims(&[Axis(1)]),
             )
         })?;
-        let (mean, var, std, columns, rows, kept) = found.wait()?;
         assert!(near(
             mean.into_scalar(),
             x.mean().expect("the array is not empty")
@@ -163,7 +160,7 @@ fn rows_columns_and_vector_products() -> Outcome {
     let v = array![1, -2, 3, -4, 5, -6];
     for configuration in configurations() {
         let device = configuration.open()?;
-        let found = device.region(|g| {
+        let (row, column, diagonal, product, outer, flat, square) = evaluate(&device, |g| {
             let (m, v) = (g.array(&m), g.array(&v));
             (
                 m.row(2),
@@ -175,7 +172,6 @@ fn rows_columns_and_vector_products() -> Outcome {
                 v.dot(&v),
             )
         })?;
-        let (row, column, diagonal, product, outer, flat, square) = found.wait()?;
         assert_eq!((row, column), (m.row(2).to_owned(), m.column(5).to_owned()));
         assert_eq!((diagonal, product), (m.diag().to_owned(), m.dot(&v)));
         assert_eq!(outer, Array2::from_shape_fn((6, 6), |(i, j)| v[i] * v[j]));
@@ -209,12 +205,10 @@ fn arrays_outside_regions() -> Outcome {
         let device = configuration.open()?;
         let x = Array::from_host(&device, &array![3.0_f32, 100.0])?;
         assert_eq!(power_above(&x)?, 7);
-        let (twice, sum) = device
-            .region(|g| {
-                let x = g.array(&x);
-                (Keep(&x * 2.0), x.sum())
-            })?
-            .wait()?;
+        let (twice, sum) = evaluate(&device, |g| {
+            let x = g.array(&x);
+            (Keep(&x * 2.0), x.sum())
+        })?;
         assert_eq!(sum, arr0(103.0));
         assert_eq!((twice + &x).to_host()?, array![9.0, 300.0]);
         drop((x, device));
@@ -230,12 +224,12 @@ fn chains_are_one_kernel() -> Outcome {
     let (x, b) = (Array2::<f32>::ones((30, 20)), Array1::<f32>::ones(20));
     for configuration in configurations() {
         let device = configuration.open()?;
-        let norm = device.region(|g| {
+        let norm = evaluate(&device, |g| {
             let sum = g.array(&x) * 2.0 + g.array(&b);
             let part = sum.slice(s![..;-2, ..]);
             (&part * &part).sum().sqrt()
         })?;
-        assert_eq!(norm.wait()?, arr0((9.0_f32 * 300.0).sqrt()));
+        assert_eq!(norm, arr0((9.0_f32 * 300.0).sqrt()));
         assert!(
             configuration.blocks().is_none_or(|blocks| blocks == 1),
             "on {}",

@@ -2,10 +2,10 @@
 //! shared memory first, and of floats to many.
 
 use half::f16;
-use millstream_region::{Array, Number, RegionExt};
+use millstream_region::{Array, Number};
 use ndarray::{Array2, Axis, Ix2};
 
-use crate::differential::{Outcome, configurations::everywhere};
+use crate::differential::{Outcome, configurations::everywhere, evaluate};
 
 /// The shapes of the elements and of the values, and the axis of the indices: one element, as few
 /// as a warp has threads, rows of several elements, elements of several rows, and as many elements
@@ -49,11 +49,10 @@ fn on_device<T: Number>(
     (index, axis): (&Array2<i64>, usize),
     values: &Array2<T>,
 ) -> millstream_region::Result<Array2<T>> {
-    let pending = device.region(|g| {
+    evaluate(device, |g| {
         let (base, index): (Array<T, Ix2>, _) = (g.array(base), g.array(index));
         base.scatter_add(Axis(axis), &index, &g.array(values))
-    });
-    pending?.wait()
+    })
 }
 
 #[test]
@@ -162,7 +161,7 @@ fn floats_are_added_to_many_elements_within_their_bounds() -> Outcome {
     let counts = add(&Array2::zeros((3000, 2)), &Array2::ones((9000, 2)));
     let sums_of_halves = add(&of_halves(&base), &of_halves(&values));
     everywhere(|device| {
-        let found = device.region(|g| {
+        let (short, wide, half, integers) = evaluate(device, |g| {
             let (own, index, values) = (g.array(&base), g.array(&index), g.array(&values));
             let (short, of_short) = (own.cast::<f16>(), values.cast::<f16>());
             (
@@ -172,7 +171,6 @@ fn floats_are_added_to_many_elements_within_their_bounds() -> Outcome {
                 (own.cast::<i64>()).scatter_add_in_f64(Axis(0), &index, &values.cast::<i64>()),
             )
         })?;
-        let (short, wide, half, integers) = found.wait()?;
         for (at, &sum) in sums.indexed_iter() {
             let rounded = counts[at] * f64::from(f32::EPSILON) / 2.0 * sizes[at];
             let error = (f64::from(short[at]) - sum).abs();

@@ -1,7 +1,6 @@
 //! Signed zeros: −0 is less than +0 in every minimum and maximum, in every kind of generated kernel
 //! and in any order.
 
-use millstream_region::RegionExt;
 use ndarray::{Array2, Axis};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
@@ -9,6 +8,7 @@ use rand_pcg::Pcg32;
 use crate::differential::{
     Outcome,
     configurations::configuration,
+    evaluate,
     host_element::Number,
     step::{Binary, Reduce},
     value::Exact,
@@ -62,17 +62,17 @@ fn signed_zeros<T: Real>() -> Outcome {
         for axis in [Axis(0), Axis(1)] {
             // Read from memory, and computed within the kernel.
             for is_fused in [false, true] {
-                let found = device.region(|g| {
-                    let (x, y) = (g.array(&x), g.array(&y));
-                    let x = if is_fused { -(-x) } else { x };
-                    (
-                        (x.min_axis(axis), x.max_axis(axis)),
-                        (x.argmin_axis(axis), x.argmax_axis(axis)),
-                        (x.cummin(axis), x.cummax(axis)),
-                        (x.minimum(&y), y.minimum(&x), x.maximum(&y), y.maximum(&x)),
-                    )
-                })?;
-                let ((min, max), (argmin, argmax), (cummin, cummax), each) = found.wait()?;
+                let ((min, max), (argmin, argmax), (cummin, cummax), each) =
+                    evaluate(&device, |g| {
+                        let (x, y) = (g.array(&x), g.array(&y));
+                        let x = if is_fused { -(-x) } else { x };
+                        (
+                            (x.min_axis(axis), x.max_axis(axis)),
+                            (x.argmin_axis(axis), x.argmax_axis(axis)),
+                            (x.cummin(axis), x.cummax(axis)),
+                            (x.minimum(&y), y.minimum(&x), x.maximum(&y), y.maximum(&x)),
+                        )
+                    })?;
                 for (at, row) in x.lanes(axis).into_iter().enumerate() {
                     let (row, what) = (
                         row.to_vec(),
@@ -125,7 +125,7 @@ fn bits<T: Real>(array: &Array2<T>) -> Vec<u64> {
 fn clamp_treats_negative_zero_as_less() -> Outcome {
     let device = configuration(0).open()?;
     let x = ndarray::array![-1.0_f32, -0.0, 0.0, 1.0, f32::NAN];
-    let found = device.region(|g| {
+    let (above, below, between, relu) = evaluate(&device, |g| {
         let x = g.array(&x);
         (
             x.clamp(0.0, 2.0),
@@ -134,7 +134,6 @@ fn clamp_treats_negative_zero_as_less() -> Outcome {
             x.relu(),
         )
     })?;
-    let (above, below, between, relu) = found.wait()?;
     let bits = |found: ndarray::Array1<f32>| found.mapv(Exact::bits).to_vec();
     let expected = |values: [f32; 5]| values.map(Exact::bits).to_vec();
     assert_eq!(bits(above), expected([0.0, 0.0, 0.0, 1.0, f32::NAN]));

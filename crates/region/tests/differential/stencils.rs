@@ -6,7 +6,7 @@ use millstream::Device;
 use millstream_region::{Array, Keep, Number, RegionExt};
 use ndarray::{ArrayD, Axis, Ix2, IxDyn, Slice, s};
 
-use crate::differential::{Outcome, configurations::everywhere};
+use crate::differential::{Outcome, configurations::everywhere, evaluate};
 
 /// Positions around an element, by the starts of the views along each axis.
 type Places = &'static [&'static [usize]];
@@ -76,7 +76,7 @@ fn assert_stencil<T: Number, B: PartialEq + std::fmt::Debug>(
         assert!(is_tiled || !is_expected, "{shape:?}, {kernels:?}");
         Ok(result)
     });
-    let values = device.region(|g| Keep(function(&g.array(&x))))?.wait()?;
+    let values = evaluate(device, |g| Keep(function(&g.array(&x))))?;
     let expected = stencil(&values, places).to_host()?;
     let elements = |result: ArrayD<T>| result.iter().map(bits).collect::<Vec<B>>();
     assert_eq!(
@@ -203,11 +203,10 @@ fn a_stencil_of_several_functions_has_the_bits_of_stored_ones() -> Outcome {
             assert_eq!(kernels[0].in_shared_memory, ["exp", "add"]);
             Ok(result)
         });
-        let stored = device.region(|g| {
+        let (first, second) = evaluate(device, |g| {
             let [first, second] = functions(&g.array(&x), &g.array(&row));
             (Keep(first), Keep(second))
-        });
-        let (first, second) = stored?.wait()?;
+        })?;
         let bits = |result: ArrayD<f32>| result.mapv(f32::to_bits);
         let expected = result([&first, &second], &x).to_host()?;
         assert_eq!(bits(found?.wait()?), bits(expected));
@@ -231,7 +230,7 @@ fn a_stencil_in_the_place_of_its_array_reads_old_elements() -> Outcome {
         let host = numbers(&[40, 75]).mapv(|x| x as f32);
         let expected = {
             let x = Array::from_host(device, &host)?;
-            let values = device.region(|g| Keep(g.array(&x).exp()))?.wait()?;
+            let values = evaluate(device, |g| Keep(g.array(&x).exp()))?;
             let mut expected = host.clone();
             let inner = with_neighbour(&x, &values).to_host()?;
             expected.slice_mut(s![1..39, 1..74]).assign(&inner);

@@ -11,6 +11,7 @@ use ndarray::{Array1, Array2, Axis, Ix1, Ix2, IxDyn, Slice, array, s};
 use crate::differential::{
     Outcome,
     configurations::{configurations, everywhere},
+    evaluate,
 };
 
 /// An operation, and a body that uses it wrongly with a 3 × 4 matrix.
@@ -164,7 +165,7 @@ fn invalid_joins_are_errors() -> Outcome {
         assert_eq!(*usage_error(result).problem(), UsageErrorKind::NoArrays);
     }
     let device = configurations()[0].open()?;
-    let joined = device.region(|g| {
+    let joined = evaluate(&device, |g| {
         let (x, y) = (g.ones::<f32, _>((2, 3)), g.ones::<f32, _>((2, 2)));
         for (result, line) in [
             (concatenate(Axis(0), &[&x, &y]).map(drop), line!()),
@@ -179,7 +180,7 @@ fn invalid_joins_are_errors() -> Outcome {
         // Handling the errors of `concatenate` and `stack` keeps the region alive.
         concatenate(Axis(1), &[x, y])
     })?;
-    assert_eq!(joined.wait()?, Array2::<f32>::ones((2, 5)));
+    assert_eq!(joined, Array2::<f32>::ones((2, 5)));
     Ok(())
 }
 
@@ -187,7 +188,7 @@ fn invalid_joins_are_errors() -> Outcome {
 fn differences_of_short_axes_are_empty() -> Outcome {
     let x = array![[1.0_f32, 4.0, 9.0], [1.0, 8.0, 27.0]];
     everywhere(|device| {
-        let found = device.region(|g| {
+        let (twice, thrice, often, of_none, never) = evaluate(device, |g| {
             let x = g.array(&x);
             (
                 x.diff(2, Axis(1)),
@@ -197,7 +198,6 @@ fn differences_of_short_axes_are_empty() -> Outcome {
                 x.diff(0, Axis(0)),
             )
         })?;
-        let (twice, thrice, often, of_none, never) = found.wait()?;
         assert_eq!(twice, array![[2.0], [12.0]]);
         assert_eq!(
             (thrice.shape(), often.shape(), of_none.shape()),
@@ -214,7 +214,7 @@ fn slices_take_steps_of_any_size() -> Outcome {
     fn check(device: &Device, steps: [isize; 2]) -> Outcome {
         let x = Array1::from_shape_fn(10, |index| index as f32);
         let [first, second] = steps;
-        let found = device.region(|g| {
+        let (again, fused, matrix) = evaluate(device, |g| {
             let x = g.array(&x);
             let part = x.slice(s![2..;first]);
             let again = part.slice(s![..;second]);
@@ -227,7 +227,6 @@ fn slices_take_steps_of_any_size() -> Outcome {
                 matrix.slice(s![..;second, ..;first]),
             )
         })?;
-        let (again, fused, matrix) = found.wait()?;
         let part = x.slice(s![2..;first]);
         let expected = part.slice(s![..;second]).to_owned();
         assert_eq!(

@@ -11,24 +11,6 @@ use millstream_region::{
 };
 use ndarray::{ArrayD, Dimension, IxDyn};
 
-/// An element type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    F16,
-    Bf16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    Bool,
-}
-
 /// The element types of most programs.
 pub(crate) const KINDS: &[Kind] = &[
     Kind::F32,
@@ -66,9 +48,44 @@ impl Kind {
     }
 }
 
+/// Calls a macro with the names of some types in brackets, then the other tokens.
+macro_rules! each_kind {
+    (floats [$call:ident] $($rest:tt)*) => { $call!([F16 Bf16 F32 F64] $($rest)*) };
+    (integers [$call:ident] $($rest:tt)*) => {
+        $call!([I8 I16 I32 I64 U8 U16 U32 U64] $($rest)*)
+    };
+    (bits [$call:ident] $($rest:tt)*) => {
+        $call!([I8 I16 I32 I64 U8 U16 U32 U64 Bool] $($rest)*)
+    };
+    (numbers [$call:ident] $($rest:tt)*) => {
+        $call!([F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64] $($rest)*)
+    };
+    (all [$call:ident] $($rest:tt)*) => {
+        $call!([F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool] $($rest)*)
+    };
+}
+
+/// Calls a macro with each type and its name.
+macro_rules! each_type {
+    ([$call:ident]) => {
+        $call! {
+            F16 half::f16, Bf16 half::bf16, F32 f32, F64 f64, I8 i8, I16 i16, I32 i32, I64 i64,
+            U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
+        }
+    };
+}
+
+pub(crate) use {each_kind, each_type};
+
 /// Defines enums with an array of each type: on the host, on the device and pending.
 macro_rules! values {
-    ($($kind:ident $type:ty;)*) => {
+    ($($kind:ident $type:ty),*) => {
+        /// An element type.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Kind {
+            $($kind,)*
+        }
+
         /// A host array.
         #[derive(Clone)]
         pub(crate) enum Host {
@@ -84,6 +101,14 @@ macro_rules! values {
         /// A pending download of an array.
         pub(crate) enum PendingHost {
             $($kind(<ArrayD<$type> as Output>::Pending),)*
+        }
+
+        impl Dev {
+            pub(crate) fn kind(&self) -> Kind {
+                match self {
+                    $(Dev::$kind(_) => Kind::$kind,)*
+                }
+            }
         }
 
         impl Host {
@@ -171,21 +196,7 @@ macro_rules! values {
     };
 }
 
-values! {
-    F16 f16;
-    Bf16 bf16;
-    F32 f32;
-    F64 f64;
-    I8 i8;
-    I16 i16;
-    I32 i32;
-    I64 i64;
-    U8 u8;
-    U16 u16;
-    U32 u32;
-    U64 u64;
-    Bool bool;
-}
+each_type!([values]);
 
 impl DeviceValue for Dev {
     type Host = Host;

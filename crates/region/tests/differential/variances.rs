@@ -1,7 +1,6 @@
 //! Variances in one pass, of columns and of long arrays, against exact sums: also where the mean is
 //! much larger than the deviations, and where one element is far from all others.
 
-use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Axis, array};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
@@ -9,6 +8,7 @@ use rand_pcg::Pcg32;
 use crate::differential::{
     Outcome,
     configurations::{configuration, everywhere},
+    evaluate,
 };
 
 /// The bound of a variance's relative error before it is rounded to its type.
@@ -88,7 +88,7 @@ fn variances_in_one_pass_are_within_their_bound() -> Outcome {
             seed += 1;
             let configuration = configuration(seed);
             let device = configuration.open()?;
-            let found = device.region(|g| {
+            let ((all, columns), (std, stds), of_single, single_stds) = evaluate(&device, |g| {
                 let (x, single) = (g.array(&x), g.array(&single));
                 let of_single = (single.var(1.0), single.var_axis(Axis(0), 0.0));
                 let middle = single.insert_axis(Axis(1)).insert_axis(Axis(3));
@@ -99,7 +99,6 @@ fn variances_in_one_pass_are_within_their_bound() -> Outcome {
                     middle.std_axis(Axis(0), 0.0).flatten(),
                 )
             })?;
-            let ((all, columns), (std, stds), of_single, single_stds) = found.wait()?;
             let wide = single.mapv(f64::from);
             // Fewer elements are a row, whose mean is computed first, and rounded.
             if x.len() > 8192 {
@@ -137,11 +136,10 @@ fn variances_of_equal_elements_are_zero() -> Outcome {
         let x = Array2::from_elem(shape, 0.1);
         let single = Array2::from_elem(shape, 1e30_f32);
         everywhere(|device| {
-            let found = device.region(|g| {
+            let found = evaluate(device, |g| {
                 let (x, single) = (g.array(&x), g.array(&single));
                 (x.var_axis(Axis(0), 0.0), single.var_axis(Axis(0), 0.0))
             })?;
-            let found = found.wait()?;
             assert_eq!(found.0, Array1::<f64>::zeros(shape.1));
             assert_eq!(found.1, Array1::<f32>::zeros(shape.1));
             Ok(())
@@ -159,11 +157,10 @@ fn variances_of_numbers_that_are_not_finite_are_nan() -> Outcome {
         }
         let x32 = x.mapv(|x| x as f32);
         everywhere(|device| {
-            let found = device.region(|g| {
+            let (vars, stds) = evaluate(device, |g| {
                 let (x, x32) = (g.array(&x), g.array(&x32));
                 (x.var_axis(Axis(0), 0.0), x32.std_axis(Axis(0), 0.0))
             })?;
-            let (vars, stds) = found.wait()?;
             for column in 0..40 {
                 let is_nan = [1, 17, 18].contains(&column);
                 assert_eq!(
@@ -185,12 +182,11 @@ fn variances_of_large_and_small_numbers_do_not_overflow() -> Outcome {
     let x = Array2::from_shape_fn((50, 40), |(row, _)| [low, high][row % 2]);
     let far = array![[3e38_f32], [-3e38]];
     everywhere(|device| {
-        let found = device.region(|g| {
+        let (stds, nothing, far) = evaluate(device, |g| {
             let x = g.array(&x);
             let far = g.array(&far).broadcast((2, 40)).std_axis(Axis(0), 0.0);
             (x.std_axis(Axis(0), 0.0), x.var_axis(Axis(0), 50.0), far)
         })?;
-        let (stds, nothing, far) = found.wait()?;
         for ((&std, &nothing), &far) in stds.iter().zip(&nothing).zip(&far) {
             assert_double(std, (high - low) / 2.0);
             assert_eq!((nothing, far), (f64::INFINITY, 3e38));

@@ -14,7 +14,7 @@ fn operand(counted: &Counted, rows: usize) -> Array<f32, Ix3> {
     let host = Array3::from_shape_fn((2, rows, SIZE), |(batch, row, column)| {
         ((batch * 11 + row * 37 + column * 61) % 101) as f32 / 64.0 - 0.75
     });
-    Array::from_host(&counted.device, &host).unwrap()
+    counted.array(&host)
 }
 
 /// The bytes of so many rows of all batches.
@@ -38,11 +38,7 @@ fn attention_is_one_kernel_that_reads_keys_once_for_each_tile_of_queries() {
             pending.unwrap().wait().unwrap()
         };
         let (_, work) = counted.work(attend);
-        let expected = Work {
-            kernels: 1,
-            bytes_read: bytes(QUERIES) + 2 * 2 * bytes(KEYS),
-            bytes_written: bytes(QUERIES),
-        };
+        let expected = Work::of(1, bytes(QUERIES) + 2 * 2 * bytes(KEYS), bytes(QUERIES));
         assert_eq!(work, expected);
         // A plan that is recalled takes the same kernel.
         let (_, again) = counted.work(attend);
@@ -56,14 +52,11 @@ fn masks_and_views_take_no_kernel() {
         let (q, x) = (operand(counted, QUERIES), operand(counted, KEYS));
         let mask = Array::from_host(&counted.device, &ndarray::Array2::<f32>::ones((1, KEYS)));
         let mask = mask.unwrap();
-        let (_, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let (q, x) = (g.array(&q), g.array(&x));
-                let turned = x.inverted_axis(ndarray::Axis(1));
-                let mask = AttentionMask::added(&g.array(&mask)).and_causal();
-                q.attention_masked(&turned, &x, 0.25, &mask)
-            });
-            pending.unwrap().wait().unwrap()
+        let (_, work) = counted.region(|g| {
+            let (q, x) = (g.array(&q), g.array(&x));
+            let turned = x.inverted_axis(ndarray::Axis(1));
+            let mask = AttentionMask::added(&g.array(&mask)).and_causal();
+            q.attention_masked(&turned, &x, 0.25, &mask)
         });
         assert_eq!((work.kernels, work.bytes_written), (1, bytes(QUERIES)));
     });
@@ -73,13 +66,10 @@ fn masks_and_views_take_no_kernel() {
 fn functions_around_attention_have_kernels_of_their_own() {
     Counted::everywhere(|counted| {
         let (q, x) = (operand(counted, QUERIES), operand(counted, KEYS));
-        let (_, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let (q, x) = (g.array(&q), g.array(&x));
-                let scaled = &q * 2.0 + 1.0;
-                scaled.attention(&x, &x, 0.25).relu() - 0.5
-            });
-            pending.unwrap().wait().unwrap()
+        let (_, work) = counted.region(|g| {
+            let (q, x) = (g.array(&q), g.array(&x));
+            let scaled = &q * 2.0 + 1.0;
+            scaled.attention(&x, &x, 0.25).relu() - 0.5
         });
         assert_eq!(work.kernels, 3);
     });
@@ -90,7 +80,7 @@ fn scales_and_masks_tell_kernels_apart() {
     Counted::everywhere(|counted| {
         let x = operand(counted, KEYS);
         for round in 0..3 {
-            let pending = counted.device.region(|g| {
+            let (means, plain, causal) = counted.result(|g| {
                 let x = g.array(&x);
                 let causal = AttentionMask::causal();
                 (
@@ -99,7 +89,6 @@ fn scales_and_masks_tell_kernels_apart() {
                     x.attention_masked(&x, &x, 4.0, &causal),
                 )
             });
-            let (means, plain, causal) = pending.unwrap().wait().unwrap();
             // With the scale 0, all queries have the same result.
             assert_eq!(
                 means.index_axis(ndarray::Axis(1), 0),

@@ -128,7 +128,7 @@ fn an_expression_for_many_shapes_takes_few_compilations() {
                 if kind.what.starts_with("product") && shape.0 > 40 {
                     continue;
                 }
-                let x = Array::from_host(&counted.device, &Array2::<f32>::ones(shape)).unwrap();
+                let x = counted.array(&Array2::<f32>::ones(shape));
                 drop((kind.compute)(&x).to_host().unwrap());
             }
             found.insert(kind.what, counted.calls.count("module_load"));
@@ -162,7 +162,7 @@ fn other_shapes_take_no_further_compilation() {
                 for &columns in columns {
                     for rows in [4, 8, 12, 20, 40] {
                         let host = Array2::<f32>::ones((rows, columns));
-                        let x = Array::from_host(&counted.device, &host).unwrap();
+                        let x = counted.array(&host);
                         drop(compute(&x).to_host().unwrap());
                     }
                 }

@@ -29,7 +29,7 @@ fn sum(counted: &Counted, x: &Array<i32, Ix1>) -> Result<(i32, usize, usize), Er
 fn counters_are_filled_once_for_sessions_that_follow_each_other() {
     let host = ramp();
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let of_call: Vec<_> = (0..4).map(|_| sum(counted, &x).unwrap()).collect();
         let (first, later) = of_call.split_first().unwrap();
         assert_eq!((first.0, first.1), (host.sum(), 1));
@@ -43,8 +43,8 @@ fn counters_are_filled_once_for_sessions_that_follow_each_other() {
 fn sessions_at_the_same_time_have_counters_of_their_own() {
     let (host, other) = (ramp(), ramp().mapv(|x| x * 3));
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
-        let y = Array::from_host(&counted.device, &other).unwrap();
+        let x = counted.array(&host);
+        let y = counted.array(&other);
         for _ in 0..3 {
             let begin = |x: &Array<i32, Ix1>| counted.device.region(|g| g.array(x).sum()).unwrap();
             let pending = [&x, &y, &x, &y].map(begin);
@@ -59,7 +59,7 @@ fn sessions_at_the_same_time_have_counters_of_their_own() {
 fn replays_and_prepared_regions_take_counters_over() {
     let host = ramp();
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let totals = |x: &Array<i32, Ix1>| {
             let sum = x.sum();
             let least = (x + &sum).min();
@@ -89,7 +89,7 @@ fn replays_and_prepared_regions_take_counters_over() {
 fn counters_of_a_launch_that_failed_are_filled_again() {
     let host = ramp();
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let is_first = AtomicBool::new(true);
         sum(counted, &x).unwrap();
         counted.calls.fail(move |call| {

@@ -33,10 +33,7 @@ fn assert_chain_of(
     let x = ramp();
     let expected = x.mapv(on_host);
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| on_device(&g.array(&x)));
-            pending.unwrap().wait().unwrap()
-        });
+        let (found, work) = counted.region(|g| on_device(&g.array(&x)));
         assert_eq!(found, expected);
         assert_eq!(work.kernels, kernels, "{work:?}");
         assert_eq!(work.bytes_written, arrays * BYTES, "{work:?}");
@@ -141,12 +138,9 @@ fn a_function_of_a_row_is_stored_as_a_row() {
     let x = Array2::<f32>::zeros((64, 32));
     let row = Array1::from_shape_fn(32, |index| index as f32 / 64.0);
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let stretched = g.array(&row).exp().broadcast((64, 32));
-                (&stretched + &g.array(&x), &stretched * 2.0)
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let stretched = g.array(&row).exp().broadcast((64, 32));
+            (&stretched + &g.array(&x), &stretched * 2.0)
         });
         assert_eq!(found.1, &found.0 * 2.0);
         // The row, and the two results.
@@ -163,7 +157,7 @@ fn a_chain_of_three_kernels_is_replayed_for_each_length() {
     Counted::everywhere(|counted| {
         for length in [64, 100, 64, 260] {
             let host = Array1::from_shape_fn(length, |index| (index % 97) as f32 + 1.0);
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let expected = (0..100).fold(host, |y, _| (y / 1.01).sqrt());
             for call in 1..=4 {
                 let (found, work) = counted.work(|device| {

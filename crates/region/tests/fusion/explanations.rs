@@ -71,7 +71,7 @@ fn the_explained_kernels_are_those_that_run() {
         Counted::everywhere(|counted| {
             let host =
                 Array2::from_shape_fn((30, 30), |(row, column)| (row + column) as f32 / 64.0);
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let (kernels, work) = counted.work(|device| {
                 let mut kernels = 0;
                 let pending = device.region(|g| {
@@ -97,7 +97,7 @@ fn the_explained_kernels_are_those_that_run() {
 #[test]
 fn explanations_tell_what_is_read_and_what_is_too_large() {
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &Array2::<f32>::ones((3, 8))).unwrap();
+        let x = counted.array(&Array2::<f32>::ones((3, 8)));
         let pending = counted.device.region(|g| {
             let x = g.array(&x);
             let (y, sum) = (long(&x), x.sum_axis(Axis(0)));
@@ -121,8 +121,8 @@ fn explanations_tell_what_is_read_and_what_is_too_large() {
 #[test]
 fn an_explanation_tells_what_is_computed_in_shared_memory() {
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &Array2::<f32>::ones((40, 8))).unwrap();
-        let pending = counted.device.region(|g| {
+        let x = counted.array(&Array2::<f32>::ones((40, 8)));
+        counted.result(|g| {
             let powers = g.array(&x).exp();
             let parts = (0..5).map(|row| powers.slice(s![row..row + 36, ..]));
             let sum = parts.reduce(|sum, part| sum + part).unwrap();
@@ -133,16 +133,15 @@ fn an_explanation_tells_what_is_computed_in_shared_memory() {
             assert!(plan.to_string().contains(line), "{plan}");
             Ok(sum)
         });
-        pending.unwrap().wait().unwrap();
     });
 }
 
 #[test]
 fn an_explanation_names_the_precision_of_a_product() {
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &Array2::<f32>::ones((4, 4))).unwrap();
-        let wide = Array::from_host(&counted.device, &Array2::<f64>::ones((4, 4))).unwrap();
-        let pending = counted.device.region(|g| {
+        let x = counted.array(&Array2::<f32>::ones((4, 4)));
+        let wide = counted.array(&Array2::<f64>::ones((4, 4)));
+        counted.result(|g| {
             let (x, wide) = (g.array(&x), g.array(&wide));
             let operations = |plan: Explanation| plan.kernels()[0].operations.clone();
             for (precision, name) in [
@@ -157,6 +156,5 @@ fn an_explanation_names_the_precision_of_a_product() {
             }
             Ok(())
         });
-        pending.unwrap().wait().unwrap();
     });
 }

@@ -1,13 +1,13 @@
 //! Streams of sessions that read the results of earlier ones.
 
 use millstream::sim::Schedule;
-use millstream_region::{Array, Keep, RegionExt};
+use millstream_region::{Array, Keep};
 use ndarray::{Array1, Ix1};
 
 use crate::fusion::Counted;
 
 fn ones(counted: &Counted) -> Array<f32, Ix1> {
-    Array::from_host(&counted.device, &Array1::ones(1000)).unwrap()
+    counted.array(&Array1::ones(1000))
 }
 
 /// Returns the numbers of waits of one stream for another, and of queries, until `run` returns.
@@ -27,8 +27,7 @@ fn a_session_follows_that_whose_results_it_reads_on_its_stream() {
         let mut x = ones(counted);
         for call in 0..20 {
             let found = waits_and_queries(counted, || {
-                let pending = counted.device.region(|g| Keep(g.array(&a) + g.array(&x)));
-                x = pending.unwrap().wait().unwrap();
+                x = counted.result(|g| Keep(g.array(&a) + g.array(&x)));
             });
             if call > 1 {
                 assert_eq!(found, (0, 0), "call {call}");
@@ -46,8 +45,7 @@ fn sessions_that_follow_each_other_leave_a_stream_before_it_is_full() {
         let mut x = ones(counted);
         let (waits, _) = waits_and_queries(counted, || {
             for _ in 0..1_100 {
-                let pending = counted.device.region(|g| Keep(g.array(&a) + g.array(&x)));
-                x = pending.unwrap().wait().unwrap();
+                x = counted.result(|g| Keep(g.array(&a) + g.array(&x)));
             }
         });
         assert!((4..12).contains(&waits), "{waits}");
@@ -60,16 +58,14 @@ fn a_session_is_not_ordered_behind_other_work_of_an_earlier_one() {
     Counted::with(Schedule::Lazy, |counted| {
         let a = ones(counted);
         // Both kernels are on one stream, since the second reads what the first computes.
-        let pending = counted.device.region(|g| {
+        let (sums, shifted) = counted.result(|g| {
             let sums = g.array(&a).cumsum(ndarray::Axis(0));
             let shifted = &sums.cummax(ndarray::Axis(0)) + 1.0;
             (Keep(sums), Keep(shifted))
         });
-        let (sums, shifted) = pending.unwrap().wait().unwrap();
         let mut last = None;
         let (waits, _) = waits_and_queries(counted, || {
-            let pending = counted.device.region(|g| Keep(g.array(&sums) * 2.0));
-            last = Some(pending.unwrap().wait().unwrap());
+            last = Some(counted.result(|g| Keep(g.array(&sums) * 2.0)));
         });
         assert_eq!(waits, 1);
         let last = last.unwrap().to_host().unwrap();
@@ -84,10 +80,9 @@ fn a_session_is_not_ordered_behind_other_work_of_an_earlier_one() {
 #[test]
 fn a_session_takes_the_stream_and_the_memory_of_one_that_is_complete() {
     Counted::with(Schedule::Timed, |counted| {
-        let x = Array::from_host(&counted.device, &Array1::<f32>::ones(100_000)).unwrap();
+        let x = counted.array(&Array1::<f32>::ones(100_000));
         let sum = || {
-            let pending = counted.device.region(|g| Keep(g.array(&x).sum()));
-            let sum = pending.unwrap().wait().unwrap();
+            let sum = counted.result(|g| Keep(g.array(&x).sum()));
             counted.wait_unnoticed();
             sum
         };

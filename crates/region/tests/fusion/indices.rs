@@ -36,8 +36,8 @@ fn a_gather_that_stays_on_the_device_waits_for_nothing() {
 #[test]
 fn a_gather_takes_one_kernel_and_no_transfer() {
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &Array1::<f32>::ones(1000)).unwrap();
-        let index = Array::from_host(&counted.device, &Array1::<i64>::zeros(1000)).unwrap();
+        let x = counted.array(&Array1::<f32>::ones(1000));
+        let index = counted.array(&Array1::<i64>::zeros(1000));
         let (_, work) = counted.work(|device| {
             let pending = device.region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))));
             let gathered = pending.unwrap().wait().unwrap();
@@ -47,11 +47,7 @@ fn a_gather_takes_one_kernel_and_no_transfer() {
             gathered.to_host().unwrap()
         });
         // No index raises the flag.
-        let gathered = Work {
-            kernels: 1,
-            bytes_read: 12_000,
-            bytes_written: 4000,
-        };
+        let gathered = Work::of(1, 12_000, 4000);
         assert_eq!(work, gathered);
     });
 }
@@ -59,14 +55,11 @@ fn a_gather_takes_one_kernel_and_no_transfer() {
 #[test]
 fn a_long_loop_of_gathers_forgets_the_checks_that_have_passed() {
     Counted::everywhere(|counted| {
-        let index = Array::from_host(&counted.device, &Array1::<i64>::zeros(10)).unwrap();
-        let mut y = Array::from_host(&counted.device, &Array1::<f32>::ones(10)).unwrap();
+        let index = counted.array(&Array1::<i64>::zeros(10));
+        let mut y = counted.array(&Array1::<f32>::ones(10));
         let downloads = || counted.calls.count("copy_device_to_host_async");
         for _ in 0..200 {
-            let pending = counted
-                .device
-                .region(|g| Keep(g.array(&y).gather(Axis(0), &g.array(&index))));
-            y = pending.unwrap().wait().unwrap();
+            y = counted.result(|g| Keep(g.array(&y).gather(Axis(0), &g.array(&index))));
         }
         let meanwhile = downloads();
         assert!((100..400).contains(&meanwhile), "{meanwhile}");

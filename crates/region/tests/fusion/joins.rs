@@ -3,7 +3,7 @@
 
 use millstream::{Device, OperationKind};
 use millstream_region::{Array, Element, Keep, RegionExt, concatenate, stack};
-use ndarray::{Array1, Array2, Axis, Ix2, s};
+use ndarray::{Array1, Array2, Axis, s};
 
 use crate::fusion::{Counted, Work};
 
@@ -11,10 +11,6 @@ fn matrix((rows, columns): (usize, usize), first: usize) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {
         ((first + row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
     })
-}
-
-fn upload(counted: &Counted, host: &Array2<f32>) -> Array<f32, Ix2> {
-    Array::from_host(&counted.device, host).unwrap()
 }
 
 /// Joins two matrices whose parts end within vectors of 16 bytes and at their ends.
@@ -32,11 +28,7 @@ fn functions_of_joined_arrays_are_one_kernel_that_reads_each_part_once() {
         let joined = ndarray::concatenate(Axis(axis), &[x.view(), y.view()]).unwrap();
         let z = matrix(joined.dim(), 7);
         Counted::everywhere(|counted| {
-            let (x, y, z) = (
-                upload(counted, &x),
-                upload(counted, &y),
-                upload(counted, &z),
-            );
+            let (x, y, z) = (counted.array(&x), counted.array(&y), counted.array(&z));
             let (found, work) = counted.work(|_| {
                 let joined = concatenate(Axis(axis), &[&x, &(&y * 3.0)]).unwrap();
                 (joined * 2.0 + &z).to_host().unwrap()
@@ -50,11 +42,7 @@ fn functions_of_joined_arrays_are_one_kernel_that_reads_each_part_once() {
             part *= 3.0;
             assert_eq!(found, expected * 2.0 + &z.to_host().unwrap());
             let bytes = (4 * joined.len()) as u64;
-            let once = Work {
-                kernels: 1,
-                bytes_read: 2 * bytes,
-                bytes_written: bytes,
-            };
+            let once = Work::of(1, 2 * bytes, bytes);
             assert_eq!(work, once, "{axis}, {first:?}, {second:?}");
         });
     }
@@ -66,20 +54,17 @@ fn reductions_of_padded_arrays_store_nothing_else() {
     let mut padded = Array2::from_elem((8, 16), 0.5_f32);
     padded.slice_mut(s![1..7, 4..12]).assign(&(&x * 2.0));
     Counted::everywhere(|counted| {
-        let on_x = upload(counted, &x);
-        let scale = Array::from_host(&counted.device, &ndarray::arr0(2.0_f32)).unwrap();
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                // All parts use the same element.
-                let scale = g.array(&scale);
-                let x = g.array(&on_x) * &scale;
-                let side = g.ones::<f32, _>((6, 4)) * 0.25 * &scale;
-                let end = g.ones::<f32, _>((1, 16)) * 0.25 * &scale;
-                let wide = concatenate(Axis(1), &[&side, &x, &side]).unwrap();
-                let all = concatenate(Axis(0), &[&end, &wide, &end]).unwrap();
-                (all.sum_axis(Axis(1)), all.max_axis(Axis(1)))
-            });
-            pending.unwrap().wait().unwrap()
+        let on_x = counted.array(&x);
+        let scale = counted.array(&ndarray::arr0(2.0_f32));
+        let (found, work) = counted.region(|g| {
+            // All parts use the same element.
+            let scale = g.array(&scale);
+            let x = g.array(&on_x) * &scale;
+            let side = g.ones::<f32, _>((6, 4)) * 0.25 * &scale;
+            let end = g.ones::<f32, _>((1, 16)) * 0.25 * &scale;
+            let wide = concatenate(Axis(1), &[&side, &x, &side]).unwrap();
+            let all = concatenate(Axis(0), &[&end, &wide, &end]).unwrap();
+            (all.sum_axis(Axis(1)), all.max_axis(Axis(1)))
         });
         assert_eq!(found.0, padded.sum_axis(Axis(1)));
         let greatest = padded.map_axis(Axis(1), |row| row.fold(f32::MIN, |a, &b| a.max(b)));
@@ -93,7 +78,7 @@ fn a_softmax_of_joined_rows_is_one_kernel() {
     for columns in [(40, 60), (1000, 1000), (999, 1001)] {
         let (x, y) = (matrix((3, columns.0), 0), matrix((3, columns.1), 9));
         Counted::everywhere(|counted| {
-            let (x, y) = (upload(counted, &x), upload(counted, &y));
+            let (x, y) = (counted.array(&x), counted.array(&y));
             let softmax = |is_stored: bool| {
                 let joined = concatenate(Axis(1), &[&x, &y]).unwrap();
                 if is_stored {
@@ -117,26 +102,22 @@ fn parts_of_other_types_and_many_parts_are_joined() {
     let truths = Array1::from_shape_fn(11, |at| at % 3 == 0);
     let longs = Array1::from_shape_fn(11, |at| at as i64 * 7 - 30);
     Counted::everywhere(|counted| {
-        let device = &counted.device;
-        let on_truths = Array::from_host(device, &truths).unwrap();
-        let on_longs = Array::from_host(device, &longs).unwrap();
-        let ((stacked, chosen, sixteen, seventeen), work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let (truths, longs) = (g.array(&on_truths), g.array(&on_longs));
-                let stacked = stack(Axis(1), &[&longs, &(&longs * 2), &longs]).unwrap();
-                let both = concatenate(Axis(0), &[&truths, &!&truths]).unwrap();
-                let twice = concatenate(Axis(0), &[&longs, &longs]).unwrap();
-                let shifted: Vec<_> = (0..17).map(|at| &longs + at).collect();
-                let sixteen = concatenate(Axis(0), &shifted[..16]).unwrap();
-                let seventeen = concatenate(Axis(0), &shifted).unwrap();
-                (
-                    stacked + 1,
-                    both.where_cond(&twice, -twice.clone()),
-                    sixteen * 2,
-                    seventeen * 2,
-                )
-            });
-            pending.unwrap().wait().unwrap()
+        let on_truths = counted.array(&truths);
+        let on_longs = counted.array(&longs);
+        let ((stacked, chosen, sixteen, seventeen), work) = counted.region(|g| {
+            let (truths, longs) = (g.array(&on_truths), g.array(&on_longs));
+            let stacked = stack(Axis(1), &[&longs, &(&longs * 2), &longs]).unwrap();
+            let both = concatenate(Axis(0), &[&truths, &!&truths]).unwrap();
+            let twice = concatenate(Axis(0), &[&longs, &longs]).unwrap();
+            let shifted: Vec<_> = (0..17).map(|at| &longs + at).collect();
+            let sixteen = concatenate(Axis(0), &shifted[..16]).unwrap();
+            let seventeen = concatenate(Axis(0), &shifted).unwrap();
+            (
+                stacked + 1,
+                both.where_cond(&twice, -twice.clone()),
+                sixteen * 2,
+                seventeen * 2,
+            )
         });
         let expected = Array2::from_shape_fn((11, 3), |(at, part)| {
             longs[at] * if part == 1 { 2 } else { 1 } + 1
@@ -177,18 +158,14 @@ fn arrays_in_memory_are_joined_by_one_kernel_however_many() {
         all.truncate(250);
         let expected = ndarray::concatenate(Axis(axis), &all).unwrap();
         Counted::everywhere(|counted| {
-            let mut arrays: Vec<_> = hosts.iter().map(|host| upload(counted, host)).collect();
+            let mut arrays: Vec<_> = hosts.iter().map(|host| counted.array(host)).collect();
             arrays.push(arrays[0].clone());
             arrays.truncate(all.len());
             let (found, work) =
                 counted.work(|_| concatenate(Axis(axis), &arrays).unwrap().to_host().unwrap());
             assert_eq!(found, expected);
             let bytes = 4 * expected.len() as u64;
-            let once = Work {
-                kernels: 1,
-                bytes_read: bytes,
-                bytes_written: bytes,
-            };
+            let once = Work::of(1, bytes, bytes);
             assert_eq!(work, once, "{axis}, {parts}");
         });
     }
@@ -227,26 +204,19 @@ fn stacked_arrays_of_other_types_are_one_kernel() {
         .collect();
     let truths: Vec<_> = bytes.iter().map(|part| part.mapv(|x| x % 3 == 0)).collect();
     let longs: Vec<_> = bytes.iter().map(|part| part.mapv(i64::from)).collect();
+    fn stacked<T: Element>(counted: &Counted, parts: &[Array1<T>], axis: usize) -> Array2<T> {
+        let parts: Vec<_> = parts.iter().map(|part| counted.array(part)).collect();
+        stack(Axis(axis), &parts).unwrap().to_host().unwrap()
+    }
     fn views<T>(parts: &[Array1<T>]) -> Vec<ndarray::ArrayView1<'_, T>> {
         parts.iter().map(|part| part.view()).collect()
     }
     Counted::everywhere(|counted| {
-        let device = &counted.device;
         let (found, work) = counted.work(|_| {
-            fn stacked<T: Element>(
-                device: &millstream::Device,
-                parts: &[Array1<T>],
-                axis: usize,
-            ) -> Array2<T> {
-                let parts: Vec<_> = (parts.iter())
-                    .map(|part| Array::from_host(device, part).unwrap())
-                    .collect();
-                stack(Axis(axis), &parts).unwrap().to_host().unwrap()
-            }
             (
-                stacked(device, &bytes, 1),
-                stacked(device, &truths, 0),
-                stacked(device, &longs, 1),
+                stacked(counted, &bytes, 1),
+                stacked(counted, &truths, 0),
+                stacked(counted, &longs, 1),
             )
         });
         assert_eq!(found.0, ndarray::stack(Axis(1), &views(&bytes)).unwrap());
@@ -260,7 +230,7 @@ fn stacked_arrays_of_other_types_are_one_kernel() {
 fn joined_arrays_that_are_results_are_written_part_by_part() {
     let (x, y) = (matrix((3, 8), 0), matrix((5, 8), 50));
     Counted::everywhere(|counted| {
-        let (on_x, on_y) = (upload(counted, &x), upload(counted, &y));
+        let (on_x, on_y) = (counted.array(&x), counted.array(&y));
         let ((kept, doubled), work) = counted.work(|device| {
             let pending = device.region(|g| {
                 let joined =

@@ -1,6 +1,5 @@
 //! Reductions of long contiguous rows, whose threads read 16 bytes at once where rows are aligned.
 
-use millstream_region::{Array, RegionExt};
 use ndarray::{Array1, Array2, Axis};
 
 use crate::fusion::Counted;
@@ -22,24 +21,21 @@ fn sums_and_extrema_of_long_rows_are_those_of_the_host() {
         let doubles = floats.mapv(f64::from);
         Counted::everywhere(|counted| {
             let (bytes, single, double) = (
-                Array::from_host(&counted.device, &host).unwrap(),
-                Array::from_host(&counted.device, &floats).unwrap(),
-                Array::from_host(&counted.device, &doubles).unwrap(),
+                counted.array(&host),
+                counted.array(&floats),
+                counted.array(&doubles),
             );
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|region| {
-                    let axis = Axis(1);
-                    let (single, double) = (region.array(&single), region.array(&double));
-                    let bytes = region.array(&bytes);
-                    (
-                        (&single * 2.0).sum_axis(axis),
-                        single.argmax_axis(axis),
-                        double.sum_axis(axis),
-                        bytes.max_axis(axis),
-                        bytes.cast::<f32>().greater(&single).all_axis(axis),
-                    )
-                });
-                pending.unwrap().wait().unwrap()
+            let (found, work) = counted.region(|region| {
+                let axis = Axis(1);
+                let (single, double) = (region.array(&single), region.array(&double));
+                let bytes = region.array(&bytes);
+                (
+                    (&single * 2.0).sum_axis(axis),
+                    single.argmax_axis(axis),
+                    double.sum_axis(axis),
+                    bytes.max_axis(axis),
+                    bytes.cast::<f32>().greater(&single).all_axis(axis),
+                )
             });
             let sums = doubles.sum_axis(Axis(1));
             let first_greatest = |row: ndarray::ArrayView1<'_, f32>| {

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use millstream_region::{Array, Keep, Region, RegionExt};
+use millstream_region::{Array, Keep, Region};
 use ndarray::{Array1, Axis, Ix1};
 
 use crate::fusion::Counted;
@@ -28,13 +28,10 @@ fn assert_kernels(kernels: usize, pattern: impl Fn(&Region, &Array<f32, Ix1>) ->
         let mut first = None;
         // The oldest of 512 nodes are evaluated, at every place in the pattern.
         for before in (0..440).step_by(55).chain((440..540).step_by(3)) {
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|g| {
-                    let x = g.array(&x);
-                    plan_and_drop(&x, before / 2);
-                    pattern(g, &x)
-                });
-                pending.unwrap().wait().unwrap()
+            let (found, work) = counted.region(|g| {
+                let x = g.array(&x);
+                plan_and_drop(&x, before / 2);
+                pattern(g, &x)
             });
             assert_eq!(work.kernels, kernels, "after {before} nodes");
             assert_eq!(&found, first.get_or_insert_with(|| found.clone()));
@@ -81,19 +78,16 @@ fn a_long_loop_is_one_kernel_for_many_steps_and_runs_while_it_is_recorded() {
     let x = ramp();
     let expected = x.mapv(|x| (0..STEPS).fold(x, |y, _| y * 0.5 + x));
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let x = g.array(&x);
-                let mut y = x.clone();
-                for _ in 0..STEPS {
-                    y = &(&y * 0.5) + &x;
-                }
-                // All but the last nodes are enqueued already.
-                let enqueued = counted.calls.counts()["launch_kernel"];
-                assert!(enqueued >= STEPS * 2 / 256 - 3, "{enqueued}");
-                y
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let x = g.array(&x);
+            let mut y = x.clone();
+            for _ in 0..STEPS {
+                y = &(&y * 0.5) + &x;
+            }
+            // All but the last nodes are enqueued already.
+            let enqueued = counted.calls.counts()["launch_kernel"];
+            assert!(enqueued >= STEPS * 2 / 256 - 3, "{enqueued}");
+            y
         });
         assert_eq!(found, expected);
         // A multiplication and an addition in each step.
@@ -107,14 +101,11 @@ fn arrays_that_are_kept_over_many_nodes_are_computed_once() {
     let x = ramp();
     let expected = x.mapv(|x| x * 3.0 + 1.0);
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let x = g.array(&x);
-                let kept: Vec<_> = (0..5).map(|number| &(&x * 3.0) + number as f32).collect();
-                plan_and_drop(&x, 400);
-                (Keep(kept[0].clone()), kept[1].clone())
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let x = g.array(&x);
+            let kept: Vec<_> = (0..5).map(|number| &(&x * 3.0) + number as f32).collect();
+            plan_and_drop(&x, 400);
+            (Keep(kept[0].clone()), kept[1].clone())
         });
         assert_eq!(found.1, expected);
         // Those that are not requested are not computed.

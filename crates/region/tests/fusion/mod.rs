@@ -28,14 +28,41 @@ mod transposes;
 mod updates;
 mod variances;
 
-use std::sync::Arc;
+use std::{env, ops::Range, sync::Arc};
 
 use millstream::{
     Device,
     driver::Driver,
     sim::{Gpu, Schedule, SimConfig},
 };
+use millstream_region::{Array, DeviceValue, Element, Input, Region};
 use millstream_testkit::calls::Calls;
+use ndarray::{Array2, Dimension};
+use rand_core::RngCore;
+use rand_pcg::Pcg64Mcg;
+
+use crate::{Value, evaluate};
+
+/// Returns the seeds of so many random programs, unless the environment says another number or
+/// one seed.
+fn seeds(programs: u64) -> Range<u64> {
+    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
+    match number("MILLSTREAM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("MILLSTREAM_PROGRAMS").unwrap_or(programs),
+    }
+}
+
+fn below(random: &mut Pcg64Mcg, end: usize) -> usize {
+    (random.next_u64() % end as u64) as usize
+}
+
+/// Returns a matrix of multiples of 1/16 from −3 on, whose neighbours differ.
+fn matrix(shape: (usize, usize)) -> Array2<f32> {
+    Array2::from_shape_fn(shape, |(row, column)| {
+        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+    })
+}
 
 /// A simulated device whose driver calls are counted.
 struct Counted {
@@ -50,6 +77,16 @@ struct Work {
     kernels: usize,
     bytes_read: u64,
     bytes_written: u64,
+}
+
+impl Work {
+    fn of(kernels: usize, bytes_read: u64, bytes_written: u64) -> Self {
+        Self {
+            kernels,
+            bytes_read,
+            bytes_written,
+        }
+    }
 }
 
 /// The schedules of the tests.
@@ -83,6 +120,25 @@ impl Counted {
             "{schedule:?}: {:#?}",
             gpu.reports()
         );
+    }
+
+    /// Returns an array on the device with the elements of one on the host.
+    fn array<T: Element, D: Dimension>(&self, host: impl Input<Array<T, D>>) -> Array<T, D> {
+        Array::from_host(&self.device, host).unwrap()
+    }
+
+    /// Returns the result of a region.
+    fn result<R: DeviceValue>(&self, body: impl FnOnce(&Region) -> R) -> Value<R> {
+        evaluate(&self.device, body).unwrap()
+    }
+
+    /// Returns the result of a region, and the work of its kernels.
+    fn region<R: DeviceValue>(&self, body: impl FnOnce(&Region) -> R) -> (Value<R>, Work) {
+        self.work(|_| {
+            let result = self.result(body);
+            self.wait_unnoticed();
+            result
+        })
     }
 
     /// Waits for all work by a call of the driver that the library does not see.

@@ -1,10 +1,10 @@
 //! Graphs for each number of rows of one plan, and rows that larger blocks keep.
 
 use millstream::sim::Schedule;
-use millstream_region::{Array, RegionExt};
-use ndarray::{Array2, Array3, Axis, Ix3};
+use millstream_region::Array;
+use ndarray::{Array3, Axis, Ix3};
 
-use crate::fusion::Counted;
+use crate::fusion::{Counted, matrix};
 
 /// All numbers of rows have one plan, and each has a graph of its own.
 #[test]
@@ -18,21 +18,18 @@ fn kernels_of_rows_are_replayed_for_each_number_of_rows() {
             let host = Array3::from_shape_fn((rows, 9, 16), |(row, column, layer)| {
                 ((row * 5 + column * layer) % 31) as f32
             });
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let expected = [2, 1, 2, 1]
                 .iter()
                 .fold(host, |x, &axis| from_greatest(&x, axis));
             for call in 1..=4 {
-                let (found, work) = counted.work(|device| {
-                    let pending = device.region(|g| {
-                        let axes = [2, 1, 2, 1].map(Axis);
-                        let from_greatest = |x: Array<f32, Ix3>, axis: &Axis| {
-                            let greatest = x.max_keepdims(&[*axis]);
-                            x - greatest
-                        };
-                        axes.iter().fold(g.array(&x), from_greatest)
-                    });
-                    pending.unwrap().wait().unwrap()
+                let (found, work) = counted.region(|g| {
+                    let axes = [2, 1, 2, 1].map(Axis);
+                    let from_greatest = |x: Array<f32, Ix3>, axis: &Axis| {
+                        let greatest = x.max_keepdims(&[*axis]);
+                        x - greatest
+                    };
+                    axes.iter().fold(g.array(&x), from_greatest)
                 });
                 assert_eq!(found, expected, "{rows}");
                 // The third call of a number of rows records its graph.
@@ -45,19 +42,14 @@ fn kernels_of_rows_are_replayed_for_each_number_of_rows() {
 #[test]
 fn rows_that_a_larger_block_keeps_are_read_once() {
     for (length, reads) in [(8_193, 1), (16_388, 1), (16_389, 3), (32_772, 3)] {
-        let host = Array2::from_shape_fn((130, length), |(row, column)| {
-            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-        });
+        let host = matrix((130, length));
         let bytes = 4 * host.len() as u64;
         Counted::with(Schedule::Timed, |counted| {
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|g| {
-                    let x = g.array(&host);
-                    let greatest = x.max_keepdims(&[Axis(1)]);
-                    let least = (&x - &greatest).min_keepdims(&[Axis(1)]);
-                    &x - &least
-                });
-                pending.unwrap().wait().unwrap()
+            let (found, work) = counted.region(|g| {
+                let x = g.array(&host);
+                let greatest = x.max_keepdims(&[Axis(1)]);
+                let least = (&x - &greatest).min_keepdims(&[Axis(1)]);
+                &x - &least
             });
             assert_eq!((work.kernels, work.bytes_written), (1, bytes), "{length}");
             // Threads beyond the end of the row read its last elements again.

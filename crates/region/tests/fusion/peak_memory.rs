@@ -35,7 +35,7 @@ fn assert_peak(arrays: u64, compute: impl Fn(&Recorder, Array<f32, Ix2>) -> Arra
     let peaks = |stores| {
         let peaks = RefCell::new(Vec::new());
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let result = compute(&Recorder { stores }, x).to_host().unwrap();
             let stats = counted.device.memory_stats().unwrap();
             peaks

@@ -1,20 +1,11 @@
 //! Random functions of rows, in row kernels and with each value stored: the bits must be the same.
 
-use std::env;
-
 use millstream_region::Array;
 use ndarray::{Array3, Axis, Ix3, s};
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::fusion::Counted;
-
-/// The number of programs, unless `MILLSTREAM_PROGRAMS` says another.
-const PROGRAMS: u64 = 60;
-
-fn below(random: &mut Pcg64Mcg, end: usize) -> usize {
-    (random.next_u64() % end as u64) as usize
-}
+use crate::fusion::{Counted, below, seeds};
 
 /// Defines a function that computes a random function of rows, and stores each intermediate array
 /// if `is_stored`.
@@ -81,12 +72,12 @@ fn check(counted: &Counted, seed: u64) {
     let host = Array3::from_shape_simple_fn(shape, || below(random, 512) as f64 / 256.0 - 1.0);
     let what = format!("{shape:?}, MILLSTREAM_SEED={seed}");
     if seed.is_multiple_of(2) {
-        let x = Array::from_host(&counted.device, &host.mapv(|element| element as f32)).unwrap();
+        let x = counted.array(&host.mapv(|element| element as f32));
         let [found, stored] = [false, true].map(|is_stored| singles(&x, seed, is_stored));
         let bits = |array: Array3<f32>| array.mapv(f32::to_bits);
         assert_eq!(bits(found), bits(stored), "{what}");
     } else {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let [found, stored] = [false, true].map(|is_stored| doubles(&x, seed, is_stored));
         let bits = |array: Array3<f64>| array.mapv(f64::to_bits);
         assert_eq!(bits(found), bits(stored), "{what}");
@@ -95,11 +86,5 @@ fn check(counted: &Counted, seed: u64) {
 
 #[test]
 fn random_functions_of_rows_give_the_bits_of_stored_values() {
-    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
-    let programs = number("MILLSTREAM_PROGRAMS").unwrap_or(PROGRAMS);
-    let seeds = match number("MILLSTREAM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..programs,
-    };
-    Counted::everywhere(|counted| seeds.clone().for_each(|seed| check(counted, seed)));
+    Counted::everywhere(|counted| seeds(60).for_each(|seed| check(counted, seed)));
 }

@@ -1,22 +1,13 @@
 //! Random results over common inputs, in kernels with several outputs and with each value stored:
 //! the bits must be the same.
 
-use std::env;
-
 use millstream::Device;
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array1, Array2, Axis, Ix1, Ix2, s};
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::fusion::Counted;
-
-/// The number of programs, unless `MILLSTREAM_PROGRAMS` says another.
-const PROGRAMS: u64 = 60;
-
-fn below(random: &mut Pcg64Mcg, end: usize) -> usize {
-    (random.next_u64() % end as u64) as usize
-}
+use crate::fusion::{Counted, below, seeds};
 
 /// The results of a program: arrays of the inputs' shape, reductions of all elements or of columns,
 /// and one that depends on other results.
@@ -111,11 +102,5 @@ fn check(counted: &Counted, seed: u64) {
 
 #[test]
 fn random_results_of_common_inputs_give_the_bits_of_stored_values() {
-    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
-    let programs = number("MILLSTREAM_PROGRAMS").unwrap_or(PROGRAMS);
-    let seeds = match number("MILLSTREAM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..programs,
-    };
-    Counted::everywhere(|counted| seeds.clone().for_each(|seed| check(counted, seed)));
+    Counted::everywhere(|counted| seeds(60).for_each(|seed| check(counted, seed)));
 }

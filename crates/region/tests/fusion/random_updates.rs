@@ -1,25 +1,21 @@
 //! Random updates of parts of matrices against `ndarray` on the host. Unlike the programs of the
 //! differential tests, these drop arrays, so that many updates happen in place.
 
-use std::env;
-
 use millstream_region::Array;
 use ndarray::{Array2, Axis, Ix2, s};
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::fusion::Counted;
+use crate::fusion::{Counted, below, seeds};
 
 const ROWS: usize = 9;
 const COLUMNS: usize = 12;
-/// The number of programs, unless `MILLSTREAM_PROGRAMS` says another.
-const PROGRAMS: u64 = 150;
 
 struct Random(Pcg64Mcg);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        (self.0.next_u64() % end as u64) as usize
+        below(&mut self.0, end)
     }
 
     /// Returns the start and the step of a slice with this many elements of an axis.
@@ -121,7 +117,7 @@ impl Pair {
 fn check(counted: &Counted, seed: u64) {
     let random = &mut Random(Pcg64Mcg::seed_from_u64(seed));
     let host = Array2::from_shape_fn((ROWS, COLUMNS), |(row, column)| (row * 31 + column) as i32);
-    let device = Array::from_host(&counted.device, &host).unwrap();
+    let device = counted.array(&host);
     let mut pairs = vec![Pair { device, host }];
     for _ in 0..2 + random.below(20) {
         let number = random.below(pairs.len());
@@ -139,11 +135,5 @@ fn check(counted: &Counted, seed: u64) {
 
 #[test]
 fn random_updates_give_the_elements_of_the_host() {
-    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
-    let programs = number("MILLSTREAM_PROGRAMS").unwrap_or(PROGRAMS);
-    let seeds = match number("MILLSTREAM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..programs,
-    };
-    Counted::everywhere(|counted| seeds.clone().for_each(|seed| check(counted, seed)));
+    Counted::everywhere(|counted| seeds(150).for_each(|seed| check(counted, seed)));
 }

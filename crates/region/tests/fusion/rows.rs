@@ -1,11 +1,11 @@
 //! Reductions of rows with what leads to them and what follows: one kernel that reads each array
 //! once and writes once, with the bits of separate kernels.
 
-use millstream::{Device, sim::Schedule};
-use millstream_region::{Array, Keep, RegionExt};
+use millstream::sim::Schedule;
+use millstream_region::{Array, Keep};
 use ndarray::{Array2, Axis, Ix2, s};
 
-use crate::fusion::{Counted, SCHEDULES, Work};
+use crate::fusion::{Counted, SCHEDULES, Work, matrix};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
 /// several blocks and a part, with and without groups of four neighbours for each thread.
@@ -18,10 +18,8 @@ fn rows(length: usize) -> usize {
     9 + 4000 / length
 }
 
-fn matrix(length: usize) -> Array2<f32> {
-    Array2::from_shape_fn((rows(length), length), |(row, column)| {
-        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-    })
+fn of_length(length: usize) -> Array2<f32> {
+    matrix((rows(length), length))
 }
 
 /// A function of a matrix. `cut` stores an intermediate array in memory, or does nothing.
@@ -30,11 +28,11 @@ type OfRows = fn(&Array<f32, Ix2>, &dyn Fn(&Array<f32, Ix2>)) -> Array<f32, Ix2>
 /// Asserts that a function takes one kernel that reads and writes each element once, and that it
 /// gives the same bits with intermediate results in memory.
 #[track_caller]
-fn assert_one_kernel(function: OfRows, has_rows: bool) {
+fn assert_one_kernel(name: &str, function: OfRows, has_rows: bool) {
     for length in LENGTHS {
-        let host = matrix(length);
+        let host = of_length(length);
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let (found, work) = counted.work(|_| function(&x, &|_| {}).to_host().unwrap());
             let bytes = (4 * rows(length) * length) as u64;
             let written = if has_rows {
@@ -42,7 +40,11 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
             } else {
                 bytes
             };
-            assert_eq!((work.kernels, work.bytes_written), (1, written), "{length}");
+            assert_eq!(
+                (work.kernels, work.bytes_written),
+                (1, written),
+                "{name}, {length}"
+            );
             // Threads beyond the end of a row read its last element again, and those beyond the
             // last row read that row.
             let is_grouped = [16, 128, 256, 1000, 2000].contains(&length);
@@ -64,121 +66,83 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
             assert!(read < 2 * bytes);
             assert!(
                 (bytes..=read).contains(&work.bytes_read),
-                "{length}: {work:?}"
+                "{name}, {length}: {work:?}"
             );
             let store = |array: &Array<f32, Ix2>| drop(array.to_host().unwrap());
             let (stored, work) = counted.work(|_| function(&x, &store).to_host().unwrap());
-            assert!(work.kernels > 1, "{length}: {work:?}");
+            assert!(work.kernels > 1, "{name}, {length}: {work:?}");
             let bits = |array: &Array2<f32>| array.mapv(f32::to_bits);
-            assert_eq!(bits(&found), bits(&stored), "{length}");
+            assert_eq!(bits(&found), bits(&stored), "{name}, {length}");
         });
     }
 }
 
-#[test]
-fn a_softmax_of_rows_is_one_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let most = x.max_keepdims(&[Axis(1)]);
-            cut(&most);
-            let powers = (x - &most).exp();
-            let sum = powers.sum_keepdims(&[Axis(1)]);
-            cut(&sum);
-            &powers / &sum
-        },
-        false,
-    );
-}
+/// Functions of rows, and whether their results have one element for each row.
+const FUNCTIONS: [(&str, bool, OfRows); 7] = [
+    ("a softmax", false, |x, cut| {
+        let most = x.max_keepdims(&[Axis(1)]);
+        cut(&most);
+        let powers = (x - &most).exp();
+        let sum = powers.sum_keepdims(&[Axis(1)]);
+        cut(&sum);
+        &powers / &sum
+    }),
+    ("a log softmax", false, |x, cut| {
+        let most = x.max_keepdims(&[Axis(1)]);
+        cut(&most);
+        let from_most = x - &most;
+        let sum = from_most.exp().sum_keepdims(&[Axis(1)]);
+        cut(&sum);
+        &from_most - &sum.ln()
+    }),
+    ("a layer normalisation", false, |x, cut| {
+        let mean = x.mean_keepdims(&[Axis(1)]);
+        cut(&mean);
+        let deviation = x - &mean;
+        let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
+        cut(&variance);
+        &deviation / &(&variance + 1e-5).sqrt()
+    }),
+    ("a root mean square normalisation", false, |x, cut| {
+        let mean = x.pow2().mean_keepdims(&[Axis(1)]);
+        cut(&mean);
+        x / &(&mean + 1e-5).sqrt()
+    }),
+    ("a logarithm of the sum of powers", true, |x, cut| {
+        let most = x.max_keepdims(&[Axis(1)]);
+        cut(&most);
+        let sum = (x - &most).exp().sum_keepdims(&[Axis(1)]);
+        cut(&sum);
+        &sum.ln() + &most
+    }),
+    ("a variance", true, |x, cut| {
+        let mean = x.mean_keepdims(&[Axis(1)]);
+        cut(&mean);
+        (x - &mean).pow2().mean_keepdims(&[Axis(1)])
+    }),
+    ("positions of extrema", false, |x, cut| {
+        let least = x.argmin_keepdims(&[Axis(1)]).cast::<f32>();
+        cut(&least);
+        let most = (x * &least).argmax_keepdims(&[Axis(1)]).cast::<f32>();
+        cut(&most);
+        x + &(&most - &least)
+    }),
+];
 
 #[test]
-fn a_log_softmax_of_rows_is_one_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let most = x.max_keepdims(&[Axis(1)]);
-            cut(&most);
-            let from_most = x - &most;
-            let sum = from_most.exp().sum_keepdims(&[Axis(1)]);
-            cut(&sum);
-            &from_most - &sum.ln()
-        },
-        false,
-    );
-}
-
-#[test]
-fn a_layer_normalisation_of_rows_is_one_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let mean = x.mean_keepdims(&[Axis(1)]);
-            cut(&mean);
-            let deviation = x - &mean;
-            let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
-            cut(&variance);
-            &deviation / &(&variance + 1e-5).sqrt()
-        },
-        false,
-    );
-}
-
-#[test]
-fn a_root_mean_square_normalisation_of_rows_is_one_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let mean = x.pow2().mean_keepdims(&[Axis(1)]);
-            cut(&mean);
-            x / &(&mean + 1e-5).sqrt()
-        },
-        false,
-    );
-}
-
-#[test]
-fn a_logarithm_of_the_sum_of_powers_of_rows_is_one_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let most = x.max_keepdims(&[Axis(1)]);
-            cut(&most);
-            let sum = (x - &most).exp().sum_keepdims(&[Axis(1)]);
-            cut(&sum);
-            &sum.ln() + &most
-        },
-        true,
-    );
-}
-
-#[test]
-fn a_variance_of_rows_is_one_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let mean = x.mean_keepdims(&[Axis(1)]);
-            cut(&mean);
-            (x - &mean).pow2().mean_keepdims(&[Axis(1)])
-        },
-        true,
-    );
-}
-
-#[test]
-fn positions_of_extrema_are_used_in_the_same_kernel() {
-    assert_one_kernel(
-        |x, cut| {
-            let least = x.argmin_keepdims(&[Axis(1)]).cast::<f32>();
-            cut(&least);
-            let most = (x * &least).argmax_keepdims(&[Axis(1)]).cast::<f32>();
-            cut(&most);
-            x + &(&most - &least)
-        },
-        false,
-    );
+fn functions_of_rows_are_one_kernel() {
+    for (name, has_rows, function) in FUNCTIONS {
+        assert_one_kernel(name, function, has_rows);
+    }
 }
 
 /// The sums are exact, so that each element is in one of them, once.
 #[test]
 fn sums_of_short_rows_load_each_element_once() {
     for length in (2..=20).chain([31, 33, 36, 63, 64, 65, 100, 127, 129, 200, 255, 256]) {
-        let host = matrix(length);
+        let host = of_length(length);
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let (sums, work) = counted.work(|_| x.sum_axis(Axis(1)).to_host().unwrap());
             assert_eq!(sums, host.sum_axis(Axis(1)), "{length}");
             let (rows, bytes) = (rows(length), 4 * (rows(length) * length) as u64);
@@ -194,11 +158,9 @@ fn sums_of_short_rows_load_each_element_once() {
 #[test]
 fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
     for (rows, length, kernels) in [(2, 8192, [1, 1]), (2, 8193, [4, 4]), (130, 8193, [1, 1])] {
-        let host = Array2::from_shape_fn((rows, length), |(row, column)| {
-            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-        });
+        let host = matrix((rows, length));
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let softmax = || {
                 let powers = (&x - &x.max_keepdims(&[Axis(1)])).exp();
                 &powers / &powers.sum_keepdims(&[Axis(1)])
@@ -222,15 +184,13 @@ fn functions_of_long_rows_are_those_of_stored_values() {
     // A larger block keeps the rows of one array, and visits those of two several times.
     let lengths = [(8196, 1), (8195, 1), (8196, 2), (8195, 2)];
     for ((length, arrays), schedule) in lengths.into_iter().zip(SCHEDULES.into_iter().cycle()) {
-        let host = Array2::from_shape_fn((130, length), |(row, column)| {
-            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-        });
+        let host = matrix((130, length));
         let gain = host.row(3).mapv(|element| element * 0.5);
         Counted::with(schedule, |counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
-            let y = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
+            let y = counted.array(&host);
             let x = || if arrays == 1 { x.clone() } else { &x + &y };
-            let gain = Array::from_host(&counted.device, &gain).unwrap();
+            let gain = counted.array(&gain);
             let normalised = |cut: &dyn Fn(&Array<f32, Ix2>)| {
                 let x = x();
                 let mean = x.mean_keepdims(&[Axis(1)]);
@@ -269,9 +229,7 @@ fn functions_of_long_rows_are_those_of_stored_values() {
 /// With four arrays of `f64`, the rows of 132 blocks fill the cache.
 #[test]
 fn blocks_compute_one_long_row_after_another() {
-    let host = Array2::from_shape_fn((140, 8196), |(row, column)| {
-        ((row * 37 + column * 61) % 101) as f64 / 16.0 - 3.0
-    });
+    let host = matrix((140, 8196)).mapv(f64::from);
     let [x, y, z, w] = [0.0, 1.0, 2.0, 3.0].map(|number| host.mapv(|x| x + number));
     // All of these numbers are exact.
     let sums = &x + &y + &z + &w;
@@ -281,14 +239,11 @@ fn blocks_compute_one_long_row_after_another() {
         row.mapv_inplace(|sum| sum * total);
     }
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let [x, y, z, w] = [&x, &y, &z, &w].map(|host| g.array(host));
-                let sum = &x + &(&(&y + &z) + &w);
-                // With another reduction, its barrier would lie between those of two rows.
-                &sum * &sum.sum_keepdims(&[Axis(1)])
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let [x, y, z, w] = [&x, &y, &z, &w].map(|host| g.array(host));
+            let sum = &x + &(&(&y + &z) + &w);
+            // With another reduction, its barrier would lie between those of two rows.
+            &sum * &sum.sum_keepdims(&[Axis(1)])
         });
         assert_eq!(work.kernels, 1);
         assert_eq!(found, expected);
@@ -309,12 +264,9 @@ fn smaller_blocks_compute_many_rows() {
     }
     // The order of the blocks is not that of the schedule.
     Counted::with(Schedule::Timed, |counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let x = g.array(&host);
-                &x * &x.sum_keepdims(&[Axis(1)])
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let x = g.array(&host);
+            &x * &x.sum_keepdims(&[Axis(1)])
         });
         let bytes = 4 * host.len() as u64;
         assert_eq!((work.kernels, work.bytes_written), (1, bytes));
@@ -380,12 +332,9 @@ fn quotients_by_a_value_of_the_row_are_those_of_the_host() {
             row /= most.unwrap();
         }
         Counted::everywhere(|counted| {
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|g| {
-                    let x = g.array(&host);
-                    &x / &x.max_keepdims(&[Axis(1)])
-                });
-                pending.unwrap().wait().unwrap()
+            let (found, work) = counted.region(|g| {
+                let x = g.array(&host);
+                &x / &x.max_keepdims(&[Axis(1)])
             });
             assert_eq!(work.kernels, 1, "{length}");
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -402,17 +351,11 @@ fn quotients_by_a_value_of_the_row_are_those_of_the_host() {
 
 #[test]
 fn weights_of_columns_and_rows_are_read_by_a_row_kernel() {
-    let (length, host) = (300, matrix(300));
+    let (length, host) = (300, of_length(300));
     let (gain, scale) = (host.row(0).to_owned(), host.column(1).to_owned());
     Counted::everywhere(|counted| {
-        let device = &counted.device;
-        let (x, gain) = (
-            Array::from_host(device, &host).unwrap(),
-            Array::from_host(device, &gain).unwrap(),
-        );
-        let scale = Array::from_host(device, &scale)
-            .unwrap()
-            .insert_axis(Axis(1));
+        let (x, gain) = (counted.array(&host), counted.array(&gain));
+        let scale = counted.array(&scale).insert_axis(Axis(1));
         let run = |cut: &dyn Fn(&Array<f32, Ix2>)| {
             let mean = x.mean_keepdims(&[Axis(1)]) * &scale;
             cut(&mean);
@@ -430,14 +373,11 @@ fn weights_of_columns_and_rows_are_read_by_a_row_kernel() {
 
 #[test]
 fn values_of_other_rows_are_not_fused() {
-    let host = matrix(100);
+    let host = of_length(100);
     let takes_two_kernels = |function: fn(&Array<f32, Ix2>) -> Array<f32, Ix2>| {
         Counted::everywhere(|counted| {
-            let run = |device: &Device| {
-                let pending = device.region(|g| function(&g.array(&host)));
-                pending.unwrap().wait().unwrap()
-            };
-            assert_eq!(counted.work(run).1.kernels, 2);
+            let (_, work) = counted.region(|g| function(&g.array(&host)));
+            assert_eq!(work.kernels, 2);
         });
     };
     // The mean of each row is subtracted from another row, or that of each column from the column.
@@ -447,20 +387,16 @@ fn values_of_other_rows_are_not_fused() {
 
 #[test]
 fn a_requested_reduction_is_stored_beside_the_row_kernel() {
-    let host = matrix(64);
+    let host = of_length(64);
     Counted::everywhere(|counted| {
-        let ((mean, rest), work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let x = g.array(&host);
-                let mean = x.mean_keepdims(&[Axis(1)]);
-                let rest = &x - &mean;
-                (Keep(mean), rest)
-            });
-            pending.unwrap().wait().unwrap()
+        let ((mean, rest), work) = counted.region(|g| {
+            let x = g.array(&host);
+            let mean = x.mean_keepdims(&[Axis(1)]);
+            let rest = &x - &mean;
+            (Keep(mean), rest)
         });
         let mean = mean.to_host().unwrap();
         assert_eq!(rest, &host - &mean);
-        let Work { kernels, .. } = work;
-        assert_eq!(kernels, 2);
+        assert_eq!(work.kernels, 2);
     });
 }

@@ -1,10 +1,10 @@
 //! Scans of expressions: the kernels of the scan compute the expression, with the bits of a scan of
 //! the stored expression.
 
-use millstream_region::{Array, RegionExt};
+use millstream_region::Array;
 use ndarray::{Array2, Array3, Axis, Ix2, Ix3};
 
-use crate::fusion::Counted;
+use crate::fusion::{Counted, matrix};
 
 /// Rows that one thread scans, one block, and several blocks; with and without whole vectors.
 const SHAPES: [(usize, usize); 6] = [
@@ -15,12 +15,6 @@ const SHAPES: [(usize, usize); 6] = [
     (1, 9001),
     (1, 20_000),
 ];
-
-fn matrix(shape: (usize, usize)) -> Array2<f32> {
-    Array2::from_shape_fn(shape, |(row, column)| {
-        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-    })
-}
 
 /// Returns the bits of two scans of expressions, after storing the expressions if `is_stored`.
 fn scans(x: &Array<f32, Ix2>, is_stored: bool) -> (Array2<u32>, Array2<u64>) {
@@ -38,7 +32,7 @@ fn a_scan_of_an_expression_has_the_kernels_of_a_scan() {
     for shape in SHAPES {
         let host = matrix(shape);
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let (stored, of_stored) = counted.work(|_| scans(&x, true));
             let (found, work) = counted.work(|_| scans(&x, false));
             assert_eq!(found, stored, "{shape:?}");
@@ -67,7 +61,7 @@ fn a_scan_of_an_expression_has_the_kernels_of_a_scan() {
 fn a_costly_expression_is_computed_within_the_kernel_of_a_scan() {
     Counted::everywhere(|counted| {
         for shape in [(2, 1000), (1, 20_000)] {
-            let x = Array::from_host(&counted.device, &matrix(shape)).unwrap();
+            let x = counted.array(&matrix(shape));
             let (_, work) = counted.work(|_| x.exp().cumsum(Axis(1)).to_host().unwrap());
             assert_eq!(work.kernels, 1, "{shape:?}");
         }
@@ -103,7 +97,7 @@ fn a_scan_of_columns_is_one_kernel() {
             x
         };
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let (sums, work) = counted.work(|_| x.cumsum(Axis(1)).to_host().unwrap());
             assert_eq!(work.kernels, 1, "{shape:?}");
             assert_eq!(sums, running(&|a, b| a + b, &host), "{shape:?}");
@@ -120,9 +114,8 @@ fn a_scan_of_columns_is_one_kernel() {
 fn scans_of_views_and_along_columns_are_those_of_the_host() {
     let host = matrix((50, 70)).mapv(|element| (element * 16.0) as i32);
     Counted::everywhere(|counted| {
-        let device = &counted.device;
-        let on = Array::from_host(device, &host).unwrap();
-        let pending = device.region(|g| {
+        let on = counted.array(&host);
+        let (columns, most, part) = counted.result(|g| {
             let x = g.array(&on);
             let expression = &x * 3 + &x.slice(ndarray::s![..;-1, ..]);
             (
@@ -131,7 +124,6 @@ fn scans_of_views_and_along_columns_are_those_of_the_host() {
                 x.slice(ndarray::s![.., 1..70]).cumsum(Axis(1)),
             )
         });
-        let (columns, most, part) = pending.unwrap().wait().unwrap();
         let expression = &host * 3 + host.slice(ndarray::s![..;-1, ..]);
         let running = |x: &Array2<i32>, axis, f: fn(i32, i32) -> i32| {
             let mut x = x.clone();

@@ -1,7 +1,6 @@
 //! Slices that begin within a vector of 16 bytes, and updates of most of an array: groups of
 //! neighbours are read by whole vectors, with the results of the host.
 
-use millstream_region::Array;
 use ndarray::{Array3, s};
 
 use crate::fusion::Counted;
@@ -17,7 +16,7 @@ macro_rules! shifts {
             .mapv(|element| element as $type);
             let two = 2 as $type;
             Counted::everywhere(|counted| {
-                let x = Array::from_host(&counted.device, &host).unwrap();
+                let x = counted.array(&host);
                 for (start, length) in [(0, 16), (1, 8), (2, 12), (3, 12), (4, 12), (5, 8), (7, 4)]
                 {
                     let end = start + length;

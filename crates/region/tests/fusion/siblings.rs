@@ -1,9 +1,9 @@
 //! Several results of one kernel: siblings over the same inputs, and several reductions together.
 
-use millstream_region::{Array, RegionExt};
+use millstream_region::Array;
 use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
-use crate::fusion::Counted;
+use crate::fusion::{Counted, matrix};
 
 const N: usize = 1000;
 const BYTES: u64 = 4 * N as u64;
@@ -39,14 +39,10 @@ fn three_results_of_adam_are_one_kernel() {
         (m, v, m * 0.01 / ((v * 1.25).sqrt() + 1e-8))
     };
     Counted::everywhere(|counted| {
-        let [m_there, v_there, g_there] =
-            [&m, &v, &g].map(|array| Array::from_host(&counted.device, array).unwrap());
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let [m, v, g] = [&m_there, &v_there, &g_there].map(|array| region.array(array));
-                adam!(&m, &v, &g)
-            });
-            pending.unwrap().wait().unwrap()
+        let [m_there, v_there, g_there] = [&m, &v, &g].map(|array| counted.array(array));
+        let (found, work) = counted.region(|region| {
+            let [m, v, g] = [&m_there, &v_there, &g_there].map(|array| region.array(array));
+            adam!(&m, &v, &g)
         });
         for at in 0..N {
             let expected = on_host(m[at], v[at], g[at]);
@@ -65,13 +61,10 @@ fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
     for length in [20, 5000, 100_000] {
         let host = ramp(length);
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|region| {
-                    let x = region.array(&x);
-                    (x.min(), x.max(), x.sum())
-                });
-                pending.unwrap().wait().unwrap()
+            let x = counted.array(&host);
+            let (found, work) = counted.region(|region| {
+                let x = region.array(&x);
+                (x.min(), x.max(), x.sum())
             });
             let sum: f64 = host.iter().map(|&element| f64::from(element)).sum();
             assert_eq!(found.0[()], host.iter().copied().fold(f32::MAX, f32::min));
@@ -95,21 +88,16 @@ fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
 #[test]
 fn several_reductions_of_columns_share_their_kernels() {
     for (rows, columns, kernels) in [(30, 50, 1), (400, 50, 1), (1500, 50, 2), (100, 20_000, 1)] {
-        let host = Array2::from_shape_fn((rows, columns), |(row, column)| {
-            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-        });
+        let host = matrix((rows, columns));
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|region| {
-                    let x = region.array(&x);
-                    (
-                        x.sum_axis(Axis(0)),
-                        x.max_axis(Axis(0)),
-                        (&x * &x).sum_axis(Axis(0)),
-                    )
-                });
-                pending.unwrap().wait().unwrap()
+            let x = counted.array(&host);
+            let (found, work) = counted.region(|region| {
+                let x = region.array(&x);
+                (
+                    x.sum_axis(Axis(0)),
+                    x.max_axis(Axis(0)),
+                    (&x * &x).sum_axis(Axis(0)),
+                )
             });
             let greatest = host.fold_axis(Axis(0), f32::MIN, |a, b| a.max(*b));
             assert_eq!(found.0, device_sum(&host));
@@ -124,23 +112,18 @@ fn several_reductions_of_columns_share_their_kernels() {
 
 #[test]
 fn functions_of_sums_that_are_results_are_in_the_kernel_of_the_sums() {
-    let host = Array2::from_shape_fn((300, 40), |(row, column)| {
-        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-    });
+    let host = matrix((300, 40));
     let other = ramp(40);
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
-        let y = Array::from_host(&counted.device, &other).unwrap();
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let (x, y) = (region.array(&x), region.array(&y));
-                let sums = x.sum_axis(Axis(0));
-                let doubled = &sums * 2.0 + &y;
-                let greatest = x.max_axis(Axis(0));
-                let halved = &greatest / &doubled - &y;
-                (sums, doubled, greatest, halved)
-            });
-            pending.unwrap().wait().unwrap()
+        let x = counted.array(&host);
+        let y = counted.array(&other);
+        let (found, work) = counted.region(|region| {
+            let (x, y) = (region.array(&x), region.array(&y));
+            let sums = x.sum_axis(Axis(0));
+            let doubled = &sums * 2.0 + &y;
+            let greatest = x.max_axis(Axis(0));
+            let halved = &greatest / &doubled - &y;
+            (sums, doubled, greatest, halved)
         });
         let sums = device_sum(&host);
         let doubled = &sums * 2.0 + &other;
@@ -159,16 +142,13 @@ fn functions_of_sums_that_are_results_are_in_the_kernel_of_the_sums() {
 fn functions_beside_those_of_a_result_are_in_its_kernel() {
     let host = ndarray::arr0(6_i64);
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let x: Array<i64, _> = region.array(&host);
-                let inverted = !&x;
-                let least = x.argmin();
-                let is_greater = x.greater_equal(&least);
-                let all = &inverted | &least;
-                (inverted, is_greater, all)
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|region| {
+            let x: Array<i64, _> = region.array(&host);
+            let inverted = !&x;
+            let least = x.argmin();
+            let is_greater = x.greater_equal(&least);
+            let all = &inverted | &least;
+            (inverted, is_greater, all)
         });
         let inverted = ndarray::arr0(!6_i64);
         assert_eq!(found, (inverted.clone(), ndarray::arr0(true), inverted));
@@ -183,18 +163,13 @@ fn functions_of_sums_elsewhere_have_their_own_kernel() {
     let sums = device_sum(&host);
     for other in [None, Some(ramp(40))] {
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
-            let y = other
-                .as_ref()
-                .map(|y| Array::from_host(&counted.device, y).unwrap());
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|region| {
-                    let sums = region.array(&x).sum_axis(Axis(0));
-                    let moved = y.as_ref().map_or(sums.clone(), |y| region.array(y));
-                    let turned = &sums + &moved.slice(s![..;-1]);
-                    (sums, turned)
-                });
-                pending.unwrap().wait().unwrap()
+            let x = counted.array(&host);
+            let y = other.as_ref().map(|y| counted.array(y));
+            let (found, work) = counted.region(|region| {
+                let sums = region.array(&x).sum_axis(Axis(0));
+                let moved = y.as_ref().map_or(sums.clone(), |y| region.array(y));
+                let turned = &sums + &moved.slice(s![..;-1]);
+                (sums, turned)
             });
             let moved = other.as_ref().unwrap_or(&sums);
             assert_eq!(found.1, &sums + &moved.slice(s![..;-1]));
@@ -208,14 +183,11 @@ fn a_result_that_depends_on_another_through_a_reduction_has_its_own_kernel() {
     // Longer than a row kernel takes.
     let host = ramp(10_000);
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
-        let ((powers, rest), work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let powers = region.array(&x).exp();
-                let rest = &powers - &powers.sum();
-                (powers, rest)
-            });
-            pending.unwrap().wait().unwrap()
+        let x = counted.array(&host);
+        let ((powers, rest), work) = counted.region(|region| {
+            let powers = region.array(&x).exp();
+            let rest = &powers - &powers.sum();
+            (powers, rest)
         });
         let sum: f64 = powers.iter().map(|&element| f64::from(element)).sum();
         assert_eq!(rest, &powers - sum as f32);
@@ -234,15 +206,12 @@ fn pairs_of_results_that_depend_on_each_other_are_not_both_grouped() {
     let (a, c) = (&x * 2.0, &y * 3.0);
     let expected = (&x + sum(&c), &y + sum(&a));
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let (x, y) = (region.array(&x), region.array(&y));
-                // Together, the first and the third would wait for the second and the fourth.
-                let a = &x * 2.0;
-                let c = &y * 3.0;
-                (&x + &c.sum(), &y + &a.sum(), a, c)
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|region| {
+            let (x, y) = (region.array(&x), region.array(&y));
+            // Together, the first and the third would wait for the second and the fourth.
+            let a = &x * 2.0;
+            let c = &y * 3.0;
+            (&x + &c.sum(), &y + &a.sum(), a, c)
         });
         assert_eq!(
             (found.0, found.1, found.2, found.3),
@@ -256,13 +225,10 @@ fn pairs_of_results_that_depend_on_each_other_are_not_both_grouped() {
 fn results_of_a_shifted_neighbour_are_not_computed_twice_in_one_kernel() {
     let host = ramp(N);
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let powers = region.array(&host).exp();
-                let shifted = &powers + &powers.slice(s![..;-1]);
-                (powers, shifted)
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|region| {
+            let powers = region.array(&host).exp();
+            let shifted = &powers + &powers.slice(s![..;-1]);
+            (powers, shifted)
         });
         assert_eq!(found.1, &found.0 + &found.0.slice(s![..;-1]));
         assert_eq!((work.kernels, work.bytes_written), (2, 2 * BYTES));
@@ -273,13 +239,10 @@ fn results_of_a_shifted_neighbour_are_not_computed_twice_in_one_kernel() {
 fn results_of_several_types_are_one_kernel() {
     let host = ramp(N);
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|region| {
-                let x = region.array(&x);
-                (x.greater(0.5), x.cast::<f64>() * 0.1, x.cast::<u8>(), -&x)
-            });
-            pending.unwrap().wait().unwrap()
+        let x = counted.array(&host);
+        let (found, work) = counted.region(|region| {
+            let x = region.array(&x);
+            (x.greater(0.5), x.cast::<f64>() * 0.1, x.cast::<u8>(), -&x)
         });
         assert_eq!(found.0, host.mapv(|x| x > 0.5));
         assert_eq!(found.1, host.mapv(|x| f64::from(x) * 0.1));

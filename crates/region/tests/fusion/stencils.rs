@@ -1,7 +1,7 @@
 //! Stencils of functions: computed for each position that they read, or once for each element of a
 //! tile in shared memory.
 
-use millstream_region::{Array, Keep, RegionExt};
+use millstream_region::{Array, Keep};
 use ndarray::{Array1, Array2, Array3, Ix1, Ix2, s};
 
 use crate::fusion::{Counted, Work};
@@ -51,14 +51,10 @@ fn a_stencil_of_few_exponentials_is_one_kernel() {
         (sin, 5, of_tiles),
     ] {
         Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
+            let x = counted.array(&host);
             let places = &STAR[..count];
             let (found, work) = counted.work(|_| stencil(&map(&x), places).to_host().unwrap());
-            let expected = Work {
-                kernels: 1,
-                bytes_read,
-                bytes_written: 4 * ((SIDE - 2) * (SIDE - 2)) as u64,
-            };
+            let expected = Work::of(1, bytes_read, 4 * ((SIDE - 2) * (SIDE - 2)) as u64);
             assert_eq!(work, expected, "{count}");
             assert_eq!(found, of_stored(&map(&x), places));
         });
@@ -71,13 +67,9 @@ fn a_stencil_of_few_exponentials_is_one_kernel() {
 fn a_star_of_exponentials_takes_two_passes_and_edges() {
     let host = matrix((258, 258));
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let (found, work) = counted.work(|_| stencil(&x.exp(), &STAR).to_host().unwrap());
-        let expected = Work {
-            kernels: 1,
-            bytes_read: 4 * 4 * 16 * 5 * 256,
-            bytes_written: 4 * 256 * 256,
-        };
+        let expected = Work::of(1, 4 * 4 * 16 * 5 * 256, 4 * 256 * 256);
         assert_eq!(work, expected);
         assert_eq!(found, of_stored(&x.exp(), &STAR));
     });
@@ -92,13 +84,9 @@ fn a_stencil_of_a_line_is_one_kernel() {
         parts.reduce(|sum, part| sum + part).unwrap()
     };
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let (found, work) = counted.work(|_| shifted(&x.exp()).to_host().unwrap());
-        let expected = Work {
-            kernels: 1,
-            bytes_read: 4 * 4 * 5 * 256,
-            bytes_written: 4 * 4096,
-        };
+        let expected = Work::of(1, 4 * 4 * 5 * 256, 4 * 4096);
         assert_eq!(work, expected);
         let values = x.exp();
         drop(values.to_host().unwrap());
@@ -118,21 +106,17 @@ fn two_functions_of_several_arrays_are_one_kernel() {
         ((x * row).exp(), (y - 0.25).cos(), inner)
     };
     Counted::everywhere(|counted| {
-        let arrays = [&x, &y, &row].map(|host| Array::from_host(&counted.device, host).unwrap());
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let (first, second, inner) = body(arrays.each_ref().map(|x| g.array(x)));
-                stencil(&first, &STAR) * stencil(&second, &STAR) + inner
-            });
-            pending.unwrap().wait().unwrap()
+        let arrays = [&x, &y, &row].map(|host| counted.array(host));
+        let (found, work) = counted.region(|g| {
+            let (first, second, inner) = body(arrays.each_ref().map(|x| g.array(x)));
+            stencil(&first, &STAR) * stencil(&second, &STAR) + inner
         });
         let written = 4 * 68 * 88;
         assert_eq!((work.kernels, work.bytes_written), (1, written), "{work:?}");
-        let pending = counted.device.region(|g| {
+        let (first, second) = counted.result(|g| {
             let (first, second, _) = body(arrays.each_ref().map(|x| g.array(x)));
             (Keep(first), Keep(second))
         });
-        let (first, second) = pending.unwrap().wait().unwrap();
         let stored = [first, second].map(|values| of_stored(&values, &STAR));
         let inner = y.slice(s![1..69, 1..89]);
         assert_eq!(found, &stored[0] * &stored[1] + inner);
@@ -144,7 +128,7 @@ fn two_functions_of_several_arrays_are_one_kernel() {
 fn assert_kernels(kernels: usize, shape: (usize, usize), body: Map) {
     let host = matrix(shape);
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let (_, work) = counted.work(|_| body(&x).to_host().unwrap());
         assert_eq!(work.kernels, kernels, "{work:?}");
     });
@@ -155,13 +139,10 @@ fn a_function_that_something_else_reads_is_stored() {
     // It is a result itself.
     let host = matrix((40, 40));
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
-        let (_, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let values = g.array(&x).exp();
-                (stencil(&values, &STAR), values)
-            });
-            pending.unwrap().wait().unwrap()
+        let x = counted.array(&host);
+        let (_, work) = counted.region(|g| {
+            let values = g.array(&x).exp();
+            (stencil(&values, &STAR), values)
         });
         assert_eq!(work.kernels, 2, "{work:?}");
     });
@@ -192,7 +173,7 @@ fn a_function_that_is_read_otherwise_than_by_shifts_is_stored() {
 fn a_star_along_three_axes_is_two_kernels() {
     let host = Array3::from_shape_fn((20, 20, 20), |(a, b, c)| ((a * 7 + b * 5 + c) % 31) as f32);
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let (_, work) = counted.work(|_| {
             let values = x.exp();
             let part = |(a, b, c): (usize, usize, usize)| {
@@ -216,7 +197,7 @@ fn a_star_along_three_axes_is_two_kernels() {
 fn six_steps_of_a_stencil_are_four_kernels() {
     let host = matrix((40, 75));
     Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
+        let x = counted.array(&host);
         let step = |x: &Array<f32, Ix2>| stencil(&(x * 0.1).exp(), &STAR) * 0.2;
         let (found, work) = counted.work(|_| {
             let result = (0..6).fold(x.clone(), |x, _| step(&x));

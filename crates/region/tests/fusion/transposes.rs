@@ -1,9 +1,7 @@
 //! Transposed arrays within element-wise kernels: tiles in shared memory, with the results of the
 //! host.
 
-use millstream::Device;
-use millstream_region::{Array, RegionExt};
-use ndarray::{Array2, Array3, Array4, Axis, Ix2};
+use ndarray::{Array2, Array3, Array4, Axis};
 
 use crate::fusion::{Counted, Work};
 
@@ -11,10 +9,6 @@ fn matrix((rows, columns): (usize, usize)) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {
         (row * 1000 + column) as f32 / 8.0
     })
-}
-
-fn upload(device: &Device, host: &Array2<f32>) -> Array<f32, Ix2> {
-    Array::from_host(device, host).unwrap()
 }
 
 /// Whole tiles, parts of tiles along one axis and both, and axes that are too short for tiles.
@@ -25,7 +19,7 @@ fn a_transposed_array_and_another_are_each_read_once() {
     for shape in SHAPES {
         let (x, y) = (matrix(shape), matrix((shape.1, shape.0)) * 3.0);
         Counted::everywhere(|counted| {
-            let (on_x, on_y) = (upload(&counted.device, &x), upload(&counted.device, &y));
+            let (on_x, on_y) = (counted.array(&x), counted.array(&y));
             let (found, work) = counted.work(|_| (on_x.t() + &on_y).to_host().unwrap());
             assert_eq!(found, &x.t() + &y, "{shape:?}");
             let bytes = (4 * shape.0 * shape.1) as u64;
@@ -44,26 +38,16 @@ fn several_transposed_arrays_of_several_types_are_read_by_one_kernel() {
     let (doubles, bytes) = (x.mapv(f64::from), x.mapv(|element| element as u8));
     let (longs, truths) = (x.mapv(|element| element as i64 * 3), x.mapv(|e| e > 2000.0));
     Counted::everywhere(|counted| {
-        let device = &counted.device;
-        let on = upload(device, &x);
-        let (d, b) = (
-            Array::from_host(device, &doubles).unwrap(),
-            Array::from_host(device, &bytes).unwrap(),
-        );
-        let (l, t) = (
-            Array::from_host(device, &longs).unwrap(),
-            Array::from_host(device, &truths).unwrap(),
-        );
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let (x, d, b) = (g.array(&on), g.array(&d), g.array(&b));
-                let (l, t) = (g.array(&l), g.array(&t));
-                // One more than a kernel has tiles for.
-                let sum = x.t().cast::<f64>() + d.t() * 2.0 + b.t().cast::<f64>();
-                let sum = sum + l.t().cast::<f64>();
-                t.t().where_cond(sum, x.t().cast::<f64>() - 1.0)
-            });
-            pending.unwrap().wait().unwrap()
+        let on = counted.array(&x);
+        let (d, b) = (counted.array(&doubles), counted.array(&bytes));
+        let (l, t) = (counted.array(&longs), counted.array(&truths));
+        let (found, work) = counted.region(|g| {
+            let (x, d, b) = (g.array(&on), g.array(&d), g.array(&b));
+            let (l, t) = (g.array(&l), g.array(&t));
+            // One more than a kernel has tiles for.
+            let sum = x.t().cast::<f64>() + d.t() * 2.0 + b.t().cast::<f64>();
+            let sum = sum + l.t().cast::<f64>();
+            t.t().where_cond(sum, x.t().cast::<f64>() - 1.0)
         });
         let expected = Array2::from_shape_fn((shape.1, shape.0), |(row, column)| {
             let at = [column, row];
@@ -85,22 +69,15 @@ fn axes_between_and_before_the_transposed_ones_have_tiles_of_their_own() {
         (a * 1000 + b * 300 + c * 100 + d) as i32
     });
     Counted::everywhere(|counted| {
-        let device = &counted.device;
-        let (on_x, on_y) = (
-            Array::from_host(device, &x).unwrap(),
-            Array::from_host(device, &y).unwrap(),
-        );
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let (x, y) = (g.array(&on_x), g.array(&on_y));
-                // The source of the second is computed, and its axes are reversed.
-                let moved = (&y * 2 + 1).permuted_axes([3, 1, 2, 0]);
-                (
-                    x.permuted_axes([0, 2, 1]) * 2.0,
-                    moved.slice(ndarray::s![..;-1, .., .., ..;-1]),
-                )
-            });
-            pending.unwrap().wait().unwrap()
+        let (on_x, on_y) = (counted.array(&x), counted.array(&y));
+        let (found, work) = counted.region(|g| {
+            let (x, y) = (g.array(&on_x), g.array(&on_y));
+            // The source of the second is computed, and its axes are reversed.
+            let moved = (&y * 2 + 1).permuted_axes([3, 1, 2, 0]);
+            (
+                x.permuted_axes([0, 2, 1]) * 2.0,
+                moved.slice(ndarray::s![..;-1, .., .., ..;-1]),
+            )
         });
         assert_eq!(found.0, x.clone().permuted_axes([0, 2, 1]) * 2.0);
         let mut moved = (&y * 2 + 1).permuted_axes([3, 1, 2, 0]);
@@ -115,15 +92,11 @@ fn axes_between_and_before_the_transposed_ones_have_tiles_of_their_own() {
 fn a_copy_of_a_transposed_array_reads_and_writes_each_element_once() {
     let x = matrix((96, 64));
     Counted::everywhere(|counted| {
-        let on_x = upload(&counted.device, &x);
+        let on_x = counted.array(&x);
         let (found, work) = counted.work(|_| on_x.t().to_host().unwrap());
         assert_eq!(found, x.t());
         let bytes = 4 * 96 * 64;
-        let expected = Work {
-            kernels: 1,
-            bytes_read: bytes,
-            bytes_written: bytes,
-        };
+        let expected = Work::of(1, bytes, bytes);
         assert_eq!(work, expected);
     });
 }

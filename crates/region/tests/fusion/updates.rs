@@ -32,10 +32,7 @@ fn assert_updated(
 ) {
     let matrix = matrix();
     Counted::everywhere(|counted| {
-        let (found, done) = counted.work(|device| {
-            let pending = device.region(|g| on_device(g.array(&matrix)));
-            pending.unwrap().wait().unwrap()
-        });
+        let (found, done) = counted.region(|g| on_device(g.array(&matrix)));
         assert_eq!(&found, expected);
         assert_eq!(done, work);
     });
@@ -44,11 +41,7 @@ fn assert_updated(
 #[test]
 fn a_hundred_row_fills_write_each_row_once() {
     let expected = Array2::from_shape_fn((ROWS, COLUMNS), |(row, _)| row as f32);
-    let work = Work {
-        kernels: ROWS,
-        bytes_read: 0,
-        bytes_written: BYTES,
-    };
+    let work = Work::of(ROWS, 0, BYTES);
     assert_updated(&expected, work, |mut m| {
         for row in 0..ROWS {
             m.row_mut(row).fill(row as f32);
@@ -62,11 +55,7 @@ fn a_row_that_is_added_to_another_is_read_where_it_is() {
     let mut expected = matrix();
     let row = expected.row(3).to_owned();
     expected.row_mut(5).scaled_add(2.0, &row);
-    let work = Work {
-        kernels: 1,
-        bytes_read: 2 * ROW_BYTES,
-        bytes_written: ROW_BYTES,
-    };
+    let work = Work::of(1, 2 * ROW_BYTES, ROW_BYTES);
     assert_updated(&expected, work, |mut m| {
         let doubled = &m.row(3).to_owned() * 2.0;
         let mut target = m.row_mut(5);
@@ -80,11 +69,7 @@ fn odd_elements_are_replaced_by_functions_of_even_ones_in_place() {
     let mut expected = matrix();
     let mean = (&expected.slice(s![.., ..-1;2]) + &expected.slice(s![.., ..-1;2])) * 0.5;
     expected.slice_mut(s![.., 1..;2]).assign(&mean);
-    let work = Work {
-        kernels: 1,
-        bytes_read: BYTES / 2,
-        bytes_written: BYTES / 2,
-    };
+    let work = Work::of(1, BYTES / 2, BYTES / 2);
     assert_updated(&expected, work, |mut m| {
         let even = m.slice(s![.., ..-1;2]);
         let mean = (&even + &even) * 0.5;
@@ -99,11 +84,7 @@ fn an_update_through_a_reversed_slice_with_steps_is_in_place() {
     let mut part = expected.slice_mut(s![1..;3, ..;-2]);
     part += 0.5;
     let elements = part.len() as u64;
-    let work = Work {
-        kernels: 1,
-        bytes_read: 4 * elements,
-        bytes_written: 4 * elements,
-    };
+    let work = Work::of(1, 4 * elements, 4 * elements);
     assert_updated(&expected, work, |mut m| {
         let mut part = m.slice_mut(s![1..;3, ..;-2]);
         part += 0.5;
@@ -125,14 +106,14 @@ fn a_jacobi_step_is_one_kernel_that_writes_the_array_once() {
     }
     const STEPS: usize = 7;
     let expected = (0..STEPS).fold(matrix(), |x, _| step(&x));
-    let work = Work {
-        kernels: STEPS,
+    let work = Work::of(
+        STEPS,
         // Of four elements that are all replaced: the vectors above and below, and two on each
         // side; of others: the elements themselves and the four neighbours of each. The cache holds
         // most of them.
-        bytes_read: STEPS as u64 * (98 * 6 * 96 + (2 * 8 + 98 * 2) * 80),
-        bytes_written: STEPS as u64 * BYTES,
-    };
+        STEPS as u64 * (98 * 6 * 96 + (2 * 8 + 98 * 2) * 80),
+        STEPS as u64 * BYTES,
+    );
     assert_updated(&expected, work, |m| {
         let mut x = m;
         for _ in 0..STEPS {
@@ -154,15 +135,12 @@ fn an_array_that_is_needed_later_is_not_updated_in_place() {
     let mut expected = matrix.clone();
     expected.row_mut(2).fill(-1.0);
     Counted::everywhere(|counted| {
-        let ((old, new, doubled), work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let old = g.array(&matrix);
-                let mut new = old.clone();
-                new.row_mut(2).fill(-1.0);
-                let doubled = &old.row(2) * 2.0;
-                (old, new, doubled)
-            });
-            pending.unwrap().wait().unwrap()
+        let ((old, new, doubled), work) = counted.region(|g| {
+            let old = g.array(&matrix);
+            let mut new = old.clone();
+            new.row_mut(2).fill(-1.0);
+            let doubled = &old.row(2) * 2.0;
+            (old, new, doubled)
         });
         assert_eq!((&old, &new), (&matrix, &expected));
         assert_eq!(doubled, &matrix.row(2) * 2.0);
@@ -174,7 +152,7 @@ fn an_array_that_is_needed_later_is_not_updated_in_place() {
 fn an_array_of_the_caller_is_not_updated_in_place() {
     let matrix = matrix();
     Counted::everywhere(|counted| {
-        let mine = Array::from_host(&counted.device, &matrix).unwrap();
+        let mine = counted.array(&matrix);
         let changed = counted.device.region(|_| {
             let mut changed = mine.clone();
             changed.row_mut(0).fill(9.0);
@@ -195,12 +173,12 @@ fn elements_read_elsewhere_are_read_before_they_are_replaced() {
     let mut expected = matrix();
     let shifted = expected.slice(s![..-1, ..]).to_owned();
     expected.slice_mut(s![1.., ..]).assign(&shifted);
-    let work = Work {
-        kernels: 1,
+    let work = Work::of(
+        1,
         // Threads that keep an element also read the first one of the values.
-        bytes_read: BYTES + ROW_BYTES,
-        bytes_written: BYTES,
-    };
+        BYTES + ROW_BYTES,
+        BYTES,
+    );
     assert_updated(&expected, work, |mut m| {
         let shifted = m.slice(s![..-1, ..]);
         m.slice_mut(s![1.., ..]).assign(&shifted);
@@ -219,12 +197,9 @@ fn a_scatter_into_an_array_that_nothing_else_needs_copies_nothing() {
     expected[3] += 5;
     expected[5] += 2;
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let base = g.array(&base);
-                base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let base = g.array(&base);
+            base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
         });
         assert_eq!(found, expected);
         assert_eq!(work.kernels, 1, "{work:?}");
@@ -244,42 +219,30 @@ fn a_scatter_add_of_f32_is_one_kernel_in_place_and_two_elsewhere() {
     }
     let bytes = 4 * elements as u64;
     Counted::everywhere(|counted| {
-        let device = &counted.device;
-        let on_base = Array::from_host(device, &base).unwrap();
-        let on_index = Array::from_host(device, &index).unwrap();
-        let on_values = Array::from_host(device, &values).unwrap();
+        let on_base = counted.array(&base);
+        let on_index = counted.array(&index);
+        let on_values = counted.array(&values);
         let work = |keeps_base: bool, in_f64: bool| {
-            let (found, work) = counted.work(|device| {
-                let pending = device.region(|g| {
-                    let (index, values) = (g.array(&on_index), g.array(&on_values));
-                    let own = if keeps_base {
-                        g.array(&on_base)
-                    } else {
-                        g.array(&base)
-                    };
-                    if in_f64 {
-                        own.scatter_add_in_f64(Axis(0), &index, &values)
-                    } else {
-                        own.scatter_add(Axis(0), &index, &values)
-                    }
-                });
-                pending.unwrap().wait().unwrap()
+            let (found, work) = counted.region(|g| {
+                let (index, values) = (g.array(&on_index), g.array(&on_values));
+                let own = if keeps_base {
+                    g.array(&on_base)
+                } else {
+                    g.array(&base)
+                };
+                if in_f64 {
+                    own.scatter_add_in_f64(Axis(0), &index, &values)
+                } else {
+                    own.scatter_add(Axis(0), &index, &values)
+                }
             });
             assert_eq!(found, expected);
             work
         };
         // The indices and the values. Additions in memory are not among the bytes.
-        let added = Work {
-            kernels: 1,
-            bytes_read: 3 * bytes,
-            bytes_written: 0,
-        };
+        let added = Work::of(1, 3 * bytes, 0);
         assert_eq!(work(false, false), added);
-        let copied = Work {
-            kernels: 2,
-            bytes_read: 4 * bytes,
-            bytes_written: bytes,
-        };
+        let copied = Work::of(2, 4 * bytes, bytes);
         assert_eq!(work(true, false), copied);
         assert_eq!(work(true, true).kernels, 3);
     });
@@ -295,12 +258,9 @@ fn many_values_are_added_to_few_elements_once_for_each_block() {
         expected[index as usize] += value;
     }
     Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let base = g.zeros::<i32, _>(elements) + 7;
-                base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let base = g.zeros::<i32, _>(elements) + 7;
+            base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
         });
         assert_eq!(found, expected);
         // The base is written first. A block has at least 2,048 values.
@@ -318,20 +278,13 @@ fn many_values_are_added_to_few_elements_once_for_each_block() {
 fn a_costly_value_for_few_elements_is_computed_for_them_alone() {
     let matrix = matrix();
     Counted::everywhere(|counted| {
-        let (_, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let old = g.array(&matrix);
-                let mut new = old.clone();
-                new.row_mut(2).assign(&old.row(7).sqrt());
-                (old, new)
-            });
-            pending.unwrap().wait().unwrap()
+        let (_, work) = counted.region(|g| {
+            let old = g.array(&matrix);
+            let mut new = old.clone();
+            new.row_mut(2).assign(&old.row(7).sqrt());
+            (old, new)
         });
-        let done = Work {
-            kernels: 2,
-            bytes_read: BYTES + ROW_BYTES,
-            bytes_written: BYTES + ROW_BYTES,
-        };
+        let done = Work::of(2, BYTES + ROW_BYTES, BYTES + ROW_BYTES);
         assert_eq!(work, done);
     });
 }
@@ -343,7 +296,7 @@ fn threads_that_need_one_update_at_the_same_time_get_the_same_elements() {
     (0..4).for_each(|row| expected.row_mut(row).fill(1.0));
     Counted::everywhere(|counted| {
         for _ in 0..20 {
-            let mut updated = Array::from_host(&counted.device, &matrix).unwrap();
+            let mut updated = counted.array(&matrix);
             (0..4).for_each(|row| updated.row_mut(row).fill(1.0));
             let sum = &updated + 1.0;
             let (updated, sum) = thread::scope(|scope| {
@@ -360,7 +313,7 @@ fn threads_that_need_one_update_at_the_same_time_get_the_same_elements() {
 fn an_update_whose_launch_fails_is_an_error_ever_after() {
     let matrix = matrix();
     Counted::everywhere(|counted| {
-        let mut updated = Array::from_host(&counted.device, &matrix).unwrap();
+        let mut updated = counted.array(&matrix);
         let mut row = updated.row_mut(0);
         row += 1.0;
         // The driver fails after the kernel has run, so the row is changed already.

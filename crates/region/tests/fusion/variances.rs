@@ -1,14 +1,12 @@
 //! Variances of columns and of whole arrays: one kernel, which reads each element once.
 
-use millstream_region::{Array, RegionExt};
+use millstream_region::Array;
 use ndarray::{Array2, Axis, Ix2};
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::{Counted, matrix};
 
-fn matrix(rows: usize, columns: usize) -> Array2<f32> {
-    Array2::from_shape_fn((rows, columns), |(row, column)| {
-        1000.0 + ((row * 37 + column * 61) % 101) as f32 / 16.0
-    })
+fn far_from_zero(rows: usize, columns: usize) -> Array2<f32> {
+    matrix((rows, columns)) + 1003.0
 }
 
 /// Returns the variance of numbers, computed in two passes as `f64`.
@@ -26,7 +24,7 @@ fn assert_near(found: f32, expected: f64) {
 
 /// Returns an array on the device, and its size in bytes.
 fn upload(counted: &Counted, host: &Array2<f32>) -> (Array<f32, Ix2>, u64) {
-    let x = Array::from_host(&counted.device, host).unwrap();
+    let x = counted.array(host);
     (x, 4 * host.len() as u64)
 }
 
@@ -34,7 +32,7 @@ fn upload(counted: &Counted, host: &Array2<f32>) -> (Array<f32, Ix2>, u64) {
 fn a_variance_of_everything_is_one_kernel() {
     // Longer than a row kernel takes; with one block for a result, and with several.
     for (rows, columns) in [(100, 90), (400, 300)] {
-        let host = matrix(rows, columns);
+        let host = far_from_zero(rows, columns);
         Counted::everywhere(|counted| {
             let (x, bytes) = upload(counted, &host);
             let (found, work) = counted.work(|_| x.var(1.0).to_host().unwrap());
@@ -54,7 +52,7 @@ fn a_variance_of_columns_is_one_kernel() {
     // One thread for each column, with as many elements as it takes at once and more; and several
     // threads for each.
     for (rows, columns) in [(5, 300), (20, 300), (400, 300)] {
-        let host = matrix(rows, columns);
+        let host = far_from_zero(rows, columns);
         Counted::everywhere(|counted| {
             let (x, bytes) = upload(counted, &host);
             let (found, work) =
@@ -75,15 +73,12 @@ fn a_variance_of_columns_is_one_kernel() {
 
 #[test]
 fn means_and_variances_of_columns_are_one_kernel() {
-    let host = matrix(200, 100);
+    let host = far_from_zero(200, 100);
     Counted::everywhere(|counted| {
         let (x, _) = upload(counted, &host);
-        let (found, work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let x = g.array(&x) * 2.0 + 1.0;
-                (x.mean_axis(Axis(0)), x.std_axis(Axis(0), 1.0))
-            });
-            pending.unwrap().wait().unwrap()
+        let (found, work) = counted.region(|g| {
+            let x = g.array(&x) * 2.0 + 1.0;
+            (x.mean_axis(Axis(0)), x.std_axis(Axis(0), 1.0))
         });
         for (column, found) in host.columns().into_iter().zip(found.0.iter().zip(&found.1)) {
             let doubled = column.iter().map(|x| x * 2.0 + 1.0);
@@ -97,19 +92,14 @@ fn means_and_variances_of_columns_are_one_kernel() {
 
 #[test]
 fn a_variance_of_few_long_rows_is_one_kernel() {
-    let host = matrix(3, 20_000);
+    let host = far_from_zero(3, 20_000);
     Counted::everywhere(|counted| {
         let (x, bytes) = upload(counted, &host);
         let (found, work) = counted.work(|_| x.std_axis(Axis(1), 0.0).to_host().unwrap());
         for (&found, row) in found.iter().zip(host.rows()) {
             assert_near(found, variance(row.iter().copied(), 0.0).sqrt());
         }
-        let Work {
-            kernels,
-            bytes_read,
-            ..
-        } = work;
-        assert_eq!(kernels, 1);
-        assert!((bytes..bytes + 2048).contains(&bytes_read), "{work:?}");
+        assert_eq!(work.kernels, 1);
+        assert!((bytes..bytes + 2048).contains(&work.bytes_read), "{work:?}");
     });
 }

@@ -13,6 +13,7 @@ use rand_pcg::Pcg32;
 use crate::product::{
     Failed, Outcome,
     builtin::{compare, product_of},
+    evaluate,
     exact::Case,
     layout::Layout,
 };
@@ -186,13 +187,12 @@ fn tf32_is_used_where_it_is_asked_for() -> Outcome {
     let (rows, k) = (1024, 256);
     let a = Array2::from_elem((rows, k), 1.0 + 1.0 / 4096.0_f32);
     let b = Array2::from_elem((k, rows), 1.0_f32);
-    let products = device.region(|g| {
+    let (before, in_tf32, after) = evaluate(&device, |g| {
         let (a, b) = (g.array(&a), g.array(&b));
         let before = a.dot(&b);
         let in_tf32 = a.dot_with(&b, ProductPrecision::Tf32);
         (before, in_tf32, a.matmul(&(&b * 2.0)))
     })?;
-    let (before, in_tf32, after) = products.wait()?;
     let exact = k as f32 * (1.0 + 1.0 / 4096.0);
     if before.iter().any(|&found| found != exact) || after.iter().any(|&found| found != 2.0 * exact)
     {

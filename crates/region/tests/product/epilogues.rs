@@ -9,7 +9,7 @@ use millstream::{
 use millstream_region::{Array, Element, Keep, Number, Region, RegionExt};
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix2, Ix3};
 
-use crate::product::{Outcome, on_gpu};
+use crate::product::{Outcome, evaluate, on_gpu};
 
 /// A type of the results, compared by their bits.
 trait Bits: Element + Copy {
@@ -55,7 +55,7 @@ fn compare<T: Element, U: Bits, D: Dimension>(
         Keep(result)
     })?;
     assert_eq!(kernels, 1, "the epilogue is in the kernel of the product");
-    let alone = device.region(|g| Keep(product(g)))?.wait()?;
+    let alone = evaluate(device, |g| Keep(product(g)))?;
     let separate = device.region(|g| Keep(epilogue(g, &g.array(&alone))))?;
     let [fused, separate] = [fused, separate].map(|result| {
         let bits = |result: Array<U, D>| Ok(result.to_host()?.mapv(Bits::bits));

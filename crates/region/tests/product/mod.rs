@@ -10,6 +10,8 @@ mod replayed;
 
 use std::{env, error::Error};
 
+use crate::evaluate;
+
 /// The result of a test.
 pub(crate) type Outcome = Result<(), Failed>;
 type Failed = Box<dyn Error + Send + Sync>;

@@ -5,7 +5,7 @@ use millstream::Device;
 use millstream_region::{Array, Float, Keep, ProductPrecision, RegionExt};
 use ndarray::{Array2, Ix2};
 
-use crate::product::{Outcome, builtin::device};
+use crate::product::{Outcome, builtin::device, evaluate};
 
 /// The number of calls: the third one makes a graph, and the later ones launch it.
 const CALLS: usize = 6;
@@ -31,7 +31,7 @@ fn results<T: Float>(
     for call in 0..CALLS {
         let a = integers::<T>(device, (128, 64), call)?;
         let b = integers::<T>(device, (64, 96), call + 3)?;
-        let products = device.region(|g| {
+        let (sums, product, transposed, layer) = evaluate(device, |g| {
             let (a, b) = (g.array(&a), g.array(&b));
             let product = a.dot_with(&b, precision);
             let sums = &product + &product.row(1);
@@ -43,7 +43,6 @@ fn results<T: Float>(
                 Keep(layer),
             )
         })?;
-        let (sums, product, transposed, layer) = products.wait()?;
         for result in [sums, product, transposed, layer] {
             all.push(result.cast::<f64>().to_host()?);
         }

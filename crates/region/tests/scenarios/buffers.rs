@@ -1,10 +1,10 @@
 //! Buffers as arrays and arrays as buffers: no copy, and one order for regions and kernels.
 
 use millstream::LaunchConfig;
-use millstream_region::{Array, Error, RegionExt, UsageErrorKind};
+use millstream_region::{Array, Error, UsageErrorKind};
 use ndarray::{Array1, Axis, array};
 
-use crate::scenarios::harness::everywhere_counted;
+use crate::scenarios::{evaluate, harness::everywhere_counted};
 
 millstream::kernels! {
     // SAFETY: the signature is that of vecadd.cu; its threads access `n` elements of each array and
@@ -27,15 +27,15 @@ fn arrays_and_buffers_become_each_other_without_copies() {
         let address = buffer.as_raw();
         calls.forget();
         let x = Array::from_buffer(buffer, N).unwrap();
-        let pending = device.region(|_| {
+        let result = evaluate(&device, |_| {
             let doubled = &x * 2.0;
             let mut sum = stream.zeros(N)?;
             let (x, y) = (x.resident()?, doubled.resident()?);
             let config = LaunchConfig::linear(N);
             kernels.vecadd(&stream, config, x.view(), y.view(), &mut sum, N as u64)?;
             Ok(millstream_region::Keep(Array::from_buffer(sum, N)? - 1.0))
-        });
-        let result = pending.unwrap().wait().unwrap();
+        })
+        .unwrap();
         let result = result.into_buffer().unwrap();
         let again = x.into_buffer().unwrap();
         assert_eq!(again.as_raw(), address);

@@ -10,4 +10,5 @@ mod graphs;
 mod prepared;
 mod structs;
 
+use crate::evaluate;
 use millstream_testkit::{calls, configurations, harness, instrumented, outsiders, sweep, tensors};
