@@ -33,10 +33,19 @@ fn exact_sum(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
     (sum + lost, size)
 }
 
-/// Returns whether a value is within one rounding of the exact one, plus a small fraction of the
-/// sum of magnitudes.
-fn is_near(found: f64, exact: f64, size: f64, unit: f64) -> bool {
-    (found - exact).abs() <= unit * exact.abs() + size * 1e-14
+/// Asserts that a value is within one rounding of the exact one, plus a small fraction of the sum of
+/// magnitudes.
+#[track_caller]
+fn assert_near(found: f64, exact: f64, size: f64) {
+    let bound = UNIT_F32 * exact.abs() + size * 1e-14;
+    assert!((found - exact).abs() <= bound, "{found} {exact}");
+}
+
+/// Asserts the same of a sum of `f64`, which compensates the rounding errors of its additions.
+#[track_caller]
+fn assert_exact(found: f64, exact: f64, size: f64) {
+    let bound = UNIT_F64 * exact.abs() + size * 1e-28;
+    assert!((found - exact).abs() <= bound, "{found} {exact}");
 }
 
 const UNIT_F32: f64 = 6.0e-8;
@@ -64,29 +73,16 @@ fn sums_are_accurate_to_the_last_rounding() -> Outcome {
         })?;
         for (at, (&found, &narrow_found)) in rows.iter().zip(&narrow_rows).enumerate() {
             let (exact, size) = exact_sum(wide.row(at).iter().copied());
-            // A sum of f64 compensates the rounding errors of its additions.
-            assert!(
-                (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
-                "{found} {exact}"
-            );
+            assert_exact(found, exact, size);
             let (exact, size) = exact_sum(narrow.row(at).iter().map(|&x| x.into()));
-            assert!(
-                is_near(narrow_found.into(), exact, size, UNIT_F32),
-                "{narrow_found} {exact}"
-            );
+            assert_near(narrow_found.into(), exact, size);
         }
         for (at, (&found, &mean)) in columns.iter().zip(&means).enumerate() {
             let (exact, size) = exact_sum(wide.column(at).iter().copied());
-            assert!(
-                (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
-                "{found} {exact}"
-            );
+            assert_exact(found, exact, size);
             let (exact, size) = exact_sum(narrow.column(at).iter().map(|&x| x.into()));
             let count = shape.0 as f64;
-            assert!(
-                is_near(mean.into(), exact / count, size / count, UNIT_F32),
-                "{mean}"
-            );
+            assert_near(mean.into(), exact / count, size / count);
         }
         drop(device);
         configuration.is_clean()?;
@@ -115,13 +111,10 @@ fn cumulative_sums_are_accurate_to_the_last_rounding() -> Outcome {
         for end in (1..=count).step_by(step).chain([count]) {
             let (exact, size) = exact_sum(wide.iter().take(end).copied());
             let found = found[end - 1];
-            assert!(
-                (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
-                "{found} {exact}"
-            );
+            assert_exact(found, exact, size);
             let (exact, size) = exact_sum(narrow.iter().take(end).map(|&x| x.into()));
             let found = narrow_found[end - 1].into();
-            assert!(is_near(found, exact, size, UNIT_F32), "{found} {exact}");
+            assert_near(found, exact, size);
         }
         drop(device);
         configuration.is_clean()?;

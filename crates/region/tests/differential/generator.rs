@@ -28,27 +28,8 @@ impl ProgramGenerator {
             }
             3 | 4 => {
                 let a = self.some(is_number)?;
-                let functions = [
-                    Unary::Negate,
-                    Unary::Absolute,
-                    Unary::Signum,
-                    Unary::Square,
-                    Unary::Relu,
-                    Unary::Root,
-                    Unary::Floor,
-                    Unary::Ceil,
-                    Unary::Trunc,
-                    Unary::RoundEven,
-                    Unary::Round,
-                    Unary::Reciprocal,
-                    Unary::Fraction,
-                ];
-                let count = if self.kind_of(a).is_float() {
-                    functions.len()
-                } else {
-                    5
-                };
-                let function = functions[self.below(count)];
+                let count = if self.kind_of(a).is_float() { 13 } else { 5 };
+                let function = Unary::ALL[self.below(count)];
                 Some(self.push(Step::Unary(function, a)))
             }
             5 => {
@@ -61,16 +42,8 @@ impl ProgramGenerator {
             6 => {
                 let a = self.below(self.slots.len());
                 let b = self.partner(a, self.kind_of(a))?;
-                let comparisons = [
-                    Compare::Equal,
-                    Compare::NotEqual,
-                    Compare::Less,
-                    Compare::LessEqual,
-                    Compare::Greater,
-                    Compare::GreaterEqual,
-                ];
                 let count = if self.kind_of(a).is_number() { 6 } else { 2 };
-                let comparison = comparisons[self.below(count)];
+                let comparison = Compare::ALL[self.below(count)];
                 Some(self.push(Step::Compare(comparison, a, b)))
             }
             7 => {
@@ -104,13 +77,7 @@ impl ProgramGenerator {
             15 | 16 => self.reduction(),
             17 => {
                 let a = self.some(|host| is_number(host) && !host.shape().is_empty())?;
-                let reduces = [
-                    Reduce::Sum,
-                    Reduce::Product,
-                    Reduce::Minimum,
-                    Reduce::Maximum,
-                ];
-                let reduce = reduces[self.below(4)];
+                let reduce = Reduce::ALL[self.below(4)];
                 let a = self.exact(a, reduce);
                 let axis = self.below(self.slots[a].shape().len());
                 Some(self.push(Step::Cumulate(reduce, a, axis)))
@@ -141,27 +108,11 @@ impl ProgramGenerator {
     }
 
     fn bitwise(&mut self, shifts: bool) -> Bitwise {
-        let functions = [
-            Bitwise::And,
-            Bitwise::Or,
-            Bitwise::ExclusiveOr,
-            Bitwise::Not,
-            Bitwise::ShiftLeft,
-            Bitwise::ShiftRight,
-        ];
-        functions[self.below(if shifts { 6 } else { 4 })]
+        Bitwise::ALL[self.below(if shifts { 6 } else { 4 })]
     }
 
     fn binary(&mut self) -> Binary {
-        [
-            Binary::Add,
-            Binary::Subtract,
-            Binary::Multiply,
-            Binary::Divide,
-            Binary::Remainder,
-            Binary::Minimum,
-            Binary::Maximum,
-        ][self.below(7)]
+        Binary::ALL[self.below(7)]
     }
 
     /// Returns a random slice: reversed, with steps, empty, or with single indices.
@@ -247,14 +198,7 @@ impl ProgramGenerator {
         let a = self.below(self.slots.len());
         let reduce = match self.kind_of(a) {
             Kind::Bool => [Reduce::Any, Reduce::All, Reduce::Sum][self.below(3)],
-            _ => [
-                Reduce::Sum,
-                Reduce::Product,
-                Reduce::Minimum,
-                Reduce::Maximum,
-                Reduce::ArgMinimum,
-                Reduce::ArgMaximum,
-            ][self.below(6)],
+            _ => Reduce::ALL[self.below(6)],
         };
         let rank = self.slots[a].shape().len();
         let (axes, keep): (Vec<usize>, bool) = match self.below(3) {

@@ -7,63 +7,57 @@ use crate::differential::value::{Host, Kind};
 /// The index of an array of the program.
 pub(crate) type Slot = usize;
 
-/// Functions of one element that keep its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unary {
-    Negate,
-    Absolute,
-    Signum,
-    Square,
-    Relu,
-    /// The square root, for floats alone, as all functions that follow.
-    Root,
-    Floor,
-    Ceil,
-    Trunc,
-    RoundEven,
-    Round,
-    Reciprocal,
-    Fraction,
-    /// Rounding to integers of magnitude at most 64, so that their sums are exact.
-    Coarse,
-    /// Rounding to −1, 0 and 1, so that their products are exact.
-    Coarsest,
+/// Defines functions, and a list of them in this order.
+macro_rules! functions {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident { $($(#[$about:meta])* $function:ident,)* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$about])* $function,)*
+        }
+
+        impl $name {
+            pub(crate) const ALL: &[Self] = &[$(Self::$function,)*];
+        }
+    )*};
 }
 
-/// Functions of two elements of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Binary {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-    Minimum,
-    Maximum,
-}
+functions! {
+    /// Functions of one element that keep its type: the first five for all numbers, the next eight
+    /// for floats.
+    Unary {
+        Negate, Absolute, Signum, Square, Relu,
+        /// The square root, for floats alone, as all functions that follow.
+        Root,
+        Floor, Ceil, Trunc, RoundEven, Round, Reciprocal, Fraction,
+        /// Rounding to integers of magnitude at most 64, so that their sums are exact.
+        Coarse,
+        /// Rounding to −1, 0 and 1, so that their products are exact.
+        Coarsest,
+    }
 
-/// Functions of the bits of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bitwise {
-    And,
-    Or,
-    ExclusiveOr,
-    /// The complement, of the first operand alone.
-    Not,
-    /// The left shift, for integers alone, as the right shift.
-    ShiftLeft,
-    ShiftRight,
-}
+    /// Functions of two elements of one type.
+    Binary { Add, Subtract, Multiply, Divide, Remainder, Minimum, Maximum, }
 
-/// Comparisons of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compare {
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    Equal,
-    NotEqual,
+    /// Functions of the bits of two elements.
+    Bitwise {
+        And, Or, ExclusiveOr,
+        /// The complement, of the first operand alone.
+        Not,
+        /// The left shift, for integers alone, as the right shift.
+        ShiftLeft,
+        ShiftRight,
+    }
+
+    /// Comparisons of two elements: the first two for booleans, too.
+    Compare { Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, }
+
+    /// Reductions along axes: the first four of numbers keep their type, the next two give positions,
+    /// and the last two are of booleans.
+    Reduce { Sum, Product, Minimum, Maximum, ArgMinimum, ArgMaximum, Any, All, }
 }
 
 /// Views of an array.
@@ -76,19 +70,6 @@ pub(crate) enum View {
     Broadcast(Vec<usize>),
     Reshape(Vec<usize>),
     Invert(usize),
-}
-
-/// Reductions along axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reduce {
-    Sum,
-    Product,
-    Minimum,
-    Maximum,
-    ArgMinimum,
-    ArgMaximum,
-    Any,
-    All,
 }
 
 /// Functions of the current elements and the assigned ones.

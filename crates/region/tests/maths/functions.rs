@@ -1,28 +1,21 @@
 //! The functions with their references on the host and the maximum errors that CUDA documents.
 
-/// A function of one operand.
-pub(crate) struct One {
+/// A function with its implementations on the host in double and single precision.
+pub(crate) struct Function<D, S> {
     pub(crate) name: &'static str,
     pub(crate) single: &'static str,
     pub(crate) double: &'static str,
-    /// The host function in double precision.
-    pub(crate) reference: fn(f64) -> f64,
-    /// The host function in single precision.
-    pub(crate) host_single: fn(f32) -> f32,
+    pub(crate) reference: D,
+    pub(crate) host_single: S,
     /// The maximum distances from the correctly rounded value in single and double precision, in
     /// units of the last place.
     pub(crate) limits: (u64, u64),
 }
 
+/// A function of one operand.
+pub(crate) type One = Function<fn(f64) -> f64, fn(f32) -> f32>;
 /// A function of two operands.
-pub(crate) struct Two {
-    pub(crate) name: &'static str,
-    pub(crate) single: &'static str,
-    pub(crate) double: &'static str,
-    pub(crate) reference: fn(f64, f64) -> f64,
-    pub(crate) host_single: fn(f32, f32) -> f32,
-    pub(crate) limits: (u64, u64),
-}
+pub(crate) type Two = Function<fn(f64, f64) -> f64, fn(f32, f32) -> f32>;
 
 macro_rules! table {
     ($kind:ident: $(

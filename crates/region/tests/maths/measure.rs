@@ -21,35 +21,23 @@ pub(crate) struct Ranked {
     is_negative: bool,
 }
 
-impl From<f32> for Ranked {
-    fn from(value: f32) -> Self {
-        let magnitude = i64::from(value.abs().to_bits());
-        Self {
-            order: if value.is_sign_negative() {
-                -magnitude
-            } else {
-                magnitude
-            },
-            is_nan: value.is_nan(),
-            is_negative: value.is_sign_negative(),
+macro_rules! ranked {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Ranked {
+            fn from(value: $type) -> Self {
+                let magnitude = i64::from(value.abs().to_bits().cast_signed());
+                let is_negative = value.is_sign_negative();
+                Self {
+                    order: if is_negative { -magnitude } else { magnitude },
+                    is_nan: value.is_nan(),
+                    is_negative,
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<f64> for Ranked {
-    fn from(value: f64) -> Self {
-        let magnitude = value.abs().to_bits().cast_signed();
-        Self {
-            order: if value.is_sign_negative() {
-                -magnitude
-            } else {
-                magnitude
-            },
-            is_nan: value.is_nan(),
-            is_negative: value.is_sign_negative(),
-        }
-    }
-}
+ranked!(f32, f64);
 
 impl Worst {
     /// Records a result, given the correctly rounded value and the distance of the exact value

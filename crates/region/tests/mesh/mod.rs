@@ -96,3 +96,10 @@ fn mesh_error<T>(result: Result<T>) -> MeshErrorKind {
         other => panic!("{other}"),
     }
 }
+
+/// Asserts that a message contains a text.
+#[track_caller]
+fn assert_contains(message: &impl std::fmt::Display, text: &str) {
+    let message = message.to_string();
+    assert!(message.contains(text), "{message}");
+}
