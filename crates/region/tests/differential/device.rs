@@ -6,49 +6,8 @@ use ndarray::{Axis, Ix1, IxDyn};
 use crate::differential::{
     host_element::Number as Small,
     step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
-    value::{Dev, Kind, each_kind, each_type},
+    value::{Dev, Kind, any, each_kind, each_type, one, two},
 };
-
-/// Matches an array of one of the types, and wraps the result in the same type.
-macro_rules! one {
-    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
-        match $value {
-            $(Dev::$kind($x) => Dev::$kind($body),)*
-            #[allow(unreachable_patterns, reason = "with all types there is no other")]
-            other => unreachable!("{other:?}"),
-        }
-    };
-    ($value:expr, $types:ident, $x:ident => $body:expr) => {
-        each_kind!($types [one] $value, $x => $body)
-    };
-}
-
-/// Matches an array of one of the types.
-macro_rules! any {
-    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
-        match $value {
-            $(Dev::$kind($x) => $body,)*
-            #[allow(unreachable_patterns, reason = "with all types there is no other")]
-            other => unreachable!("{other:?}"),
-        }
-    };
-    ($value:expr, $types:ident, $x:ident => $body:expr) => {
-        each_kind!($types [any] $value, $x => $body)
-    };
-}
-
-/// Matches two arrays of one type, and wraps the result in the same type.
-macro_rules! two {
-    ([$($kind:ident)*] $a:expr, $b:expr, $x:ident, $y:ident => $body:expr) => {
-        match ($a, $b) {
-            $((Dev::$kind($x), Dev::$kind($y)) => Dev::$kind($body),)*
-            other => unreachable!("{other:?}"),
-        }
-    };
-    ($a:expr, $b:expr, $types:ident, $x:ident, $y:ident => $body:expr) => {
-        each_kind!($types [two] $a, $b, $x, $y => $body)
-    };
-}
 
 /// Computes the result of a step.
 pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
@@ -56,11 +15,11 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     match step {
         Step::Fresh(host) => host.on_device(g),
         Step::Unary(function, a) if at(a).kind().is_float() => {
-            one!(at(a), floats, x => float_unary(*function, x))
+            one!(Dev, at(a), floats, x => float_unary(*function, x))
         }
-        Step::Unary(function, a) => one!(at(a), integers, x => unary(*function, x)),
+        Step::Unary(function, a) => one!(Dev, at(a), integers, x => unary(*function, x)),
         Step::Binary(function, a, b) => {
-            two!(at(a), at(b), numbers, x, y => match function {
+            two!(Dev, at(a), at(b), numbers, x, y => match function {
                 Binary::Add => x + y,
                 Binary::Subtract => x - y,
                 Binary::Multiply => x * y,
@@ -71,7 +30,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::WithValue(function, a, value, is_left) => {
-            one!(at(a), numbers, x => {
+            one!(Dev, at(a), numbers, x => {
                 let value = small(x, *value);
                 match (function, is_left) {
                     (Binary::Add, false) => x + value,
@@ -90,13 +49,13 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::Bitwise(function @ (Bitwise::ShiftLeft | Bitwise::ShiftRight), a, b) => {
-            two!(at(a), at(b), integers, x, y => match function {
+            two!(Dev, at(a), at(b), integers, x, y => match function {
                 Bitwise::ShiftLeft => x << y,
                 _ => x >> y,
             })
         }
         Step::Bitwise(function, a, b) => {
-            two!(at(a), at(b), bits, x, y => match function {
+            two!(Dev, at(a), at(b), bits, x, y => match function {
                 Bitwise::And => x & y,
                 Bitwise::Or => x | y,
                 Bitwise::ExclusiveOr => x ^ y,
@@ -106,76 +65,76 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::Compare(comparison, a, b) => compare(*comparison, at(a), at(b)),
         Step::Select(which, a, b) => {
             let which = truth(at(which));
-            two!(at(a), at(b), all, x, y => which.where_cond(x, y))
+            two!(Dev, at(a), at(b), all, x, y => which.where_cond(x, y))
         }
-        Step::SelectValue(which, a, value, is_yes) => one!(at(a), numbers, x => {
+        Step::SelectValue(which, a, value, is_yes) => one!(Dev, at(a), numbers, x => {
             let (which, value) = (truth(at(which)), small(x, *value));
             if *is_yes { which.where_cond(value, x) } else { which.where_cond(x, value) }
         }),
         Step::SelectValues(which, yes, no) => {
             Dev::I32(truth(at(which)).where_cond(i32::from(*yes), i32::from(*no)))
         }
-        Step::Power(a, exponent) => one!(at(a), numbers, x => x.powi(*exponent)),
-        Step::Clamp(a, least, greatest) => one!(at(a), numbers, x => {
+        Step::Power(a, exponent) => one!(Dev, at(a), numbers, x => x.powi(*exponent)),
+        Step::Clamp(a, least, greatest) => one!(Dev, at(a), numbers, x => {
             x.clamp(small(x, *least), small(x, *greatest))
         }),
-        Step::IsNan(a) => Dev::Bool(any!(at(a), floats, x => x.is_nan())),
+        Step::IsNan(a) => Dev::Bool(any!(Dev, at(a), floats, x => x.is_nan())),
         Step::Cast(a, kind) => cast(at(a), *kind),
-        Step::View(a, how) => one!(at(a), all, x => view(x, how)),
+        Step::View(a, how) => one!(Dev, at(a), all, x => view(x, how)),
         Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, at(a), axes, *keep),
-        Step::Cumulate(reduce, a, axis) => one!(at(a), numbers, x => match reduce {
+        Step::Cumulate(reduce, a, axis) => one!(Dev, at(a), numbers, x => match reduce {
             Reduce::Sum => x.cumsum(Axis(*axis)),
             Reduce::Product => x.cumprod(Axis(*axis)),
             Reduce::Minimum => x.cummin(Axis(*axis)),
             _ => x.cummax(Axis(*axis)),
         }),
         Step::Take(a, axis, index) => {
-            one!(at(a), all, x => match at(index) {
+            one!(Dev, at(a), all, x => match at(index) {
                 Dev::I32(index) => x.select(Axis(*axis), &line(index)),
                 Dev::I64(index) => x.select(Axis(*axis), &line(index)),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::TakeListed(a, axis, indices) => {
-            one!(at(a), all, x => x.select(Axis(*axis), indices))
+            one!(Dev, at(a), all, x => x.select(Axis(*axis), indices))
         }
         Step::Gather(a, axis, index) => {
-            one!(at(a), all, x => match at(index) {
+            one!(Dev, at(a), all, x => match at(index) {
                 Dev::I32(index) => x.gather(Axis(*axis), index),
                 Dev::I64(index) => x.gather(Axis(*axis), index),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Scatter(base, axis, index, values, false) => {
-            two!(at(base), at(values), all, x, y => match at(index) {
+            two!(Dev, at(base), at(values), all, x, y => match at(index) {
                 Dev::I32(index) => x.scatter(Axis(*axis), index, y),
                 Dev::I64(index) => x.scatter(Axis(*axis), index, y),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Scatter(base, axis, index, values, true) => {
-            two!(at(base), at(values), numbers, x, y => match at(index) {
+            two!(Dev, at(base), at(values), numbers, x, y => match at(index) {
                 Dev::I32(index) => x.scatter_add(Axis(*axis), index, y),
                 Dev::I64(index) => x.scatter_add(Axis(*axis), index, y),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Update(Assign::Set, base, part, values) => {
-            two!(at(base), at(values), all, x, y => {
+            two!(Dev, at(base), at(values), all, x, y => {
                 let mut x = x.clone();
                 x.slice_mut(&part[..]).assign(y);
                 x
             })
         }
         Step::Update(Assign::Arithmetic(function), base, part, values) => {
-            two!(at(base), at(values), numbers, x, y => {
+            two!(Dev, at(base), at(values), numbers, x, y => {
                 let mut x = x.clone();
                 arithmetic(&mut x.slice_mut(&part[..]), *function, y);
                 x
             })
         }
         Step::UpdateValue(function, base, part, value) => {
-            one!(at(base), numbers, x => {
+            one!(Dev, at(base), numbers, x => {
                 let value = small(x, *value);
                 let mut x = x.clone();
                 arithmetic(&mut x.slice_mut(&part[..]), *function, value);
@@ -188,7 +147,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             part,
             values,
         ) => {
-            two!(at(base), at(values), integers, x, y => {
+            two!(Dev, at(base), at(values), integers, x, y => {
                 let mut x = x.clone();
                 let mut slice = x.slice_mut(&part[..]);
                 match function {
@@ -199,7 +158,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::Update(Assign::Bits(function), base, part, values) => {
-            two!(at(base), at(values), bits, x, y => {
+            two!(Dev, at(base), at(values), bits, x, y => {
                 let mut x = x.clone();
                 let mut slice = x.slice_mut(&part[..]);
                 match function {
@@ -214,7 +173,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
                 x
             })
         }
-        Step::Fill(base, part, value) => one!(at(base), numbers, x => {
+        Step::Fill(base, part, value) => one!(Dev, at(base), numbers, x => {
             let value = small(x, *value);
             let mut x = x.clone();
             x.slice_mut(&part[..]).fill(value);
@@ -225,7 +184,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         // The sign of a zero result is unspecified, because the first product may be added to a
         // zero.
         Step::Multiply(a, b) => {
-            two!(at(a), at(b), numbers, x, y => x.matmul(y) + small(x, 0))
+            two!(Dev, at(a), at(b), numbers, x, y => x.matmul(y) + small(x, 0))
         }
     }
 }
@@ -332,7 +291,7 @@ fn cast(x: &Dev, kind: Kind) -> Dev {
     macro_rules! to {
         ($($kind:ident $type:ty),*) => {
             match kind {
-                $(Kind::$kind => Dev::$kind(any!(x, all, x => x.cast::<$type>())),)*
+                $(Kind::$kind => Dev::$kind(any!(Dev, x, all, x => x.cast::<$type>())),)*
             }
         };
     }
@@ -397,9 +356,9 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
         };
     }
     if matches!(reduce, Reduce::ArgMinimum | Reduce::ArgMaximum) {
-        return Dev::I64(any!(x, numbers, x => position!(x)));
+        return Dev::I64(any!(Dev, x, numbers, x => position!(x)));
     }
-    one!(x, numbers, x => number!(x))
+    one!(Dev, x, numbers, x => number!(x))
 }
 
 fn axes_of(axes: &[usize]) -> Vec<Axis> {

@@ -6,49 +6,8 @@ use crate::differential::{
     host_element::{CastFrom, Number, Plain, Word},
     host_indexing::{gather, scatter},
     step::{Assign, Reduce, Step, View},
-    value::{Host, Kind, each_kind, each_type},
+    value::{Host, Kind, any, each_kind, each_type, one, two},
 };
-
-/// Matches an array of one of the types, and wraps the result in the same type.
-macro_rules! one {
-    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
-        match $value {
-            $(Host::$kind($x) => Host::$kind($body),)*
-            #[allow(unreachable_patterns, reason = "with all types there is no other")]
-            other => unreachable!("{:?}", other.kind()),
-        }
-    };
-    ($value:expr, $types:ident, $x:ident => $body:expr) => {
-        each_kind!($types [one] $value, $x => $body)
-    };
-}
-
-/// Matches an array of one of the types.
-macro_rules! any {
-    ([$($kind:ident)*] $value:expr, $x:ident => $body:expr) => {
-        match $value {
-            $(Host::$kind($x) => $body,)*
-            #[allow(unreachable_patterns, reason = "with all types there is no other")]
-            other => unreachable!("{:?}", other.kind()),
-        }
-    };
-    ($value:expr, $types:ident, $x:ident => $body:expr) => {
-        each_kind!($types [any] $value, $x => $body)
-    };
-}
-
-/// Matches two arrays of one type, and wraps the result in the same type.
-macro_rules! two {
-    ([$($kind:ident)*] $a:expr, $b:expr, $x:ident, $y:ident => $body:expr) => {
-        match ($a, $b) {
-            $((Host::$kind($x), Host::$kind($y)) => Host::$kind($body),)*
-            (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
-        }
-    };
-    ($a:expr, $b:expr, $types:ident, $x:ident, $y:ident => $body:expr) => {
-        each_kind!($types [two] $a, $b, $x, $y => $body)
-    };
-}
 
 /// Computes the result of a step.
 pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
@@ -68,18 +27,22 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
     }
     match step {
         Step::Fresh(host) => host.clone(),
-        Step::Unary(function, a) => one!(&slots[*a], numbers, x => x.mapv(|v| v.unary(*function))),
+        Step::Unary(function, a) => {
+            one!(Host, &slots[*a], numbers, x => x.mapv(|v| v.unary(*function)))
+        }
         Step::Binary(function, a, b) => {
-            two!(&slots[*a], &slots[*b], numbers, x, y => {
+            two!(Host, &slots[*a], &slots[*b], numbers, x, y => {
                 zip(x, y, |v, w| v.binary(*function, w))
             })
         }
-        Step::WithValue(function, a, value, is_left) => one!(&slots[*a], numbers, x => x.mapv(|v| {
-            let value = Number::from_small(*value);
-            if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
-        })),
+        Step::WithValue(function, a, value, is_left) => {
+            one!(Host, &slots[*a], numbers, x => x.mapv(|v| {
+                let value = Number::from_small(*value);
+                if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
+            }))
+        }
         Step::Bitwise(function, a, b) => {
-            two!(&slots[*a], &slots[*b], bits, x, y => {
+            two!(Host, &slots[*a], &slots[*b], bits, x, y => {
                 zip(x, y, |v, w| v.bitwise(*function, w))
             })
         }
@@ -97,12 +60,12 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             Host::Bool(each_kind!(all[compared]))
         }
         Step::Select(which, a, b) => {
-            two!(&slots[*a], &slots[*b], all, x, y => {
+            two!(Host, &slots[*a], &slots[*b], all, x, y => {
                 let pairs = zip(x, y, |v, w| (v, w));
                 zip(truth(&slots[*which]), &pairs, |which, (v, w)| if which { v } else { w })
             })
         }
-        Step::SelectValue(which, a, value, is_yes) => one!(&slots[*a], numbers, x => {
+        Step::SelectValue(which, a, value, is_yes) => one!(Host, &slots[*a], numbers, x => {
             zip(truth(&slots[*which]), x, |which, v| {
                 if which == *is_yes { Number::from_small(*value) } else { v }
             })
@@ -110,58 +73,60 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::SelectValues(which, yes, no) => {
             Host::I32(truth(&slots[*which]).mapv(|which| if which { *yes } else { *no }.into()))
         }
-        Step::Power(a, exponent) => one!(&slots[*a], numbers, x => x.mapv(|v| v.power(*exponent))),
-        Step::Clamp(a, least, greatest) => one!(&slots[*a], numbers, x => x.mapv(|v| {
+        Step::Power(a, exponent) => {
+            one!(Host, &slots[*a], numbers, x => x.mapv(|v| v.power(*exponent)))
+        }
+        Step::Clamp(a, least, greatest) => one!(Host, &slots[*a], numbers, x => x.mapv(|v| {
             v.clamped(Number::from_small(*least), Number::from_small(*greatest))
         })),
-        Step::IsNan(a) => Host::Bool(any!(&slots[*a], floats, x => x.mapv(|v| v.is_nan()))),
+        Step::IsNan(a) => Host::Bool(any!(Host, &slots[*a], floats, x => x.mapv(|v| v.is_nan()))),
         Step::Cast(a, kind) => cast(&slots[*a], *kind),
-        Step::View(a, view) => one!(&slots[*a], all, x => self::view(x, view)),
+        Step::View(a, view) => one!(Host, &slots[*a], all, x => self::view(x, view)),
         Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, &slots[*a], axes, *keep),
-        Step::Cumulate(reduce, a, axis) => one!(&slots[*a], numbers, x => {
+        Step::Cumulate(reduce, a, axis) => one!(Host, &slots[*a], numbers, x => {
             let mut x = x.clone();
             x.accumulate_axis_inplace(Axis(*axis), |&before, v| *v = before.join(*reduce, *v));
             x
         }),
         Step::Take(a, axis, index) => {
             let indices: Vec<_> = indices(&slots[*index]).into_iter().collect();
-            one!(&slots[*a], all, x => x.select(Axis(*axis), &indices))
+            one!(Host, &slots[*a], all, x => x.select(Axis(*axis), &indices))
         }
         Step::TakeListed(a, axis, indices) => {
-            one!(&slots[*a], all, x => x.select(Axis(*axis), indices))
+            one!(Host, &slots[*a], all, x => x.select(Axis(*axis), indices))
         }
         Step::Gather(a, axis, index) => {
             let index = indices(&slots[*index]);
-            one!(&slots[*a], all, x => gather(x, *axis, &index))
+            one!(Host, &slots[*a], all, x => gather(x, *axis, &index))
         }
         Step::Scatter(base, axis, index, values, adds) => {
             let index = indices(&slots[*index]);
-            two!(&slots[*base], &slots[*values], all, x, y => {
+            two!(Host, &slots[*base], &slots[*values], all, x, y => {
                 scatter(x, *axis, &index, y, |v, w| if *adds { v.sum(w) } else { w })
             })
         }
         Step::Update(assign, base, part, values) => match assign {
             Assign::Set => {
-                two!(&slots[*base], &slots[*values], all, x, y => {
+                two!(Host, &slots[*base], &slots[*values], all, x, y => {
                     updated(x, part, y, |_, w| w)
                 })
             }
             Assign::Arithmetic(function) => {
-                two!(&slots[*base], &slots[*values], numbers, x, y => {
+                two!(Host, &slots[*base], &slots[*values], numbers, x, y => {
                     updated(x, part, y, |v, w| v.binary(*function, w))
                 })
             }
             Assign::Bits(function) => {
-                two!(&slots[*base], &slots[*values], bits, x, y => {
+                two!(Host, &slots[*base], &slots[*values], bits, x, y => {
                     updated(x, part, y, |v, w| v.bitwise(*function, w))
                 })
             }
         },
-        Step::UpdateValue(function, base, part, value) => one!(&slots[*base], numbers, x => {
+        Step::UpdateValue(function, base, part, value) => one!(Host, &slots[*base], numbers, x => {
             let value = ndarray::arr0(Number::from_small(*value)).into_dyn();
             updated(x, part, &value, |v, w| v.binary(*function, w))
         }),
-        Step::Fill(base, part, value) => one!(&slots[*base], numbers, x => {
+        Step::Fill(base, part, value) => one!(Host, &slots[*base], numbers, x => {
             let mut x = x.clone();
             x.slice_mut(&part[..]).fill(Number::from_small(*value));
             x
@@ -169,7 +134,7 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
         Step::Multiply(a, b) => {
-            two!(&slots[*a], &slots[*b], numbers, x, y => product(x, y))
+            two!(Host, &slots[*a], &slots[*b], numbers, x, y => product(x, y))
         }
     }
 }
@@ -251,7 +216,7 @@ fn cast(host: &Host, kind: Kind) -> Host {
     macro_rules! to {
         ($($kind:ident $type:ty),*) => {
             match kind {
-                $(Kind::$kind => Host::$kind(any!(host, all, x => x.mapv(<$type>::cast_from))),)*
+                $(Kind::$kind => Host::$kind(any!(Host, host, all, x => x.mapv(<$type>::cast_from))),)*
             }
         };
     }
@@ -323,9 +288,9 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
             row.iter().filter(|&&is_true| is_true).count() as i64
         })),
         (Reduce::ArgMinimum | Reduce::ArgMaximum, _) => {
-            Host::I64(any!(host, numbers, x => rows(x, axes, keep, |row| first(reduce, row))))
+            Host::I64(any!(Host, host, numbers, x => rows(x, axes, keep, |row| first(reduce, row))))
         }
-        _ => one!(host, numbers, x => rows(x, axes, keep, |row| {
+        _ => one!(Host, host, numbers, x => rows(x, axes, keep, |row| {
             let start = match reduce {
                 Reduce::Sum => Number::from_small(0),
                 Reduce::Product => Number::from_small(1),

@@ -75,7 +75,48 @@ macro_rules! each_type {
     };
 }
 
-pub(crate) use {each_kind, each_type};
+/// Matches an array of one of the types, and wraps the result in the same type.
+macro_rules! one {
+    ([$($kind:ident)*] $of:ident, $value:expr, $x:ident => $body:expr) => {
+        match $value {
+            $($of::$kind($x) => $of::$kind($body),)*
+            #[allow(unreachable_patterns, reason = "with all types there is no other")]
+            other => unreachable!("{:?}", other.kind()),
+        }
+    };
+    ($of:ident, $value:expr, $types:ident, $x:ident => $body:expr) => {
+        each_kind!($types [one] $of, $value, $x => $body)
+    };
+}
+
+/// Matches an array of one of the types.
+macro_rules! any {
+    ([$($kind:ident)*] $of:ident, $value:expr, $x:ident => $body:expr) => {
+        match $value {
+            $($of::$kind($x) => $body,)*
+            #[allow(unreachable_patterns, reason = "with all types there is no other")]
+            other => unreachable!("{:?}", other.kind()),
+        }
+    };
+    ($of:ident, $value:expr, $types:ident, $x:ident => $body:expr) => {
+        each_kind!($types [any] $of, $value, $x => $body)
+    };
+}
+
+/// Matches two arrays of one type, and wraps the result in the same type.
+macro_rules! two {
+    ([$($kind:ident)*] $of:ident, $a:expr, $b:expr, $x:ident, $y:ident => $body:expr) => {
+        match ($a, $b) {
+            $(($of::$kind($x), $of::$kind($y)) => $of::$kind($body),)*
+            (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
+        }
+    };
+    ($of:ident, $a:expr, $b:expr, $types:ident, $x:ident, $y:ident => $body:expr) => {
+        each_kind!($types [two] $of, $a, $b, $x, $y => $body)
+    };
+}
+
+pub(crate) use {any, each_kind, each_type, one, two};
 
 /// Defines enums with an array of each type: on the host, on the device and pending.
 macro_rules! values {

@@ -78,9 +78,7 @@ fn numbers<T: Element>(
         ((row * 37 + column * 11 + seed * 5) % 97) as f64 / 8.0 - 5.0
     };
     let doubles = Array2::from_shape_fn((rows, columns), number);
-    device
-        .region(|g| Keep(g.array(&doubles).cast::<T>()))?
-        .wait()
+    evaluate(device, |g| Keep(g.array(&doubles).cast::<T>()))
 }
 
 /// Sizes of products, with whether the first factor is transposed in memory. They take each

@@ -1,5 +1,7 @@
 //! Reference sums of products, in plain Rust and with more precision than the kernels.
 
+use std::fmt::Display;
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 use millstream_region::Number;
@@ -49,6 +51,23 @@ fn random_f64(rng: &mut dyn RngCore) -> f64 {
     fraction * f64::from(1 << (rng.next_u32() % 8))
 }
 
+/// Describes the error of a sum that is off by more than its roundings, with this sum of relative errors,
+/// and a last one.
+fn describe_float_error<T: Copy + Into<f64> + Display>(
+    products: &[(T, T)],
+    found: T,
+    unit: f64,
+    of_rounding: f64,
+) -> Option<String> {
+    let pairs = products.iter().map(|&(a, b)| (a.into(), b.into()));
+    let (distance, magnitudes) = distance(pairs, found.into());
+    // The exact bound, with the terms in u² that the documentation leaves out.
+    let bound = unit / (1.0 - unit) * magnitudes + of_rounding;
+    // This also rejects NaN.
+    let within = distance <= bound;
+    (!within).then(|| format!("{found} is {distance:e} off, of {bound:e} allowed"))
+}
+
 macro_rules! floats {
     ($($float:ty),*) => {$(
         impl Case for $float {
@@ -63,14 +82,8 @@ macro_rules! floats {
                 roundings: f64,
                 found: Self,
             ) -> Option<String> {
-                let pairs = products.iter().map(|&(a, b)| (f64::from(a), f64::from(b)));
-                let (distance, magnitudes) = distance(pairs, f64::from(found));
                 let unit = roundings * f64::from(<$float>::EPSILON) / 2.0;
-                // The exact bound, with the terms in u² that the documentation leaves out.
-                let bound = unit / (1.0 - unit) * magnitudes;
-                // This also rejects NaN.
-                let within = distance <= bound;
-                (!within).then(|| format!("{found} is {distance:e} off, of {bound:e} allowed"))
+                describe_float_error(products, found, unit, 0.0)
             }
         }
     )*};
@@ -93,16 +106,11 @@ macro_rules! half_floats {
                 roundings: f64,
                 found: Self,
             ) -> Option<String> {
-                let pairs = products.iter().map(|&(a, b)| (f64::from(a), f64::from(b)));
-                let (distance, magnitudes) = distance(pairs, f64::from(found));
-                let unit = roundings * f64::from(f32::EPSILON) / 2.0;
-                let of_sum = unit / (1.0 - unit) * magnitudes;
                 // The last rounding: half a unit of the number found, or half a subnormal one.
                 let unit = f64::from(<$half>::EPSILON) / 2.0;
                 let of_rounding = (unit * f64::from(found).abs()).max($smallest / 2.0);
-                let bound = of_sum + of_rounding;
-                let within = distance <= bound;
-                (!within).then(|| format!("{found} is {distance:e} off, of {bound:e} allowed"))
+                let unit = roundings * f64::from(f32::EPSILON) / 2.0;
+                describe_float_error(products, found, unit, of_rounding)
             }
         }
     )*};

@@ -12,7 +12,7 @@ use crate::scenarios::{
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+pub(crate) fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 

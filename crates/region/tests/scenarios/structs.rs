@@ -1,18 +1,10 @@
 //! Structs of arrays as parameters, results and `&mut` arguments, and on the device between
 //! regions.
 
-use millstream_region::{OnDevice, Region, Result, region};
+use millstream_region::{OnDevice, Region, region};
 use ndarray::{Array1, Array2, array};
 
-use crate::scenarios::{
-    calls::Calls,
-    crossing::assert_copies,
-    harness::{Harness, everywhere_counted},
-};
-
-fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}
+use crate::scenarios::crossing::{assert_copies, scenario};
 
 #[derive(Clone, Debug, PartialEq, OnDevice)]
 struct Layer {
