@@ -168,26 +168,17 @@ macro_rules! plain {
     )*};
 }
 
-plain!(
-    half::f16,
-    half::bf16,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    i128,
-    isize,
-    u8,
-    u16,
-    u32,
-    u64,
-    u128,
-    usize,
-    bool,
-    char,
-    String,
-    &'static str,
-    ndarray::Axis
-);
+/// Calls a macro with the plain types of all kinds of regions.
+macro_rules! plain_types {
+    ($call:ident) => {
+        $call! {
+            f32, f64, i8, i16, i32, i64, isize, u8, u16, u32, u64, usize, bool, char, String,
+            &'static str, ndarray::Axis
+        }
+    };
+}
+
+pub(crate) use plain_types;
+
+plain_types!(plain);
+plain!(half::f16, half::bf16, i128, u128);

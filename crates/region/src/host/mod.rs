@@ -14,6 +14,7 @@ mod write_back;
 
 pub use buffer::Resident;
 pub use entry::RegionExt;
+pub(crate) use input::plain_types;
 pub use input::{ArraySource, Input, Parameter};
 pub use on_device::OnDevice;
 pub use output::{

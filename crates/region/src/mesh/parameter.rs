@@ -4,6 +4,7 @@ use crate::{
     Array,
     error::{Line, Site},
     expr::AxisSet,
+    host::plain_types,
     mesh::{Mesh, MeshArray, MeshRegion, Replicated, Sharded, layout::Parts},
 };
 
@@ -70,22 +71,4 @@ macro_rules! plain {
     )*};
 }
 
-plain!(
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    isize,
-    u8,
-    u16,
-    u32,
-    u64,
-    usize,
-    bool,
-    char,
-    String,
-    &'static str,
-    ndarray::Axis
-);
+plain_types!(plain);

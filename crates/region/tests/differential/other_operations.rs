@@ -4,13 +4,16 @@
 use millstream_region::{Array, Float, Keep, concatenate};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
 
-use crate::differential::{Outcome, configurations::configurations, evaluate};
+use crate::differential::{
+    Outcome,
+    configurations::{configurations, everywhere},
+    evaluate,
+};
 
 #[test]
 fn constructors() -> Outcome {
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let (floats, whole, line, eye, truth, empty) = evaluate(&device, |g| {
+    everywhere(|device| {
+        let (floats, whole, line, eye, truth, empty) = evaluate(device, |g| {
             (
                 g.arange(1.0_f32, 2.0, 0.25),
                 g.arange(5_i64, -4, -3),
@@ -26,8 +29,8 @@ fn constructors() -> Outcome {
         assert_eq!(eye, Array2::<u8>::eye(3));
         assert_eq!(truth, array![[true, true], [true, true]]);
         assert_eq!(empty.shape(), [1, 0]);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Returns numbers that include all special values.
@@ -54,9 +57,8 @@ fn same_bits(found: &Array1<f32>, expected: &Array1<f32>) {
 #[test]
 fn composed_functions() -> Outcome {
     let x = numbers();
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let (infinite, finite, degrees, radians, changes, sigmoid) = evaluate(&device, |g| {
+    everywhere(|device| {
+        let (infinite, finite, degrees, radians, changes, sigmoid) = evaluate(device, |g| {
             let x = g.array(&x);
             (
                 x.is_infinite(),
@@ -73,8 +75,8 @@ fn composed_functions() -> Outcome {
         same_bits(&radians, &x.mapv(f32::to_radians));
         same_bits(&changes, &x.diff(2, Axis(0)));
         assert_eq!((sigmoid[0], sigmoid[5], sigmoid[6]), (0.5, 1.0, 0.0));
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// More arrays than a kernel computes, of several lengths, some of them empty.
@@ -117,9 +119,8 @@ fn variances_and_means() -> Outcome {
         f64::from((i * 31 + j * 17) as u32 % 101) + 1000.0
     });
     let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-13 * expected.abs();
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let (mean, var, std, columns, rows, kept) = evaluate(&device, |g| {
+    everywhere(|device| {
+        let (mean, var, std, columns, rows, kept) = evaluate(device, |g| {
             let x = g.array(&x);
             (
                 x.mean(),
@@ -150,17 +151,16 @@ fn variances_and_means() -> Outcome {
         let means = x.mean_axis(Axis(1)).expect("the array is not empty");
         assert_eq!(kept.shape(), [40, 1]);
         assert!(kept.iter().zip(&means).all(|(&a, &b)| near(a, b)));
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[test]
 fn rows_columns_and_vector_products() -> Outcome {
     let m = Array2::from_shape_fn((4, 6), |(i, j)| (i * 10 + j) as i32);
     let v = array![1, -2, 3, -4, 5, -6];
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let (row, column, diagonal, product, outer, flat, square) = evaluate(&device, |g| {
+    everywhere(|device| {
+        let (row, column, diagonal, product, outer, flat, square) = evaluate(device, |g| {
             let (m, v) = (g.array(&m), g.array(&v));
             (
                 m.row(2),
@@ -183,8 +183,8 @@ fn rows_columns_and_vector_products() -> Outcome {
                 .collect::<Array1<_>>()
         );
         assert_eq!(square, arr0(v.dot(&v)));
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Counts the doublings until a power of two exceeds every element, reading a value of the device
@@ -201,20 +201,17 @@ fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> 
 
 #[test]
 fn arrays_outside_regions() -> Outcome {
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let x = Array::from_host(&device, &array![3.0_f32, 100.0])?;
+    everywhere(|device| {
+        let x = Array::from_host(device, &array![3.0_f32, 100.0])?;
         assert_eq!(power_above(&x)?, 7);
-        let (twice, sum) = evaluate(&device, |g| {
+        let (twice, sum) = evaluate(device, |g| {
             let x = g.array(&x);
             (Keep(&x * 2.0), x.sum())
         })?;
         assert_eq!(sum, arr0(103.0));
         assert_eq!((twice + &x).to_host()?, array![9.0, 300.0]);
-        drop((x, device));
-        configuration.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Checks that operations, broadcasts, slices, a final reduction and functions of its result are

@@ -2,23 +2,22 @@
 
 use ndarray::{Axis, array};
 
-use crate::differential::{Outcome, configurations::configurations, evaluate};
+use crate::differential::{Outcome, configurations::everywhere, evaluate};
 
 /// Checks a view below a reshape. In a kernel whose nodes share linear indices, it was lowered with
 /// indices of the reshaped array.
 #[test]
 fn a_reshaped_view_keeps_its_elements() -> Outcome {
     let x = array![false, false, true, true, true];
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let column = evaluate(&device, |g| {
+    everywhere(|device| {
+        let column = evaluate(device, |g| {
             g.array(&x)
                 .insert_axis(Axis(0))
                 .into_shape_with_order((5, 1))
         })?;
         assert_eq!(column, x.clone().insert_axis(Axis(1)));
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Checks a view of a reduction. The kernel computed the reduction twice, because a view of its
@@ -26,13 +25,12 @@ fn a_reshaped_view_keeps_its_elements() -> Outcome {
 #[test]
 fn a_view_of_a_reduced_element_is_not_reduced_again() -> Outcome {
     let x = array![3.0_f32, 4.0];
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        let length = evaluate(&device, |g| {
+    everywhere(|device| {
+        let length = evaluate(device, |g| {
             let x = g.array(&x);
             (&x * &x).sum().broadcast((1, 1)).sqrt()
         })?;
         assert_eq!(length, array![[5.0]]);
-    }
-    Ok(())
+        Ok(())
+    })
 }
