@@ -14,7 +14,7 @@ use millstream::{
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
 
-use millstream_testkit::sizes::Sizes;
+use millstream_testkit::{configurations::schedules, sizes::Sizes};
 
 const BYTES: usize = 256;
 const ARRAYS: usize = 6;
@@ -78,12 +78,7 @@ fn step<const LEN: usize>(
 
 /// Asserts that random programs over arrays of `LEN` bytes have no races, under several schedules.
 fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
-    for schedule in [
-        Schedule::Timed,
-        Schedule::Eager,
-        Schedule::Lazy,
-        Schedule::Random(1),
-    ] {
+    for schedule in schedules(1..2) {
         for seed in 0..PROGRAMS {
             let gpu = Gpu::new(SimConfig::new().schedule(schedule));
             let device = Device::open_simulated(&gpu, 0).unwrap();

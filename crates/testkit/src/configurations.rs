@@ -1,7 +1,7 @@
 //! The configurations of the scenarios: the simulated device under every schedule and every reading
 //! of the disputed rules, or a GPU.
 
-use std::env;
+use std::{env, ops::Range};
 
 use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
 
@@ -36,6 +36,12 @@ pub struct Configuration {
 pub fn devices() -> u32 {
     let number = env::var("MILLSTREAM_TEST_DEVICES").ok();
     number.map_or(2, |number| number.parse().expect("a number of devices"))
+}
+
+/// Returns the schedules, the random ones with these seeds.
+pub fn schedules(seeds: Range<u64>) -> impl Iterator<Item = Schedule> {
+    let others = [Schedule::Timed, Schedule::Eager, Schedule::Lazy];
+    others.into_iter().chain(seeds.map(Schedule::Random))
 }
 
 /// Returns whether the environment selects a GPU.

@@ -254,6 +254,20 @@ impl Harness {
         }
     }
 
+    /// Asserts that an operation is still pending, and opens the gate that it is behind.
+    #[track_caller]
+    pub fn open_pending(&self, gate: Gate, behind: &(impl Ask + ?Sized)) {
+        self.assert_pending(behind);
+        gate.open();
+    }
+
+    /// As [`open_pending`](Self::open_pending), and waits for the operation.
+    #[track_caller]
+    pub fn opened<T>(&self, gate: Gate, behind: Pending<T>) -> Result<T> {
+        self.open_pending(gate, &behind);
+        behind.wait()
+    }
+
     /// Asserts that `call` was made exactly `expected` times if gates hold; without gates at most
     /// that often, because operations seen complete may make a call unnecessary. Adopted streams
     /// make further ones for the order with their owners.

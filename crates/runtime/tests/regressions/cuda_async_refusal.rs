@@ -22,8 +22,7 @@ fn an_array_may_be_used_on_another_stream_with_or_without_an_explicit_wait() {
         let by_itself = third.download(&array)?;
         harness.assert_count(calls, "stream_wait_event", 1);
         harness.assert_pending(&by_hand);
-        harness.assert_pending(&by_itself);
-        gate.open();
+        harness.open_pending(gate, &by_itself);
         assert_eq!(by_hand.wait()?, [7; N]);
         assert_eq!(by_itself.wait()?, [7; N]);
         Ok(())

@@ -17,8 +17,7 @@ fn a_write_waits_for_a_reader_whose_stream_is_gone() {
         drop(extra);
         first.fill(&mut array, 2)?;
         let written = first.download(&array)?;
-        harness.assert_pending(&written);
-        gate.open();
+        harness.open_pending(gate, &written);
         assert_eq!(read.wait()?, [1; N]);
         assert_eq!(written.wait()?, [2; N]);
         Ok(())
@@ -34,10 +33,7 @@ fn a_read_waits_for_a_writer_whose_stream_is_gone() {
         let gate = harness.gate(&extra);
         extra.fill(&mut array, 2)?;
         drop(extra);
-        let read = first.download(&array)?;
-        harness.assert_pending(&read);
-        gate.open();
-        assert_eq!(read.wait()?, [2; N]);
+        assert_eq!(harness.opened(gate, first.download(&array)?)?, [2; N]);
         Ok(())
     });
 }

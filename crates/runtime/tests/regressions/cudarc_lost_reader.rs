@@ -44,8 +44,7 @@ fn a_write_waits_for_every_reader() {
             }
             write(&writer, &mut array, &twos)?;
             let written = writer.download(&array)?;
-            harness.assert_pending(&written);
-            gate.open();
+            harness.open_pending(gate, &written);
             assert_eq!(first.wait()?, [1; N], "the slow reader saw the write");
             assert_eq!(written.wait()?, [2; N]);
         }

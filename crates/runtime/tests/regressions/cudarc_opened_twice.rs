@@ -17,10 +17,7 @@ fn edges_hold_across_two_opens() {
             let value = round as u32 + 1;
             let gate = harness.gate(one);
             one.fill(&mut array, value)?;
-            let read = other.download(&array)?;
-            harness.assert_pending(&read);
-            gate.open();
-            assert_eq!(read.wait()?, [value; N]);
+            assert_eq!(harness.opened(gate, other.download(&array)?)?, [value; N]);
         }
         let gate = harness.gate(&theirs);
         let read = theirs.download(&array)?;

@@ -21,8 +21,7 @@ fn a_value_from_any_stream_is_complete() {
             let gate = harness.gate(&stream);
             let value = stream.download(&array)?;
             stream.copy(&array, &mut pinned)?;
-            harness.assert_pending(&value);
-            gate.open();
+            harness.open_pending(gate, &value);
             harness
                 .device
                 .scope(|scope| scope.download(&stream, &array, &mut borrowed))?;
@@ -43,8 +42,7 @@ fn a_value_waits_only_for_its_own_stream() {
         let gate = harness.gate(&busy);
         let held = busy.download(&other)?;
         assert_eq!(stream.download(&array)?.wait()?, [3; N]);
-        harness.assert_pending(&held);
-        gate.open();
+        harness.open_pending(gate, &held);
         assert_eq!(held.wait()?, [4; N]);
         assert_eq!(calls.count("context_synchronize"), 0);
         assert_eq!(calls.legacy(), 0, "the default stream is not used");

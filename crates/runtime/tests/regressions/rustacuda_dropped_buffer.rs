@@ -42,8 +42,7 @@ fn both_ends_of_a_copy_may_be_dropped_in_flight() {
         ] {
             assert_eq!(calls.count(blocking), 0, "{blocking}");
         }
-        harness.assert_pending(&first);
-        gate.open();
+        harness.open_pending(gate, &first);
         assert_eq!(first.wait()?, [1; N]);
         assert_eq!(second.wait()?, [3; N]);
         Ok(())

@@ -104,6 +104,6 @@ fn the_cache_respects_its_own_limit_and_the_memory_limit() {
             memory.allocated_bytes + memory.cached_bytes <= 2 * N as u64,
             "{memory:?}"
         );
-        assert_eq!(stream.download(&other).unwrap().wait().unwrap(), [0; N + 1]);
+        assert_eq!(stream.values(&other).unwrap(), [0; N + 1]);
     });
 }

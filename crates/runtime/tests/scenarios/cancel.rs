@@ -7,10 +7,6 @@ use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
 fn current_thread() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().build().unwrap()
@@ -87,7 +83,7 @@ fn b08_a_program_may_be_cancelled_at_every_await() {
             let ended = poll_at_most(polls, &streams, program(&streams, &mut a, &progress))?;
             let called_for = progress.fills.get();
             assert_eq!(
-                streams[1].download(&a)?.wait()?,
+                streams[1].values(&a)?,
                 [called_for; N],
                 "after {polls} polls"
             );
@@ -132,7 +128,7 @@ fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
         let mut expected = vec![4; N];
         expected[0] = 3;
         assert_eq!(
-            s3.download(&b)?.wait()?,
+            s3.values(&b)?,
             expected,
             "the dropped download's memory must not be reused yet"
         );
@@ -168,7 +164,7 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
             assert!(!harness.gates_hold(), "it went past a closed gate");
             let (a, value) = ended?;
             assert_eq!(value, [5; N]);
-            assert_eq!(s2.download(&a)?.wait()?, [5; N]);
+            assert_eq!(s2.values(&a)?, [5; N]);
         }
         // Its array and its staging memory are freed after their last uses.
         let b = s3.upload(&vec![6_u32; N])?;
@@ -176,7 +172,7 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
         assert_eq!(other.wait()?, [6; N]);
         gate.open();
         s1.synchronize()?;
-        assert_eq!(s1.download(&b)?.wait()?, [6; N]);
+        assert_eq!(s1.values(&b)?, [6; N]);
         Ok(())
     });
 }

@@ -62,53 +62,45 @@ millstream::kernels! {
 
 #[test]
 fn a_clause_over_fields_and_elements_does_not_wrap_around() {
-    everywhere(|harness| {
-        let run = || -> Result<()> {
-            let (stream, kernels) = (harness.stream(), sized::load(&harness.device)?);
-            let mut out = stream.zeros::<u8>(64)?;
-            let (size, dims) = (|w, h| Size { w, h }, |w, h| Dims { sides: [w, h] });
-            let config = LaunchConfig::linear(64);
-            kernels.by_fields(&stream, config, &mut out, size(8, 8))?;
-            kernels.by_elements(&stream, config, out.slice_mut(1..), dims(3, 1))?;
-            kernels.by_power(&stream, config, out.slice_mut(60..), size(2, 2))?;
-            let mut expected: Vec<u8> = (1..=64).collect();
-            expected[1..4].copy_from_slice(&[1, 2, 3]);
-            expected[60..].copy_from_slice(&[1, 2, 3, 4]);
-            assert_eq!(stream.download(&out)?.wait()?, expected);
+    scenario(|harness| {
+        let (stream, kernels) = (harness.stream(), sized::load(&harness.device)?);
+        let mut out = stream.zeros::<u8>(64)?;
+        let (size, dims) = (|w, h| Size { w, h }, |w, h| Dims { sides: [w, h] });
+        let config = LaunchConfig::linear(64);
+        kernels.by_fields(&stream, config, &mut out, size(8, 8))?;
+        kernels.by_elements(&stream, config, out.slice_mut(1..), dims(3, 1))?;
+        kernels.by_power(&stream, config, out.slice_mut(60..), size(2, 2))?;
+        let mut expected: Vec<u8> = (1..=64).collect();
+        expected[1..4].copy_from_slice(&[1, 2, 3]);
+        expected[60..].copy_from_slice(&[1, 2, 3, 4]);
+        assert_eq!(stream.values(&out)?, expected);
 
-            // In 32 bits each of these products wraps to 0.
-            const SIDE: u32 = 65_536;
-            let fields = problem(kernels.by_fields(&stream, config, &mut out, size(SIDE, SIDE)));
-            let requires = |clause, values: &str| UsageErrorKind::Requires {
-                clause,
-                values: values.to_owned(),
-            };
-            assert_eq!(
-                fields,
-                requires(
-                    "out.len() >= p.w * p.h",
-                    "out.len() = 64, p.w = 65536, p.h = 65536"
-                )
-            );
-            let elements =
-                problem(kernels.by_elements(&stream, config, &mut out, dims(SIDE, SIDE)));
-            assert_eq!(
-                elements.to_string(),
-                "the requirement `out.len() >= dims.sides[0] * dims.sides[1]` does not hold: \
-                 out.len() = 64, dims.sides[0] = 65536, dims.sides[1] = 65536"
-            );
-            let power = problem(kernels.by_power(&stream, config, &mut out, size(SIDE, SIDE)));
-            assert_eq!(
-                power,
-                requires("out.len() >= p.w.pow(2)", "out.len() = 64, p.w = 65536")
-            );
-            assert_eq!(
-                stream.download(&out)?.wait()?,
-                expected,
-                "nothing was enqueued"
-            );
-            Ok(())
+        // In 32 bits each of these products wraps to 0.
+        const SIDE: u32 = 65_536;
+        let fields = problem(kernels.by_fields(&stream, config, &mut out, size(SIDE, SIDE)));
+        let requires = |clause, values: &str| UsageErrorKind::Requires {
+            clause,
+            values: values.to_owned(),
         };
-        run().unwrap();
+        assert_eq!(
+            fields,
+            requires(
+                "out.len() >= p.w * p.h",
+                "out.len() = 64, p.w = 65536, p.h = 65536"
+            )
+        );
+        let elements = problem(kernels.by_elements(&stream, config, &mut out, dims(SIDE, SIDE)));
+        assert_eq!(
+            elements.to_string(),
+            "the requirement `out.len() >= dims.sides[0] * dims.sides[1]` does not hold: \
+                 out.len() = 64, dims.sides[0] = 65536, dims.sides[1] = 65536"
+        );
+        let power = problem(kernels.by_power(&stream, config, &mut out, size(SIDE, SIDE)));
+        assert_eq!(
+            power,
+            requires("out.len() >= p.w.pow(2)", "out.len() = 64, p.w = 65536")
+        );
+        assert_eq!(stream.values(&out)?, expected, "nothing was enqueued");
+        Ok(())
     });
 }

@@ -183,7 +183,7 @@ impl Ranks {
         expected: &[Vec<T>],
     ) {
         for (rank, (stream, array)) in self.streams.iter().zip(arrays).enumerate() {
-            let found = stream.download(array).unwrap().wait().unwrap();
+            let found = stream.values(array).unwrap();
             assert_eq!(found.len(), expected[rank].len(), "{what}");
             for (index, (&found, &expected)) in found.iter().zip(&expected[rank]).enumerate() {
                 assert!(

@@ -5,10 +5,6 @@ use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}
-
 /// Launches, copies and frees on one stream.
 fn one_stream(harness: &Harness, calls: &Calls, stream: &Stream) -> Result<()> {
     let kernels = sums::load(&harness.device)?;
@@ -17,17 +13,10 @@ fn one_stream(harness: &Harness, calls: &Calls, stream: &Stream) -> Result<()> {
     let mut sum = stream.zeros::<f32>(N)?;
     let mut next = stream.zeros::<f32>(N)?;
     for _ in 0..50 {
-        kernels.vecadd(
-            stream,
-            LaunchConfig::linear(N),
-            &sum,
-            &ones,
-            &mut next,
-            N as u64,
-        )?;
+        kernels.vecadd(stream, N, &sum, &ones, &mut next, N as u64)?;
         std::mem::swap(&mut sum, &mut next);
     }
-    assert_eq!(stream.download(&sum)?.wait()?, [50.0; N]);
+    assert_eq!(stream.values(&sum)?, [50.0; N]);
     drop((ones, sum, next));
     assert_eq!(calls.count("event_synchronize"), 0);
     assert_eq!(calls.count("launch_kernel"), 50);
@@ -47,7 +36,7 @@ fn one_stream_without_events(harness: &Harness, calls: &Calls, stream: &Stream) 
 
 #[test]
 fn a17_one_stream_costs_no_event() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         harness.device.set_cache_limit(0);
         one_stream_without_events(harness, calls, &harness.stream())
     });
@@ -56,7 +45,7 @@ fn a17_one_stream_costs_no_event() {
 /// An adopted stream costs two records and two waits for each operation but a free: it waits for
 /// the owner's stream, which then waits for it. A stream of ours beside it costs no event.
 pub(crate) fn a17_an_adopted_stream_costs_two_records_for_each_operation() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         harness.device.set_cache_limit(0);
         let [adopted, own] = harness.streams();
         one_stream_without_events(harness, calls, &own)?;
@@ -77,7 +66,7 @@ pub(crate) fn a17_an_adopted_stream_costs_two_records_for_each_operation() {
 
 #[test]
 fn a19_an_order_that_others_imply_costs_no_second_wait() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let a = s1.upload(&vec![1_u32; N])?;
         let mut b = s2.zeros::<u32>(N)?;
@@ -93,14 +82,14 @@ fn a19_an_order_that_others_imply_costs_no_second_wait() {
         harness.assert_count(calls, "stream_wait_event", 2);
         gate.open();
         assert_eq!(value.wait()?, [1; N]);
-        assert_eq!(s3.download(&c)?.wait()?, [1; N]);
+        assert_eq!(s3.values(&c)?, [1; N]);
         Ok(())
     });
 }
 
 #[test]
 fn a_cross_stream_dependency_costs_one_record_and_one_wait() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut a = s1.zeros::<u32>(N)?;
         for round in 0..4 {
@@ -117,21 +106,21 @@ fn a_cross_stream_dependency_costs_one_record_and_one_wait() {
         assert_eq!(calls.count("event_record"), 20);
         harness.assert_count(calls, "stream_wait_event", 20);
         gate.open();
-        assert_eq!(s1.download(&a)?.wait()?, [109; N]);
+        assert_eq!(s1.values(&a)?, [109; N]);
         Ok(())
     });
 }
 
 #[test]
 fn b06_nothing_is_device_wide() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let kernels = sums::load(&harness.device)?;
         for round in 0..8_u8 {
             let gate = harness.gate(&s1);
             let a = s1.upload(&vec![f32::from(round); N])?;
             let mut b = s2.zeros::<f32>(N)?;
-            kernels.vecadd(&s2, LaunchConfig::linear(N), &a, &a, &mut b, N as u64)?;
+            kernels.vecadd(&s2, N, &a, &a, &mut b, N as u64)?;
             let mut pinned = harness.device.pinned::<f32>(N)?;
             s1.copy(&b, &mut pinned)?;
             let value = s2.download(&b)?;
@@ -161,7 +150,7 @@ fn b06_nothing_is_device_wide() {
 
 #[test]
 fn b09_chained_copies_of_one_stream_need_no_event() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let stream = harness.stream();
         let mut a = stream.zeros::<u32>(3 * N)?;
         let sources =
@@ -179,10 +168,7 @@ fn b09_chained_copies_of_one_stream_need_no_event() {
             calls.counts()
         );
         gate.open();
-        assert_eq!(
-            stream.download(&a)?.wait()?,
-            [[1; N], [2; N], [3; N]].concat()
-        );
+        assert_eq!(stream.values(&a)?, [[1; N], [2; N], [3; N]].concat());
         Ok(())
     });
 }

@@ -74,8 +74,7 @@ fn consume(tensor: ManagedTensor) -> Consumed {
 fn i06_an_exported_array_waits_for_us_and_its_memory_for_the_consumer() {
     everywhere(|harness| {
         for versioned in [true, false] {
-            let outsider = Outsider::new(harness.if_simulated(), 0);
-            let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+            let (outsider, theirs, [ours]) = with_outsider(harness);
             let mut array = ours.zeros::<u8>(N).unwrap();
             let mut copy = ours.zeros::<u8>(N).unwrap();
             let gate = harness.gate(&ours);
@@ -93,11 +92,11 @@ fn i06_an_exported_array_waits_for_us_and_its_memory_for_the_consumer() {
             // This may be the same memory, which the consumer's copy still reads.
             let mut next = ours.zeros::<u8>(N).unwrap();
             ours.fill(&mut next, 9).unwrap();
-            let found = ours.download(&copy).unwrap();
-            harness.assert_pending(&found);
-            gate.open();
-            assert_eq!(found.wait().unwrap(), [7; N]);
-            assert_eq!(ours.download(&next).unwrap().wait().unwrap(), [9; N]);
+            assert_eq!(
+                harness.opened(gate, ours.download(&copy).unwrap()).unwrap(),
+                [7; N]
+            );
+            assert_eq!(ours.values(&next).unwrap(), [9; N]);
         }
     });
 }
@@ -137,7 +136,7 @@ fn i06_imported(harness: &Harness) {
     first.fill(next.pointer, N, 2);
     drop(next);
     gate.open();
-    assert_eq!(ours.download(&copy).unwrap().wait().unwrap(), [1; N]);
+    assert_eq!(ours.values(&copy).unwrap(), [1; N]);
     drops.assert_one();
 }
 
@@ -150,8 +149,7 @@ fn i06_an_imported_tensor_returns_only_once_its_uses_are_complete() {
 fn i03_a_forgotten_capsule_is_a_leak_and_no_race() {
     everywhere(|harness| {
         harness.leaks();
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let array = ours.zeros::<u8>(N).unwrap();
         let address = array.as_raw();
         mem::forget(export(array, &theirs, true));
@@ -263,7 +261,7 @@ fn i07_tensors_that_cannot_be_arrays_are_refused_and_let_go() {
         ManagedTensor::versioned(empty, &[0, i64::MAX, i64::MAX])?;
         let exported = stream.zeros::<u8>(6)?.into_dlpack(&stream)?;
         let wrong = ManagedTensor::versioned(exported, &[2, 2]);
-        assert!(matches!(wrong, Err(Error::Usage(_))), "{wrong:?}");
+        assert_is!(wrong, Err(Error::Usage(_)));
         Ok(())
     });
 }

@@ -148,11 +148,11 @@ fn graphs(devices: &[Device]) -> Result<()> {
     let mut graph = device.record("graph", |r| record(&mut sum, r, 7))?;
     drop(stream.upload(&[9_u32; N])?);
     graph.replay(&stream)?;
-    assert_eq!(stream.download(sum.slice(..5))?.wait()?, [7, 1, 4, 4, 1]);
+    assert_eq!(stream.values(sum.slice(..5))?, [7, 1, 4, 4, 1]);
     graph.swap(&ones, &twos)?;
     device.stream()?.fill(&mut sum, 0)?;
     graph.replay_times(&stream, 2)?;
-    assert_eq!(stream.download(sum.slice(..5))?.wait()?, [7, 2, 4, 4, 2]);
+    assert_eq!(stream.values(sum.slice(..5))?, [7, 2, 4, 4, 2]);
     graph.update(|r| record(&mut sum, r, 8))?;
     graph.replay(&stream)?;
     let updated = stream.download(sum.slice(..2))?;
@@ -164,7 +164,7 @@ fn graphs(devices: &[Device]) -> Result<()> {
     plain.replay(&stream)?;
     drop((plain, instance, graph));
     assert_eq!(updated.wait()?, [8, 1]);
-    assert_eq!(stream.download(sum.slice(..2))?.wait()?, [3, 4]);
+    assert_eq!(stream.values(sum.slice(..2))?, [3, 4]);
     Ok(())
 }
 
@@ -265,7 +265,7 @@ fn loops(devices: &[Device]) -> Result<()> {
     }
     graph.update(|r| r.stream()?.fill(&mut left, 0))?;
     graph.replay(&stream)?;
-    assert_eq!(stream.download(&sum)?.wait()?, [5]);
+    assert_eq!(stream.values(&sum)?, [5]);
     Ok(())
 }
 
@@ -295,7 +295,7 @@ fn there_and_back(devices: &[Device], len: usize) -> Result<()> {
     let mut again = other.zeros::<u32>(len)?;
     one.copy(&back, &mut again)?;
     drop(back);
-    let value = other.download(&again)?.wait()?;
+    let value = other.values(&again)?;
     assert_eq!((value[0], &value[1..]), (4, &vec![3; len - 1][..]));
     Ok(())
 }
@@ -356,7 +356,7 @@ fn kernels_and_rows(devices: &[Device], rows: usize) -> Result<()> {
     let mut managed = devices[0].managed::<f32>(len)?;
     kernels.vecadd(&other, len, &sum, &sum, &mut managed, len as u64)?;
     drop(sum);
-    let found = one.download(&table)?.wait()?;
+    let found = one.values(&table)?;
     for (at, &value) in found.iter().enumerate() {
         let expected = match at {
             0 => 12.0,

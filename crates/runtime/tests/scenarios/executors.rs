@@ -15,10 +15,6 @@ const N: usize = 1500;
 /// The time limit within which a completion must be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
-fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
 /// The executors under test, with their runtimes.
 struct Executors {
     many_threads: tokio::runtime::Runtime,
@@ -149,7 +145,7 @@ fn tasks_that_move_between_threads_keep_streams_arrays_and_values() {
         for (number, joined) in (0..TASKS).zip(spawned) {
             let sum = executors.many_threads.block_on(joined).unwrap()?;
             let expected = [[number + STEPS - 1; N / 2], [number; N / 2]].concat();
-            assert_eq!(harness.stream().download(&sum)?.wait()?, expected);
+            assert_eq!(harness.stream().values(&sum)?, expected);
         }
         Ok(())
     });

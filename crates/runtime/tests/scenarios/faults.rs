@@ -24,14 +24,7 @@ fn program(device: &Device) -> Result<(Vec<f32>, Vec<f64>, Vec<f32>)> {
     s2.wait_for(&event)?;
     s2.copy(&pinned, &mut sum)?;
     let mut next = s1.zeros::<f32>(N)?;
-    kernels.vecadd(
-        &s1,
-        LaunchConfig::linear(N),
-        &ones,
-        &sum,
-        &mut next,
-        N as u64,
-    )?;
+    kernels.vecadd(&s1, N, &ones, &sum, &mut next, N as u64)?;
     drop(s1.download(&sum)?);
     drop(sum);
     let mut wide = s1.zeros::<f64>(N)?;
@@ -238,7 +231,7 @@ fn an_uploads_source_is_retained_when_completion_queries_fail() {
     calls.fail_no_more();
     assert_eq!(Arc::strong_count(&source), 2, "the upload is still pending");
     drop(hold);
-    assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), *source);
+    assert_eq!(stream.values(&buffer).unwrap(), *source);
 }
 
 /// Makes the next `call` fail after it has been forwarded.
@@ -259,15 +252,12 @@ fn a_staging_block_of_a_failed_call_is_not_reused_before_its_copy_completes() {
 
     let hold = gpu.hold(s1.as_raw());
     fail_after(&calls, "copy_host_to_device_async");
-    assert!(matches!(
-        s1.upload_into(&[2; N], &mut buffer),
-        Err(Error::Driver(_))
-    ));
+    assert_is!(s1.upload_into(&[2; N], &mut buffer), Err(Error::Driver(_)));
     calls.fail_no_more();
     let other = s2.upload(&[9_u8; N]).unwrap();
     drop(hold);
-    assert_eq!(s1.download(&buffer).unwrap().wait().unwrap(), [2; N]);
-    assert_eq!(s2.download(&other).unwrap().wait().unwrap(), [9; N]);
+    assert_eq!(s1.values(&buffer).unwrap(), [2; N]);
+    assert_eq!(s2.values(&other).unwrap(), [9; N]);
 
     let hold = gpu.hold(s1.as_raw());
     fail_after(&calls, "copy_device_to_host_async");
@@ -295,11 +285,7 @@ fn a_staging_block_that_a_lost_device_may_write_is_not_reused() {
     let hold = gpu.hold(one.as_raw());
     // The copy to the staging block is enqueued before the device is reported lost.
     fail_one(&calls, "event_record", 1, ResultCode::ILLEGAL_ADDRESS);
-    let copied = one.copy(&source, &mut target);
-    assert!(
-        matches!(copied, Err(Error::DeviceLost { .. })),
-        "{copied:?}"
-    );
+    assert_lost(one.copy(&source, &mut target));
     calls.fail_no_more();
     // Gives the reactor time to see that no host thread waits any more.
     thread::sleep(Duration::from_millis(20));
@@ -320,7 +306,7 @@ fn a_probe_of_peer_access_that_ends_early_leaks_no_memory() {
         fails.then(|| DriverError::new(call, ResultCode::UNKNOWN))
     });
     let status = devices[0].peer_status(&devices[1]).unwrap();
-    assert!(matches!(status, PeerStatus::Staged { .. }), "{status:?}");
+    assert_is!(status, PeerStatus::Staged { .. });
     calls.fail_no_more();
     drop(devices);
     assert_nothing_left(&gpu);
@@ -376,9 +362,9 @@ fn a_failed_wait_delays_neither_an_operand_that_was_read_nor_later_work_of_its_s
     fail_one(&calls, "stream_wait_event", 1, ResultCode::INVALID_VALUE);
     assert!(matches!(s2.copy(&idle, &mut shared), Err(Error::Driver(_))));
     calls.fail_no_more();
-    assert_eq!(s3.download(&idle).unwrap().wait().unwrap(), [1; N]);
+    assert_eq!(s3.values(&idle).unwrap(), [1; N]);
     s2.fill(&mut idle, 2).unwrap();
-    assert_eq!(s3.download(&idle).unwrap().wait().unwrap(), [2; N]);
+    assert_eq!(s3.values(&idle).unwrap(), [2; N]);
 }
 
 #[test]
@@ -416,14 +402,7 @@ fn randomly_failing_calls_on_many_threads_cause_no_race() {
                     let ((first, first_halves), (second, second_halves)) =
                         (&mut *first, &mut *second);
                     let mut made = one.zeros::<f32>(N)?;
-                    kernels.vecadd(
-                        &one,
-                        LaunchConfig::linear(N),
-                        &*first,
-                        ones,
-                        &mut made,
-                        N as u64,
-                    )?;
+                    kernels.vecadd(&one, N, &*first, ones, &mut made, N as u64)?;
                     let (mut left, right) = second.split_at_mut(N / 2);
                     other.copy(made.slice(..N / 2), &mut left)?;
                     second_halves[0] = first_halves[0] + 1.0;

@@ -2,11 +2,7 @@
 
 use millstream::kernel::{self, Argument, DriverStream};
 
-use crate::scenarios::{
-    graphs::{N, scenario},
-    prelude::*,
-    user_code::call_back,
-};
+use crate::scenarios::{graphs::N, prelude::*, user_code::call_back};
 
 #[test]
 fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
@@ -54,7 +50,7 @@ fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
             assert!(is_refused, "{answers:?}");
         }
         assert_eq!(
-            stream.download(&array)?.wait()?,
+            stream.values(&array)?,
             [0; 64],
             "the array is unchanged after the foreign call"
         );
@@ -98,7 +94,7 @@ fn g14_a_call_of_another_library_is_captured_with_its_workspace() {
             } else {
                 graph.replay(&stream)?;
             }
-            assert_eq!(other.download(&y)?.wait()?, expected);
+            assert_eq!(other.values(&y)?, expected);
         }
         let mut z = stream.zeros::<u32>(N)?;
         let fixed = problem(graph.swap(&x, &z));
@@ -109,7 +105,7 @@ fn g14_a_call_of_another_library_is_captured_with_its_workspace() {
         );
         graph.swap(&y, &mut z)?;
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&z)?.wait()?, expected);
+        assert_eq!(stream.values(&z)?, expected);
         Ok(())
     });
 }
@@ -125,15 +121,12 @@ fn g14_a_call_that_fails_in_a_recording_is_none_of_its_operations() {
             // SAFETY: the call enqueues nothing.
             let failed =
                 unsafe { recorded.foreign("failing", [write(&mut x)], |_| Err(std::fmt::Error)) };
-            assert!(
-                matches!(failed, Err(Error::ForeignCall { .. })),
-                "{failed:?}"
-            );
+            assert_is!(failed, Err(Error::ForeignCall { .. }));
             recorded.fill(&mut x, 3)
         })?;
         assert_eq!(graph.figures().nodes, 1);
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&x)?.wait()?, [3; N]);
+        assert_eq!(stream.values(&x)?, [3; N]);
         Ok(())
     });
 }

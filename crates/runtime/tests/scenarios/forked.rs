@@ -22,14 +22,7 @@ fn use_all_threads(device: &Device) -> Result<()> {
     let sums = sums::load(device)?;
     let floats = stream.upload(&[1.0_f32; 5000])?;
     let mut sum = stream.zeros::<f32>(5000)?;
-    sums.vecadd(
-        &stream,
-        LaunchConfig::linear(5000),
-        &floats,
-        &floats,
-        &mut sum,
-        5000,
-    )?;
+    sums.vecadd(&stream, 5000, &floats, &floats, &mut sum, 5000)?;
     assert_eq!(pollster::block_on(stream.download(&sum)?)?, [2.0; 5000]);
     Ok(())
 }

@@ -5,10 +5,7 @@
 
 use millstream::{Global, Kernel, LaunchArguments, signature};
 
-use crate::scenarios::{
-    graphs::{counted_scenario, scenario},
-    prelude::*,
-};
+use crate::scenarios::prelude::*;
 
 /// The elements of the arrays.
 const N: usize = 64;
@@ -59,12 +56,9 @@ fn memory_that_is_lent_for_a_scope_never_becomes_an_operand_of_a_graph() {
             // Operations that are enqueued use it; the owner's stream waits for them.
             stream.copy(lent, &mut target).unwrap();
         });
-        assert_eq!(
-            stream.download(&target).unwrap().wait().unwrap(),
-            [0x0101_0101; N]
-        );
+        assert_eq!(stream.values(&target).unwrap(), [0x0101_0101; N]);
         graph.replay(&stream).unwrap();
-        assert_eq!(stream.download(&target).unwrap().wait().unwrap(), [2; N]);
+        assert_eq!(stream.values(&target).unwrap(), [2; N]);
     });
 }
 
@@ -165,14 +159,14 @@ fn a_variable_that_a_kernel_uses_by_name_is_no_operand_that_it_writes_and_cannot
         assert_refused(graph.swap(&x, &variable), by_name);
         assert_refused(graph.swap(&x, &other), kind);
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&y)?.wait()?, [200; N]);
+        assert_eq!(stream.values(&y)?, [200; N]);
         // One that is an operand alone can be exchanged for another.
         let copy = |r: &GraphRecorder| r.stream()?.copy(&variable, &mut y);
         let mut graph = harness.device.record("copy", copy)?;
         stream.fill(&mut other, 3)?;
         graph.swap(&variable, &other)?;
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&y)?.wait()?, [3; N]);
+        assert_eq!(stream.values(&y)?, [3; N]);
         Ok(())
     });
 }
@@ -193,7 +187,7 @@ fn parameters_of_a_recorded_kernel_are_known_by_position_and_not_by_address() {
         let replayed = |graph: &Graph, expected: u32| -> Result<()> {
             graph.replay(&stream)?;
             let expected = expected.wrapping_add(100).wrapping_add(number as u32);
-            assert_eq!(stream.download(&target)?.wait()?, [expected; N]);
+            assert_eq!(stream.values(&target)?, [expected; N]);
             Ok(())
         };
         replayed(&graph, 1)?;
@@ -225,13 +219,13 @@ fn a_graph_never_writes_what_was_passed_to_swap_as_a_shared_reference() {
         assert_refused(graph.swap(&target, &source), shared);
         assert_refused(graph.swap(&source, &mut target), shared);
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&target)?.wait()?, [1; N]);
+        assert_eq!(stream.values(&target)?, [1; N]);
         // What it reads may be shared; what it writes already need not be passed as `&mut` again.
         graph.swap(&source, &*new)?;
         graph.swap(&mut source, &target).unwrap_err();
         graph.swap(&target, &mut source)?;
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&source)?.wait()?, [5; N]);
+        assert_eq!(stream.values(&source)?, [5; N]);
         let unused = Arc::get_mut(&mut new);
         assert!(unused.is_some(), "the handle is the only one");
         Ok(())
@@ -283,11 +277,11 @@ fn a_kernel_of_a_body_may_have_an_operand_without_elements() {
                 recorded.fill(&mut y, 1.0)?;
                 let none = y.slice_mut(..0);
                 // Its array is the last operand of the graph.
-                kernels.vecadd(&recorded, LaunchConfig::linear(1), &empty, &empty, none, 0)
+                kernels.vecadd(&recorded, 1, &empty, &empty, none, 0)
             })
         })?;
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&y)?.wait()?, [1.0; 4]);
+        assert_eq!(stream.values(&y)?, [1.0; 4]);
         Ok(())
     });
 }
@@ -316,12 +310,12 @@ fn constants_that_an_update_replaces_are_freed_although_another_graph_shares_the
         }
         for (replayed, value) in [(&outer, 2), (&first, 1), (&graph, 19)] {
             replayed.replay(&stream)?;
-            assert_eq!(stream.download(&x)?.wait()?, [value; N]);
+            assert_eq!(stream.values(&x)?, [value; N]);
         }
         drop((first, outer));
         assert_eq!(graph.figures().body_bytes, 2 * BYTES);
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&x)?.wait()?, [19; N]);
+        assert_eq!(stream.values(&x)?, [19; N]);
         Ok(())
     });
 }
@@ -350,7 +344,7 @@ fn an_update_that_the_driver_refuses_changes_nothing() {
         calls.fail_no_more();
         assert_eq!(graph.figures(), before);
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&x)?.wait()?, [1; N]);
+        assert_eq!(stream.values(&x)?, [1; N]);
         Ok(())
     });
 }

@@ -4,14 +4,6 @@ use crate::scenarios::prelude::*;
 
 pub(crate) const N: usize = 1500;
 
-pub(crate) fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
-pub(crate) fn counted_scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}
-
 /// Records `target = source + source`, through an array that is made inside.
 pub(crate) fn doubling(
     harness: &Harness,
@@ -59,19 +51,13 @@ pub(crate) fn a13_a_recording_and_a_replay_are_ordered_with_pending_work() {
         s2.fill(&mut a, 7.0)?;
         let graph = doubling(harness, &a, &mut b)?;
         graph.replay(&s3)?;
-        let value = s1.download(&b)?;
-        harness.assert_pending(&value);
-        gate.open();
-        assert_eq!(value.wait()?, [14.0; N]);
+        assert_eq!(harness.opened(gate, s1.download(&b)?)?, [14.0; N]);
 
         let gate = harness.gate(&s3);
         graph.replay(&s3)?;
         s1.fill(&mut a, 3.0)?;
-        let value = s2.download(&a)?;
-        harness.assert_pending(&value);
-        gate.open();
-        assert_eq!(value.wait()?, [3.0; N]);
-        assert_eq!(s2.download(&b)?.wait()?, [14.0; N]);
+        assert_eq!(harness.opened(gate, s2.download(&a)?)?, [3.0; N]);
+        assert_eq!(s2.values(&b)?, [14.0; N]);
         Ok(())
     });
 }
@@ -96,9 +82,9 @@ fn g01_a_graph_keeps_operands_whose_handles_are_dropped() {
         let more = s2.upload(&vec![8.0_f32; N])?;
         gate.open();
         assert_eq!(value.wait()?, [4.0; N]);
-        assert_eq!(s2.download(&more)?.wait()?, [8.0; N]);
+        assert_eq!(s2.values(&more)?, [8.0; N]);
         for other in &others {
-            assert_eq!(s1.download(other)?.wait()?, [9.0; N]);
+            assert_eq!(s1.values(other)?, [9.0; N]);
         }
         Ok(())
     });
@@ -123,7 +109,7 @@ fn g02_a_graph_is_dropped_while_a_replay_is_in_flight() {
         gate.open();
         assert_eq!(value.wait()?, [4.0; N]);
         for array in &fresh {
-            assert_eq!(s2.download(array)?.wait()?, [5.0; N]);
+            assert_eq!(s2.values(array)?, [5.0; N]);
         }
         Ok(())
     });
@@ -147,7 +133,7 @@ fn g03_a_write_between_two_replays_is_seen_by_the_second_alone() {
         gate.open();
         assert_eq!(first.wait()?, [2.0; N]);
         assert_eq!(second.wait()?, [10.0; N]);
-        assert_eq!(s2.download(&b)?.wait()?, [10.0; N]);
+        assert_eq!(s2.values(&b)?, [10.0; N]);
         Ok(())
     });
 }
@@ -169,7 +155,7 @@ fn g04_two_threads_that_replay_one_graph_lose_no_update() {
                 .into_iter()
                 .try_for_each(|thread| thread.join().expect("the thread does not panic"))
         })?;
-        assert_eq!(stream.download(&x)?.wait()?, [2.0 * EACH as f32; N]);
+        assert_eq!(stream.values(&x)?, [2.0 * EACH as f32; N]);
         assert_eq!(graph.figures().launches, 2 * EACH as u64);
         Ok(())
     });
@@ -190,11 +176,8 @@ fn g05_instances_overlap_and_graphs_that_share_memory_do_not() {
         graph.replay(&s1)?;
         second.replay(&s2)?;
         // The replay of the second does not wait for that of the first.
-        assert_eq!(s2.download(&c)?.wait()?, [2.0; N]);
-        let held = s1.download(&b)?;
-        harness.assert_pending(&held);
-        gate.open();
-        assert_eq!(held.wait()?, [2.0; N]);
+        assert_eq!(s2.values(&c)?, [2.0; N]);
+        assert_eq!(harness.opened(gate, s1.download(&b)?)?, [2.0; N]);
 
         let kernels = sums::load(&harness.device)?;
         let sharing = harness.device.record_sharing(&graph, "sharing", |r| {
@@ -211,10 +194,7 @@ fn g05_instances_overlap_and_graphs_that_share_memory_do_not() {
         let gate = harness.gate(&s1);
         graph.replay(&s1)?;
         sharing.replay(&s2)?;
-        let held = s2.download(&c)?;
-        harness.assert_pending(&held);
-        gate.open();
-        assert_eq!(held.wait()?, [2.0; N]);
+        assert_eq!(harness.opened(gate, s2.download(&c)?)?, [2.0; N]);
         Ok(())
     });
 }
@@ -238,7 +218,7 @@ fn g06_a_replay_on_one_half_of_an_array_does_not_wait_for_the_other() {
         assert_eq!(calls.count("graph_launch"), 1);
         assert_eq!(half.wait()?, [1; N]);
         gate.open();
-        assert_eq!(s2.download(a.slice(N..))?.wait()?, [3; N]);
+        assert_eq!(s2.values(a.slice(N..))?, [3; N]);
         // The other half is written while a replay is pending.
         let gate = harness.gate(&s2);
         graph.replay(&s2)?;
@@ -247,10 +227,7 @@ fn g06_a_replay_on_one_half_of_an_array_does_not_wait_for_the_other() {
         let other_half = s1.download(a.slice(N..))?;
         harness.assert_count(calls, "stream_wait_event", 0);
         assert_eq!(other_half.wait()?, [4; N]);
-        let half = s1.download(a.slice(..N))?;
-        harness.assert_pending(&half);
-        gate.open();
-        assert_eq!(half.wait()?, [1; N]);
+        assert_eq!(harness.opened(gate, s1.download(a.slice(..N))?)?, [1; N]);
         Ok(())
     });
 }
@@ -312,8 +289,8 @@ fn g07_an_update_with_equal_nodes_changes_the_graph_and_another_makes_it_again()
         graph.replay(&stream)?;
         assert_eq!(calls.count("graph_exec_set_node"), 0);
         assert_eq!(calls.count("graph_instantiate"), 1);
-        assert_eq!(stream.download(x.slice(..4))?.wait()?, [5, 5, 5, 1]);
-        assert_eq!(stream.download(&y)?.wait()?, [4; N]);
+        assert_eq!(stream.values(x.slice(..4))?, [5, 5, 5, 1]);
+        assert_eq!(stream.values(&y)?, [4; N]);
         Ok(())
     });
 }
@@ -339,7 +316,7 @@ fn g07_an_update_of_most_nodes_is_made_at_once_and_keeps_earlier_changes() {
             let names = ["graph_exec_set_node", "graph_set_node", "graph_exec_update"];
             assert_eq!(names.map(|name| calls.count(name)), counts);
             for (at, array) in arrays.iter().enumerate() {
-                let found = stream.download(array.slice(..1))?.wait()?;
+                let found = stream.values(array.slice(..1))?;
                 assert_eq!(found, [value(at)], "array {at}");
             }
             Ok(())
@@ -371,10 +348,7 @@ fn g07_a_swap_that_is_not_possible_leaves_the_graph_as_it_was() {
         let mut b = stream.zeros::<f32>(N)?;
         let mut graph = doubling(harness, &one, &mut b)?;
         let lengths = problem(graph.swap(&one, &short));
-        assert!(
-            matches!(lengths, UsageErrorKind::Length { .. }),
-            "{lengths}"
-        );
+        assert_is!(lengths, UsageErrorKind::Length { .. });
         let unused = problem(graph.swap(&short, &short));
         assert!(unused.to_string().contains("does not use"), "{unused}");
         let part = problem(graph.swap(one.slice(1..), b.slice(1..)));
@@ -383,12 +357,12 @@ fn g07_a_swap_that_is_not_possible_leaves_the_graph_as_it_was() {
         let shared = problem(graph.swap(&one, &managed));
         assert!(shared.to_string().contains("the host"), "{shared}");
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&b)?.wait()?, [2.0; N]);
+        assert_eq!(stream.values(&b)?, [2.0; N]);
         // Operands of the same graph change places.
         graph.swap(&mut one, &b)?;
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&one)?.wait()?, [4.0; N]);
-        assert_eq!(stream.download(&b)?.wait()?, [2.0; N]);
+        assert_eq!(stream.values(&one)?, [4.0; N]);
+        assert_eq!(stream.values(&b)?, [2.0; N]);
         Ok(())
     });
 }
@@ -401,17 +375,17 @@ fn g10_a_new_input_array_is_never_silently_replaced_by_the_recorded_one() {
         let mut output = s1.zeros::<f32>(N)?;
         let mut graph = doubling(harness, &input, &mut output)?;
         graph.replay(&s1)?;
-        assert_eq!(s1.download(&output)?.wait()?, [2.0; N]);
+        assert_eq!(s1.values(&output)?, [2.0; N]);
         // A new array under the old name: the graph still reads the old one, so it is named.
         let new = s2.upload(&vec![4.0_f32; N])?;
         graph.swap(&input, &new)?;
         input = new;
         graph.replay(&s1)?;
-        assert_eq!(s1.download(&output)?.wait()?, [8.0; N]);
+        assert_eq!(s1.values(&output)?, [8.0; N]);
         // New contents in the same array.
         s2.upload_into(&vec![6.0; N], &mut input)?;
         graph.replay(&s1)?;
-        assert_eq!(s1.download(&output)?.wait()?, [12.0; N]);
+        assert_eq!(s1.values(&output)?, [12.0; N]);
         // An array that the graph does not know is refused.
         let stranger = s1.zeros::<f32>(N)?;
         assert!(graph.swap(&stranger, &input).is_err());
@@ -433,9 +407,9 @@ fn g11_memory_given_out_after_a_recording_is_none_of_the_graphs() {
                 .collect::<Result<_>>()?;
             graph.replay(&s1)?;
             for array in &arrays {
-                assert_eq!(s2.download(array)?.wait()?, [value; N]);
+                assert_eq!(s2.values(array)?, [value; N]);
             }
-            assert_eq!(s1.download(&b)?.wait()?, [2.0; N]);
+            assert_eq!(s1.values(&b)?, [2.0; N]);
         }
         Ok(())
     });
@@ -455,8 +429,8 @@ fn g13_a_stepwise_replay_gives_the_same_values() {
         }
         stepwise.replay(&stream)?;
         at_once.replay_stepwise(&stream)?;
-        assert_eq!(stream.download(&x)?.wait()?, [4.0; N]);
-        assert_eq!(stream.download(&y)?.wait()?, [4.0; N]);
+        assert_eq!(stream.values(&x)?, [4.0; N]);
+        assert_eq!(stream.values(&y)?, [4.0; N]);
         Ok(())
     });
 }
@@ -472,7 +446,7 @@ fn g13_replaying_several_times_is_one_operation() {
         graph.replay_times(&stream, 10)?;
         assert_eq!(calls.count("graph_launch"), 10);
         graph.replay_times(&stream, 0)?;
-        assert_eq!(stream.download(&x)?.wait()?, [10.0; N]);
+        assert_eq!(stream.values(&x)?, [10.0; N]);
         assert_eq!(graph.figures().launches, 10);
         Ok(())
     });

@@ -6,17 +6,9 @@ use millstream::{device::Health, error::Suspect};
 
 use crate::scenarios::prelude::*;
 
-const SCHEDULES: [Schedule; 5] = [
-    Schedule::Timed,
-    Schedule::Eager,
-    Schedule::Lazy,
-    Schedule::Random(3),
-    Schedule::Random(4),
-];
-
 /// Runs a test under every schedule, on two devices of one driver.
 fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
-    for schedule in SCHEDULES {
+    for schedule in schedules(3..5) {
         let _watch = Watch::over(format!("{schedule:?}"));
         let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
         let [first, second] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
@@ -91,7 +83,7 @@ fn d03_the_only_kernel_that_was_not_done_is_named_to_everyone() {
         assert!(matches!(other.health(), Health::Alive));
         let elsewhere = other.stream().unwrap();
         let array = elsewhere.upload(&[5_u8]).unwrap();
-        assert_eq!(elsewhere.download(&array).unwrap().wait().unwrap(), [5]);
+        assert_eq!(elsewhere.values(&array).unwrap(), [5]);
     });
 }
 
@@ -167,16 +159,9 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
         let ones = stream.upload(&[1.0_f32; 10]).unwrap();
         let mut sum = stream.zeros::<f32>(10).unwrap();
         kernels
-            .vecadd(
-                &stream,
-                LaunchConfig::linear(10),
-                &ones,
-                &ones,
-                &mut sum,
-                10,
-            )
+            .vecadd(&stream, 10, &ones, &ones, &mut sum, 10)
             .unwrap();
-        assert_eq!(stream.download(&sum).unwrap().wait().unwrap(), [2.0; 10]);
+        assert_eq!(stream.values(&sum).unwrap(), [2.0; 10]);
         let hold = gpu.hold(stream.as_raw());
         fault(&stream);
         drop(hold);
@@ -200,7 +185,7 @@ fn d03_a_kernel_is_named_when_the_event_right_behind_it_tells_of_the_loss() {
     let ones = s1.upload(&[1.0_f32; 10]).unwrap();
     let mut sum = s1.zeros::<f32>(10).unwrap();
     let mut add = |stream: &Stream| {
-        let launched = kernels.vecadd(stream, LaunchConfig::linear(10), &ones, &ones, &mut sum, 10);
+        let launched = kernels.vecadd(stream, 10, &ones, &ones, &mut sum, 10);
         launched.unwrap();
         line!() - 2
     };

@@ -97,8 +97,7 @@ fn i01_adopted_streams_cost_few_events_and_survive_failures() {
 #[test]
 fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let drops = Drops::default();
         let gate = harness.gate(&theirs);
         let tensor = outsider.allocate(N);
@@ -110,10 +109,12 @@ fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
             Release::when_done,
         );
         // Waits for the owner's fill, which is behind the gate.
-        let found = ours.download(&array).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [3; N]);
+        assert_eq!(
+            harness
+                .opened(gate, ours.download(&array).unwrap())
+                .unwrap(),
+            [3; N]
+        );
         // Between two operations of ours on its stream, the owner works too.
         theirs.fill(&mut array, 4).unwrap();
         let mut copy = ours.zeros::<u8>(N).unwrap();
@@ -121,8 +122,8 @@ fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
         outsider.copy(array.as_raw(), lease.as_raw(), N);
         drop(lease);
         theirs.fill(&mut array, 5).unwrap();
-        assert_eq!(ours.download(&copy).unwrap().wait().unwrap(), [4; N]);
-        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [5; N]);
+        assert_eq!(ours.values(&copy).unwrap(), [4; N]);
+        assert_eq!(ours.values(&array).unwrap(), [5; N]);
         drop(array);
         drops.assert_one();
     });
@@ -131,8 +132,7 @@ fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
 #[test]
 fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let second = Outsider::new(harness.if_simulated(), 0);
         let other = second.adopt(&harness.device);
         let mut array = ours.zeros::<u8>(N).unwrap();
@@ -158,11 +158,11 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
             owner.work();
         }
         other.fill(&mut later, 5).unwrap();
-        assert_eq!(ours.download(&alone).unwrap().wait().unwrap(), [3; N]);
+        assert_eq!(ours.values(&alone).unwrap(), [3; N]);
         assert_eq!(found.wait().unwrap(), [1; N]);
-        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [1; N]);
-        assert_eq!(ours.download(&lent).unwrap().wait().unwrap(), [2; N]);
-        assert_eq!(ours.download(&imported).unwrap().wait().unwrap(), [4; N]);
+        assert_eq!(ours.values(&array).unwrap(), [1; N]);
+        assert_eq!(ours.values(&lent).unwrap(), [2; N]);
+        assert_eq!(ours.values(&imported).unwrap(), [4; N]);
         drop(gates);
     });
 }
@@ -205,7 +205,7 @@ fn i01_a_stream_that_was_let_go_can_be_adopted_again() {
                 // The stream is let go before it is adopted again.
                 wait_until(|| Arc::strong_count(&outsider) == 1);
             }
-            assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [round; N]);
+            assert_eq!(ours.values(&array).unwrap(), [round; N]);
         }
     });
 }
@@ -219,7 +219,7 @@ fn i02_a_conflicting_use_of_a_lent_array_is_an_error_at_once() {
         let mut other = ours.zeros::<u8>(N).unwrap();
         mem::forget(array.slice(..N / 2).lend(&theirs).unwrap());
         // Reads do not conflict with a reader, nor do writes of the rest.
-        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [1; N]);
+        assert_eq!(ours.values(&array).unwrap(), [1; N]);
         ours.fill(array.slice_mut(N / 2..), 2).unwrap();
         assert_problem(ours.fill(&mut array, 3), is_lent);
         assert_problem(array.lend_mut(&ours).map(drop), is_lent);
@@ -227,10 +227,7 @@ fn i02_a_conflicting_use_of_a_lent_array_is_an_error_at_once() {
         assert_problem(ours.download(&other).map(drop), is_lent);
         assert_problem(ours.copy(&array, &mut other), is_lent);
         assert_problem(theirs.copy(&other, &mut array), is_lent);
-        assert_eq!(
-            ours.download(array.slice(N / 2..)).unwrap().wait().unwrap(),
-            [2; N / 2]
-        );
+        assert_eq!(ours.values(array.slice(N / 2..)).unwrap(), [2; N / 2]);
     });
 }
 
@@ -248,15 +245,14 @@ fn i02_a_stream_that_alone_uses_an_array_finds_its_leases() {
         let mut other = stream.zeros::<u8>(N).unwrap();
         drop(other.lend_mut(&stream).unwrap());
         stream.fill(&mut other, 3).unwrap();
-        assert_eq!(stream.download(&other).unwrap().wait().unwrap(), [3; N]);
+        assert_eq!(stream.values(&other).unwrap(), [3; N]);
     });
 }
 
 #[test]
 fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, [writer, reader]) = (outsider.adopt(&harness.device), harness.streams());
+        let (outsider, theirs, [writer, reader]) = with_outsider(harness);
         let mut array = writer.zeros::<u8>(N).unwrap();
         let mut copy = writer.zeros::<u8>(N).unwrap();
         let gate = harness.gate(&writer);
@@ -267,10 +263,13 @@ fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
         );
         outsider.copy(source.as_raw(), target.as_raw(), target.len());
         drop((source, target));
-        let found = reader.download(&copy).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [1; N], "the copy is behind the fill");
+        assert_eq!(
+            harness
+                .opened(gate, reader.download(&copy).unwrap())
+                .unwrap(),
+            [1; N],
+            "the copy is behind the fill"
+        );
         // A later writer waits for the borrower.
         let gate = harness.gate(&theirs);
         let source = array.lend(&theirs).unwrap();
@@ -279,10 +278,9 @@ fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
         drop((source, target));
         writer.fill(&mut array, 9).unwrap();
         let behind = writer.record().unwrap();
-        harness.assert_pending(&behind);
-        gate.open();
-        assert_eq!(reader.download(&copy).unwrap().wait().unwrap(), [1; N]);
-        assert_eq!(reader.download(&array).unwrap().wait().unwrap(), [9; N]);
+        harness.open_pending(gate, &behind);
+        assert_eq!(reader.values(&copy).unwrap(), [1; N]);
+        assert_eq!(reader.values(&array).unwrap(), [9; N]);
     });
 }
 
@@ -300,7 +298,7 @@ fn i02_a_lease_keeps_the_borrowers_stream() {
         thread::sleep(Duration::from_millis(1));
         assert_eq!(drops.load(Ordering::SeqCst), 0, "the end is recorded there");
         drop(lease);
-        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [5; N]);
+        assert_eq!(ours.values(&array).unwrap(), [5; N]);
         wait_until(|| drops.load(Ordering::SeqCst) == 1);
     });
 }
@@ -323,15 +321,14 @@ fn i02_a_lease_that_is_dropped_during_a_call_on_its_stream_ends_afterwards() {
         called.unwrap();
         drop(lease);
         ours.fill(&mut array, 8).unwrap();
-        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [8; N]);
+        assert_eq!(ours.values(&array).unwrap(), [8; N]);
     });
 }
 
 #[test]
 fn i02_a_lease_that_is_dropped_inside_a_call_on_another_stream_keeps_its_order() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let mut array = ours.zeros::<u8>(N).unwrap();
         let mut other = ours.zeros::<u8>(N).unwrap();
         let mut lease = Some(array.lend_mut(&theirs).unwrap());
@@ -347,10 +344,12 @@ fn i02_a_lease_that_is_dropped_inside_a_call_on_another_stream_keeps_its_order()
         };
         called.unwrap();
         drop(lease);
-        let found = ours.download(&array).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [3; N]);
+        assert_eq!(
+            harness
+                .opened(gate, ours.download(&array).unwrap())
+                .unwrap(),
+            [3; N]
+        );
     });
 }
 
@@ -375,10 +374,10 @@ fn foreign_work_is_ordered_by_its_operands_with_the_context_current() {
         // SAFETY: the call fills its operand on the given stream.
         let filled = unsafe { b.foreign("library fill", [write(&mut array)], fill) };
         filled.unwrap();
-        let found = c.download(&array).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [2; N]);
+        assert_eq!(
+            harness.opened(gate, c.download(&array).unwrap()).unwrap(),
+            [2; N]
+        );
         // An error of the library is the cause of ours.
         // SAFETY: the call enqueues nothing.
         let failed = unsafe { b.foreign("library", [read(&array)], |_| Err(std::fmt::Error)) };

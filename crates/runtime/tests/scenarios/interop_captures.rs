@@ -31,14 +31,13 @@ fn assert_refused<T: Debug>(outsider: &Outsider, call: impl FnOnce() -> Result<T
 /// Reads an array on another stream.
 #[track_caller]
 fn assert_holds(stream: &Stream, array: &millstream::Buffer<u8>, value: u8) {
-    assert_eq!(stream.download(array).unwrap().wait().unwrap(), [value; N]);
+    assert_eq!(stream.values(array).unwrap(), [value; N]);
 }
 
 #[test]
 fn calls_on_a_stream_that_its_owner_captures_are_errors() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, [ours, other]) = (outsider.adopt(&harness.device), harness.streams());
+        let (outsider, theirs, [ours, other]) = with_outsider(harness);
         let mut array = ours.upload(&[1_u8; N]).unwrap();
         let mut target = theirs.zeros::<u8>(N).unwrap();
         assert_refused(&outsider, || theirs.fill(&mut array, 2));
@@ -73,8 +72,7 @@ fn calls_on_a_stream_that_its_owner_captures_are_errors() {
 #[test]
 fn an_array_stays_lent_while_the_borrower_captures_its_stream() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let mut array = ours.zeros::<u8>(N).unwrap();
         let gate = harness.gate(&theirs);
         let lease = array.lend_mut(&theirs).unwrap();
@@ -85,18 +83,19 @@ fn an_array_stays_lent_while_the_borrower_captures_its_stream() {
         let refused = ours.download(&array);
         assert!(is_captured(&refused), "{refused:?}");
         outsider.end_capture(false);
-        let found = ours.download(&array).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [5; N]);
+        assert_eq!(
+            harness
+                .opened(gate, ours.download(&array).unwrap())
+                .unwrap(),
+            [5; N]
+        );
     });
 }
 
 #[test]
 fn a_refused_operation_passes_its_refusal_on_to_no_other() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, [ours, other]) = (outsider.adopt(&harness.device), harness.streams());
+        let (outsider, theirs, [ours, other]) = with_outsider(harness);
         let [mut lent, mut idle] = [(); 2].map(|()| ours.zeros::<u8>(N).unwrap());
         let gate = harness.gate(&theirs);
         let lease = lent.lend_mut(&theirs).unwrap();
@@ -118,8 +117,7 @@ fn a_refused_operation_passes_its_refusal_on_to_no_other() {
 #[test]
 fn memory_does_not_return_to_a_captured_stream_before_its_uses() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let drops = [Drops::default(), Drops::default()];
         let [returned, mut released] = [0, 1].map(|at| {
             let (tensor, drops) = (outsider.allocate(N), &drops[at]);
@@ -158,8 +156,7 @@ fn memory_does_not_return_to_a_captured_stream_before_its_uses() {
 
 /// Another thread begins and ends captures all the time.
 fn captured_meanwhile(harness: &Harness) -> Result<()> {
-    let outsider = Outsider::new(harness.if_simulated(), 0);
-    let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+    let (outsider, theirs, [ours]) = with_outsider(harness);
     let mut array = ours.zeros::<u8>(N)?;
     let mut target = ours.zeros::<u8>(N)?;
     let (over, mut done, mut last) = (AtomicBool::new(false), 0, 0);
@@ -182,13 +179,13 @@ fn captured_meanwhile(harness: &Harness) -> Result<()> {
             let filled = theirs.fill(&mut array, value);
             assert!(filled.is_ok() || is_captured(&filled), "{filled:?}");
             done += usize::from(filled.is_ok());
-            let found = ours.download(&array)?.wait()?;
+            let found = ours.values(&array)?;
             let expected = if filled.is_ok() { value } else { last };
             assert!(found == [expected; N], "{} after {expected}", found[0]);
             last = found[0];
             let copied = theirs.copy(&array, &mut target);
             if copied.is_ok() {
-                assert_eq!(ours.download(&target)?.wait()?, [last; N]);
+                assert_eq!(ours.values(&target)?, [last; N]);
             }
         }
         over.store(true, Ordering::Relaxed);

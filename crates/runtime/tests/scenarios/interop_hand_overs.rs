@@ -114,7 +114,7 @@ impl Play {
 
     fn check(&self) {
         for (array, value) in self.arrays.iter().zip(self.expected) {
-            let found = self.ours[0].download(array).unwrap().wait().unwrap();
+            let found = self.ours[0].values(array).unwrap();
             assert_eq!(found, [value; N]);
         }
     }
@@ -171,8 +171,7 @@ fn i05_ten_thousand_hand_overs_never_synchronise_the_host() {
 #[test]
 fn i05_a_hand_over_costs_one_wait_there_and_one_record_and_wait_back() {
     once_counted(|harness, calls: &Calls| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let mut array = ours.zeros::<u8>(N).unwrap();
         let mut hand_over = |value| {
             ours.fill(&mut array, value).unwrap();
@@ -192,7 +191,7 @@ fn i05_a_hand_over_costs_one_wait_there_and_one_record_and_wait_back() {
         harness.assert_count(calls, "event_record", 200);
         harness.assert_count(calls, "stream_wait_event", 200);
         gate.open();
-        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [99; N]);
+        assert_eq!(ours.values(&array).unwrap(), [99; N]);
         drop((theirs, array));
         wait_until(|| Arc::strong_count(&outsider) == 1);
     });

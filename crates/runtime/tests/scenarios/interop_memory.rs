@@ -13,8 +13,7 @@ const N: usize = BYTES;
 fn i03_forgotten_leases_and_arrays_are_leaks_and_no_races() {
     everywhere(|harness| {
         harness.leaks();
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let drops = Drops::default();
         // The memory of a forgotten lease is not used again, although its array is dropped.
         let mut lent = ours.zeros::<u8>(N).unwrap();
@@ -44,8 +43,7 @@ fn i03_forgotten_leases_and_arrays_are_leaks_and_no_races() {
 #[test]
 fn i04_a_keeper_is_dropped_once_after_the_last_use() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, [a, b]) = (outsider.adopt(&harness.device), harness.streams());
+        let (outsider, theirs, [a, b]) = with_outsider(harness);
         let drops = Drops::default();
         let tensor = outsider.allocate(N);
         let mut array = adopted(
@@ -71,8 +69,7 @@ fn i04_a_keeper_is_dropped_once_after_the_last_use() {
 /// The owner frees the memory in the order of its stream and allocates it again there, while our
 /// work on another stream is pending.
 fn i04_memory_returns_in_order(harness: &Harness, behind: bool) {
-    let outsider = Outsider::new(harness.if_simulated(), 0);
-    let (theirs, [a, b]) = (outsider.adopt(&harness.device), harness.streams());
+    let (outsider, theirs, [a, b]) = with_outsider(harness);
     let drops = Drops::default();
     let tensor = outsider.allocate(N);
     outsider.fill(tensor.pointer, N, 1);
@@ -97,7 +94,7 @@ fn i04_memory_returns_in_order(harness: &Harness, behind: bool) {
     drop(next);
     for (gate, copy) in gates.into_iter().zip(&copies) {
         gate.open();
-        assert_eq!(a.download(copy).unwrap().wait().unwrap(), [1; N]);
+        assert_eq!(a.values(copy).unwrap(), [1; N]);
     }
     drops.assert_one();
 }
@@ -115,8 +112,7 @@ fn i04_memory_that_is_released_when_done_returns_after_its_uses() {
 #[test]
 fn i04_an_owner_takes_its_memory_back_in_the_order_of_its_stream() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let drops = Drops::default();
         let make = || {
             let tensor = outsider.allocate(N);
@@ -139,10 +135,10 @@ fn i04_an_owner_takes_its_memory_back_in_the_order_of_its_stream() {
         let lease = copy.lend_mut(&theirs).unwrap();
         outsider.copy(keeper.tensor.pointer, lease.as_raw(), N);
         drop((lease, keeper));
-        let found = ours.download(&copy).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [1; N]);
+        assert_eq!(
+            harness.opened(gate, ours.download(&copy).unwrap()).unwrap(),
+            [1; N]
+        );
         let own = ours.zeros::<u8>(N).unwrap();
         let rejected = own.return_to_owner(&theirs).unwrap_err();
         assert_eq!(rejected.source.len(), N);

@@ -26,14 +26,13 @@ fn record_copy(harness: &Harness, source: View<'_, u8>, target: ViewMut<'_, u8>)
 }
 
 fn read(stream: &Stream, array: &Buffer<u8>) -> Vec<u8> {
-    stream.download(array).unwrap().wait().unwrap()
+    stream.values(array).unwrap()
 }
 
 #[test]
 fn i02_a_replay_that_conflicts_with_a_lease_is_an_error_at_once() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let mut source = ours.upload(&[1_u8; N]).unwrap();
         let mut target = ours.zeros::<u8>(N).unwrap();
         let copy = record_copy(harness, source.view(), target.view_mut());
@@ -58,10 +57,12 @@ fn i02_a_replay_that_conflicts_with_a_lease_is_an_error_at_once() {
         drop(lease);
         // The refused replays left nothing that later ones would wait for.
         copy.replay(&ours).unwrap();
-        let found = ours.download(&target).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [2; N]);
+        assert_eq!(
+            harness
+                .opened(gate, ours.download(&target).unwrap())
+                .unwrap(),
+            [2; N]
+        );
     });
 }
 
@@ -103,8 +104,7 @@ fn i02_a_refused_replay_leaves_no_waits_behind() {
 #[test]
 fn i02_a_replay_beside_a_lease_of_what_it_reads_or_does_not_use_runs_at_once() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let mut array = ours.upload(&[1_u8; N]).unwrap();
         let mut target = ours.zeros::<u8>(N).unwrap();
         let mut fresh = ours.zeros::<u8>(N).unwrap();
@@ -135,8 +135,7 @@ fn i02_a_replay_beside_a_lease_of_what_it_reads_or_does_not_use_runs_at_once() {
 #[test]
 fn i02_a_replay_runs_behind_the_work_of_a_returned_lease() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, [ours, reader]) = (outsider.adopt(&harness.device), harness.streams());
+        let (outsider, theirs, [ours, reader]) = with_outsider(harness);
         let mut source = ours.upload(&[1_u8; N]).unwrap();
         let mut target = ours.zeros::<u8>(N).unwrap();
         let mut kept = ours.zeros::<u8>(N).unwrap();
@@ -154,10 +153,12 @@ fn i02_a_replay_runs_behind_the_work_of_a_returned_lease() {
         outsider.fill(lease.as_raw(), N, 2);
         drop(lease);
         graph.replay(&ours).unwrap();
-        let found = reader.download(&target).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [2; N]);
+        assert_eq!(
+            harness
+                .opened(gate, reader.download(&target).unwrap())
+                .unwrap(),
+            [2; N]
+        );
         assert_eq!(read(&reader, &kept), [1; N]);
     });
 }
@@ -165,8 +166,7 @@ fn i02_a_replay_runs_behind_the_work_of_a_returned_lease() {
 #[test]
 fn i02_a_borrower_waits_for_a_replay_in_flight() {
     everywhere(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, [ours, reader]) = (outsider.adopt(&harness.device), harness.streams());
+        let (outsider, theirs, [ours, reader]) = with_outsider(harness);
         let mut source = ours.upload(&[1_u8; N]).unwrap();
         let mut target = ours.zeros::<u8>(N).unwrap();
         let mut kept = ours.zeros::<u8>(N).unwrap();
@@ -182,11 +182,10 @@ fn i02_a_borrower_waits_for_a_replay_in_flight() {
         );
         outsider.copy(from.as_raw(), to.as_raw(), N);
         drop((from, to));
-        let found = reader.download(&kept).unwrap();
-        harness.assert_pending(&found);
-        gate.open();
         assert_eq!(
-            found.wait().unwrap(),
+            harness
+                .opened(gate, reader.download(&kept).unwrap())
+                .unwrap(),
             [1; N],
             "the replay read the old values"
         );
@@ -197,8 +196,7 @@ fn i02_a_borrower_waits_for_a_replay_in_flight() {
 /// Lends the array, lets the outsider fill it behind a gate, and returns it inside a foreign call
 /// on `caller`, where the lease cannot end. Then replays a copy of the array.
 fn replay_after_a_return_that_was_put_off(harness: &Harness, is_on_the_borrowers: bool) {
-    let outsider = Outsider::new(harness.if_simulated(), 0);
-    let (theirs, [ours, reader]) = (outsider.adopt(&harness.device), harness.streams());
+    let (outsider, theirs, [ours, reader]) = with_outsider(harness);
     let mut source = ours.upload(&[1_u8; N]).unwrap();
     let mut target = ours.zeros::<u8>(N).unwrap();
     let mut other = ours.zeros::<u8>(N).unwrap();
@@ -221,10 +219,12 @@ fn replay_after_a_return_that_was_put_off(harness: &Harness, is_on_the_borrowers
     called.unwrap();
     drop(lease);
     graph.replay(&ours).unwrap();
-    let found = reader.download(&target).unwrap();
-    harness.assert_pending(&found);
-    gate.open();
-    assert_eq!(found.wait().unwrap(), [3; N]);
+    assert_eq!(
+        harness
+            .opened(gate, reader.download(&target).unwrap())
+            .unwrap(),
+        [3; N]
+    );
 }
 
 #[test]
@@ -238,8 +238,7 @@ fn i02_a_replay_ends_a_lease_whose_return_was_put_off() {
 #[test]
 fn i02_a_loop_of_a_graph_is_refused_during_a_lease_and_runs_behind_it() {
     with_and_without_conditional_nodes(|harness| {
-        let outsider = Outsider::new(harness.if_simulated(), 0);
-        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let (outsider, theirs, [ours]) = with_outsider(harness);
         let kernels = words::load(&harness.device)?;
         let mut left = ours.upload(&[3_u32])?;
         let mut sum = ours.upload(&[40_u32])?;
@@ -255,9 +254,9 @@ fn i02_a_loop_of_a_graph_is_refused_during_a_lease_and_runs_behind_it() {
         let lease = left.lend(&theirs)?;
         assert_problem(graph.replay(&ours), is_lent);
         drop(lease);
-        assert_eq!(ours.download(&left)?.wait()?, [3], "nothing was enqueued");
+        assert_eq!(ours.values(&left)?, [3], "nothing was enqueued");
         graph.replay(&ours)?;
-        assert_eq!(ours.download(&sum)?.wait()?, [0x0101_0101 + 3]);
+        assert_eq!(ours.values(&sum)?, [0x0101_0101 + 3]);
         Ok(())
     });
 }

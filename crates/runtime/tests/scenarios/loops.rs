@@ -4,10 +4,7 @@ use std::sync::{Mutex, atomic::AtomicU32};
 
 use millstream::graph::GraphOptions;
 
-use crate::scenarios::{
-    graphs::{counted_scenario, scenario},
-    prelude::*,
-};
+use crate::scenarios::prelude::*;
 
 millstream::kernels! {
     // SAFETY: the kernels run in one thread, by their clauses, and access the first word of each
@@ -95,7 +92,7 @@ pub(crate) fn with_and_without_conditional_nodes(run: impl Fn(&Harness) -> Resul
 }
 
 fn read(stream: &Stream, word: &Buffer<u32>) -> Result<u32> {
-    Ok(stream.download(word)?.wait()?[0])
+    Ok(stream.values(word)?[0])
 }
 
 #[test]
@@ -289,8 +286,8 @@ fn g12_loops_that_reach_their_limits_at_the_same_time_do_not_race() {
         assert_eq!(graph.figures().edges, 0);
         graph.replay(&stream)?;
         assert_limit(stream.download(&x)?.wait(), 1);
-        assert_eq!(stream.download(&x)?.wait()?, [1; 4]);
-        assert_eq!(stream.download(&y)?.wait()?, [2; 4]);
+        assert_eq!(stream.values(&x)?, [1; 4]);
+        assert_eq!(stream.values(&y)?, [2; 4]);
         Ok(())
     });
 }
@@ -450,7 +447,7 @@ fn g12_a_body_that_fails_is_no_part_of_the_graph() {
         })?;
         assert_eq!(graph.figures().nodes, 1);
         graph.replay(&stream)?;
-        assert_eq!(stream.download(&x)?.wait()?, [7; 4]);
+        assert_eq!(stream.values(&x)?, [7; 4]);
         assert_eq!(read(&stream, &flag)?, 1);
         Ok(())
     });

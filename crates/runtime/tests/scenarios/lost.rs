@@ -9,15 +9,6 @@ use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 
-const SCHEDULES: [Schedule; 6] = [
-    Schedule::Timed,
-    Schedule::Eager,
-    Schedule::Lazy,
-    Schedule::Random(3),
-    Schedule::Random(4),
-    Schedule::Random(5),
-];
-
 /// Enqueues a kernel that reads an unallocated address.
 fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
@@ -51,7 +42,7 @@ fn assert_only_the_fault_is_reported(gpu: &Gpu) {
 
 #[test]
 fn d03_a_kernel_that_faults_fails_every_waiter() {
-    for schedule in SCHEDULES {
+    for schedule in schedules(3..6) {
         let _watch = Watch::over(format!("{schedule:?}"));
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
         let device = Device::open_simulated(&gpu, 0).unwrap();
@@ -123,7 +114,7 @@ fn d03_a_kernel_that_faults_fails_every_waiter() {
 
 #[test]
 fn d03_another_device_works_on() {
-    for schedule in SCHEDULES {
+    for schedule in schedules(3..6) {
         let _watch = Watch::over(format!("{schedule:?}"));
         let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
         let [one, other] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
@@ -143,7 +134,7 @@ fn d03_another_device_works_on() {
         let mut more = working.zeros::<u32>(N).unwrap();
         working.copy(&kept, &mut more).unwrap();
         working.fill(more.slice_mut(..1), 4).unwrap();
-        let value = working.download(&more).unwrap().wait().unwrap();
+        let value = working.values(&more).unwrap();
         assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
         drop((kept, more, working, other));
         // Only objects of the lost device may remain, none of the other's.

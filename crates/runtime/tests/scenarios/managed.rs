@@ -6,10 +6,6 @@ use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
 #[test]
 fn kernels_copies_and_the_host_share_managed_memory() {
     scenario(|harness| {
@@ -19,7 +15,7 @@ fn kernels_copies_and_the_host_share_managed_memory() {
         assert_eq!(*a.read()?, [0.0; N]);
         a.write()?.fill(2.0);
         let mut b = harness.device.managed::<f32>(N)?;
-        kernels.vecadd(&s1, LaunchConfig::linear(N), &a, &a, &mut b, N as u64)?;
+        kernels.vecadd(&s1, N, &a, &a, &mut b, N as u64)?;
         let buffer = s2.upload(&[1.0_f32; N])?;
         s2.copy(buffer.slice(..10), b.slice_mut(..10))?;
         let arrived = s1.download(&b)?;
@@ -69,12 +65,12 @@ pub(crate) fn a04_managed_ranges_are_ordered_exactly_on_the_overlap() {
         let gate = harness.gate(&s1);
         s1.fill(table.slice_mut(..500), 1)?;
         s2.fill(table.slice_mut(500..), 2)?;
-        assert_eq!(s2.download(table.slice(500..))?.wait()?, [2; 1000]);
+        assert_eq!(s2.values(table.slice(500..))?, [2; 1000]);
         s3.fill(table.slice_mut(499..501), 3)?;
-        let part = s3.download(table.slice(498..502))?;
-        harness.assert_pending(&part);
-        gate.open();
-        assert_eq!(part.wait()?, [1, 3, 3, 2]);
+        assert_eq!(
+            harness.opened(gate, s3.download(table.slice(498..502))?)?,
+            [1, 3, 3, 2]
+        );
         Ok(())
     });
 }
@@ -106,8 +102,7 @@ fn prefetches_and_advice_change_no_value_and_keep_the_order() {
         s1.prefetch_to_host(table.slice(..3))?;
         s1.prefetch(table.slice(..0))?;
         let behind = s1.record()?;
-        harness.assert_pending(&behind);
-        gate.open();
+        harness.open_pending(gate, &behind);
         assert_eq!(*table.read()?, [8; N]);
 
         let buffer = s1.zeros::<u8>(4)?;
@@ -116,13 +111,8 @@ fn prefetches_and_advice_change_no_value_and_keep_the_order() {
         };
         assert_eq!(*usage_error.problem(), UsageErrorKind::NotManaged);
         let elsewhere = millstream::Device::simulated()?.stream()?;
-        let Err(Error::Usage(usage_error)) = elsewhere.prefetch(&table) else {
-            panic!("the array is another device's");
-        };
-        assert!(matches!(
-            usage_error.problem(),
-            UsageErrorKind::OtherDevice { .. }
-        ));
+        let refused = problem(elsewhere.prefetch(&table));
+        assert_is!(refused, UsageErrorKind::OtherDevice { .. });
         Ok(())
     });
 }

@@ -7,14 +7,6 @@ use millstream::{error::OutOfMemory, memory::MemoryStats, sim::Rules};
 use crate::scenarios::{outsiders::Outsiders, prelude::*};
 
 const MIB: usize = 1 << 20;
-const SCHEDULES: [Schedule; 5] = [
-    Schedule::Timed,
-    Schedule::Eager,
-    Schedule::Lazy,
-    Schedule::Random(1),
-    Schedule::Random(2),
-];
-
 /// Creates a simulated GPU with this much memory, behind a recording driver.
 fn setup(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Calls>, Device) {
     let config = SimConfig::new().memory_bytes(memory_bytes as u64);
@@ -28,7 +20,7 @@ fn setup(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Cal
 /// Runs a test under every schedule, with and without the driver's reuse of memory across streams
 /// (rule 35).
 fn with_little_memory(memory_bytes: usize, run: impl Fn(&Gpu, &Calls, &Device)) {
-    for schedule in SCHEDULES {
+    for schedule in schedules(1..3) {
         for rules in [Rules::observed(), Rules::strict()] {
             // Under the strict reading of rule 29 (allocations, fills and copies are barriers) a
             // hold would block all streams.
@@ -66,13 +58,7 @@ pub(crate) fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
             outsiders.work();
             drop(hold);
             let new = new.join().unwrap().unwrap();
-            assert_eq!(
-                s2.download(new.slice(6 * MIB - 3..))
-                    .unwrap()
-                    .wait()
-                    .unwrap(),
-                [5; 3]
-            );
+            assert_eq!(s2.values(new.slice(6 * MIB - 3..)).unwrap(), [5; 3]);
         });
     });
 }
@@ -93,7 +79,7 @@ pub(crate) fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_f
         drop(used);
         drop(behind_gate);
         let new = s3.upload(&vec![3_u8; 7 * MIB]).unwrap();
-        assert_eq!(s3.download(new.slice(..2)).unwrap().wait().unwrap(), [3; 2]);
+        assert_eq!(s3.values(new.slice(..2)).unwrap(), [3; 2]);
         assert!(!s1.is_idle().unwrap(), "the gate is still closed");
         drop((hold, idle));
     });
@@ -214,7 +200,7 @@ fn program_within(budget: usize, device: &Device, set: impl Fn(Option<usize>)) -
 
 #[test]
 fn d02_a_limit_that_is_swept_down_to_nothing() {
-    for schedule in SCHEDULES {
+    for schedule in schedules(1..3) {
         let (gpu, _calls, device) = setup(1000 * MIB, schedule, Rules::observed());
         let mut outcomes = Vec::new();
         for budget in (0..=12 * MIB).rev().step_by(MIB / 2) {
@@ -238,7 +224,7 @@ fn d02_a_limit_that_is_swept_down_to_nothing() {
 
 #[test]
 fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
-    for schedule in SCHEDULES {
+    for schedule in schedules(1..3) {
         for rules in [Rules::observed(), Rules::strict()] {
             let mut outcomes = Vec::new();
             for budget in (0..=12 * MIB).rev().step_by(MIB / 2) {
@@ -337,9 +323,6 @@ fn page_locked_memory_is_bounded_and_freed_only_when_idle() {
         drop(large);
         device.trim().unwrap();
         assert_eq!(device.memory_stats().unwrap().page_locked_bytes, 0);
-        assert_eq!(
-            s1.download(&target).unwrap().wait().unwrap(),
-            vec![0; LIMIT]
-        );
+        assert_eq!(s1.values(&target).unwrap(), vec![0; LIMIT]);
     });
 }

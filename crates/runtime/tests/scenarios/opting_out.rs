@@ -9,34 +9,23 @@ use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}
-
 /// Makes an array of 2 N zeros that both streams have used, with nothing pending.
 fn shared_zeros(first: &Stream, second: &Stream) -> Result<Buffer<f32>> {
     let array = first.zeros::<f32>(2 * N)?;
-    second.download(&array)?.wait()?;
+    second.values(&array)?;
     Ok(array)
 }
 
 #[test]
 fn a14_an_access_that_opts_out_waits_for_nothing() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let kernels = sums::load(&harness.device)?;
         let ones = s1.upload(&[1.0_f32; N])?;
         let mut array = shared_zeros(&s1, &s2)?;
         s2.synchronize()?;
         let gate = harness.gate(&s1);
-        kernels.vecadd(
-            &s1,
-            LaunchConfig::linear(N),
-            &ones,
-            &ones,
-            &mut array,
-            N as u64,
-        )?;
+        kernels.vecadd(&s1, N, &ones, &ones, &mut array, N as u64)?;
         calls.forget();
         // SAFETY: the kernel writes only the first half, and all other uses are complete.
         let read = s2.download(unsafe { array.unordered() }.slice(N..))?;
@@ -60,17 +49,17 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
         for read in [read, again, and_again] {
             assert_eq!(read.wait()?, [5.0; N], "written while the gate is closed");
         }
-        let whole = s2.download(&array)?;
-        harness.assert_pending(&whole);
-        gate.open();
-        assert_eq!(whole.wait()?, [[2.0; N], [5.0; N]].concat());
+        assert_eq!(
+            harness.opened(gate, s2.download(&array)?)?,
+            [[2.0; N], [5.0; N]].concat()
+        );
         Ok(())
     });
 }
 
 #[test]
 pub(crate) fn a14_later_accesses_wait_for_one_that_opted_out() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let mut array = shared_zeros(&s1, &s2)?;
         let gate = harness.gate(&s2);
@@ -80,25 +69,21 @@ pub(crate) fn a14_later_accesses_wait_for_one_that_opted_out() {
         s3.fill(&mut array, 1.0)?;
         harness.assert_count(calls, "stream_wait_event", 1);
         let written = s3.download(&array)?;
-        harness.assert_pending(&written);
-        gate.open();
+        harness.open_pending(gate, &written);
         assert_eq!(held.wait()?, [0.0; 2 * N], "the read saw a later write");
         assert_eq!(written.wait()?, [1.0; 2 * N]);
 
         let gate = harness.gate(&s2);
         // SAFETY: all earlier uses are complete.
         s2.fill(unsafe { array.unordered_mut() }, 2.0)?;
-        let written = s3.download(&array)?;
-        harness.assert_pending(&written);
-        gate.open();
-        assert_eq!(written.wait()?, [2.0; 2 * N]);
+        assert_eq!(harness.opened(gate, s3.download(&array)?)?, [2.0; 2 * N]);
         Ok(())
     });
 }
 
 #[test]
 pub(crate) fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let [s1, s2, s3] = harness.streams();
         let array = shared_zeros(&s1, &s2)?;
         let gate = harness.gate(&s2);

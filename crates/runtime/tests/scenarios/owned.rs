@@ -9,10 +9,6 @@ use crate::scenarios::prelude::*;
 /// The length of a source that may be captured at once.
 const SMALL: usize = 1500;
 
-fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
 fn rising(len: usize, from: u32) -> Vec<u32> {
     (from..).take(len).collect()
 }
@@ -37,10 +33,10 @@ fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
             drop(shared);
             gate.open();
             for array in arrays {
-                assert!(s2.download(&array)?.wait()? == expected, "{len}");
+                assert!(s2.values(&array)? == expected, "{len}");
             }
-            assert!(s2.download(&bytes)?.wait()? == vec![7; len * 2]);
-            assert!(s2.download(&target)?.wait()? == expected);
+            assert!(s2.values(&bytes)? == vec![7; len * 2]);
+            assert!(s2.values(&target)? == expected);
             assert!(back.wait()? == expected, "the source comes back");
         }
         Ok(())
@@ -66,7 +62,7 @@ fn an_owned_source_is_released_when_its_upload_completes() {
             );
         }
         gate.open();
-        assert!(s2.download(&copy)?.wait()? == *source);
+        assert!(s2.values(&copy)? == *source);
         wait_until_alone(&source);
         Ok(())
     });
@@ -99,7 +95,7 @@ fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
         harness.leaks();
         std::mem::forget(s1.upload_owned_into(Arc::new(rising(len, 4)), &mut target)?);
         gate.open();
-        assert!(s2.download(&target)?.wait()? == rising(len, 4));
+        assert!(s2.values(&target)? == rising(len, 4));
         wait_until_alone(&source);
         Ok(())
     });
@@ -119,10 +115,7 @@ fn b10_owned_uploads_that_are_never_awaited_stay_bounded() {
                     .unwrap(),
             );
         }
-        assert_eq!(
-            stream.download(&target).unwrap().wait().unwrap(),
-            [rounds as u32 - 1; SMALL]
-        );
+        assert_eq!(stream.values(&target).unwrap(), [rounds as u32 - 1; SMALL]);
         // Blocks of 8 KiB in a pool of at most 256 MiB.
         assert!(
             calls.count("host_alloc") <= rounds.min(32_768) + 1,
@@ -199,7 +192,7 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
             UsageErrorKind::OtherDevice { operand: 0, .. }
         ));
         drop(stream.upload_owned_into(source, &mut target)?);
-        assert_eq!(stream.download(&target)?.wait()?, [1, 2, 3]);
+        assert_eq!(stream.values(&target)?, [1, 2, 3]);
         Ok(())
     });
 }
@@ -220,7 +213,7 @@ fn b11_a_registered_vector_is_read_and_written_between_copies() {
             );
             gate.open();
             pinned.write()?.fill(9);
-            assert!(s2.download(&target)?.wait()? == rising(len, 1));
+            assert!(s2.values(&target)? == rising(len, 1));
             s2.copy(&target, &mut pinned)?;
             assert!(*pinned.read()? == rising(len, 1));
             assert!(pinned.into_vec()? == rising(len, 1));
@@ -299,10 +292,7 @@ fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle
             );
         }
         gate.open();
-        assert_eq!(
-            s2.download(&target).unwrap().wait().unwrap(),
-            rising(SMALL, 5)
-        );
+        assert_eq!(s2.values(&target).unwrap(), rising(SMALL, 5));
         drop((other, target));
         for _ in 0..1000 {
             // Registering checks whether the device is idle.
@@ -331,7 +321,7 @@ fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
         else {
             panic!("it was made to fail");
         };
-        assert!(matches!(error, Error::Driver(_)), "{error:?}");
+        assert_is!(error, Error::Driver(_));
         assert_eq!(source, rising(SMALL, 5));
         calls.fail_no_more();
     });

@@ -71,18 +71,17 @@ fn p01_a01_copies_to_another_device_wait_for_the_writer_and_run_together() {
         // waits holds up those enqueued after it (rule 39).
         if !on_gpu() {
             assert_eq!(
-                t3.download(&copied(&t3, &a)?)?.wait()?,
+                t3.values(&copied(&t3, &a)?)?,
                 [7; N],
                 "one reader must not wait for the other"
             );
         }
         assert_eq!(
-            s1.download(&a)?.wait()?,
+            s1.values(&a)?,
             [7; N],
             "nor a reader on the array's own device"
         );
-        harness.assert_pending(&held);
-        gate.open();
+        harness.open_pending(gate, &held);
         assert_eq!(held.wait()?, [7; N]);
         Ok(())
     });
@@ -100,15 +99,14 @@ fn p01_a02_a_writer_waits_for_every_reader_of_either_device() {
             t2.synchronize()?;
             let gate = harness.gate(&t1);
             let slow = t1.download(&copied(&t1, &a)?)?;
-            assert_eq!(s2.download(&a)?.wait()?, [1; N], "the fast second reader");
+            assert_eq!(s2.values(&a)?, [1; N], "the fast second reader");
             if on_other {
                 t2.copy(&twos, &mut a)?;
             } else {
                 s2.fill(&mut a, 2)?;
             }
             let written = s2.download(&a)?;
-            harness.assert_pending(&written);
-            gate.open();
+            harness.open_pending(gate, &written);
             assert_eq!(slow.wait()?, [1; N], "the slow reader saw the write");
             assert_eq!(written.wait()?, [2; N]);
         }
@@ -142,14 +140,14 @@ fn p01_a03_p02_disjoint_halves_are_written_from_two_devices_at_once() {
             let mut over = t2.zeros::<u32>(N)?;
             t2.copy(free, &mut over)?;
             assert_eq!(
-                t2.download(&over)?.wait()?,
+                t2.values(&over)?,
                 values,
                 "a half must not wait for the other"
             );
-            let whole = s2.download(&a)?;
-            harness.assert_pending(&whole);
-            gate.open();
-            assert_eq!(whole.wait()?, [[1; N], [2; N]].concat());
+            assert_eq!(
+                harness.opened(gate, s2.download(&a)?)?,
+                [[1; N], [2; N]].concat()
+            );
         }
         Ok(())
     });
@@ -169,14 +167,14 @@ fn p01_a04_overlapping_ranges_are_ordered_exactly_on_the_overlap_across_devices(
         s1.fill(a.slice_mut(0..60), 1)?;
         t3.copy(a.slice(60..), over.slice_mut(60..))?;
         assert_eq!(
-            t3.download(over.slice(60..))?.wait()?,
+            t3.values(over.slice(60..))?,
             [0; 40],
             "these bytes are not being written"
         );
         t2.copy(&twos, a.slice_mut(40..80))?;
         t3.copy(a.slice(80..), over.slice_mut(80..))?;
         assert_eq!(
-            t3.download(over.slice(80..))?.wait()?,
+            t3.values(over.slice(80..))?,
             [0; 20],
             "these bytes are not being written either"
         );
@@ -190,7 +188,7 @@ fn p01_a04_overlapping_ranges_are_ordered_exactly_on_the_overlap_across_devices(
         gate.open();
         assert_eq!(middle.wait()?, [2]);
         assert_eq!(left.wait()?, [1; 40]);
-        let whole = s1.download(&a)?.wait()?;
+        let whole = s1.values(&a)?;
         assert_eq!(whole, [vec![1_u8; 40], vec![2; 40], vec![0; 20]].concat());
         Ok(())
     });
@@ -223,10 +221,10 @@ fn p01_a04_rectangles_are_ordered_exactly_on_the_overlap_across_devices() {
             over.view_2d_mut(ROWS, COLS)?.rect_mut(2..6, 7..9)?,
         )?;
         let part = over.view_2d(ROWS, COLS)?.rect(2..6, 7..9)?;
-        let part = t2.download_2d(part)?;
-        harness.assert_pending(&part);
-        gate.open();
-        assert_eq!(part.wait()?, [5, 0].repeat(4));
+        assert_eq!(
+            harness.opened(gate, t2.download_2d(part)?)?,
+            [5, 0].repeat(4)
+        );
         Ok(())
     });
 }
@@ -243,10 +241,10 @@ fn p01_a06_a_thread_returns_an_array_without_synchronising_to_another_device() {
             Ok(a)
         };
         let a = thread::scope(|scope| scope.spawn(make).join().unwrap())?;
-        let arrives = consumer.download(&copied(&consumer, &a)?)?;
-        harness.assert_pending(&arrives);
-        gate.open();
-        assert_eq!(arrives.wait()?, [5; N]);
+        assert_eq!(
+            harness.opened(gate, consumer.download(&copied(&consumer, &a)?)?)?,
+            [5; N]
+        );
 
         let gate = harness.gate(&producer);
         let task = async {
@@ -256,8 +254,7 @@ fn p01_a06_a_thread_returns_an_array_without_synchronising_to_another_device() {
         };
         let a = pollster::block_on(task)?;
         let arrives = consumer.download(&copied(&consumer, &a)?)?;
-        harness.assert_pending(&arrives);
-        gate.open();
+        harness.open_pending(gate, &arrives);
         assert_eq!(pollster::block_on(arrives)?, [6; N]);
         Ok(())
     });
@@ -297,7 +294,7 @@ fn p01_a08_p06_dropping_an_array_that_another_device_reads_does_not_block() {
             let mut copies = [s1.zeros::<u32>(N)?, t1.zeros::<u32>(N)?];
             // An array's first use on another stream may wait for later work; here that use is
             // complete.
-            assert_eq!(t1.download(&copied(&t1, &a)?)?.wait()?, [4; N]);
+            assert_eq!(t1.values(&copied(&t1, &a)?)?, [4; N]);
             let mut gates = [harness.gate(&s1), harness.gate(&t1)].map(Some);
             let streams = [&s1, &t1];
             for (stream, copy) in streams.iter().zip(&mut copies) {
@@ -307,13 +304,13 @@ fn p01_a08_p06_dropping_an_array_that_another_device_reads_does_not_block() {
             let mut same_size = s3.zeros::<u32>(N)?;
             s3.fill(&mut same_size, 9)?;
             assert_eq!(
-                s3.download(&same_size)?.wait()?,
+                s3.values(&same_size)?,
                 [9; N],
                 "the new array must not wait for another stream"
             );
             for user in [1 - slow, slow] {
                 drop(gates[user].take());
-                assert_eq!(streams[user].download(&copies[user])?.wait()?, [4; N]);
+                assert_eq!(streams[user].values(&copies[user])?, [4; N]);
             }
         }
         Ok(())
@@ -335,12 +332,9 @@ fn p01_a09_dropping_the_stream_before_the_array_keeps_the_free_ordered_across_de
             drop(copying);
             drop(a);
             let same_size = s2.upload(&vec![9_u32; N])?;
-            assert_eq!(s2.download(&same_size)?.wait()?, [9; N]);
-            let arrives = t2.download(&copy)?;
-            harness.assert_pending(&arrives);
-            gate.open();
-            assert_eq!(arrives.wait()?, [4; N]);
-            assert_eq!(s2.download(&same_size)?.wait()?, [9; N]);
+            assert_eq!(s2.values(&same_size)?, [9; N]);
+            assert_eq!(harness.opened(gate, t2.download(&copy)?)?, [4; N]);
+            assert_eq!(s2.values(&same_size)?, [9; N]);
         }
         Ok(())
     });
@@ -382,7 +376,7 @@ fn p01_a19_an_order_that_others_imply_costs_no_second_wait_across_devices() {
         let value = t3.download(&again)?;
         gate.open();
         assert_eq!(value.wait()?, [1; N]);
-        assert_eq!(t3.download(&c)?.wait()?, [1; N]);
+        assert_eq!(t3.values(&c)?, [1; N]);
         Ok(())
     });
 }
@@ -410,7 +404,7 @@ fn p01_a_dependency_between_devices_costs_one_record_and_one_wait() {
         assert_eq!(calls.count("event_record"), 20, "{:?}", calls.counts());
         harness.assert_count(calls, "stream_wait_event", 19);
         gate.open();
-        assert_eq!(t1.download(&b)?.wait()?, [9; N]);
+        assert_eq!(t1.values(&b)?, [9; N]);
         Ok(())
     });
 }
@@ -423,8 +417,8 @@ fn p01_work_of_one_device_costs_no_call_of_the_realm() {
         let mut a = s1.zeros::<u32>(N)?;
         let mut b = t1.zeros::<u32>(N)?;
         t1.copy(&a, &mut b)?;
-        assert_eq!(t1.download(&b)?.wait()?, [0; N]);
-        assert_eq!(s1.download(&a)?.wait()?, [0; N]);
+        assert_eq!(t1.values(&b)?, [0; N]);
+        assert_eq!(s1.values(&a)?, [0; N]);
         calls.forget_once_quiet();
         for round in 0..10 {
             t1.fill(&mut b, round)?;
@@ -434,7 +428,7 @@ fn p01_work_of_one_device_costs_no_call_of_the_realm() {
             assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
         }
         s1.fill(&mut a, 3)?;
-        assert_eq!(t1.download(&b)?.wait()?, [9; N]);
+        assert_eq!(t1.values(&b)?, [9; N]);
         Ok(())
     });
 }

@@ -15,14 +15,7 @@ fn doubled(stream: &Stream, from: &Buffer<f32>) -> Result<Buffer<f32>> {
     let kernels = sums::load(&device)?;
     let (mut to, from) = (stream.zeros::<f32>(from.len())?, from.peer(&device)?);
     let len = to.len();
-    kernels.vecadd(
-        stream,
-        LaunchConfig::linear(len),
-        &from,
-        &from,
-        &mut to,
-        len as u64,
-    )?;
+    kernels.vecadd(stream, len, &from, &from, &mut to, len as u64)?;
     Ok(to)
 }
 
@@ -32,14 +25,7 @@ fn double_into(stream: &Stream, from: &Buffer<f32>, mut to: ViewMut<'_, f32>) ->
     let kernels = sums::load(&device)?;
     let len = to.len();
     let mut to = to.peer_mut(&device)?;
-    kernels.vecadd(
-        stream,
-        LaunchConfig::linear(len),
-        from,
-        from,
-        &mut to,
-        len as u64,
-    )
+    kernels.vecadd(stream, len, from, from, &mut to, len as u64)
 }
 
 #[test]
@@ -67,12 +53,12 @@ pub(crate) fn a15_a_kernel_reads_pool_memory_of_another_device() {
         // One of two is not enough.
         let (before, after) = (before, after.peer(second)?);
         let refused = kernels.vecadd(&t1, config, &before, &after, &mut sum, N as u64);
-        assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
+        assert_is!(refused, Err(Error::Usage(_)));
         assert_eq!(calls.count("launch_kernel"), 0, "{:?}", calls.counts());
-        assert_eq!(t1.download(&sum)?.wait()?, [0.0; N]);
+        assert_eq!(t1.values(&sum)?, [0.0; N]);
         let before = before.peer(second)?;
         kernels.vecadd(&t1, config, &before, &after, &mut sum, N as u64)?;
-        assert_eq!(t1.download(&sum)?.wait()?, [7.0; N]);
+        assert_eq!(t1.values(&sum)?, [7.0; N]);
         assert_eq!(calls.count("launch_kernel"), 1, "{:?}", calls.counts());
         Ok(())
     });
@@ -94,11 +80,11 @@ fn a15_a_view_for_a_third_device_is_no_operand_of_the_second() {
         let result = kernels.vecadd(&stream, N, &view, &view, &mut sum, N as u64);
         if works {
             result.unwrap();
-            assert_eq!(stream.download(&sum).unwrap().wait().unwrap(), [2.0; N]);
+            assert_eq!(stream.values(&sum).unwrap(), [2.0; N]);
         } else {
             assert!(matches!(&result, Err(Error::Usage(error))
                 if matches!(error.problem(), UsageErrorKind::NoPeerAccess { .. })));
-            assert_eq!(stream.download(&sum).unwrap().wait().unwrap(), [0.0; N]);
+            assert_eq!(stream.values(&sum).unwrap(), [0.0; N]);
         }
     }
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
@@ -123,12 +109,11 @@ fn p01_a01_kernels_of_another_device_wait_for_the_writer_and_run_together() {
         let gate = harness.gate(&t2);
         let held = t2.download(&doubled(&t2, &a)?)?;
         assert_eq!(
-            t3.download(&doubled(&t3, &a)?)?.wait()?,
+            t3.values(&doubled(&t3, &a)?)?,
             [14.0; N],
             "one reader must not wait for the other"
         );
-        harness.assert_pending(&held);
-        gate.open();
+        harness.open_pending(gate, &held);
         assert_eq!(held.wait()?, [14.0; N]);
         Ok(())
     });
@@ -146,25 +131,23 @@ fn p01_a02_a_writer_waits_for_the_kernels_of_another_device_and_a_kernel_for_the
         let gate = harness.gate(&t1);
         let slow = t1.download(&doubled(&t1, &a)?)?;
         assert_eq!(
-            t2.download(&doubled(&t2, &a)?)?.wait()?,
+            t2.values(&doubled(&t2, &a)?)?,
             [2.0; N],
             "the fast second reader"
         );
         s2.fill(&mut a, 5.0)?;
         let written = s2.download(&a)?;
-        harness.assert_pending(&written);
-        gate.open();
+        harness.open_pending(gate, &written);
         assert_eq!(slow.wait()?, [2.0; N], "the slow reader saw the write");
         assert_eq!(written.wait()?, [5.0; N]);
 
         // The writer is a kernel on the other device, the slow reader on the array's own.
         let gate = harness.gate(&s1);
         let slow = s1.download(&a)?;
-        assert_eq!(t1.download(&copied(&t1, &a)?)?.wait()?, [5.0; N]);
+        assert_eq!(t1.values(&copied(&t1, &a)?)?, [5.0; N]);
         double_into(&t2, &twos, a.view_mut())?;
         let written = s2.download(&a)?;
-        harness.assert_pending(&written);
-        gate.open();
+        harness.open_pending(gate, &written);
         assert_eq!(
             slow.wait()?,
             [5.0; N],
@@ -190,23 +173,20 @@ fn p01_a04_kernels_are_ordered_exactly_on_the_overlap_across_devices() {
         let mut right = t3.zeros::<f32>(40)?;
         t3.copy(a.slice(60..), &mut right)?;
         assert_eq!(
-            t3.download(&right)?.wait()?,
+            t3.values(&right)?,
             [0.0; 40],
             "these elements are not being written"
         );
         double_into(&t2, &ones, a.slice_mut(40..80))?;
         t3.copy(a.slice(80..), right.slice_mut(..20))?;
         assert_eq!(
-            t3.download(right.slice(..20))?.wait()?,
+            t3.values(right.slice(..20))?,
             [0.0; 20],
             "these elements are not being written either"
         );
         t3.copy(a.slice(79..80), right.slice_mut(..1))?;
-        let middle = t3.download(right.slice(..1))?;
-        harness.assert_pending(&middle);
-        gate.open();
-        assert_eq!(middle.wait()?, [2.0]);
-        let whole = s1.download(&a)?.wait()?;
+        assert_eq!(harness.opened(gate, t3.download(right.slice(..1))?)?, [2.0]);
+        let whole = s1.values(&a)?;
         assert_eq!(
             whole,
             [vec![9.0; 40], vec![2.0; 40], vec![0.0; 20]].concat()
@@ -236,16 +216,16 @@ fn p02_a_kernel_and_a_fill_write_disjoint_halves_from_two_devices_at_once() {
             })?;
             harness.assert_count(calls, "stream_wait_event", 0); // neither waits for the other
             let free = if std::ptr::eq(held, &s1) {
-                t2.download(&copied_part(&t2, &a, N)?)?.wait()?
+                t2.values(&copied_part(&t2, &a, N)?)?
             } else {
-                s2.download(a.slice(..N))?.wait()?
+                s2.values(a.slice(..N))?
             };
             let expected = if std::ptr::eq(held, &s1) { 2.0 } else { 1.0 };
             assert_eq!(free, [expected; N], "a half must not wait for the other");
-            let whole = s2.download(&a)?;
-            harness.assert_pending(&whole);
-            gate.open();
-            assert_eq!(whole.wait()?, [[1.0; N], [2.0; N]].concat());
+            assert_eq!(
+                harness.opened(gate, s2.download(&a)?)?,
+                [[1.0; N], [2.0; N]].concat()
+            );
         }
         Ok(())
     });
@@ -283,7 +263,7 @@ pub(crate) fn a05_two_devices_use_columns_of_a_managed_array_at_once() {
             let mut copy = t2.zeros::<f32>(N)?;
             there.vecadd(&t1, config, &column, &twos, &mut copy, N as u64)?;
             assert_eq!(
-                t1.download(&copy)?.wait()?,
+                t1.values(&copy)?,
                 [6.0; N],
                 "a column must not wait for another device's"
             );
@@ -303,10 +283,7 @@ pub(crate) fn a05_two_devices_use_columns_of_a_managed_array_at_once() {
             there.vecadd(&t1, config, &twos, &twos, &mut column, N as u64)?;
             let mut sum = s1.zeros::<f32>(N)?;
             here.vecadd(&s1, config, &ones, &column, &mut sum, N as u64)?;
-            let ordered = s1.download(&sum)?;
-            harness.assert_pending(&ordered);
-            gate.open();
-            assert_eq!(ordered.wait()?, [5.0; N]);
+            assert_eq!(harness.opened(gate, s1.download(&sum)?)?, [5.0; N]);
             assert_eq!(table.read_range(2 * N..)?[0], 4.0);
         }
         Ok(())
@@ -329,7 +306,7 @@ fn p06_an_array_is_dropped_while_kernels_and_copies_of_another_device_use_it() {
         // Another allocation of the same size must not get the memory that is in use.
         let same_size = [s1.upload(&vec![9.0_f32; N])?, s1.upload(&vec![9.0_f32; N])?];
         for array in &same_size {
-            assert_eq!(s1.download(array)?.wait()?, [9.0; N]);
+            assert_eq!(s1.values(array)?, [9.0; N]);
         }
         let (sum, copy) = (t1.download(&sum)?, t2.download(&copy)?);
         assert_all_pending(harness, &[&sum, &copy]);
@@ -337,7 +314,7 @@ fn p06_an_array_is_dropped_while_kernels_and_copies_of_another_device_use_it() {
         assert_eq!(sum.wait()?, [8.0; N]);
         assert_eq!(copy.wait()?, [4.0; N]);
         for array in &same_size {
-            assert_eq!(s1.download(array)?.wait()?, [9.0; N]);
+            assert_eq!(s1.values(array)?, [9.0; N]);
         }
         Ok(())
     });
@@ -360,7 +337,7 @@ fn p06_a_device_closes_while_another_reads_its_memory_and_the_values_arrive() {
         let begun = t.download(&copy).unwrap();
         drop(hold);
         assert_eq!(begun.wait().unwrap(), [4.0; 100]);
-        assert_eq!(t.download(&sum).unwrap().wait().unwrap(), [8.0; 100]);
+        assert_eq!(t.values(&sum).unwrap(), [8.0; 100]);
         drop((copy, sum, t, other));
         assert_nothing_left(&gpu);
     }

@@ -46,8 +46,8 @@ fn copies_are_right(harness: &Harness, second: &Device) -> Result<()> {
                 table.view_2d_mut(ROWS, cols)?.rect_mut(1..4, 2..7)?,
             )?;
             drop(source);
-            assert!(t.download(&target)?.wait()? == numbers);
-            let found = t.download(&table)?.wait()?;
+            assert!(t.values(&target)? == numbers);
+            let found = t.values(&table)?;
             for (at, &value) in found.iter().enumerate() {
                 let is_copied = (1..4).contains(&(at / cols)) && (2..7).contains(&(at % cols));
                 assert_eq!(value, if is_copied { at as u32 } else { 0 });
@@ -83,12 +83,12 @@ fn kernels_are_refused(harness: &Harness, second: &Device) -> Result<()> {
         UsageErrorKind::OtherDevice { operand: 0, .. }
     ));
     assert!(usage_error.to_string().contains("peer(&device)?"));
-    assert_eq!(t.download(&sum)?.wait()?, [0.0; N]);
+    assert_eq!(t.values(&sum)?, [0.0; N]);
     // On its own device the view is an operand like any other.
     let view = a.peer(&harness.device)?;
     let mut own = s.zeros::<f32>(N)?;
     sums::load(&harness.device)?.vecadd(&s, N, &view, &view, &mut own, N as u64)?;
-    assert_eq!(s.download(&own)?.wait()?, [2.0; N]);
+    assert_eq!(s.values(&own)?, [2.0; N]);
     Ok(())
 }
 
@@ -160,7 +160,7 @@ fn p05_a_staged_pair_is_logged_once() {
             for _ in 0..3 {
                 assert!(!other.peer_status(&one).unwrap().is_direct());
                 let copy = copied(&t, &source).unwrap();
-                assert_eq!(t.download(&copy).unwrap().wait().unwrap(), [1.0; N]);
+                assert_eq!(t.values(&copy).unwrap(), [1.0; N]);
             }
         });
         drop(collecting);
@@ -205,10 +205,7 @@ fn p01_threads_that_need_a_pair_at_once_set_it_up_once() {
                     let ([s], [t]) = (streams(&devices[from]), streams(&devices[to]));
                     let source = s.upload(&[pair as u32; 100]).unwrap();
                     let copy = copied(&t, &source).unwrap();
-                    assert_eq!(
-                        t.download(&copy).unwrap().wait().unwrap(),
-                        [pair as u32; 100]
-                    );
+                    assert_eq!(t.values(&copy).unwrap(), [pair as u32; 100]);
                 }
             };
             scope.spawn(work);
@@ -259,5 +256,5 @@ fn a_staged_copy_that_fails_leaves_invalid_contents_invalid() {
         assert!(poisoned(&target), "{call}");
     }
     t.copy(&good, &mut target).unwrap();
-    assert_eq!(t.download(&target).unwrap().wait().unwrap(), [2; N]);
+    assert_eq!(t.values(&target).unwrap(), [2; N]);
 }

@@ -7,15 +7,11 @@ use crate::scenarios::prelude::*;
 const ROWS: usize = 40;
 const COLS: usize = 50;
 
-fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}
-
 /// Makes an image of zeros that all streams have used, with nothing pending.
 fn shared_image(streams: &[&Stream]) -> Result<Buffer<u8>> {
     let image = streams[0].zeros::<u8>(ROWS * COLS)?;
     for stream in streams {
-        stream.download(&image)?.wait()?;
+        stream.values(&image)?;
     }
     Ok(image)
 }
@@ -28,7 +24,7 @@ fn halves(middle: usize, left: u8, right: u8) -> Vec<u8> {
 
 #[test]
 pub(crate) fn a03_left_and_right_of_an_image_are_used_side_by_side() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let mut image = shared_image(&[&s1, &s2, &s3])?;
         let gate = harness.gate(&s1);
@@ -46,17 +42,17 @@ pub(crate) fn a03_left_and_right_of_an_image_are_used_side_by_side() {
             [2; ROWS * (COLS - 21)],
             "while the gate is closed"
         );
-        let whole = s3.download(&image)?;
-        harness.assert_pending(&whole);
-        gate.open();
-        assert_eq!(whole.wait()?, halves(21, 1, 2));
+        assert_eq!(
+            harness.opened(gate, s3.download(&image)?)?,
+            halves(21, 1, 2)
+        );
         Ok(())
     });
 }
 
 #[test]
 pub(crate) fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut image = shared_image(&[&s1, &s2])?;
         let tile = s1.upload(&[7_u8; 10 * 10])?;
@@ -83,8 +79,7 @@ pub(crate) fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
         assert_eq!(line.wait()?, [0; 30], "a range between the rows");
         let corner = s2.download_2d(view.rect(29..31, 39..41)?)?;
         harness.assert_count(calls, "stream_wait_event", 1);
-        harness.assert_pending(&corner);
-        gate.open();
+        harness.open_pending(gate, &corner);
         assert_eq!(corner.wait()?, [7, 0, 0, 0]);
         Ok(())
     });
@@ -92,7 +87,7 @@ pub(crate) fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
 
 #[test]
 pub(crate) fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let streams: [Stream; 4] = harness.streams();
         let mut image = shared_image(&[&streams[0]])?;
         let gates: Vec<_> = streams.iter().map(|stream| harness.gate(stream)).collect();
@@ -115,7 +110,7 @@ pub(crate) fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
 
 #[test]
 fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let stream = harness.stream();
         let image = stream.upload(&halves(25, 3, 4))?;
         let mut pinned = harness.device.pinned::<u8>(2 * ROWS * COLS)?;
@@ -123,8 +118,7 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
         let target = pinned.view_2d_pitched_mut(ROWS, 2, 2 * COLS)?;
         stream.copy_2d(image.view_2d(ROWS, COLS)?.rect(.., 24..26)?, target)?;
         let back = stream.download(&image)?;
-        harness.assert_pending(&back);
-        gate.open();
+        harness.open_pending(gate, &back);
         let expected: Vec<u8> = (0..2 * ROWS * COLS)
             .map(|at| [3, 4].get(at % (2 * COLS)).copied().unwrap_or(0))
             .collect();
@@ -137,14 +131,14 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
             narrow.view_2d_mut(ROWS, 3)?,
         )?;
         pinned.write()?.fill(8);
-        assert_eq!(stream.download(&narrow)?.wait()?, [9; ROWS * 3]);
+        assert_eq!(stream.values(&narrow)?, [9; ROWS * 3]);
         Ok(())
     });
 }
 
 #[test]
 fn rectangle_operations_make_few_driver_calls() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let stream = harness.stream();
         let mut image = stream.zeros::<u32>(ROWS * COLS)?;
         let mut small = stream.zeros::<u32>(10 * 10)?;
@@ -182,7 +176,7 @@ fn rectangle_operations_make_few_driver_calls() {
         )?;
         assert_eq!(calls.count("copy_2d_async"), 1, "{:?}", calls.counts());
         assert_eq!(calls.count("copy_host_to_device_async"), 0);
-        assert_eq!(stream.download(image.slice(..9 * COLS))?.wait()?, {
+        assert_eq!(stream.values(image.slice(..9 * COLS))?, {
             let row = [vec![5; 7], vec![0; 13], vec![6; 30]].concat();
             row.repeat(9)
         });
@@ -192,7 +186,7 @@ fn rectangle_operations_make_few_driver_calls() {
 
 #[test]
 fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let stream = harness.stream();
         let mut a = stream.zeros::<[u8; 3]>(12)?;
         let mut b = stream.zeros::<[u8; 3]>(12)?;
@@ -221,7 +215,7 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
         };
         assert_eq!(problem(a.view_2d_pitched(3, 3, 5)), pitch);
         let far = problem(a.view_2d_pitched_mut(3, 1, usize::MAX));
-        assert!(matches!(far, UsageErrorKind::View2dPitch { .. }), "{far}");
+        assert_is!(far, UsageErrorKind::View2dPitch { .. });
         let close = UsageErrorKind::View2dRows { cols: 3, pitch: 2 };
         assert_eq!(problem(pinned.view_2d_pitched(3, 3, 2)), close);
         let rect = UsageErrorKind::Rect {
@@ -234,10 +228,7 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
         assert_eq!(problem(a.view_2d_mut(3, 4)?.rect_mut(1..=3, ..)), rect);
         let (start, end) = (3, 1);
         let reversed = problem(a.view_2d(3, 4)?.rect(.., start..end));
-        assert!(
-            matches!(reversed, UsageErrorKind::Rect { .. }),
-            "{reversed}"
-        );
+        assert_is!(reversed, UsageErrorKind::Rect { .. });
 
         let shape = UsageErrorKind::Shape {
             source_rows: 3,
@@ -250,15 +241,9 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
             shape
         );
         let other = problem(stream.copy_2d(a.view_2d(3, 4)?, foreign.view_2d_mut(3, 4)?));
-        assert!(
-            matches!(other, UsageErrorKind::OtherDevice { operand: 1, .. }),
-            "{other}"
-        );
+        assert_is!(other, UsageErrorKind::OtherDevice { operand: 1, .. });
         let other = problem(stream.fill_2d(foreign.view_2d_mut(3, 4)?, [1; 3]));
-        assert!(
-            matches!(other, UsageErrorKind::OtherDevice { operand: 0, .. }),
-            "{other}"
-        );
+        assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
         let host = problem(stream.copy_2d(other_pinned.view_2d(3, 4)?, pinned.view_2d_mut(3, 4)?));
         assert_eq!(host, UsageErrorKind::BothOnHost);
         let on_host = UsageErrorKind::OnHost { operand: 0 };
@@ -293,7 +278,7 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
 
 #[test]
 fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let stream = harness.stream();
         let mut empty = stream.upload::<u16>(&[])?;
         let mut numbers = stream.upload(&[1_u16, 2, 3, 4, 5, 6])?;
@@ -322,19 +307,19 @@ fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
         let (none, all) = numbers.view_2d_mut(3, 2)?.split_cols_mut(0);
         assert!(none.is_empty());
         stream.fill_2d(all, 4)?;
-        assert_eq!(stream.download(&numbers)?.wait()?, [4; 6]);
+        assert_eq!(stream.values(&numbers)?, [4; 6]);
         Ok(())
     });
 }
 
 #[test]
 fn disjoint_rectangles_of_one_array_can_be_copied() {
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let stream = harness.stream();
         let mut image = stream.upload(&halves(25, 1, 2))?;
         let (left, mut right) = image.view_2d_mut(ROWS, COLS)?.split_cols_mut(25);
         stream.copy_2d(&left, &mut right)?;
-        assert_eq!(stream.download(&image)?.wait()?, halves(25, 1, 1));
+        assert_eq!(stream.values(&image)?, halves(25, 1, 1));
         Ok(())
     });
 }

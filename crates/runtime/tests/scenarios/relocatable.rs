@@ -12,10 +12,7 @@ use millstream::{
     interop::read,
 };
 
-use crate::scenarios::{
-    graphs::{N, scenario},
-    prelude::*,
-};
+use crate::scenarios::{graphs::N, prelude::*};
 
 /// The library's kernels: the first writes twice the source to the target, whose addresses are
 /// fields of a structure, and the second adds the source to the target. The fourth field is no
@@ -167,21 +164,21 @@ fn g14_a_relocatable_call_takes_other_operands() {
         graph.replay(&stream)?;
         graph.replay(&other)?;
         let values = |factor: u32| -> Vec<u32> { (0..N as u32).map(|n| n * factor).collect() };
-        assert_eq!(stream.download(&y)?.wait()?, values(4));
+        assert_eq!(stream.values(&y)?, values(4));
 
         let (large, mut target) = (upload(&other, 100)?, upload(&other, 1)?);
         graph.swap(&x, &large)?;
         graph.swap(&y, &mut target)?;
         graph.replay(&stream)?;
-        assert_eq!(other.download(&target)?.wait()?, values(201));
-        assert_eq!(other.download(&y)?.wait()?, values(4));
+        assert_eq!(other.values(&target)?, values(201));
+        assert_eq!(other.values(&y)?, values(4));
 
         let mut second = graph.instance()?;
         second.swap(&target, &mut y)?;
         graph.replay(&stream)?;
         second.replay(&other)?;
-        assert_eq!(stream.download(&target)?.wait()?, values(401));
-        assert_eq!(stream.download(&y)?.wait()?, values(204));
+        assert_eq!(stream.values(&target)?, values(401));
+        assert_eq!(stream.values(&y)?, values(204));
         drop((graph, second));
         library.unload(&stream, y)
     });
@@ -208,7 +205,7 @@ fn g14_a_call_that_depends_on_its_addresses_keeps_them() {
             })?;
             graph.replay(&stream)?;
             let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
-            assert_eq!(stream.download(&y)?.wait()?, twice);
+            assert_eq!(stream.values(&y)?, twice);
             let other = upload(&stream, 5)?;
             let fixed = problem(graph.swap(&x, &other));
             assert!(fixed.to_string().contains("`update` records"), "{fixed}");
@@ -241,7 +238,7 @@ fn g14_a_call_that_fails_for_other_addresses_is_recorded() {
         })?;
         graph.replay(&stream)?;
         let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
-        assert_eq!(stream.download(&y)?.wait()?, twice);
+        assert_eq!(stream.values(&y)?, twice);
         drop(graph);
         library.unload(&stream, y)
     });

@@ -10,10 +10,6 @@ const N: usize = 1500;
 /// The time for which a gate stays closed after the body of its scope has ended.
 const A_WHILE: Duration = Duration::from_millis(3);
 
-fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
 /// Runs `scope`, whose body sends its gate and drops the sender at its end; another thread opens
 /// the gate a while later. Returns the result and whether the gate was open when `scope` returned.
 fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
@@ -162,7 +158,7 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"out"));
         assert!(waited || !harness.gates_hold());
         assert_eq!(target, [1; N]);
-        assert_eq!(s1.download(&a)?.wait()?, [2; N]);
+        assert_eq!(s1.values(&a)?, [2; N]);
         Ok(())
     });
 }
@@ -185,8 +181,8 @@ fn b14_a_scope_that_only_uploads_waits_for_the_last() {
         });
         result?;
         assert!(waited || !harness.gates_hold());
-        assert_eq!(s2.download(&a)?.wait()?, [2; N]);
-        assert_eq!(s1.download(&b)?.wait()?, [2; N]);
+        assert_eq!(s2.values(&a)?, [2; N]);
+        assert_eq!(s1.values(&b)?, [2; N]);
         Ok(())
     });
 }
@@ -206,8 +202,7 @@ fn b14_later_work_of_a_stream_is_not_waited_for() {
         })?;
         assert_eq!(target, [1; N]);
         let behind = s1.download(&a)?;
-        harness.assert_pending(&behind);
-        first.open();
+        harness.open_pending(first, &behind);
         second.open();
         assert_eq!(behind.wait()?, [2; N]);
         Ok(())
@@ -287,13 +282,12 @@ fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
         drop(hold);
         Ok(())
     });
-    assert!(matches!(ended, Err(Error::DeviceLost { .. })), "{ended:?}");
+    assert_is!(ended, Err(Error::DeviceLost { .. }));
     assert_eq!(
         target, [8; N],
         "a failed download must not write its target"
     );
-    let again = device.scope(|scope| scope.download(&stream, &a, &mut target));
-    assert!(matches!(again, Err(Error::DeviceLost { .. })), "{again:?}");
+    assert_lost(device.scope(|scope| scope.download(&stream, &a, &mut target)));
     Ok(())
 }
 

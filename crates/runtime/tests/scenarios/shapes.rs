@@ -2,10 +2,6 @@
 
 use crate::scenarios::prelude::*;
 
-fn scenario(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
 /// Returns the kind of the usage error of a call.
 #[track_caller]
 pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
@@ -57,17 +53,10 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
                 }
             );
             let other = problem(stream.copy(&a, &mut foreign));
-            assert!(
-                matches!(other, UsageErrorKind::OtherDevice { operand: 1, .. }),
-                "{other}"
-            );
+            assert_is!(other, UsageErrorKind::OtherDevice { operand: 1, .. });
             let other = problem(stream.download(&foreign));
-            assert!(
-                matches!(other, UsageErrorKind::OtherDevice { operand: 0, .. }),
-                "{other}"
-            );
-            let clause =
-                problem(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut b, 4));
+            assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
+            let clause = problem(kernels.vecadd(&stream, 4, &a, &a, &mut b, 4));
             assert_eq!(
                 clause,
                 UsageErrorKind::Requires {
@@ -77,26 +66,17 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             );
             let config = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
             let block = problem(kernels.vecadd(&stream, config, &a, &a, &mut b, 3));
-            assert!(
-                matches!(block, UsageErrorKind::LaunchConfig { .. }),
-                "{block}"
-            );
+            assert_is!(block, UsageErrorKind::LaunchConfig { .. });
             let greedy = LaunchConfig::linear(3).with_shared_bytes(1 << 30);
             let shared = problem(kernels.vecadd(&stream, greedy, &a, &a, &mut b, 3));
-            assert!(
-                matches!(shared, UsageErrorKind::LaunchConfig { .. }),
-                "{shared}"
-            );
+            assert_is!(shared, UsageErrorKind::LaunchConfig { .. });
             let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
-            assert!(
-                matches!(
-                    huge,
-                    UsageErrorKind::TooLarge {
-                        element_bytes: 8,
-                        ..
-                    }
-                ),
-                "{huge}"
+            assert_is!(
+                huge,
+                UsageErrorKind::TooLarge {
+                    element_bytes: 8,
+                    ..
+                }
             );
 
             assert!(
@@ -104,9 +84,9 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
                 "something was enqueued: {:?}",
                 calls.counts()
             );
-            kernels.vecadd(&stream, LaunchConfig::linear(3), &a, &a, &mut b, 3)?;
+            kernels.vecadd(&stream, 3, &a, &a, &mut b, 3)?;
             assert_eq!(
-                stream.download(&b)?.wait()?,
+                stream.values(&b)?,
                 [2.0, 4.0, 6.0],
                 "the arrays stay usable after rejected calls"
             );
@@ -125,30 +105,23 @@ fn b15_empty_single_and_odd() {
         let mut nothing = s2.zeros::<f32>(0)?;
         s2.copy(&empty, &mut nothing)?;
         s1.fill(&mut nothing, 1.0)?;
-        kernels.vecadd(
-            &s1,
-            LaunchConfig::linear(0),
-            &empty,
-            &empty,
-            &mut nothing,
-            0,
-        )?;
-        assert_eq!(s2.download(&nothing)?.wait()?, [0.0; 0]);
+        kernels.vecadd(&s1, 0, &empty, &empty, &mut nothing, 0)?;
+        assert_eq!(s2.values(&nothing)?, [0.0; 0]);
         assert_eq!(*harness.device.pinned::<u64>(0)?.read()?, [0; 0]);
 
         let one = s1.upload(&[42_u8])?;
-        assert_eq!(s2.download(&one)?.wait()?, [42]);
+        assert_eq!(s2.values(&one)?, [42]);
 
         let bytes: Vec<u8> = (0..=255).collect();
         let mut odd = s1.upload(&bytes)?;
         let part = s2.upload(&[0xAA_u8; 7])?;
         s2.copy(&part, odd.slice_mut(3..10))?;
         s1.fill(odd.slice_mut(101..102), 0xBB)?;
-        assert_eq!(s2.download(odd.slice(5..5))?.wait()?, [0; 0]);
+        assert_eq!(s2.values(odd.slice(5..5))?, [0; 0]);
         let mut expected = bytes;
         expected[3..10].fill(0xAA);
         expected[101] = 0xBB;
-        assert_eq!(s2.download(odd.slice(1..))?.wait()?, expected[1..]);
+        assert_eq!(s2.values(odd.slice(1..))?, expected[1..]);
 
         let mut wide = s1.zeros::<[f64; 3]>(5)?;
         s2.fill(wide.slice_mut(1..5), [1.5, 2.5, 3.5])?;
@@ -159,7 +132,7 @@ fn b15_empty_single_and_odd() {
             [1.5, 2.5, 3.5],
             [1.5, 2.5, 3.5],
         ];
-        assert_eq!(s1.download(&wide)?.wait()?, expected);
+        assert_eq!(s1.values(&wide)?, expected);
         Ok(())
     });
 }
@@ -175,12 +148,12 @@ fn b15_four_gibibytes_and_one_byte() {
         let mut a = stream.zeros::<u8>(LEN)?;
         stream.fill(a.slice_mut(LEN - 1..), 7)?;
         stream.fill(a.slice_mut((4 << 30) - 2..(4 << 30) - 1), 6)?;
-        let tail = stream.download(a.slice(LEN - 4..))?.wait()?;
+        let tail = stream.values(a.slice(LEN - 4..))?;
         assert_eq!(tail, [0, 6, 0, 7]);
         let mut b = stream.zeros::<u8>(LEN)?;
         stream.copy(&a, &mut b)?;
         drop(a);
-        assert_eq!(stream.download(b.slice(LEN - 4..))?.wait()?, tail);
+        assert_eq!(stream.values(b.slice(LEN - 4..))?, tail);
         Ok(())
     });
 }
@@ -226,7 +199,7 @@ fn b17_a_copy_longer_than_its_source_is_refused() {
         assert_eq!(*target.read()?, [9; 5]);
         let mut on_device = stream.zeros::<u8>(5)?;
         assert_eq!(problem(stream.copy(&source, &mut on_device)), lengths);
-        assert_eq!(stream.download(&source)?.wait()?, [1, 2, 3]);
+        assert_eq!(stream.values(&source)?, [1, 2, 3]);
         Ok(())
     });
 }

@@ -108,41 +108,38 @@ fn most_bytes(device: &Device) -> u32 {
 
 #[test]
 fn a_kernel_can_use_all_of_the_devices_shared_memory() {
-    everywhere(|harness| {
-        let run = || -> Result<()> {
-            let (stream, kernels) = (harness.stream(), shared::load(&harness.device)?);
-            let most = most_bytes(&harness.device);
-            assert!(most > USUAL_BYTES, "{most}");
-            for bytes in [
-                1024,
-                USUAL_BYTES,
-                USUAL_BYTES + 4,
-                100_000,
-                most / 4 * 4,
-                2048,
-            ] {
-                let n = bytes / 4;
-                let words: Vec<u32> = (0..n).map(|at| at.wrapping_mul(2_654_435_761)).collect();
-                let input = stream.upload(&words)?;
-                let mut out = stream.zeros::<u32>(words.len())?;
-                kernels.reverse(&stream, block(256, bytes), &mut out, &input, n)?;
-                let reversed: Vec<u32> = words.iter().rev().copied().collect();
-                assert_eq!(stream.download(&out)?.wait()?, reversed, "{bytes} bytes");
-            }
-            let mut out = stream.zeros::<u32>(2)?;
-            for bytes in [
-                USUAL_BYTES - 4096,
-                USUAL_BYTES - 4096 + 4,
-                USUAL_BYTES,
-                most - 4096,
-            ] {
-                stream.fill(&mut out, 0)?;
-                kernels.last(&stream, block(1, bytes), &mut out, bytes / 4)?;
-                assert_eq!(stream.download(&out)?.wait()?, [7, 5], "{bytes} bytes");
-            }
-            Ok(())
-        };
-        run().unwrap();
+    scenario(|harness| {
+        let (stream, kernels) = (harness.stream(), shared::load(&harness.device)?);
+        let most = most_bytes(&harness.device);
+        assert!(most > USUAL_BYTES, "{most}");
+        for bytes in [
+            1024,
+            USUAL_BYTES,
+            USUAL_BYTES + 4,
+            100_000,
+            most / 4 * 4,
+            2048,
+        ] {
+            let n = bytes / 4;
+            let words: Vec<u32> = (0..n).map(|at| at.wrapping_mul(2_654_435_761)).collect();
+            let input = stream.upload(&words)?;
+            let mut out = stream.zeros::<u32>(words.len())?;
+            kernels.reverse(&stream, block(256, bytes), &mut out, &input, n)?;
+            let reversed: Vec<u32> = words.iter().rev().copied().collect();
+            assert_eq!(stream.values(&out)?, reversed, "{bytes} bytes");
+        }
+        let mut out = stream.zeros::<u32>(2)?;
+        for bytes in [
+            USUAL_BYTES - 4096,
+            USUAL_BYTES - 4096 + 4,
+            USUAL_BYTES,
+            most - 4096,
+        ] {
+            stream.fill(&mut out, 0)?;
+            kernels.last(&stream, block(1, bytes), &mut out, bytes / 4)?;
+            assert_eq!(stream.values(&out)?, [7, 5], "{bytes} bytes");
+        }
+        Ok(())
     });
 }
 
@@ -205,7 +202,7 @@ fn a_kernel_opts_in_to_more_shared_memory_once_and_only_if_needed() {
         }
         kernels.last(&s2, block(1, 16), &mut out, 4).unwrap();
         assert_eq!((opted(), calls.count("launch_kernel")), (1, 5));
-        assert_eq!(s1.download(&out).unwrap().wait().unwrap(), [7, 5]);
+        assert_eq!(s1.values(&out).unwrap(), [7, 5]);
     });
 }
 
@@ -230,6 +227,6 @@ fn a_failure_to_opt_in_is_returned_and_nothing_is_enqueued() {
             .last(&stream, block(1, 60_000), &mut out, 9)
             .unwrap();
         assert_eq!(calls.count("launch_kernel"), 2);
-        assert_eq!(stream.download(&out).unwrap().wait().unwrap(), [7, 5]);
+        assert_eq!(stream.values(&out).unwrap(), [7, 5]);
     });
 }

@@ -48,7 +48,7 @@ fn a10_launch_and_copy_alternate_from_two_threads() {
 
 /// Under every kind of schedule, with streams as the thread's scenarios have them.
 pub(crate) fn a10_launch_and_copy_alternate_under_every_schedule() {
-    for schedule in SCHEDULES {
+    for schedule in schedules(1..6) {
         alternate(schedule, 500);
     }
 }
@@ -78,14 +78,7 @@ fn alternate(schedule: Schedule, rounds: usize) {
                 launching.work();
                 let mut arrays = shared.lock().unwrap();
                 let (sum, next) = &mut *arrays;
-                kernels.vecadd(
-                    &stream,
-                    LaunchConfig::linear(N),
-                    &*sum,
-                    &ones,
-                    next,
-                    N as u64,
-                )?;
+                kernels.vecadd(&stream, N, &*sum, &ones, next, N as u64)?;
             }
             Ok(())
         };
@@ -125,7 +118,7 @@ fn a11_threads_name_the_same_arrays_in_both_orders() {
 
 /// Under every kind of schedule, with streams as the thread's scenarios have them.
 pub(crate) fn a11_threads_name_the_same_arrays_under_every_schedule() {
-    for schedule in SCHEDULES {
+    for schedule in schedules(1..6) {
         both_orders(schedule, 40);
     }
 }
@@ -171,49 +164,27 @@ fn both_orders(schedule: Schedule, rounds: usize) {
                         (twos, ones)
                     };
                     kernels
-                        .vecadd(&stream, LaunchConfig::linear(N), a, b, &mut own, N as u64)
+                        .vecadd(&stream, N, a, b, &mut own, N as u64)
                         .unwrap();
                     let mut made = other.zeros::<f32>(N).unwrap();
                     {
                         let mut common = common.lock().unwrap();
                         kernels
-                            .vecadd(
-                                &stream,
-                                LaunchConfig::linear(N),
-                                &*common,
-                                ones,
-                                &mut made,
-                                N as u64,
-                            )
+                            .vecadd(&stream, N, &*common, ones, &mut made, N as u64)
                             .unwrap();
                         other.copy(&made, &mut *common).unwrap();
                     }
-                    assert_eq!(stream.download(&own).unwrap().wait().unwrap(), [3.0; N]);
+                    assert_eq!(stream.values(&own).unwrap(), [3.0; N]);
                 }
             });
         }
     });
-    let common = home
-        .download(common.into_inner().unwrap())
-        .unwrap()
-        .wait()
-        .unwrap();
+    let common = home.values(common.into_inner().unwrap()).unwrap();
     assert_eq!(common, [(THREADS * rounds) as f32; N]);
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
 /// One schedule of each kind, and several random ones.
-const SCHEDULES: [Schedule; 8] = [
-    Schedule::Timed,
-    Schedule::Eager,
-    Schedule::Lazy,
-    Schedule::Random(1),
-    Schedule::Random(2),
-    Schedule::Random(3),
-    Schedule::Random(4),
-    Schedule::Random(5),
-];
-
 /// A value that uses the thread's stream in its destructor, while thread-local variables are
 /// destroyed.
 struct AtTheEnd(Device);
@@ -222,7 +193,7 @@ impl Drop for AtTheEnd {
     fn drop(&mut self) {
         let stream = self.0.thread_stream().expect("a stream");
         let buffer = stream.upload(&[4_u8]).expect("an upload");
-        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [4]);
+        assert_eq!(stream.values(&buffer).unwrap(), [4]);
     }
 }
 
@@ -253,13 +224,7 @@ fn a_thread_that_ends_may_still_use_the_device() {
 
 #[test]
 fn a_timeline_finishes_under_every_schedule() {
-    for schedule in [
-        Schedule::Timed,
-        Schedule::Eager,
-        Schedule::Lazy,
-        Schedule::Random(1),
-        Schedule::Random(2),
-    ] {
+    for schedule in schedules(1..3) {
         let (_gpu, device) = setup(schedule);
         let timeline = device.timeline().unwrap();
         let stream = device.stream().unwrap();

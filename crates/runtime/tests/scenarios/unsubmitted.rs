@@ -23,16 +23,7 @@ const VERBS: [Verb; 5] = [
     |stream, _, target, source| stream.copy(source, target),
     |stream, _, target, _| stream.upload_into(&[4.0; N], target),
     |stream, _, target, _| stream.download(&*target).map(drop),
-    |stream, kernels, target, source| {
-        kernels.vecadd(
-            stream,
-            LaunchConfig::linear(N),
-            source,
-            source,
-            target,
-            N as u64,
-        )
-    },
+    |stream, kernels, target, source| kernels.vecadd(stream, N, source, source, target, N as u64),
 ];
 
 /// Makes the next `call` fail or panic; the returned flag is set when it has.
@@ -66,7 +57,7 @@ fn attempt(
     let mut target = writer.upload(&[1.0_f32; N])?;
     let source = failing.upload(&[2.0_f32; N])?;
     // From here on the target is shared, and every operation on it records a sync point.
-    assert_eq!(reader.download(&target)?.wait()?, [1.0; N]);
+    assert_eq!(reader.values(&target)?, [1.0; N]);
     let gate = harness.gate(&writer);
     writer.fill(&mut target, 3.0)?;
     let failed = fail_next(calls, call, panics);
@@ -84,8 +75,7 @@ fn attempt(
     assert!(outcome.is_ok() || panics && failed.load(Ordering::SeqCst));
 
     let value = reader.download(&target)?;
-    harness.assert_pending(&value);
-    gate.open();
+    harness.open_pending(gate, &value);
     let value = value.wait()?;
     assert!(
         [3.0, 4.0, 2.0].contains(&value[0]) && value.iter().all(|&element| element == value[0])
@@ -99,8 +89,8 @@ fn attempt(
     // No stream waits for an operation that was never submitted.
     for stream in [&failing, &writer, &reader] {
         stream.fill(&mut target, 5.0)?;
-        assert_eq!(reader.download(&target)?.wait()?, [5.0; N]);
-        assert_eq!(stream.download(&source)?.wait()?, [2.0; N]);
+        assert_eq!(reader.values(&target)?, [5.0; N]);
+        assert_eq!(stream.values(&source)?, [2.0; N]);
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
     let mut other = stream.zeros::<u8>(4)?;
     stream.copy(&array, &mut other)?;
     stream.copy_within(&mut other, ..2, 2)?;
-    assert_eq!(stream.download(&other)?.wait()?, [7; 4]);
+    assert_eq!(stream.values(&other)?, [7; 4]);
     assert_eq!(pollster::block_on(stream.download(&other)?)?, [7; 4]);
     assert_eq!(stream.download_into(&other, vec![0; 4])?.wait()?, [7; 4]);
     let event = stream.record()?;
@@ -126,15 +126,8 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
     let sums = sums::load(device)?;
     let floats = stream.upload(&[1.0_f32; 64])?;
     let mut sum = stream.zeros::<f32>(64)?;
-    sums.vecadd(
-        &stream,
-        LaunchConfig::linear(64),
-        &floats,
-        &floats,
-        &mut sum,
-        64,
-    )?;
-    assert_eq!(stream.download(&sum)?.wait()?, [2.0; 64]);
+    sums.vecadd(&stream, 64, &floats, &floats, &mut sum, 64)?;
+    assert_eq!(stream.values(&sum)?, [2.0; 64]);
     let timeline = device.timeline()?;
     stream.fill(&mut sum, 1.0)?;
     assert!(!timeline.finish()?.operations.is_empty());

@@ -7,14 +7,10 @@
 
 use crate::scenarios::prelude::*;
 
-fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}
-
 #[test]
 fn copies_within_an_array_agree_with_slice_copy_within() {
     const LEN: usize = 11;
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let stream = harness.stream();
         let numbers: Vec<[u8; 3]> = (0..LEN as u8).map(|n| [n, n + 50, n + 100]).collect();
         for start in 0..=LEN {
@@ -25,7 +21,7 @@ fn copies_within_an_array_agree_with_slice_copy_within() {
                 let mut expected = numbers.clone();
                 expected.copy_within(start..end, target);
                 let case = format!("{start}..{end} to {target}");
-                assert_eq!(stream.download(&array)?.wait()?, expected, "{case}");
+                assert_eq!(stream.values(&array)?, expected, "{case}");
             }
         }
         Ok(())
@@ -34,7 +30,7 @@ fn copies_within_an_array_agree_with_slice_copy_within() {
 
 #[test]
 fn a_copy_within_an_array_makes_the_minimal_driver_calls() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         harness.device.set_cache_limit(0);
         let stream = harness.stream();
         let numbers: Vec<u32> = (0..1000).collect();
@@ -63,34 +59,33 @@ fn a_copy_within_an_array_makes_the_minimal_driver_calls() {
             assert_eq!(made, wanted, "{range:?} to {start}");
             expected.copy_within(range, start);
         }
-        assert_eq!(stream.download(&array)?.wait()?, expected);
+        assert_eq!(stream.values(&array)?, expected);
         Ok(())
     });
 }
 
 #[test]
 pub(crate) fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut array = s1.upload(&[1_u8; 900])?;
-        s2.download(&array)?.wait()?;
+        s2.values(&array)?;
         s1.fill(array.slice_mut(300..), 2)?;
         let gate = harness.gate(&s1);
         s1.copy_within(&mut array, 0..100, 800)?;
         s1.copy_within(&mut array, 500..600, 520)?;
         calls.forget();
         s2.fill(array.slice_mut(100..500), 3)?;
-        assert_eq!(s2.download(array.slice(620..800))?.wait()?, [2; 180]);
+        assert_eq!(s2.values(array.slice(620..800))?, [2; 180]);
         assert_eq!(
-            s2.download(array.slice(..100))?.wait()?,
+            s2.values(array.slice(..100))?,
             [1; 100],
             "the pending copy only reads these bytes"
         );
         harness.assert_count(calls, "stream_wait_event", 1);
         let tail = s2.download(array.slice(800..))?;
         s2.fill(array.slice_mut(..100), 4)?;
-        harness.assert_pending(&tail);
-        gate.open();
+        harness.open_pending(gate, &tail);
         assert_eq!(tail.wait()?, [1; 100]);
         Ok(())
     });
@@ -98,7 +93,7 @@ pub(crate) fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
 
 #[test]
 fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
-    scenario(|harness, calls| {
+    counted_scenario(|harness, calls| {
         let stream = harness.stream();
         let mut array = stream.upload(&[1_u16, 2, 3])?;
         let elsewhere = millstream::Device::simulated()?.stream()?;
@@ -120,18 +115,15 @@ fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
             }
         );
         let far = problem(stream.copy_within(&mut array, .., usize::MAX));
-        assert!(matches!(far, UsageErrorKind::Range { len: 3, .. }), "{far}");
+        assert_is!(far, UsageErrorKind::Range { len: 3, .. });
         let other = problem(elsewhere.copy_within(&mut array, .., 0));
-        assert!(
-            matches!(other, UsageErrorKind::OtherDevice { operand: 0, .. }),
-            "{other}"
-        );
+        assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
         assert!(
             calls.counts().is_empty(),
             "something was enqueued: {:?}",
             calls.counts()
         );
-        assert_eq!(stream.download(&array)?.wait()?, [1, 2, 3]);
+        assert_eq!(stream.values(&array)?, [1, 2, 3]);
         Ok(())
     });
 }
@@ -157,7 +149,7 @@ fn fill_odd<const N: usize>(stream: &millstream::Stream) -> Result<()> {
         for place in expected[offset..end].chunks_exact_mut(N) {
             place.copy_from_slice(&value.0);
         }
-        let found = stream.download(&bytes)?.wait()?;
+        let found = stream.values(&bytes)?;
         assert_eq!(
             found, expected,
             "{elements} elements of {N} bytes from {offset}"
@@ -173,7 +165,7 @@ fn b15_fills_with_elements_of_1_to_64_bytes_at_odd_offsets() {
             $(fill_odd::<$size>($stream)?;)*
         };
     }
-    scenario(|harness, _| {
+    counted_scenario(|harness, _| {
         let stream = harness.stream();
         sizes!(&stream; 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
         sizes!(&stream; 25 26 27 28 29 30 31 32);

@@ -14,7 +14,7 @@ use super::{
     host::{AnyPending, pending_bytes},
     interpreter::{Array, Interpreter, part, part_mut},
     outcome::{Answer, Outcome, Stop},
-    step::{Made, Owner, Pages, Part, Rect},
+    step::{Made, On, Owner, Pages, Part, Rect},
 };
 
 /// Returns the elements generated from a value.
@@ -190,26 +190,20 @@ impl Interpreter<'_> {
         }
     }
 
-    pub(super) fn fill(&mut self, stream: usize, elem: Elem, to: Part, value: u32) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn fill(&mut self, on: On, to: Part, value: u32) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |_, array| {
-            let target = part_mut(array, to, elem)?;
-            typed!(elem, T => stream.fill(target.cast::<T>()?, element::<T>(value))?);
+            let target = part_mut(array, to, on.elem)?;
+            typed!(on.elem, T => stream.fill(target.cast::<T>()?, element::<T>(value))?);
             Ok(None)
         })
     }
 
-    pub(super) fn upload_into(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        to: Part,
-        value: u32,
-    ) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn upload_into(&mut self, on: On, to: Part, value: u32) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |_, array| {
-            let target = part_mut(array, to, elem)?;
-            typed!(elem, T => {
+            let target = part_mut(array, to, on.elem)?;
+            typed!(on.elem, T => {
                 let mut source = elements::<T>(value, to.len);
                 stream.upload_into(&source, target.cast::<T>()?)?;
                 // The upload has captured the source, so overwriting it must have no effect.
@@ -221,32 +215,31 @@ impl Interpreter<'_> {
 
     pub(super) fn owned_into(
         &mut self,
-        stream: usize,
-        elem: Elem,
+        on: On,
         to: Part,
         (owner, value): (Owner, u32),
         pending: usize,
     ) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+        let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |interpreter, array| {
-            let target = part_mut(array, to, elem)?;
+            let target = part_mut(array, to, on.elem)?;
             let back: Box<dyn AnyPending> = match owner {
                 Owner::Bytes => {
-                    let source = Bytes::from(content(value, to.len * elem.bytes()));
+                    let source = Bytes::from(content(value, to.len * on.elem.bytes()));
                     owned_into!(stream, target, source)
                 }
-                Owner::Vec => typed!(elem, T => {
+                Owner::Vec => typed!(on.elem, T => {
                     owned_into!(stream, target.cast::<T>()?, elements::<T>(value, to.len))
                 }),
-                Owner::Box => typed!(elem, T => {
+                Owner::Box => typed!(on.elem, T => {
                     let source = elements::<T>(value, to.len).into_boxed_slice();
                     owned_into!(stream, target.cast::<T>()?, source)
                 }),
-                Owner::Arc => typed!(elem, T => {
+                Owner::Arc => typed!(on.elem, T => {
                     let source = Arc::<[T]>::from(elements::<T>(value, to.len));
                     owned_into!(stream, target.cast::<T>()?, source)
                 }),
-                Owner::ArcVec => typed!(elem, T => {
+                Owner::ArcVec => typed!(on.elem, T => {
                     let source = Arc::new(elements::<T>(value, to.len));
                     owned_into!(stream, target.cast::<T>()?, source)
                 }),
@@ -256,26 +249,20 @@ impl Interpreter<'_> {
         })
     }
 
-    pub(super) fn copy(&mut self, stream: usize, elem: Elem, from: Part, to: Part) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn copy(&mut self, on: On, from: Part, to: Part) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |interpreter, target| {
             copy(
                 &stream,
-                elem,
+                on.elem,
                 (interpreter.array(from.array)?, from),
                 (target, to),
             )
         })
     }
 
-    pub(super) fn copy_within(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        from: Part,
-        start: usize,
-    ) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn copy_within(&mut self, on: On, from: Part, start: usize) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         self.with(from.array, |_, array| {
             let bytes = match array {
                 Array::Buffer(buffer) => buffer.len(),
@@ -284,24 +271,24 @@ impl Interpreter<'_> {
             };
             let whole = Part {
                 first: 0,
-                len: bytes / elem.bytes(),
+                len: bytes / on.elem.bytes(),
                 ..from
             };
-            let target = part_mut(array, whole, elem)?;
+            let target = part_mut(array, whole, on.elem)?;
             let range = from.first..from.first + from.len;
-            typed!(elem, T => stream.copy_within(target.cast::<T>()?, range, start)?);
+            typed!(on.elem, T => stream.copy_within(target.cast::<T>()?, range, start)?);
             Ok(None)
         })
     }
 
-    pub(super) fn fill_rows(&mut self, stream: usize, elem: Elem, to: Rect, value: u32) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn fill_rows(&mut self, on: On, to: Rect, value: u32) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |_, array| {
             match array {
                 Array::Pinned(pinned) => {
                     stream.fill_2d(pinned_rect_mut(pinned, to)?, element::<u8>(value))?;
                 }
-                array => typed!(elem, T => {
+                array => typed!(on.elem, T => {
                     stream.fill_2d(rect_mut::<T>(array, to)?, element::<T>(value))?;
                 }),
             }
@@ -309,18 +296,11 @@ impl Interpreter<'_> {
         })
     }
 
-    pub(super) fn upload_rows(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        to: Rect,
-        gap: usize,
-        value: u32,
-    ) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn upload_rows(&mut self, on: On, to: Rect, gap: usize, value: u32) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         let pitch = to.size[1] + gap;
         self.with(to.array, |_, array| {
-            typed!(elem, T => {
+            typed!(on.elem, T => {
                 let source = elements::<T>(value, to.size[0] * pitch);
                 stream.upload_2d(&source, pitch, rect_mut::<T>(array, to)?)?;
             });
@@ -328,8 +308,8 @@ impl Interpreter<'_> {
         })
     }
 
-    pub(super) fn copy_rows(&mut self, stream: usize, elem: Elem, from: Rect, to: Rect) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn copy_rows(&mut self, on: On, from: Rect, to: Rect) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |interpreter, target| {
             match (interpreter.array(from.array)?, target) {
                 (Array::Pinned(source), Array::Pinned(target)) => {
@@ -341,7 +321,7 @@ impl Interpreter<'_> {
                 (source, Array::Pinned(target)) => {
                     stream.copy_2d(rect::<u8>(source, from)?, pinned_rect_mut(target, to)?)?;
                 }
-                (source, target) => typed!(elem, T => {
+                (source, target) => typed!(on.elem, T => {
                     stream.copy_2d(rect::<T>(source, from)?, rect_mut::<T>(target, to)?)?;
                 }),
             }
@@ -349,32 +329,20 @@ impl Interpreter<'_> {
         })
     }
 
-    pub(super) fn download_rows(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        from: Rect,
-        pending: usize,
-    ) -> Answer {
-        let (_, stream) = self.stream(stream)?;
+    pub(super) fn download_rows(&mut self, on: On, from: Rect, pending: usize) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
         let array = self.array(from.array)?;
-        let brings = typed!(elem, T => {
+        let brings = typed!(on.elem, T => {
             pending_bytes(stream.download_2d(rect::<T>(array, from)?)?, |value| bytes_of(&value))
         });
         self.pendings[pending] = Some(brings);
         Ok(None)
     }
 
-    pub(super) fn download(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        from: Part,
-        pending: usize,
-    ) -> Answer {
-        let (_, stream) = self.stream(stream)?;
-        let source = part(self.array(from.array)?, from, elem)?;
-        let brings = typed!(elem, T => {
+    pub(super) fn download(&mut self, on: On, from: Part, pending: usize) -> Answer {
+        let (_, stream) = self.stream(on.stream)?;
+        let source = part(self.array(from.array)?, from, on.elem)?;
+        let brings = typed!(on.elem, T => {
             pending_bytes(stream.download(source.cast::<T>()?)?, |value| bytes_of(&value))
         });
         self.pendings[pending] = Some(brings);

@@ -293,9 +293,7 @@ impl<'a> Interpreter<'a> {
                 device,
                 len,
                 pages,
-            } => {
-                return self.make_pinned(array, device, len, pages);
-            }
+            } => return self.make_pinned(array, device, len, pages),
             Step::MakeManaged { array, device, len } => {
                 let made = self.devices[device].managed(len)?;
                 self.arrays[array] = Some((device, Array::Managed(made)));
@@ -303,98 +301,27 @@ impl<'a> Interpreter<'a> {
             Step::Drop(array) => drop(self.arrays[array].take().ok_or(Stop::SKIP)?),
             Step::Forget(array) => mem::forget(self.arrays[array].take().ok_or(Stop::SKIP)?),
             Step::IntoVec(array) => return self.take_vec(array),
-            Step::Fill {
-                stream,
-                elem,
-                to,
-                value,
-            } => return self.fill(stream, elem, to, value),
-            Step::UploadInto {
-                stream,
-                elem,
-                to,
-                value,
-            } => return self.upload_into(stream, elem, to, value),
+            Step::Fill { on, to, value } => return self.fill(on, to, value),
+            Step::UploadInto { on, to, value } => return self.upload_into(on, to, value),
             Step::OwnedInto {
-                stream,
-                elem,
+                on,
                 to,
                 owner,
                 value,
                 pending,
-            } => {
-                return self.owned_into(stream, elem, to, (owner, value), pending);
+            } => return self.owned_into(on, to, (owner, value), pending),
+            Step::Copy { on, from, to } => return self.copy(on, from, to),
+            Step::CopyWithin { on, from, start } => return self.copy_within(on, from, start),
+            Step::FillRows { on, to, value } => return self.fill_rows(on, to, value),
+            Step::UploadRows { on, to, gap, value } => return self.upload_rows(on, to, gap, value),
+            Step::CopyRows { on, from, to } => return self.copy_rows(on, from, to),
+            Step::DownloadRows { on, from, pending } => {
+                return self.download_rows(on, from, pending);
             }
-            Step::Copy {
-                stream,
-                elem,
-                from,
-                to,
-            } => return self.copy(stream, elem, from, to),
-            Step::CopyWithin {
-                stream,
-                elem,
-                from,
-                start,
-            } => {
-                return self.copy_within(stream, elem, from, start);
-            }
-            Step::FillRows {
-                stream,
-                elem,
-                to,
-                value,
-            } => return self.fill_rows(stream, elem, to, value),
-            Step::UploadRows {
-                stream,
-                elem,
-                to,
-                gap,
-                value,
-            } => {
-                return self.upload_rows(stream, elem, to, gap, value);
-            }
-            Step::CopyRows {
-                stream,
-                elem,
-                from,
-                to,
-            } => return self.copy_rows(stream, elem, from, to),
-            Step::DownloadRows {
-                stream,
-                elem,
-                from,
-                pending,
-            } => {
-                return self.download_rows(stream, elem, from, pending);
-            }
-            Step::Download {
-                stream,
-                elem,
-                from,
-                pending,
-            } => {
-                return self.download(stream, elem, from, pending);
-            }
-            Step::Add {
-                stream,
-                peer,
-                terms,
-                sum,
-            } => return self.add(stream, peer, terms, sum),
-            Step::Saxpy {
-                stream,
-                peer,
-                factor,
-                x,
-                y,
-            } => return self.saxpy(stream, peer, f32::from(factor), [x, y]),
-            Step::Luminance {
-                stream,
-                peer,
-                pixels,
-                luma,
-            } => return self.luminance(stream, peer, pixels, luma),
+            Step::Download { on, from, pending } => return self.download(on, from, pending),
+            Step::Add { by, terms, sum } => return self.add(by, terms, sum),
+            Step::Saxpy { by, factor, x, y } => return self.saxpy(by, f32::from(factor), [x, y]),
+            Step::Luminance { by, pixels, luma } => return self.luminance(by, pixels, luma),
             Step::Unordered {
                 stream,
                 array,
@@ -405,26 +332,20 @@ impl<'a> Interpreter<'a> {
                 middle,
                 streams,
                 value,
-            } => {
-                return self.halves(array, middle, streams, value);
-            }
+            } => return self.halves(array, middle, streams, value),
             Step::Settle { pending, how } => return self.settle(pending, how),
             Step::ReadGuard {
                 part,
                 reach,
                 meanwhile,
                 forget,
-            } => {
-                return self.host_read(part, reach, meanwhile, forget);
-            }
+            } => return self.host_read(part, reach, meanwhile, forget),
             Step::WriteGuard {
                 part,
                 reach,
                 value,
                 forget,
-            } => {
-                return self.host_write(part, reach, value, forget);
-            }
+            } => return self.host_write(part, reach, value, forget),
             Step::Prefetch {
                 stream,
                 part,

@@ -11,7 +11,7 @@ use super::{
     elem::{Elem, content},
     interpreter::{Array, Interpreter, part, part_mut},
     outcome::{Answer, Stop},
-    step::Part,
+    step::{By, Part},
 };
 
 millstream::kernels! {
@@ -59,8 +59,8 @@ impl Kernels {
 }
 
 impl Interpreter<'_> {
-    pub(super) fn add(&mut self, stream: usize, peer: bool, terms: [Part; 2], sum: Part) -> Answer {
-        let (device, stream) = self.stream(stream)?;
+    pub(super) fn add(&mut self, by: By, terms: [Part; 2], sum: Part) -> Answer {
+        let (device, stream) = self.stream(by.stream)?;
         let kernels = self.kernels(device);
         self.with(sum.array, |interpreter, target| {
             let [first, second] = terms.map(|term| (interpreter.array(term.array), term));
@@ -73,7 +73,7 @@ impl Interpreter<'_> {
             let mut c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
             let (config, n) = (LaunchConfig::linear(sum.len), sum.len as u64);
             let sums = &kernels.sums;
-            if peer {
+            if by.peer {
                 let device = stream.device();
                 let (a, b, c) = (a.peer(&device)?, b.peer(&device)?, c.peer_mut(&device)?);
                 sums.vecadd(&stream, config, &a, &b, c, n)?;
@@ -84,14 +84,8 @@ impl Interpreter<'_> {
         })
     }
 
-    pub(super) fn saxpy(
-        &mut self,
-        stream: usize,
-        peer: bool,
-        factor: f32,
-        [x, y]: [Part; 2],
-    ) -> Answer {
-        let (device, stream) = self.stream(stream)?;
+    pub(super) fn saxpy(&mut self, by: By, factor: f32, [x, y]: [Part; 2]) -> Answer {
+        let (device, stream) = self.stream(by.stream)?;
         let kernels = self.kernels(device);
         self.with(y.array, |interpreter, target| {
             let source = interpreter.array(x.array)?;
@@ -102,7 +96,7 @@ impl Interpreter<'_> {
             let mut target = part_mut(target, y, Elem::F32)?.cast::<f32>()?;
             let (config, n) = (LaunchConfig::linear(y.len), y.len as i32);
             let products = &kernels.products;
-            if peer {
+            if by.peer {
                 let device = stream.device();
                 let (source, target) = (source.peer(&device)?, target.peer_mut(&device)?);
                 products.saxpy(&stream, config, n, factor, source, target)?;
@@ -113,14 +107,8 @@ impl Interpreter<'_> {
         })
     }
 
-    pub(super) fn luminance(
-        &mut self,
-        stream: usize,
-        peer: bool,
-        pixels: Part,
-        luma: Part,
-    ) -> Answer {
-        let (device, stream) = self.stream(stream)?;
+    pub(super) fn luminance(&mut self, by: By, pixels: Part, luma: Part) -> Answer {
+        let (device, stream) = self.stream(by.stream)?;
         let kernels = self.kernels(device);
         self.with(luma.array, |interpreter, target| {
             let source = interpreter.array(pixels.array)?;
@@ -131,7 +119,7 @@ impl Interpreter<'_> {
             let mut target = part_mut(target, luma, Elem::U8)?;
             let (config, n) = (LaunchConfig::linear(luma.len), luma.len as i32);
             let pictures = &kernels.pictures;
-            if peer {
+            if by.peer {
                 let device = stream.device();
                 let (source, target) = (source.peer(&device)?, target.peer_mut(&device)?);
                 pictures.luminance(&stream, config, source, target, n)?;

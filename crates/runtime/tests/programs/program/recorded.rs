@@ -20,29 +20,20 @@ struct Slots {
 impl Slots {
     fn of(step: &Step) -> Option<Self> {
         let (stream, arrays) = match *step {
-            Step::Fill { stream, to, .. }
-            | Step::UploadInto { stream, to, .. }
-            | Step::OwnedInto { stream, to, .. } => (stream, vec![to.array]),
-            Step::Copy {
-                stream, from, to, ..
-            } => (stream, vec![from.array, to.array]),
-            Step::CopyWithin { stream, from, .. } => (stream, vec![from.array]),
-            Step::FillRows { stream, to, .. } | Step::UploadRows { stream, to, .. } => {
-                (stream, vec![to.array])
+            Step::Fill { on, to, .. }
+            | Step::UploadInto { on, to, .. }
+            | Step::OwnedInto { on, to, .. } => (on.stream, vec![to.array]),
+            Step::Copy { on, from, to } => (on.stream, vec![from.array, to.array]),
+            Step::CopyWithin { on, from, .. } => (on.stream, vec![from.array]),
+            Step::FillRows { on, to, .. } | Step::UploadRows { on, to, .. } => {
+                (on.stream, vec![to.array])
             }
-            Step::CopyRows {
-                stream, from, to, ..
-            } => (stream, vec![from.array, to.array]),
-            Step::Add {
-                stream, terms, sum, ..
-            } => (stream, vec![terms[0].array, terms[1].array, sum.array]),
-            Step::Saxpy { stream, x, y, .. } => (stream, vec![x.array, y.array]),
-            Step::Luminance {
-                stream,
-                pixels,
-                luma,
-                ..
-            } => (stream, vec![pixels.array, luma.array]),
+            Step::CopyRows { on, from, to } => (on.stream, vec![from.array, to.array]),
+            Step::Add { by, terms, sum } => {
+                (by.stream, vec![terms[0].array, terms[1].array, sum.array])
+            }
+            Step::Saxpy { by, x, y, .. } => (by.stream, vec![x.array, y.array]),
+            Step::Luminance { by, pixels, luma } => (by.stream, vec![pixels.array, luma.array]),
             Step::Unordered { stream, array, .. } => (stream, vec![array]),
             // The array in the slot is replaced, whatever it is.
             Step::Make { stream, .. } => (stream, Vec::new()),

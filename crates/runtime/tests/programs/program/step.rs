@@ -36,6 +36,20 @@ pub(crate) struct Placed {
     pub(crate) step: Step,
 }
 
+/// The stream of a step, and the type of its elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct On {
+    pub(crate) stream: usize,
+    pub(crate) elem: Elem,
+}
+
+/// The stream of a kernel. With `peer`, it takes its operands as views for the stream's device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    pub(crate) stream: usize,
+    pub(crate) peer: bool,
+}
+
 /// A range of an array, in elements of the step's type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
@@ -203,89 +217,75 @@ pub(crate) enum Step {
     /// Converts a pinned array into a vector.
     IntoVec(usize),
     Fill {
-        stream: usize,
-        elem: Elem,
+        on: On,
         to: Part,
         value: u32,
     },
     UploadInto {
-        stream: usize,
-        elem: Elem,
+        on: On,
         to: Part,
         value: u32,
     },
     /// Uploads an owned source, which a pending value returns.
     OwnedInto {
-        stream: usize,
-        elem: Elem,
+        on: On,
         to: Part,
         owner: Owner,
         value: u32,
         pending: usize,
     },
     Copy {
-        stream: usize,
-        elem: Elem,
+        on: On,
         from: Part,
         to: Part,
     },
     CopyWithin {
-        stream: usize,
-        elem: Elem,
+        on: On,
         from: Part,
         start: usize,
     },
     FillRows {
-        stream: usize,
-        elem: Elem,
+        on: On,
         to: Rect,
         value: u32,
     },
     UploadRows {
-        stream: usize,
-        elem: Elem,
+        on: On,
         to: Rect,
         gap: usize,
         value: u32,
     },
     CopyRows {
-        stream: usize,
-        elem: Elem,
+        on: On,
         from: Rect,
         to: Rect,
     },
     DownloadRows {
-        stream: usize,
-        elem: Elem,
+        on: On,
         from: Rect,
         pending: usize,
     },
     Download {
-        stream: usize,
-        elem: Elem,
+        on: On,
         from: Part,
         pending: usize,
     },
-    /// Adds two ranges, which may be the same, as floats. With `peer`, this kernel and the next two
-    /// take their operands as views for the stream's device.
+    /// Adds two ranges, which may be the same, as floats.
     Add {
-        stream: usize,
-        peer: bool,
+        by: By,
         terms: [Part; 2],
         sum: Part,
     },
     /// Adds a range times a factor to another, in place, as floats.
     Saxpy {
-        stream: usize,
-        peer: bool,
+        by: By,
         factor: i8,
         x: Part,
         y: Part,
     },
     /// Computes the brightness of pixels.
     Luminance {
-        stream: usize,
-        peer: bool,
+        by: By,
         pixels: Part,
         luma: Part,
     },

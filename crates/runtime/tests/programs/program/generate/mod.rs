@@ -9,7 +9,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{
     elem::Elem,
-    step::{ARRAYS, EVENTS, Made, Owner, Part, Placed, Program, Rect, STREAMS, Step, THREADS, Via},
+    step::{
+        ARRAYS, By, EVENTS, Made, Owner, Part, Placed, Program, Rect, STREAMS, Step, THREADS, Via,
+    },
 };
 
 /// The kind of program to draw.
@@ -148,10 +150,11 @@ impl Draw {
 
     /// Draws whether a kernel takes its operands as views for its device, and its stream, mostly
     /// one of the device of an operand.
-    fn kernel(&mut self, operands: &[usize]) -> (bool, usize) {
+    fn kernel(&mut self, operands: &[usize]) -> By {
         let peer = self.sort.devices > 1 && !self.one_in(3);
         let near = self.pick(operands);
-        (peer, self.stream_for(near))
+        let stream = self.stream_for(near);
+        By { stream, peer }
     }
 
     fn value(&mut self) -> u32 {

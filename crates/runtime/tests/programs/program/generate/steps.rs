@@ -4,7 +4,7 @@ use super::{
     super::{
         elem::Elem,
         step::{
-            ARRAYS, EVENTS, Look, Made, Owner, PENDINGS, Pages, Reach, STREAMS, ScopeCopy,
+            ARRAYS, EVENTS, Look, Made, On, Owner, PENDINGS, Pages, Reach, STREAMS, ScopeCopy,
             ScopeEnd, Settle, Step, StreamOf, TimelineStep,
         },
     },
@@ -145,24 +145,20 @@ impl Draw {
         let array = self.array(&on_device);
         let stream = self.stream_for(array);
         let pending = self.place(PENDINGS);
+        let on = On { stream, elem };
         match self.below(34) {
-            0..3 => Step::Fill {
-                stream,
-                elem,
-                to: self.part(array, elem, None),
-                value,
-            },
-            3..5 => Step::UploadInto {
-                stream,
-                elem,
-                to: self.part(array, elem, None),
-                value,
-            },
+            0..3 => {
+                let to = self.part(array, elem, None);
+                Step::Fill { on, to, value }
+            }
+            3..5 => {
+                let to = self.part(array, elem, None);
+                Step::UploadInto { on, to, value }
+            }
             5 => {
                 let (to, owner) = (self.part(array, elem, None), self.owner());
                 Step::OwnedInto {
-                    stream,
-                    elem,
+                    on,
                     to,
                     owner,
                     value,
@@ -174,64 +170,39 @@ impl Draw {
                 let [from, to] = self.two_parts(&all, elem);
                 let near = if self.one_in(4) { from.array } else { to.array };
                 let stream = self.stream_for(near);
-                Step::Copy {
-                    stream,
-                    elem,
-                    from,
-                    to,
-                }
+                let on = On { stream, elem };
+                Step::Copy { on, from, to }
             }
             11 | 12 => {
                 let from = self.part(array, elem, None);
                 let room = self.len_of(array, elem).saturating_sub(from.len);
                 let start = self.below(room + 1) + usize::from(self.one_in(60));
-                Step::CopyWithin {
-                    stream,
-                    elem,
-                    from,
-                    start,
-                }
+                Step::CopyWithin { on, from, start }
             }
-            13 => Step::FillRows {
-                stream,
-                elem,
-                to: self.rect(array, elem, None),
-                value,
-            },
+            13 => {
+                let to = self.rect(array, elem, None);
+                Step::FillRows { on, to, value }
+            }
             14 => {
                 let (to, gap) = (self.rect(array, elem, None), self.below(4));
-                Step::UploadRows {
-                    stream,
-                    elem,
-                    to,
-                    gap,
-                    value,
-                }
+                Step::UploadRows { on, to, gap, value }
             }
             15 | 16 => {
                 let [from, to] = [self.array(&all), self.array(&all)];
                 let from = self.rect(from, elem, None);
                 let to = self.rect(to, elem, Some(from.size));
                 let stream = self.stream_for(to.array);
-                Step::CopyRows {
-                    stream,
-                    elem,
-                    from,
-                    to,
-                }
+                let on = On { stream, elem };
+                Step::CopyRows { on, from, to }
             }
-            17 => Step::DownloadRows {
-                stream,
-                elem,
-                from: self.rect(array, elem, None),
-                pending,
-            },
-            18..22 => Step::Download {
-                stream,
-                elem,
-                from: self.part(array, elem, None),
-                pending,
-            },
+            17 => {
+                let from = self.rect(array, elem, None);
+                Step::DownloadRows { on, from, pending }
+            }
+            18..22 => {
+                let from = self.part(array, elem, None);
+                Step::Download { on, from, pending }
+            }
             22 | 23 => Step::Settle {
                 pending,
                 how: self.settle(),
@@ -240,10 +211,9 @@ impl Draw {
                 let [first, sum] = self.two_parts(&on_device, Elem::F32);
                 let second = self.array(&on_device);
                 let second = self.part(second, Elem::F32, Some(first.len));
-                let (peer, stream) = self.kernel(&[sum.array, sum.array, first.array]);
+                let by = self.kernel(&[sum.array, sum.array, first.array]);
                 Step::Add {
-                    stream,
-                    peer,
+                    by,
                     terms: [first, second],
                     sum,
                 }
@@ -251,14 +221,8 @@ impl Draw {
             25 => {
                 let [x, y] = self.two_parts(&on_device, Elem::F32);
                 let factor = self.below(7) as i8 - 3;
-                let (peer, stream) = self.kernel(&[y.array, y.array, x.array]);
-                Step::Saxpy {
-                    stream,
-                    peer,
-                    factor,
-                    x,
-                    y,
-                }
+                let by = self.kernel(&[y.array, y.array, x.array]);
+                Step::Saxpy { by, factor, x, y }
             }
             26 => {
                 let [from, to] = [self.array(&on_device), self.array(&on_device)];
@@ -271,13 +235,8 @@ impl Draw {
                     self.part(from, Elem::Rgb, len),
                     self.part(to, Elem::U8, len),
                 );
-                let (peer, stream) = self.kernel(&[to, to, from]);
-                Step::Luminance {
-                    stream,
-                    peer,
-                    pixels,
-                    luma,
-                }
+                let by = self.kernel(&[to, to, from]);
+                Step::Luminance { by, pixels, luma }
             }
             27 | 28 => {
                 let array = self.array(&[Kind::Managed, Kind::Pinned]);

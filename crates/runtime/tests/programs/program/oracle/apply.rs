@@ -57,155 +57,93 @@ impl Oracle {
                 let pinned = self.arrays[array].take_if(|array| array.kind == Kind::Pinned)?;
                 return Some(Expected::Done(Some(pinned.bytes)));
             }
-            Step::Fill {
-                stream,
-                elem,
-                to,
-                value,
-            } => {
-                let element = content(value, elem.bytes());
-                return self.write(stream, elem, to, element.repeat(to.len));
+            Step::Fill { on, to, value } => {
+                let element = content(value, on.elem.bytes());
+                return self.write(on, to, element.repeat(to.len));
             }
-            Step::UploadInto {
-                stream,
-                elem,
-                to,
-                value,
-            } => {
-                return self.write(stream, elem, to, content(value, to.len * elem.bytes()));
+            Step::UploadInto { on, to, value } => {
+                return self.write(on, to, content(value, to.len * on.elem.bytes()));
             }
             Step::OwnedInto {
-                stream,
-                elem,
+                on,
                 to,
                 value,
                 pending,
                 ..
             } => {
-                let source = content(value, to.len * elem.bytes());
-                let written = self.write(stream, elem, to, source.clone())?;
+                let source = content(value, to.len * on.elem.bytes());
+                let written = self.write(on, to, source.clone())?;
                 if matches!(written, Expected::Done(_)) {
                     self.pendings[pending] = Some(Bytes::of(source));
                 }
                 return Some(written);
             }
-            Step::Copy {
-                stream,
-                elem,
-                from,
-                to,
-            } => return self.copy(stream, elem, from, to),
-            Step::CopyWithin {
-                stream,
-                elem,
-                from,
-                start,
-            } => {
-                let device = self.streams[stream]?;
-                let (array, bytes) = self.find(from, elem)?;
-                let elements = array.on_device()?.bytes.values.len() / elem.bytes();
+            Step::Copy { on, from, to } => return self.copy(on, from, to),
+            Step::CopyWithin { on, from, start } => {
+                let device = self.streams[on.stream]?;
+                let (array, bytes) = self.find(from, on.elem)?;
+                let elements = array.on_device()?.bytes.values.len() / on.elem.bytes();
                 let lie_within = from.first + from.len <= elements && start + from.len <= elements;
                 if !lie_within || array.device != device {
                     return Some(Expected::Mistake);
                 }
                 let moved = array.bytes.part(bytes);
-                self.arrays[from.array]
-                    .as_mut()?
-                    .bytes
-                    .write(start * elem.bytes(), &moved);
+                self.put(from.array, start * on.elem.bytes(), &moved)?;
             }
-            Step::FillRows {
-                stream,
-                elem,
-                to,
-                value,
-            } => {
-                let element = Bytes::of(content(value, elem.bytes()));
-                let device = self.streams[stream]?;
+            Step::FillRows { on, to, value } => {
+                let element = Bytes::of(content(value, on.elem.bytes()));
+                let device = self.streams[on.stream]?;
                 let array = self.arrays[to.array].as_mut()?;
-                let Some(places) = array.rect(to, elem).filter(|_| array.is_reached_by(device))
+                let Some(places) = array
+                    .rect(to, on.elem)
+                    .filter(|_| array.is_reached_by(device))
                 else {
                     return Some(Expected::Mistake);
                 };
                 places.for_each(|at| array.bytes.write(at, &element));
             }
-            Step::UploadRows {
-                stream,
-                elem,
-                to,
-                gap,
-                value,
-            } => {
-                let device = self.streams[stream]?;
+            Step::UploadRows { on, to, gap, value } => {
+                let device = self.streams[on.stream]?;
                 let array = self.arrays[to.array].as_mut()?;
                 array.on_device()?;
-                let Some(places) = array.rect(to, elem).filter(|_| array.device == device) else {
+                let Some(places) = array.rect(to, on.elem).filter(|_| array.device == device)
+                else {
                     return Some(Expected::Mistake);
                 };
-                let (cols, pitch, size) = (to.size[1], to.size[1] + gap, elem.bytes());
+                let (cols, pitch, size) = (to.size[1], to.size[1] + gap, on.elem.bytes());
                 let source = Bytes::of(content(value, to.size[0] * pitch * size));
                 for (number, at) in places.enumerate() {
                     let from = (number / cols * pitch + number % cols) * size;
                     array.bytes.write(at, &source.part(from..from + size));
                 }
             }
-            Step::CopyRows {
-                stream,
-                elem,
-                from,
-                to,
-            } => return self.copy_rows(stream, elem, from, to),
-            Step::DownloadRows {
-                stream,
-                elem,
-                from,
-                pending,
-            } => {
-                let device = self.streams[stream]?;
+            Step::CopyRows { on, from, to } => return self.copy_rows(on, from, to),
+            Step::DownloadRows { on, from, pending } => {
+                let device = self.streams[on.stream]?;
                 let array = self.arrays[from.array].as_ref()?.on_device()?;
-                let Some(places) = array.rect(from, elem).filter(|_| array.device == device) else {
+                let Some(places) = array.rect(from, on.elem).filter(|_| array.device == device)
+                else {
                     return Some(Expected::Mistake);
                 };
-                self.pendings[pending] = Some(array.gather(places, elem));
+                self.pendings[pending] = Some(array.gather(places, on.elem));
             }
-            Step::Download {
-                stream,
-                elem,
-                from,
-                pending,
-            } => {
-                let device = self.streams[stream]?;
-                let (array, bytes) = self.find(from, elem)?;
+            Step::Download { on, from, pending } => {
+                let device = self.streams[on.stream]?;
+                let (array, bytes) = self.find(from, on.elem)?;
                 if !array.on_device()?.has(&bytes) || array.device != device {
                     return Some(Expected::Mistake);
                 }
                 self.pendings[pending] = Some(array.bytes.part(bytes));
             }
-            Step::Add {
-                stream,
-                peer,
-                terms,
-                sum,
-            } => {
+            Step::Add { by, terms, sum } => {
                 let add = |terms: &[f32]| terms[0] + terms[1];
-                return self.compute((stream, peer), &terms, sum, add);
+                return self.compute(by, &terms, sum, add);
             }
-            Step::Saxpy {
-                stream,
-                peer,
-                factor,
-                x,
-                y,
-            } => {
+            Step::Saxpy { by, factor, x, y } => {
                 let multiply = |values: &[f32]| f32::from(factor).mul_add(values[0], values[1]);
-                return self.compute((stream, peer), &[x], y, multiply);
+                return self.compute(by, &[x], y, multiply);
             }
-            Step::Luminance {
-                stream,
-                peer,
-                pixels,
-                luma,
-            } => return self.luminance((stream, peer), pixels, luma),
+            Step::Luminance { by, pixels, luma } => return self.luminance(by, pixels, luma),
             Step::Unordered {
                 stream,
                 array,
@@ -221,9 +159,7 @@ impl Oracle {
                 middle,
                 streams,
                 value,
-            } => {
-                return self.halves(array, middle, streams, value);
-            }
+            } => return self.halves(array, middle, streams, value),
             Step::Settle { pending, how } => {
                 let bytes = self.pendings[pending].take()?;
                 return Some(match how {
@@ -243,9 +179,7 @@ impl Oracle {
                 reach,
                 meanwhile,
                 ..
-            } => {
-                return self.host_read(part, reach, meanwhile, had);
-            }
+            } => return self.host_read(part, reach, meanwhile, had),
             Step::WriteGuard {
                 part, reach, value, ..
             } => {
@@ -254,10 +188,7 @@ impl Oracle {
                 }
                 let written = Bytes::of(content(value, part.len));
                 if had {
-                    self.arrays[part.array]
-                        .as_mut()?
-                        .bytes
-                        .write(part.first, &written);
+                    self.put(part.array, part.first, &written)?;
                 }
                 return Some(reach.expected(written));
             }

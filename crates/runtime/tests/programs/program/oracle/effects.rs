@@ -3,43 +3,33 @@
 use super::{
     super::{
         elem::{Elem, content},
-        step::{Part, Reach, Rect, ScopeCopy, ScopeEnd},
+        step::{By, On, Part, Reach, Rect, ScopeCopy, ScopeEnd},
     },
     Expected, Oracle,
     bytes::{Array, Bytes, Kind},
 };
 
 impl Oracle {
-    /// Writes values to a range of a device array.
-    pub(super) fn write(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        to: Part,
-        values: Vec<u8>,
-    ) -> Option<Expected> {
-        let device = self.streams[stream]?;
-        let (array, bytes) = self.find(to, elem)?;
-        if !array.on_device()?.has(&bytes) || array.device != device {
-            return Some(Expected::Mistake);
-        }
-        self.arrays[to.array]
-            .as_mut()?
-            .bytes
-            .write(bytes.start, &Bytes::of(values));
+    /// Writes bytes to an array.
+    pub(super) fn put(&mut self, array: usize, start: usize, bytes: &Bytes) -> Option<Expected> {
+        self.arrays[array].as_mut()?.bytes.write(start, bytes);
         Some(Expected::Done(None))
     }
 
-    pub(super) fn copy(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        from: Part,
-        to: Part,
-    ) -> Option<Expected> {
-        let device = self.streams[stream]?;
-        let (source, mut from_bytes) = self.find(from, elem)?;
-        let (target, mut to_bytes) = self.find(to, elem)?;
+    /// Writes values to a range of a device array.
+    pub(super) fn write(&mut self, on: On, to: Part, values: Vec<u8>) -> Option<Expected> {
+        let device = self.streams[on.stream]?;
+        let (array, bytes) = self.find(to, on.elem)?;
+        if !array.on_device()?.has(&bytes) || array.device != device {
+            return Some(Expected::Mistake);
+        }
+        self.put(to.array, bytes.start, &Bytes::of(values))
+    }
+
+    pub(super) fn copy(&mut self, on: On, from: Part, to: Part) -> Option<Expected> {
+        let device = self.streams[on.stream]?;
+        let (source, mut from_bytes) = self.find(from, on.elem)?;
+        let (target, mut to_bytes) = self.find(to, on.elem)?;
         if from.array == to.array {
             return None;
         }
@@ -50,44 +40,30 @@ impl Oracle {
         }
         let both_on_host = source.kind == Kind::Pinned && target.kind == Kind::Pinned;
         let with_host = source.kind == Kind::Pinned || target.kind == Kind::Pinned;
-        let is_reached = if with_host {
-            source.device == device && target.device == device
-        } else {
-            source.device == device || target.device == device
-        };
+        let is_reached = is_reached(device, [source, target], with_host);
         let fit =
             source.has(&from_bytes) && target.has(&to_bytes) && from_bytes.len() == to_bytes.len();
         if both_on_host || !is_reached || !fit {
             return Some(Expected::Mistake);
         }
         let copied = source.bytes.part(from_bytes);
-        self.arrays[to.array]
-            .as_mut()?
-            .bytes
-            .write(to_bytes.start, &copied);
-        Some(Expected::Done(None))
+        self.put(to.array, to_bytes.start, &copied)
     }
 
-    pub(super) fn copy_rows(
-        &mut self,
-        stream: usize,
-        elem: Elem,
-        from: Rect,
-        to: Rect,
-    ) -> Option<Expected> {
-        let device = self.streams[stream]?;
+    pub(super) fn copy_rows(&mut self, on: On, from: Rect, to: Rect) -> Option<Expected> {
+        let device = self.streams[on.stream]?;
         let source = self.arrays[from.array].as_ref()?;
         let target = self.arrays[to.array].as_ref()?;
         if from.array == to.array {
             return None;
         }
         let (from_host, to_host) = (source.kind == Kind::Pinned, target.kind == Kind::Pinned);
-        let elem = if from_host || to_host { Elem::U8 } else { elem };
-        let is_reached = if from_host || to_host {
-            source.device == device && target.device == device
+        let elem = if from_host || to_host {
+            Elem::U8
         } else {
-            source.device == device || target.device == device
+            on.elem
         };
+        let is_reached = is_reached(device, [source, target], from_host || to_host);
         let (Some(from_places), Some(to_places)) = (source.rect(from, elem), target.rect(to, elem))
         else {
             return Some(Expected::Mistake);
@@ -109,18 +85,18 @@ impl Oracle {
     /// Applies a kernel over floats, of the sources' elements and the target's own.
     pub(super) fn compute(
         &mut self,
-        (stream, peer): (usize, bool),
+        by: By,
         sources: &[Part],
         to: Part,
         each: impl Fn(&[f32]) -> f32,
     ) -> Option<Expected> {
-        let device = self.streams[stream]?;
+        let device = self.streams[by.stream]?;
         let mut operands = Vec::new();
         let mut is_right = true;
         for part in sources.iter().chain([&to]) {
             let (array, bytes) = self.find(*part, Elem::F32)?;
             is_right &= array.on_device()?.has(&bytes)
-                && self.is_operand(array, device, peer)
+                && self.is_operand(array, device, by.peer)
                 && part.len >= to.len;
             operands.push((array, bytes.start));
         }
@@ -149,20 +125,11 @@ impl Oracle {
                 known: vec![is_known; 4],
             });
         }
-        self.arrays[to.array]
-            .as_mut()?
-            .bytes
-            .write(to.first * 4, &computed);
-        Some(Expected::Done(None))
+        self.put(to.array, to.first * 4, &computed)
     }
 
-    pub(super) fn luminance(
-        &mut self,
-        (stream, peer): (usize, bool),
-        pixels: Part,
-        luma: Part,
-    ) -> Option<Expected> {
-        let device = self.streams[stream]?;
+    pub(super) fn luminance(&mut self, by: By, pixels: Part, luma: Part) -> Option<Expected> {
+        let device = self.streams[by.stream]?;
         let (source, from) = self.find(pixels, Elem::Rgb)?;
         let (target, to) = self.find(luma, Elem::U8)?;
         source.on_device()?;
@@ -171,7 +138,7 @@ impl Oracle {
             return None;
         }
         let is_reached =
-            self.is_operand(source, device, peer) && self.is_operand(target, device, peer);
+            self.is_operand(source, device, by.peer) && self.is_operand(target, device, by.peer);
         if !is_reached || !source.has(&from) || !target.has(&to) || pixels.len < luma.len {
             return Some(Expected::Mistake);
         }
@@ -187,11 +154,7 @@ impl Oracle {
                 known: vec![known == [true; 3]],
             });
         }
-        self.arrays[luma.array]
-            .as_mut()?
-            .bytes
-            .write(to.start, &computed);
-        Some(Expected::Done(None))
+        self.put(luma.array, to.start, &computed)
     }
 
     pub(super) fn halves(
@@ -248,8 +211,9 @@ impl Oracle {
         let (array, bytes) = self.find(part, Elem::U8)?;
         let mut twice = array.bytes.part(bytes);
         twice.append(twice.clone());
+        let elem = Elem::U8;
         if let (true, Some((stream, to))) = (had, meanwhile)
-            && let Some(Expected::Mistake) = self.copy(stream, Elem::U8, part, to)
+            && let Some(Expected::Mistake) = self.copy(On { stream, elem }, part, to)
         {
             return Some(Expected::MistakeWith(Some(twice)));
         }
@@ -302,6 +266,16 @@ impl Oracle {
             ScopeEnd::Panic if is_right => Expected::Panic(Some(seen)),
             _ => Expected::MistakeWith(Some(seen)),
         })
+    }
+}
+
+/// Returns whether a copy between two arrays can run on a device.
+fn is_reached(device: usize, arrays: [&Array; 2], with_host: bool) -> bool {
+    let [source, target] = arrays.map(|array| array.device == device);
+    if with_host {
+        source && target
+    } else {
+        source || target
     }
 }
 
