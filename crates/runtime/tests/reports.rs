@@ -9,11 +9,12 @@
 use std::mem;
 
 use millstream::{
-    Check, Device, LaunchConfig, Pinned, Result, Stream,
+    Check, Device, Pinned, Result, Stream,
     device::Health,
     driver::Driver,
     sim::{Gpu, ReportKind, Rules, Schedule, Severity, SimConfig},
 };
+use millstream_testkit::configurations::schedules;
 
 millstream::kernels! {
     // SAFETY: the signature is that of vecadd.cu.

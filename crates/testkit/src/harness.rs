@@ -261,11 +261,11 @@ impl Harness {
         gate.open();
     }
 
-    /// As [`open_pending`](Self::open_pending), and waits for the operation.
+    /// As [`open_pending`](Self::open_pending), and waits for the value.
     #[track_caller]
-    pub fn opened<T>(&self, gate: Gate, behind: Pending<T>) -> Result<T> {
+    pub fn opened<T>(&self, gate: Gate, behind: Pending<T>) -> T {
         self.open_pending(gate, &behind);
-        behind.wait()
+        behind.wait().expect("nothing fails")
     }
 
     /// Asserts that `call` was made exactly `expected` times if gates hold; without gates at most
@@ -380,9 +380,13 @@ impl Harness {
     }
 }
 
-/// Asserts that a closed device leaves no objects but its context, at the latest when the reactor
-/// has released it and pending work is complete.
-pub fn assert_nothing_left(gpu: &Gpu) {
+/// Waits until closed devices have left no objects but their contexts, at the latest when the
+/// reactor has released them and pending work is complete.
+///
+/// # Errors
+///
+/// Names what is left after [`CLOSED_WITHIN`].
+pub fn nothing_left(gpu: &Gpu) -> Result<(), String> {
     let closing = Instant::now();
     loop {
         let left = gpu.live_object_counts();
@@ -391,14 +395,18 @@ pub fn assert_nothing_left(gpu: &Gpu) {
             ..LiveObjectCounts::default()
         };
         if left == nothing {
-            break;
+            return Ok(());
         }
-        assert!(
-            closing.elapsed() < CLOSED_WITHIN,
-            "left of a closed device: {left:?}"
-        );
-        thread::sleep(Duration::from_micros(200));
+        if closing.elapsed() > CLOSED_WITHIN {
+            return Err(format!("left of closed devices: {left:?}"));
+        }
+        thread::sleep(Duration::from_micros(100));
     }
+}
+
+/// Asserts that [`nothing_left`] of closed devices, and that nothing was reported.
+pub fn assert_nothing_left(gpu: &Gpu) {
+    nothing_left(gpu).unwrap_or_else(|left| panic!("{left}"));
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 

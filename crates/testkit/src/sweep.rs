@@ -141,7 +141,23 @@ pub struct Subject<'a> {
     pub run: &'a dyn Fn(&Gpu, &[Device]) -> Result<()>,
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    /// Creates a subject of one device with chunks of its own sizes.
+    pub fn new(
+        name: impl Into<String>,
+        schedule: Schedule,
+        run: &'a dyn Fn(&Gpu, &[Device]) -> Result<()>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            schedule,
+            devices: 1,
+            links: Links::default(),
+            sizes: Sizes::Own,
+            run,
+        }
+    }
+
     /// Makes every call fail in every mode within [`SHARE`] days, with one of the codes in turn, or
     /// with each of them if [`EVERY_CODE`] is set; returns the number of runs.
     pub fn sweep(&self) -> usize {

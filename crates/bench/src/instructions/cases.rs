@@ -95,23 +95,14 @@ impl Pattern {
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
-            Pattern::Raw
-            | Pattern::HandOver
-            | Pattern::GraphReplay
-            | Pattern::GraphChange
-            | Pattern::RawPeerCopy
-            | Pattern::PeerCopy => Goal::None,
             Pattern::Region
             | Pattern::RegionLengths
             | Pattern::RegionRows
             | Pattern::RegionSoftmax => Goal::AtMost(60_000.0),
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
-            Pattern::RegionSum
-            | Pattern::RegionDependent
-            | Pattern::RegionLaunches
-            | Pattern::RegionGraph => Goal::None,
             Pattern::OneStream => Goal::AtMost(450.0),
             Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_400.0),
+            _ => Goal::None,
         };
         Self {
             name,
@@ -140,50 +131,35 @@ impl Case {
 
     /// Returns a description of the case, for the table.
     pub(crate) fn what(&self) -> String {
-        let streams = match self.pattern {
-            Pattern::Raw | Pattern::OneStream => "1 stream",
-            Pattern::Chain => "8 streams in a chain",
-            Pattern::Readers => "8 streams read two operands",
-            Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
-            Pattern::HandOver => {
-                return String::from(
-                    "launch, its result lent to another library's stream and back",
-                );
-            }
-            Pattern::Region => return String::from("region of ten operations"),
-            Pattern::RegionLengths => {
-                return String::from("region of ten operations, of another length each time");
-            }
-            Pattern::RegionRows => {
-                return String::from("region of a layer, of other rows each time");
-            }
-            Pattern::RegionSoftmax => {
-                return String::from("region of a softmax, of other rows each time");
-            }
-            Pattern::RegionSum => return String::from("region of a sum"),
-            Pattern::RegionDependent => {
-                return String::from("region of two operations on the result of the previous one");
-            }
-            Pattern::RegionLaunches => {
-                return String::from("region of ten scans, launched one by one");
-            }
-            Pattern::RegionGraph => return String::from("region of ten scans, as a graph"),
-            Pattern::PreparedRegion => return String::from("prepared region of ten operations"),
-            Pattern::PreparedScans => return String::from("prepared region of ten scans"),
-            Pattern::GraphReplay => return String::from("replay of a graph of one launch"),
-            Pattern::GraphChange => {
-                return String::from("change of an argument, and replay of a graph of one launch");
-            }
-            Pattern::RawPeerCopy | Pattern::PeerCopy => {
-                return String::from("copy to another device, queue full");
-            }
-        };
         let device = if self.lag == 0 {
             "done at once"
         } else {
             "queues full"
         };
-        format!("launch, {streams}, {} live arrays, {device}", self.live)
+        let launch = |streams| format!("launch, {streams}, {} live arrays, {device}", self.live);
+        let what = match self.pattern {
+            Pattern::Raw | Pattern::OneStream => return launch("1 stream"),
+            Pattern::Chain => return launch("8 streams in a chain"),
+            Pattern::Readers => return launch("8 streams read two operands"),
+            Pattern::FanInAndOut => return launch("8 streams, 7 read what 1 writes"),
+            Pattern::HandOver => "launch, its result lent to another library's stream and back",
+            Pattern::Region => "region of ten operations",
+            Pattern::RegionLengths => "region of ten operations, of another length each time",
+            Pattern::RegionRows => "region of a layer, of other rows each time",
+            Pattern::RegionSoftmax => "region of a softmax, of other rows each time",
+            Pattern::RegionSum => "region of a sum",
+            Pattern::RegionDependent => {
+                "region of two operations on the result of the previous one"
+            }
+            Pattern::RegionLaunches => "region of ten scans, launched one by one",
+            Pattern::RegionGraph => "region of ten scans, as a graph",
+            Pattern::PreparedRegion => "prepared region of ten operations",
+            Pattern::PreparedScans => "prepared region of ten scans",
+            Pattern::GraphReplay => "replay of a graph of one launch",
+            Pattern::GraphChange => "change of an argument, and replay of a graph of one launch",
+            Pattern::RawPeerCopy | Pattern::PeerCopy => "copy to another device, queue full",
+        };
+        String::from(what)
     }
 }
 

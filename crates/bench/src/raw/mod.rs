@@ -53,6 +53,10 @@ impl Raw {
         }))
     }
 
+    fn parts(&self) -> (&dyn Driver, ContextHandle) {
+        (&*self.driver, self.context)
+    }
+
     pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
     }

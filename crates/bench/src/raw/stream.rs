@@ -30,17 +30,15 @@ impl RawStream {
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
+        let (driver, context) = self.raw.parts();
         // SAFETY: the stream is alive.
-        Ok(unsafe {
-            self.raw
-                .driver
-                .stream_synchronize(self.raw.context, self.handle)
-        }?)
+        Ok(unsafe { driver.stream_synchronize(context, self.handle) }?)
     }
 
     pub(crate) fn is_idle(&self) -> Result<bool> {
+        let (driver, context) = self.raw.parts();
         // SAFETY: the stream is alive.
-        let found = unsafe { self.raw.driver.stream_query(self.raw.context, self.handle) }?;
+        let found = unsafe { driver.stream_query(context, self.handle) }?;
         Ok(found == Completion::Complete)
     }
 
@@ -66,38 +64,27 @@ impl RawStream {
             block: [BLOCK, 1, 1],
             shared_bytes: 0,
         };
+        let (driver, context) = self.raw.parts();
         // SAFETY: the parameters are those of the kernel, whose threads touch `n` numbers of each
         // operand, which is long enough.
         let launched = unsafe {
-            self.raw.driver.launch_kernel(
-                self.raw.context,
-                kernel.function,
-                &dims,
-                self.handle,
-                &params[..=N],
-            )
+            driver.launch_kernel(context, kernel.function, &dims, self.handle, &params[..=N])
         };
         Ok(launched?)
     }
 
     #[inline]
     pub(crate) fn record(&self, event: &RawEvent) -> Result<()> {
+        let (driver, context) = self.raw.parts();
         // SAFETY: event and stream are alive, and of one context.
-        Ok(unsafe {
-            self.raw
-                .driver
-                .event_record(self.raw.context, event.handle, self.handle)
-        }?)
+        Ok(unsafe { driver.event_record(context, event.handle, self.handle) }?)
     }
 
     #[inline]
     pub(crate) fn wait_for(&self, event: &RawEvent) -> Result<()> {
+        let (driver, context) = self.raw.parts();
         // SAFETY: event and stream are alive.
-        Ok(unsafe {
-            self.raw
-                .driver
-                .stream_wait_event(self.raw.context, self.handle, event.handle)
-        }?)
+        Ok(unsafe { driver.stream_wait_event(context, self.handle, event.handle) }?)
     }
 
     /// Enqueues a copy of the first `bytes` of `source` to the start of `target`.
@@ -121,10 +108,11 @@ impl RawStream {
             "the source has {} bytes, fewer than {bytes}",
             source.bytes
         );
+        let (driver, context) = self.raw.parts();
         // SAFETY: both are alive until the context is idle, and long enough.
         let copied = unsafe {
-            self.raw.driver.copy_host_to_device_async(
-                self.raw.context,
+            driver.copy_host_to_device_async(
+                context,
                 pointer,
                 source.start.as_ptr(),
                 bytes,
@@ -160,11 +148,12 @@ impl RawStream {
             "the target has {} bytes, fewer than {bytes}",
             target.bytes
         );
+        let (driver, context) = self.raw.parts();
         // SAFETY: both are alive until the context is idle, and long enough; the host does not read
         // the target meanwhile.
         let copied = unsafe {
-            self.raw.driver.copy_device_to_host_async(
-                self.raw.context,
+            driver.copy_device_to_host_async(
+                context,
                 target.start.as_ptr(),
                 pointer,
                 bytes,
@@ -190,13 +179,10 @@ impl RawStream {
             source_context: source.raw.context,
             bytes,
         };
+        let (driver, context) = self.raw.parts();
         // SAFETY: both are long enough, two allocations of two devices, and freed when their
         // context is idle.
-        let copied = unsafe {
-            self.raw
-                .driver
-                .copy_peer_async(self.raw.context, &copy, self.handle)
-        };
+        let copied = unsafe { driver.copy_peer_async(context, &copy, self.handle) };
         Ok(copied?)
     }
 
@@ -208,19 +194,16 @@ impl RawStream {
             to != from,
             "the source and the target of a copy are the same"
         );
+        let (driver, context) = self.raw.parts();
         // SAFETY: both are long enough, two allocations, and freed when the context is idle.
-        let copied = unsafe {
-            self.raw
-                .driver
-                .copy_unified_async(self.raw.context, to, from, bytes, self.handle)
-        };
+        let copied = unsafe { driver.copy_unified_async(context, to, from, bytes, self.handle) };
         Ok(copied?)
     }
 
     /// Allocates from the pool, fills the memory with zeros if `fill` is set, and frees it.
     #[inline]
     pub(crate) fn allocate_and_free(&self, bytes: usize, fill: bool) -> Result<()> {
-        let (driver, context) = (&self.raw.driver, self.raw.context);
+        let (driver, context) = self.raw.parts();
         // SAFETY: the stream is alive.
         let pointer = unsafe { driver.mem_alloc_async(context, bytes, self.handle) }?;
         if fill {
@@ -235,11 +218,8 @@ impl RawStream {
 
 impl Drop for RawStream {
     fn drop(&mut self) {
+        let (driver, context) = self.raw.parts();
         // SAFETY: its work completes (rule 21), and it is used nowhere else.
-        let _ = unsafe {
-            self.raw
-                .driver
-                .stream_destroy(self.raw.context, self.handle)
-        };
+        let _ = unsafe { driver.stream_destroy(context, self.handle) };
     }
 }

@@ -161,8 +161,9 @@ fn transpose(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(8192);
     let (x, y) = (matrix(device, (side, side))?, matrix(device, (side, side))?);
     held(move || {
-        let pending = device.region(|g| Keep(g.array(&x).t() + g.array(&y)))?;
-        Ok(pending.wait()?)
+        Ok(device
+            .region(|g| Keep(g.array(&x).t() + g.array(&y)))?
+            .wait()?)
     })
 }
 
@@ -170,25 +171,24 @@ fn argmax(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(8192);
     let x = matrix(device, (side, side))?;
     held(move || {
-        let pending = device.region(|g| Keep(g.array(&x).argmax_axis(Axis(1))))?;
-        Ok(pending.wait()?)
+        Ok(device
+            .region(|g| Keep(g.array(&x).argmax_axis(Axis(1))))?
+            .wait()?)
     })
 }
 
 fn sum(device: &Device, size: Size) -> Prepared<'_> {
     let x = vector(device, size.length(1 << 28))?;
-    held(move || {
-        let pending = device.region(|g| Keep(g.array(&x).sum()))?;
-        Ok(pending.wait()?)
-    })
+    held(move || Ok(device.region(|g| Keep(g.array(&x).sum()))?.wait()?))
 }
 
 fn product(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(4096);
     let (x, y) = (matrix(device, (side, side))?, matrix(device, (side, side))?);
     held(move || {
-        let pending = device.region(|g| Keep(g.array(&x).dot(&g.array(&y))))?;
-        Ok(pending.wait()?)
+        Ok(device
+            .region(|g| Keep(g.array(&x).dot(&g.array(&y))))?
+            .wait()?)
     })
 }
 
@@ -264,14 +264,12 @@ fn means(device: &Device, size: Size) -> Prepared<'_> {
 
 fn few(device: &Device, size: Size) -> Prepared<'_> {
     let length = size.length(1000);
-    let (a, x, b) = (
-        vector(device, length)?,
-        vector(device, length)?,
-        vector(device, length)?,
-    );
+    let vector = || vector(device, length);
+    let (a, x, b) = (vector()?, vector()?, vector()?);
     held(move || {
-        let pending = device.region(|g| Keep(g.array(&a) * g.array(&x) + g.array(&b)))?;
-        Ok(pending.wait()?)
+        Ok(device
+            .region(|g| Keep(g.array(&a) * g.array(&x) + g.array(&b)))?
+            .wait()?)
     })
 }
 
@@ -288,11 +286,8 @@ fn twenty(device: &Device, size: Size) -> Prepared<'_> {
 
 fn dependent(device: &Device, size: Size) -> Prepared<'_> {
     let (length, calls) = (size.length(1000), size.times(2000));
-    let (a, start, b) = (
-        vector(device, length)?,
-        vector(device, length)?,
-        vector(device, length)?,
-    );
+    let vector = || vector(device, length);
+    let (a, start, b) = (vector()?, vector()?, vector()?);
     held(move || {
         let mut x = start.clone();
         for _ in 0..calls {
@@ -306,8 +301,9 @@ fn dependent(device: &Device, size: Size) -> Prepared<'_> {
 fn scan(device: &Device, size: Size) -> Prepared<'_> {
     let x = vector(device, size.length(1 << 26))?;
     held(move || {
-        let pending = device.region(|g| Keep(g.array(&x).cumsum(Axis(0))))?;
-        Ok(pending.wait()?)
+        Ok(device
+            .region(|g| Keep(g.array(&x).cumsum(Axis(0))))?
+            .wait()?)
     })
 }
 
@@ -319,7 +315,8 @@ fn gather(device: &Device, size: Size) -> Prepared<'_> {
     });
     let index = Array::from_host(device, &index)?;
     held(move || {
-        let pending = device.region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))))?;
-        Ok(pending.wait()?)
+        Ok(device
+            .region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))))?
+            .wait()?)
     })
 }

@@ -14,31 +14,19 @@ use crate::{
 
 const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
 
-const T6: Target = Target(
-    "T6",
-    "upload, pageable, against the driver's",
-    "GB/s",
-    AtLeast(5.5),
-);
-const T6_PINNED: Target = Target(
-    "T6",
-    "upload, pageable, against pinned",
-    "GB/s",
-    AtLeast(0.8),
-);
-const T7: Target = Target(
+const T6: Target = rate("T6", "upload, pageable, against the driver's", AtLeast(5.5));
+const T6_PINNED: Target = rate("T6", "upload, pageable, against pinned", AtLeast(0.8));
+const T7: Target = rate(
     "T7",
     "download to a slice, against the driver's",
-    "GB/s",
     AtLeast(3.0),
 );
-const T7_PINNED: Target = Target(
-    "T7",
-    "download to a slice, against pinned",
-    "GB/s",
-    AtLeast(0.9),
-);
-const T7_FRESH: Target = Target("T7", "download to a new Vec, both", "GB/s", Goal::None);
+const T7_PINNED: Target = rate("T7", "download to a slice, against pinned", AtLeast(0.9));
+const T7_FRESH: Target = rate("T7", "download to a new Vec, both", Goal::None);
+
+const fn rate(target: &'static str, what: &'static str, goal: Goal) -> Target {
+    Target(target, what, "GB/s", goal)
+}
 
 /// Measures T6, uploads.
 pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {

@@ -16,27 +16,18 @@ const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
 const N: u64 = ELEMENTS as u64;
 
-const T1: Target = Target("T1", "launch, one stream in use", "ns", AtMost(1.02));
-const T2: Target = Target(
-    "T2",
-    "launch, operands shared with a second stream",
-    "ns",
-    AtMost(1.03),
-);
-const T3: Target = Target(
-    "T3",
-    "ping-pong between two streams, a pair",
-    "ns",
-    AtMost(1.06),
-);
-const ONE_EDGE: Target = Target(
-    "T3",
-    "two launches, the second on another stream and after the first",
-    "ns",
-    AtMost(1.06),
-);
+const T1: Target = host("T1", "launch, one stream in use", 1.02);
+const T2: Target = host("T2", "launch, operands shared with a second stream", 1.03);
+const T3: Target = host("T3", "ping-pong between two streams, a pair", 1.06);
+const AFTER: &str = "two launches, the second on another stream and after the first";
+const ONE_EDGE: Target = host("T3", AFTER, 1.06);
 const HAND_OVER: &str = "hand-over to another library's stream and back";
-const T17: Target = Target("T17", HAND_OVER, "ns", AtMost(1.5));
+const T17: Target = host("T17", HAND_OVER, 1.5);
+
+/// The host's time for a call.
+const fn host(target: &'static str, what: &'static str, most: f64) -> Target {
+    Target(target, what, "ns", AtMost(most))
+}
 
 /// A batch fits in a stream's queue together with its waits and records, because a full queue
 /// blocks the host (rule 54).

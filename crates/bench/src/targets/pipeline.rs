@@ -13,24 +13,19 @@ use crate::{
     timing::{SampleSize, Variant, medians},
 };
 
-const BESIDE_STREAMS: Target = Target(
-    "T10",
+const BESIDE_STREAMS: Target = rate(
     "the same, against three raw streams, each with its own memory",
-    "chunks/s",
     Goal::AtLeast(0.98),
 );
-const TO_NEW: Target = Target(
-    "T10",
-    "the same, against raw staging threads, to new vectors",
-    "chunks/s",
-    Goal::None,
-);
-const TO_REUSED: Target = Target(
-    "T10",
-    "the same, against raw staging threads, to reused vectors",
-    "chunks/s",
-    Goal::AtLeast(0.9),
-);
+const NEW: &str = "the same, against raw staging threads, to new vectors";
+const TO_NEW: Target = rate(NEW, Goal::None);
+const REUSED: &str = "the same, against raw staging threads, to reused vectors";
+const TO_REUSED: Target = rate(REUSED, Goal::AtLeast(0.9));
+
+const fn rate(what: &'static str, goal: Goal) -> Target {
+    Target("T10", what, "chunks/s", goal)
+}
+
 const CHUNKS: usize = 32;
 const STREAMS: usize = 3;
 const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);

@@ -18,19 +18,14 @@ use crate::{
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const AWAIT: Target = Target(
-    "T9",
-    "launch, download of one number, .await",
-    "ns",
-    Goal::AtMost(1.05),
-);
-const WAIT: Target = Target(
-    "T9",
-    "launch, download of one number, .wait()",
-    "ns",
-    Goal::None,
-);
-const SLEEP: Target = Target("T9", "the same with cuStreamSynchronize", "ns", Goal::None);
+const AWAIT: Target = latency_of("launch, download of one number, .await", Goal::AtMost(1.05));
+const WAIT: Target = latency_of("launch, download of one number, .wait()", Goal::None);
+const SLEEP: Target = latency_of("the same with cuStreamSynchronize", Goal::None);
+
+const fn latency_of(what: &'static str, goal: Goal) -> Target {
+    Target("T9", what, "ns", goal)
+}
+
 const SAMPLE_SIZE: SampleSize = SampleSize::of(400, 1);
 /// The duration of the awaited kernel.
 const KERNEL: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 
 use std::{
     any::Any,
-    env, fmt,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     str::FromStr,
     thread,
@@ -13,17 +13,19 @@ use std::{
 use millstream::{
     Device, Result, Select, Stream,
     driver::{DeviceOrdinal, ResultCode},
-    sim::{Fault, Gpu, Link, Links, LiveObjectCounts, Schedule, SimConfig},
+    sim::{Fault, Gpu, Link, Links, Schedule, SimConfig},
 };
 
 use crate::programs::{
     graphs,
     program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program},
 };
-use millstream_testkit::{readings::rules, sizes::Sizes};
-
-/// The time limit within which a closed device must have freed everything.
-const CLOSED_WITHIN: Duration = Duration::from_secs(30);
+use millstream_testkit::{
+    configurations::on_gpu,
+    harness::{CLOSED_WITHIN, Watch, nothing_left},
+    readings::rules,
+    sizes::Sizes,
+};
 
 /// The kind of a program. The programs of each are drawn from a range of seeds of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,11 +102,6 @@ impl FromStr for Case {
     }
 }
 
-/// Returns whether the environment selects a GPU.
-pub(crate) fn on_gpu() -> bool {
-    env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
-}
-
 /// Returns the cases of a program: eight schedules, each with its own reading of the disputed rules
 /// and two of them in tiny sizes, or the GPU alone.
 pub(crate) fn cases(program: u64, kind: Kind) -> Vec<Case> {
@@ -179,7 +176,7 @@ impl Case {
     ///
     /// Returns a description of the first problem.
     pub(crate) fn run(&self, program: &Program) -> Result<(), String> {
-        let _watched = crate::programs::watch::over(self.to_string());
+        let _watched = Watch::over(self.to_string());
         let run = || match &self.options {
             Some(options) => self.simulate(program, options),
             None => drive(program),
@@ -258,7 +255,7 @@ impl Case {
     ///
     /// Returns a description of the first problem.
     pub(crate) fn run_graphs(&self, steps: &[graphs::Step]) -> Result<(), String> {
-        let _watched = crate::programs::watch::over(self.to_string());
+        let _watched = Watch::over(self.to_string());
         let run = || {
             let options = self.options.as_deref().unwrap_or_default();
             let config = SimConfig::new().with_options(options);
@@ -405,25 +402,6 @@ fn accounts(devices: &[Device]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Checks that closed devices leave no objects but their contexts once pending work is complete.
-fn nothing_left(gpu: &Gpu) -> Result<(), String> {
-    let closing = Instant::now();
-    loop {
-        let left = gpu.live_object_counts();
-        let nothing = LiveObjectCounts {
-            contexts: left.contexts,
-            ..LiveObjectCounts::default()
-        };
-        if left == nothing {
-            return Ok(());
-        }
-        if closing.elapsed() > CLOSED_WITHIN {
-            return Err(format!("left of closed devices: {left:?}"));
-        }
-        thread::sleep(Duration::from_micros(100));
-    }
 }
 
 /// Returns a panic's message.

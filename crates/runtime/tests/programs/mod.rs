@@ -21,4 +21,3 @@ mod long;
 pub(crate) mod program;
 mod shrink;
 mod suite;
-mod watch;

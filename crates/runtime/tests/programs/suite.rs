@@ -10,10 +10,10 @@ use std::{
     thread,
 };
 
-use millstream_testkit::share;
+use millstream_testkit::{configurations::on_gpu, share};
 
 use crate::programs::{
-    case::{Case, Kind, cases, on_gpu},
+    case::{Case, Kind, cases},
     graphs,
     shrink::{TRIES, shrink},
 };

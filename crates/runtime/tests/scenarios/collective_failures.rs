@@ -1,14 +1,9 @@
 //! Collectives that fail: usage errors, and lost devices.
 
-#![allow(
-    unsafe_code,
-    reason = "launches a kernel that faults, and opens a recording driver"
-)]
-
 use millstream_collective::{Collectives, Reduce};
 
 use crate::scenarios::{
-    collective_ranks::{Ranks, devices, reduced},
+    collective_ranks::{Ranks, devices, each_mut, reduced},
     prelude::*,
 };
 
@@ -17,10 +12,7 @@ fn p07_each_misuse_is_a_typed_error_and_enqueues_nothing() {
     let gpu = Gpu::new(SimConfig::new().devices(3));
     let calls = Arc::new(Calls::over(gpu.driver()));
     let opened: Vec<_> = (0..3)
-        .map(|ordinal| {
-            // SAFETY: the wrapper forwards every call to a conforming driver.
-            unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, ordinal) }.unwrap()
-        })
+        .map(|ordinal| open(&calls, ordinal).unwrap())
         .collect();
     let foreign = Device::open_simulated(&Gpu::new(SimConfig::new()), 0).unwrap();
     let ranks = Ranks::new(&opened[..2]);
@@ -194,25 +186,16 @@ fn p07_the_loss_of_a_device_poisons_what_its_group_was_to_write() {
             // Loads the kernels before the stream is held.
             rest.check_all::<u32>(1, 0);
             let hold = gpu.hold(ranks.streams[0].as_raw());
-            let kernels = gate_kernel::load(&opened[0]).unwrap();
-            // SAFETY: violated on purpose: the address is unallocated, which the simulated device
-            // reports as an error.
-            unsafe {
-                kernels.gate(
-                    &ranks.streams[0],
-                    LaunchConfig::new([1, 1, 1], [1, 1, 1]),
-                    64,
-                )
-            }
-            .unwrap();
+            fault(&ranks.streams[0]);
             // Orders the collective after the fault.
             ranks.streams[0].fill(arrays[0].slice_mut(..1), 1).unwrap();
-            let mut views: Vec<_> = gathered.iter_mut().collect();
-            ranks.collectives.all_gather(&arrays, &mut views).unwrap();
-            let mut views: Vec<_> = arrays.iter_mut().collect();
             ranks
                 .collectives
-                .all_reduce(&mut views, Reduce::Sum)
+                .all_gather(&arrays, &mut each_mut(&mut gathered))
+                .unwrap();
+            ranks
+                .collectives
+                .all_reduce(&mut each_mut(&mut arrays), Reduce::Sum)
                 .unwrap();
             let pending: Vec<_> = (1..3)
                 .flat_map(|rank| {
@@ -225,12 +208,16 @@ fn p07_the_loss_of_a_device_poisons_what_its_group_was_to_write() {
                 assert_is!(pending.wait(), Err(Error::Poisoned { .. }));
             }
             assert_lost(ranks.streams[0].synchronize());
-            let mut views: Vec<_> = arrays.iter_mut().collect();
-            assert_lost(ranks.collectives.all_reduce(&mut views, Reduce::Sum));
+            assert_lost(
+                ranks
+                    .collectives
+                    .all_reduce(&mut each_mut(&mut arrays), Reduce::Sum),
+            );
 
             // The others work on. What was computed from invalid contents is refused.
-            let mut views: Vec<_> = arrays[1..].iter_mut().collect();
-            let error = rest.collectives.all_reduce(&mut views, Reduce::Sum);
+            let error = rest
+                .collectives
+                .all_reduce(&mut each_mut(&mut arrays[1..]), Reduce::Sum);
             assert_is!(error, Err(Error::Poisoned { .. }));
             // Also if only one is invalid, and nothing is enqueued.
             let valid = rest.values::<u32>(300, None);
@@ -239,15 +226,17 @@ fn p07_the_loss_of_a_device_poisons_what_its_group_was_to_write() {
                 .unwrap();
             let unchanged = rest.values::<u32>(600, None);
             let mut targets = rest.upload(&unchanged);
-            let mut views: Vec<_> = targets.iter_mut().collect();
-            let error = rest.collectives.all_gather(&arrays[1..], &mut views);
+            let error = rest
+                .collectives
+                .all_gather(&arrays[1..], &mut each_mut(&mut targets));
             assert_is!(error, Err(Error::Poisoned { .. }));
             rest.assert_equal("the targets", &targets, &unchanged);
             // Overwritten as a whole, they are valid again.
             let values = rest.values::<u32>(450, None);
             let sources = rest.upload(&values);
-            let mut views: Vec<_> = gathered[1..].iter_mut().collect();
-            rest.collectives.all_gather(&sources, &mut views).unwrap();
+            rest.collectives
+                .all_gather(&sources, &mut each_mut(&mut gathered[1..]))
+                .unwrap();
             rest.assert_equal("all_gather", &gathered[1..], &vec![values.concat(); 2]);
             let values = rest.values::<u32>(300, None);
             for (array, (stream, values)) in
@@ -255,9 +244,8 @@ fn p07_the_loss_of_a_device_poisons_what_its_group_was_to_write() {
             {
                 stream.upload_into(values, array).unwrap();
             }
-            let mut views: Vec<_> = arrays[1..].iter_mut().collect();
             rest.collectives
-                .all_reduce(&mut views, Reduce::Sum)
+                .all_reduce(&mut each_mut(&mut arrays[1..]), Reduce::Sum)
                 .unwrap();
             let expected = vec![reduced(&values, Reduce::Sum); 2];
             rest.assert_equal("all_reduce", &arrays[1..], &expected);

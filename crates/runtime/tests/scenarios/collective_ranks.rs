@@ -131,6 +131,11 @@ halves!(f16, bf16);
 /// The number of element types.
 pub(crate) const TYPES: usize = 8;
 
+/// Returns references to the arrays of all ranks.
+pub(crate) fn each_mut<T>(arrays: &mut [Buffer<T>]) -> Vec<&mut Buffer<T>> {
+    arrays.iter_mut().collect()
+}
+
 /// A group of devices with a stream of each.
 pub(crate) struct Ranks {
     pub(crate) streams: Vec<Stream>,
@@ -223,8 +228,9 @@ impl Ranks {
         self.assert_equal("all_reduce", &arrays, &expected);
 
         let mut arrays = self.upload(&values);
-        let mut views: Vec<_> = arrays.iter_mut().collect();
-        self.collectives.reduce(root, &mut views, reduce).unwrap();
+        self.collectives
+            .reduce(root, &mut each_mut(&mut arrays), reduce)
+            .unwrap();
         let mut expected = values.clone();
         expected[root] = reduced(&values, reduce);
         self.assert_equal("reduce", &arrays, &expected);
@@ -232,9 +238,8 @@ impl Ranks {
         let values = self.values::<T>(len * ranks, Some(reduce));
         let sources = self.upload(&values);
         let mut targets = self.upload(&self.values::<T>(len, Some(reduce)));
-        let mut views: Vec<_> = targets.iter_mut().collect();
         self.collectives
-            .reduce_scatter(&sources, &mut views, reduce)
+            .reduce_scatter(&sources, &mut each_mut(&mut targets), reduce)
             .unwrap();
         self.assert_equal(
             "reduce_scatter",
@@ -249,15 +254,17 @@ impl Ranks {
         let root = (len + 1) % ranks;
         let values = self.values::<T>(len, None);
         let mut arrays = self.upload(&values);
-        let mut views: Vec<_> = arrays.iter_mut().collect();
-        self.collectives.broadcast(root, &mut views).unwrap();
+        self.collectives
+            .broadcast(root, &mut each_mut(&mut arrays))
+            .unwrap();
         self.assert_equal("broadcast", &arrays, &vec![values[root].clone(); ranks]);
 
         let sources = self.upload(&values);
         let longer = self.values::<T>(len * ranks, None);
         let mut targets = self.upload(&longer);
-        let mut views: Vec<_> = targets.iter_mut().collect();
-        self.collectives.all_gather(&sources, &mut views).unwrap();
+        self.collectives
+            .all_gather(&sources, &mut each_mut(&mut targets))
+            .unwrap();
         self.assert_equal("all_gather", &targets, &vec![values.concat(); ranks]);
 
         // The first rank has no elements.
@@ -270,15 +277,15 @@ impl Ranks {
         let joined = uneven.concat();
         let sources = self.upload(&uneven);
         let mut gathered = self.upload(&self.values::<T>(joined.len(), None));
-        let mut views: Vec<_> = gathered.iter_mut().collect();
         self.collectives
-            .all_gather_uneven(&lengths, &sources, &mut views)
+            .all_gather_uneven(&lengths, &sources, &mut each_mut(&mut gathered))
             .unwrap();
         self.assert_equal("all_gather_uneven", &gathered, &vec![joined; ranks]);
 
         let sources = self.upload(&longer);
-        let mut views: Vec<_> = targets.iter_mut().collect();
-        self.collectives.all_to_all(&sources, &mut views).unwrap();
+        self.collectives
+            .all_to_all(&sources, &mut each_mut(&mut targets))
+            .unwrap();
         let of_source: Vec<_> = longer.iter().map(|array| parts(array, ranks)).collect();
         let expected: Vec<_> = (0..ranks)
             .map(|rank| {

@@ -5,7 +5,7 @@
 use millstream_collective::{Collectives, Reduce};
 
 use crate::scenarios::{
-    collective_ranks::{Element, Ranks, TYPES, devices, reduced},
+    collective_ranks::{Element, Ranks, TYPES, devices, each_mut, reduced},
     prelude::*,
 };
 
@@ -179,13 +179,7 @@ fn nccl_of_two_devices_adds_and_is_lost_at_its_deadline() {
 
 #[test]
 fn p08_two_groups_of_the_same_devices_in_two_threads_do_not_deadlock() {
-    for schedule in [
-        Schedule::Timed,
-        Schedule::Lazy,
-        Schedule::Random(1),
-        Schedule::Random(2),
-        Schedule::Random(3),
-    ] {
+    for schedule in schedules(1..4) {
         for links in [Links::default(), Links::all(Link::NoPeerAccess)] {
             let config = SimConfig::new().devices(3).schedule(schedule).links(links);
             on_machine(config, |gpu| {
@@ -231,12 +225,12 @@ fn in_turn(ranks: &Ranks) {
         let mut views: Vec<_> = arrays.iter_mut().collect();
         collectives.all_reduce(&mut views, Reduce::Sum).unwrap();
         collectives.broadcast(round % count, &mut views).unwrap();
-        let mut targets: Vec<_> = scattered.iter_mut().collect();
         collectives
-            .reduce_scatter(&arrays, &mut targets, Reduce::Sum)
+            .reduce_scatter(&arrays, &mut each_mut(&mut scattered), Reduce::Sum)
             .unwrap();
-        let mut views: Vec<_> = arrays.iter_mut().collect();
-        collectives.all_gather(&scattered, &mut views).unwrap();
+        collectives
+            .all_gather(&scattered, &mut each_mut(&mut arrays))
+            .unwrap();
         let summed = reduced(&expected, Reduce::Sum);
         let summed = reduced(&vec![summed; count], Reduce::Sum);
         expected = vec![summed; count];

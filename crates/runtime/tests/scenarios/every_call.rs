@@ -65,13 +65,10 @@ fn sweep_programs(programs: u64) {
                     break;
                 }
                 let drawn = program(seed, STEPS, false);
+                let run = |_: &Gpu, devices: &[Device]| run(devices, None, &drawn);
                 let subject = Subject {
-                    name: format!("program {seed}"),
-                    schedule: schedule_of(seed),
-                    devices: 1,
-                    links: Links::default(),
                     sizes: sizes_of(seed as usize),
-                    run: &|_, devices| run(devices, None, &drawn),
+                    ..Subject::new(format!("program {seed}"), schedule_of(seed), &run)
                 };
                 runs.fetch_add(subject.sweep(), Ordering::Relaxed);
             }
@@ -106,13 +103,10 @@ fn d01_every_driver_call_of_a_large_upload_may_fail() {
     for schedule in [Schedule::Timed, Schedule::Lazy] {
         // One chunk, and five with the last one short.
         for (sizes, len) in [(Sizes::Own, LARGE), (Sizes::tiny(0), 4 * 1024 + 1)] {
+            let run = |_: &Gpu, devices: &[Device]| large_upload(devices, len);
             let subject = Subject {
-                name: String::from("large upload"),
-                schedule,
-                devices: 1,
-                links: Links::default(),
                 sizes,
-                run: &|_, devices| large_upload(devices, len),
+                ..Subject::new("large upload", schedule, &run)
             };
             subject.sweep();
         }
@@ -211,14 +205,9 @@ fn repeated_graphs(devices: &[Device]) -> Result<()> {
 
 #[test]
 fn g09_a_call_of_a_graph_works_when_it_is_repeated_after_a_failure() {
-    let subject = Subject {
-        name: String::from("repeated graphs"),
-        schedule: Schedule::Lazy,
-        devices: 1,
-        links: Links::default(),
-        sizes: Sizes::Own,
-        run: &|_, devices| repeated_graphs(devices),
-    };
+    let subject = Subject::new("repeated graphs", Schedule::Lazy, &|_, devices| {
+        repeated_graphs(devices)
+    });
     for code in [ResultCode::OUT_OF_MEMORY, ResultCode::UNKNOWN] {
         subject.sweep_once_with(code);
     }
@@ -229,14 +218,7 @@ fn g09_every_driver_call_of_recording_replay_and_update_may_fail() {
     thread::scope(|scope| {
         for code in KINDS_OF_CODES {
             scope.spawn(move || {
-                let subject = Subject {
-                    name: String::from("graphs"),
-                    schedule: Schedule::Lazy,
-                    devices: 1,
-                    links: Links::default(),
-                    sizes: Sizes::Own,
-                    run: &|_, devices| graphs(devices),
-                };
+                let subject = Subject::new("graphs", Schedule::Lazy, &|_, devices| graphs(devices));
                 subject.sweep_with(&[code]);
             });
         }
@@ -271,14 +253,7 @@ fn loops(devices: &[Device]) -> Result<()> {
 
 #[test]
 fn g09_every_driver_call_of_a_loop_may_fail() {
-    let subject = Subject {
-        name: String::from("loops"),
-        schedule: Schedule::Lazy,
-        devices: 1,
-        links: Links::default(),
-        sizes: Sizes::Own,
-        run: &|_, devices| loops(devices),
-    };
+    let subject = Subject::new("loops", Schedule::Lazy, &|_, devices| loops(devices));
     subject.sweep_with(&KINDS_OF_CODES);
 }
 

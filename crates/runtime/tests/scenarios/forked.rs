@@ -56,16 +56,14 @@ fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>
     answers.push(pollster::block_on(pending).map(drop));
     for answer in &answers {
         let error = answer.as_ref().expect_err("a device of the parent's");
-        let text = error.to_string();
-        assert!(text.contains("fork"), "{text}");
+        assert_says(&error, "fork");
     }
     step("another device");
     let opened_again = Device::open(Select::Auto);
     if on_gpu() {
         // CUDA cannot be used in the child of a process that has used it.
         let used = opened_again.and_then(|device| device.stream().map(drop));
-        let text = used.expect_err("a GPU in a forked child").to_string();
-        assert!(text.contains("fork"), "{text}");
+        assert_says(&used.expect_err("a GPU in a forked child"), "fork");
     } else {
         use_all_threads(&opened_again.expect("the child gets a new shared simulated device"))
             .expect("it works");
@@ -150,6 +148,5 @@ fn pending_value(stream: &Stream, array: &millstream::Buffer<u8>) -> Vec<u8> {
 
 #[test]
 fn a_forked_child_opens_its_own_devices() {
-    let text = in_process("forked::inner_fork", &[]).text();
-    assert!(text.contains("forked by"), "{text}");
+    assert_says(&in_process("forked::inner_fork", &[]).text(), "forked by");
 }

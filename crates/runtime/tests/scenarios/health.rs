@@ -155,7 +155,7 @@ fn d03_of_several_kernels_all_streams_are_named_and_the_error_names_none() {
 fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
     everywhere(|gpu, device, _| {
         let stream = device.stream().unwrap();
-        let kernels = crate::scenarios::arrays::sums::load(device).unwrap();
+        let kernels = sums::load(device).unwrap();
         let ones = stream.upload(&[1.0_f32; 10]).unwrap();
         let mut sum = stream.zeros::<f32>(10).unwrap();
         kernels
@@ -178,10 +178,9 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
 fn d03_a_kernel_is_named_when_the_event_right_behind_it_tells_of_the_loss() {
     let gpu = Gpu::new(SimConfig::new());
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the wrapper forwards calls to a conforming driver, or fails them without any effect.
-    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
+    let device = open(&calls, 0).unwrap();
     let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
-    let kernels = crate::scenarios::arrays::sums::load(&device).unwrap();
+    let kernels = sums::load(&device).unwrap();
     let ones = s1.upload(&[1.0_f32; 10]).unwrap();
     let mut sum = s1.zeros::<f32>(10).unwrap();
     let mut add = |stream: &Stream| {

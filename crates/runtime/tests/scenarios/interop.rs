@@ -109,12 +109,7 @@ fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
             Release::when_done,
         );
         // Waits for the owner's fill, which is behind the gate.
-        assert_eq!(
-            harness
-                .opened(gate, ours.download(&array).unwrap())
-                .unwrap(),
-            [3; N]
-        );
+        assert_eq!(harness.opened(gate, ours.download(&array).unwrap()), [3; N]);
         // Between two operations of ours on its stream, the owner works too.
         theirs.fill(&mut array, 4).unwrap();
         let mut copy = ours.zeros::<u8>(N).unwrap();
@@ -139,9 +134,7 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
         let mut lent = ours.zeros::<u8>(N).unwrap();
         theirs.fill(&mut array, 1).unwrap();
         let found = theirs.download(&array).unwrap();
-        let lease = lent.lend_mut(&theirs).unwrap();
-        outsider.fill(lease.as_raw(), N, 2);
-        drop(lease);
+        fill_lent(&outsider, &theirs, &mut lent, 2);
         let third = Outsider::new(harness.if_simulated(), 0);
         let (lender, drops) = (third.adopt(&harness.device), Drops::default());
         let tensor = third.allocate(N);
@@ -257,25 +250,15 @@ fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
         let mut copy = writer.zeros::<u8>(N).unwrap();
         let gate = harness.gate(&writer);
         writer.fill(&mut array, 1).unwrap();
-        let (source, target) = (
-            array.lend(&theirs).unwrap(),
-            copy.lend_mut(&theirs).unwrap(),
-        );
-        outsider.copy(source.as_raw(), target.as_raw(), target.len());
-        drop((source, target));
+        copy_lent(&outsider, &theirs, &array, &mut copy);
         assert_eq!(
-            harness
-                .opened(gate, reader.download(&copy).unwrap())
-                .unwrap(),
+            harness.opened(gate, reader.download(&copy).unwrap()),
             [1; N],
             "the copy is behind the fill"
         );
         // A later writer waits for the borrower.
         let gate = harness.gate(&theirs);
-        let source = array.lend(&theirs).unwrap();
-        let target = copy.lend_mut(&theirs).unwrap();
-        outsider.copy(source.as_raw(), target.as_raw(), N);
-        drop((source, target));
+        copy_lent(&outsider, &theirs, &array, &mut copy);
         writer.fill(&mut array, 9).unwrap();
         let behind = writer.record().unwrap();
         harness.open_pending(gate, &behind);
@@ -344,12 +327,7 @@ fn i02_a_lease_that_is_dropped_inside_a_call_on_another_stream_keeps_its_order()
         };
         called.unwrap();
         drop(lease);
-        assert_eq!(
-            harness
-                .opened(gate, ours.download(&array).unwrap())
-                .unwrap(),
-            [3; N]
-        );
+        assert_eq!(harness.opened(gate, ours.download(&array).unwrap()), [3; N]);
     });
 }
 
@@ -374,10 +352,7 @@ fn foreign_work_is_ordered_by_its_operands_with_the_context_current() {
         // SAFETY: the call fills its operand on the given stream.
         let filled = unsafe { b.foreign("library fill", [write(&mut array)], fill) };
         filled.unwrap();
-        assert_eq!(
-            harness.opened(gate, c.download(&array).unwrap()).unwrap(),
-            [2; N]
-        );
+        assert_eq!(harness.opened(gate, c.download(&array).unwrap()), [2; N]);
         // An error of the library is the cause of ours.
         // SAFETY: the call enqueues nothing.
         let failed = unsafe { b.foreign("library", [read(&array)], |_| Err(std::fmt::Error)) };

@@ -53,14 +53,9 @@ fn hand_overs(gpu: &Gpu, device: &Device) -> Result<()> {
 #[test]
 fn d01_every_driver_call_of_hand_overs_may_fail() {
     for schedule in [Schedule::Timed, Schedule::Lazy] {
-        let subject = Subject {
-            name: String::from("hand-overs"),
-            schedule,
-            devices: 1,
-            links: Links::default(),
-            sizes: Sizes::Own,
-            run: &|gpu, devices| hand_overs(gpu, &devices[0]),
-        };
+        let subject = Subject::new("hand-overs", schedule, &|gpu, devices| {
+            hand_overs(gpu, &devices[0])
+        });
         subject.sweep_with(&KINDS_OF_CODES);
     }
 }

@@ -175,9 +175,7 @@ fn i05_a_hand_over_costs_one_wait_there_and_one_record_and_wait_back() {
         let mut array = ours.zeros::<u8>(N).unwrap();
         let mut hand_over = |value| {
             ours.fill(&mut array, value).unwrap();
-            let lease = array.lend_mut(&theirs).unwrap();
-            outsider.fill(lease.as_raw(), N, value);
-            drop(lease);
+            fill_lent(&outsider, &theirs, &mut array, value);
         };
         // From the second on both streams are known to use the array.
         hand_over(0);

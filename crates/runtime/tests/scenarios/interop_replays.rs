@@ -58,9 +58,7 @@ fn i02_a_replay_that_conflicts_with_a_lease_is_an_error_at_once() {
         // The refused replays left nothing that later ones would wait for.
         copy.replay(&ours).unwrap();
         assert_eq!(
-            harness
-                .opened(gate, ours.download(&target).unwrap())
-                .unwrap(),
+            harness.opened(gate, ours.download(&target).unwrap()),
             [2; N]
         );
     });
@@ -143,20 +141,11 @@ fn i02_a_replay_runs_behind_the_work_of_a_returned_lease() {
         graph.replay(&ours).unwrap();
         let gate = harness.gate(&theirs);
         // The outsider reads what the replay writes, and writes what it reads.
-        let (from, to) = (
-            target.lend(&theirs).unwrap(),
-            kept.lend_mut(&theirs).unwrap(),
-        );
-        outsider.copy(from.as_raw(), to.as_raw(), N);
-        drop((from, to));
-        let lease = source.lend_mut(&theirs).unwrap();
-        outsider.fill(lease.as_raw(), N, 2);
-        drop(lease);
+        copy_lent(&outsider, &theirs, &target, &mut kept);
+        fill_lent(&outsider, &theirs, &mut source, 2);
         graph.replay(&ours).unwrap();
         assert_eq!(
-            harness
-                .opened(gate, reader.download(&target).unwrap())
-                .unwrap(),
+            harness.opened(gate, reader.download(&target).unwrap()),
             [2; N]
         );
         assert_eq!(read(&reader, &kept), [1; N]);
@@ -173,19 +162,10 @@ fn i02_a_borrower_waits_for_a_replay_in_flight() {
         let graph = record_copy(harness, source.view(), target.view_mut());
         let gate = harness.gate(&ours);
         graph.replay(&ours).unwrap();
-        let lease = source.lend_mut(&theirs).unwrap();
-        outsider.fill(lease.as_raw(), N, 2);
-        drop(lease);
-        let (from, to) = (
-            target.lend(&theirs).unwrap(),
-            kept.lend_mut(&theirs).unwrap(),
-        );
-        outsider.copy(from.as_raw(), to.as_raw(), N);
-        drop((from, to));
+        fill_lent(&outsider, &theirs, &mut source, 2);
+        copy_lent(&outsider, &theirs, &target, &mut kept);
         assert_eq!(
-            harness
-                .opened(gate, reader.download(&kept).unwrap())
-                .unwrap(),
+            harness.opened(gate, reader.download(&kept).unwrap()),
             [1; N],
             "the replay read the old values"
         );
@@ -220,9 +200,7 @@ fn replay_after_a_return_that_was_put_off(harness: &Harness, is_on_the_borrowers
     drop(lease);
     graph.replay(&ours).unwrap();
     assert_eq!(
-        harness
-            .opened(gate, reader.download(&target).unwrap())
-            .unwrap(),
+        harness.opened(gate, reader.download(&target).unwrap()),
         [3; N]
     );
 }

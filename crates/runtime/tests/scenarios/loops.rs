@@ -385,8 +385,7 @@ fn g12_changes_reach_into_bodies() {
         graph.swap(&sum, &mut other_sum)?;
         graph.replay(&stream)?;
         assert_eq!((read(&stream, &sum)?, read(&stream, &other_sum)?), (2, 3));
-        let node = problem(graph.node("count"));
-        assert!(node.to_string().contains("in the body"), "{node}");
+        assert_says(&problem(graph.node("count")), "in the body");
         stream.fill(&mut left, 8)?;
         graph.update(|r| counting(&kernels, r, 5, &mut left, &mut sum))?;
         graph.replay(&stream)?;
@@ -437,8 +436,7 @@ fn g12_a_body_that_fails_is_no_part_of_the_graph() {
             let failed = r.while_loop(&mut flag, 3, |body, flag| {
                 let inside = body.stream()?;
                 inside.fill(flag, 0)?;
-                let outer = problem(outside.fill(&mut x, 8));
-                assert!(outer.to_string().contains("body's recorder"), "{outer}");
+                assert_says(&problem(outside.fill(&mut x, 8)), "body's recorder");
                 assert!(r.if_(&short, |_| Ok(())).is_err());
                 inside.copy(&short, &mut x)
             });

@@ -1,21 +1,11 @@
 //! D3: a faulting kernel loses its whole context. Every waiter gets the error, and nothing else
 //! happens.
 
-#![allow(unsafe_code, reason = "launches a kernel that faults")]
-
 use millstream::sim::ReportKind;
 
 use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
-
-/// Enqueues a kernel that reads an unallocated address.
-fn fault(stream: &Stream) {
-    let kernels = gate_kernel::load(&stream.device()).unwrap();
-    let config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
-    // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
-    unsafe { kernels.gate(stream, config, 64) }.unwrap();
-}
 
 fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     match result {

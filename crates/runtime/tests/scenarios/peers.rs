@@ -145,7 +145,7 @@ fn p01_a03_p02_disjoint_halves_are_written_from_two_devices_at_once() {
                 "a half must not wait for the other"
             );
             assert_eq!(
-                harness.opened(gate, s2.download(&a)?)?,
+                harness.opened(gate, s2.download(&a)?),
                 [[1; N], [2; N]].concat()
             );
         }
@@ -222,7 +222,7 @@ fn p01_a04_rectangles_are_ordered_exactly_on_the_overlap_across_devices() {
         )?;
         let part = over.view_2d(ROWS, COLS)?.rect(2..6, 7..9)?;
         assert_eq!(
-            harness.opened(gate, t2.download_2d(part)?)?,
+            harness.opened(gate, t2.download_2d(part)?),
             [5, 0].repeat(4)
         );
         Ok(())
@@ -242,7 +242,7 @@ fn p01_a06_a_thread_returns_an_array_without_synchronising_to_another_device() {
         };
         let a = thread::scope(|scope| scope.spawn(make).join().unwrap())?;
         assert_eq!(
-            harness.opened(gate, consumer.download(&copied(&consumer, &a)?)?)?,
+            harness.opened(gate, consumer.download(&copied(&consumer, &a)?)?),
             [5; N]
         );
 
@@ -333,7 +333,7 @@ fn p01_a09_dropping_the_stream_before_the_array_keeps_the_free_ordered_across_de
             drop(a);
             let same_size = s2.upload(&vec![9_u32; N])?;
             assert_eq!(s2.values(&same_size)?, [9; N]);
-            assert_eq!(harness.opened(gate, t2.download(&copy)?)?, [4; N]);
+            assert_eq!(harness.opened(gate, t2.download(&copy)?), [4; N]);
             assert_eq!(s2.values(&same_size)?, [9; N]);
         }
         Ok(())

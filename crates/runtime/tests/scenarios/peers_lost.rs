@@ -1,21 +1,12 @@
 //! Scenarios of several devices of which one is lost, while others copy from it or it writes their
 //! memory. All run on the simulated device.
 
-#![allow(unsafe_code, reason = "launches a kernel that faults")]
-
 use std::fmt::Debug;
 
 use crate::scenarios::{
     peers::{N, copied, streams},
     prelude::*,
 };
-
-/// Enqueues a kernel that reads an unallocated address.
-pub(crate) fn fault(stream: &Stream) {
-    let kernels = gate_kernel::load(&stream.device()).unwrap();
-    // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
-    unsafe { kernels.gate(stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
-}
 
 /// Asserts that the result is the error of memory that `operation` of this file would have filled
 /// with data of the device.

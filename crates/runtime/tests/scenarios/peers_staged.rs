@@ -14,7 +14,7 @@ use tracing::{
 use crate::scenarios::{
     instrumented::instrumented_devices,
     peers::{N, copied, streams},
-    peers_lost::{fault, open},
+    peers_lost::open,
     prelude::*,
     subscribers::listening,
 };

@@ -1,5 +1,7 @@
 //! What most scenarios use.
 
+#![allow(unsafe_code, reason = "launches a kernel that faults")]
+
 pub(crate) use std::{
     future::Future,
     mem,
@@ -51,6 +53,13 @@ pub(crate) fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     assert_is!(result, Err(Error::DeviceLost { .. }));
 }
 
+/// Asserts that a message contains a text.
+#[track_caller]
+pub(crate) fn assert_says(message: &impl ToString, part: &str) {
+    let message = message.to_string();
+    assert!(message.contains(part), "`{part}` is not in: {message}");
+}
+
 /// Runs a fallible scenario in every configuration.
 pub(crate) fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
@@ -68,6 +77,33 @@ pub(crate) fn with_outsider<const N: usize>(
     let outsider = Outsider::new(harness.if_simulated(), 0);
     let theirs = outsider.adopt(&harness.device);
     (outsider, theirs, harness.streams())
+}
+
+/// Lends an array to the owner of a stream, which fills it.
+pub(crate) fn fill_lent(owner: &Outsider, theirs: &Stream, array: &mut Buffer<u8>, value: u8) {
+    let lease = array.lend_mut(theirs).unwrap();
+    owner.fill(lease.as_raw(), lease.len(), value);
+}
+
+/// Lends two arrays to the owner of a stream, which copies one to the other.
+pub(crate) fn copy_lent(
+    owner: &Outsider,
+    theirs: &Stream,
+    source: &Buffer<u8>,
+    target: &mut Buffer<u8>,
+) {
+    let (source, target) = (
+        source.lend(theirs).unwrap(),
+        target.lend_mut(theirs).unwrap(),
+    );
+    owner.copy(source.as_raw(), target.as_raw(), target.len());
+}
+
+/// Enqueues a kernel that reads an unallocated address.
+pub(crate) fn fault(stream: &Stream) {
+    let kernels = gate_kernel::load(&stream.device()).unwrap();
+    // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
+    unsafe { kernels.gate(stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
 }
 
 /// Reads arrays and waits for their values.

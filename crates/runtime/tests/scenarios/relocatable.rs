@@ -207,8 +207,7 @@ fn g14_a_call_that_depends_on_its_addresses_keeps_them() {
             let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
             assert_eq!(stream.values(&y)?, twice);
             let other = upload(&stream, 5)?;
-            let fixed = problem(graph.swap(&x, &other));
-            assert!(fixed.to_string().contains("`update` records"), "{fixed}");
+            assert_says(&problem(graph.swap(&x, &other)), "`update` records");
             drop(graph);
             library.unload(&stream, y)
         });

@@ -1,8 +1,6 @@
 //! Uploads and downloads of pageable memory in many chunks: the time of capture, the target of each
 //! chunk, and the page-locked memory used.
 
-#![allow(unsafe_code, reason = "opens devices of a recording driver")]
-
 use std::{pin::Pin, sync::Barrier};
 
 use crate::scenarios::prelude::*;
@@ -40,9 +38,7 @@ const LENGTHS: [usize; 22] = [
 fn setup(schedule: Schedule, sizes: Sizes) -> (Gpu, Arc<Calls>, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the wrapper forwards every call to a conforming driver.
-    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
-    let device = device.expect("the device opens");
+    let device = open(&calls, 0).expect("the device opens");
     assert!(
         sizes.set(&device, false),
         "the sizes must be set before the first copy"
@@ -286,8 +282,7 @@ fn one_stream_takes_small_uploads_from_several_threads() {
 fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
     let gpu = Gpu::new(SimConfig::new());
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the wrapper forwards every call to a conforming driver.
-    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
+    let device = open(&calls, 0).unwrap();
     let stream = device.stream().unwrap();
     let mut target = stream.zeros::<u8>(4096).unwrap();
     let hold = gpu.hold(stream.as_raw());

@@ -88,8 +88,7 @@ fn awaiting_works_without_a_thread_for_the_reactor() {
         "wakers::inner_await_without_threads",
         &[("RUST_MIN_STACK", &stack[..])],
     );
-    let text = ended.text();
-    assert!(text.contains("awaited"), "{text}");
+    assert_says(&ended.text(), "awaited");
 }
 
 struct Panics;

@@ -1,9 +1,6 @@
 //! Graph programs on a device.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels, and adopts a stream and memory"
-)]
+#![allow(unsafe_code, reason = "launches kernels, and adopts memory")]
 
 use std::{mem, sync::Arc};
 
@@ -15,10 +12,10 @@ use millstream::{
     interop::{After, ForeignCall, OwnedLease, write},
     sim::Gpu,
 };
+use millstream_testkit::outsiders::{Outsider, Tensor};
 
 use super::{
     kernels::{Add, name, ptx},
-    owner::Owner,
     step::{
         ARRAYS, BYTES, GRAPHS, How, KERNELS, Op, Part, SLAB_BYTES, STREAMS, Source, Step, THEIRS,
         Way,
@@ -94,8 +91,10 @@ pub(super) struct Running {
     streams: [Stream; STREAMS],
     kernels: Vec<Add>,
     module: Module,
-    owner: Arc<Owner>,
-    /// The number of bytes of the owner's allocation that are in use.
+    owner: Arc<Outsider>,
+    /// The owner's allocation.
+    slab: Arc<Tensor>,
+    /// The number of its bytes that are in use.
     used: usize,
     is_capturing: bool,
     device: Device,
@@ -103,9 +102,8 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn new(gpu: &Gpu, device: &Device) -> Result<Self> {
-        let owner = Arc::new(Owner::new(gpu)?);
-        // SAFETY: the keeper destroys the stream.
-        let theirs = unsafe { device.adopt_stream(owner.raw, Arc::clone(&owner)) }?;
+        let owner = Outsider::new(Some(gpu), 0);
+        let theirs = owner.adopt(device);
         let module = device.module(Ptx::text("graphs.ptx", ptx()))?;
         let kernels = (0..KERNELS).map(|kernel| module.function(&name(kernel)));
         let ours = || device.stream();
@@ -116,6 +114,7 @@ impl Running {
             streams: [ours()?, ours()?, ours()?, theirs],
             kernels: kernels.collect::<Result<_>>()?,
             module,
+            slab: Arc::new(owner.allocate(SLAB_BYTES)),
             owner,
             used: 0,
             is_capturing: false,
@@ -135,11 +134,11 @@ impl Running {
                     return Ok(None);
                 }
                 self.used = first + bytes;
-                let pointer = self.owner.slab.offset(first as u64);
-                self.owner.fill(pointer, bytes, 2)?;
+                let pointer = self.slab.pointer.offset(first as u64);
+                self.owner.fill(pointer, bytes, 2);
                 let keeper = match is_scoped {
                     true => Release::at_end_of_scope(),
-                    false => Release::when_done(Arc::clone(&self.owner)),
+                    false => Release::when_done(Arc::clone(&self.slab)),
                 };
                 let after = After::Stream(&self.streams[THEIRS]);
                 // SAFETY: no other array has these bytes, which live until all work is complete.
@@ -306,7 +305,7 @@ impl Running {
                 if let Some(Array::Lent(lease)) = &self.arrays[slot]
                     && !self.is_capturing
                 {
-                    self.owner.fill(lease.as_raw(), lease.len(), value)?;
+                    self.owner.fill(lease.as_raw(), lease.len(), value);
                 }
             }
             Step::EndLease(slot) => {
@@ -324,8 +323,8 @@ impl Running {
                     let (pointer, bytes) = (buffer.as_raw(), buffer.len());
                     match buffer.return_to_owner(&running.streams[THEIRS]) {
                         Ok(_) => {
-                            let filled = running.owner.fill(pointer, bytes, value);
-                            (None, filled.map_err(Error::from))
+                            running.owner.fill(pointer, bytes, value);
+                            (None, Ok(()))
                         }
                         Err(rejected) => {
                             (Some(Array::Buffer(rejected.source)), Err(rejected.error))
@@ -334,9 +333,11 @@ impl Running {
                 });
             }
             Step::Capture if !mem::replace(&mut self.is_capturing, true) => {
-                self.owner.begin_capture()?;
+                self.owner.begin_capture();
             }
-            Step::EndCapture if mem::take(&mut self.is_capturing) => self.owner.end_capture()?,
+            Step::EndCapture if mem::take(&mut self.is_capturing) => {
+                self.owner.end_capture(true);
+            }
             Step::Capture | Step::EndCapture => {}
             Step::Record(graph, order, ref ops) => {
                 let options = GraphOptions::new().order(order);

@@ -8,7 +8,6 @@ mod device;
 mod found;
 mod kernels;
 mod model;
-mod owner;
 mod step;
 
 use millstream::{Device, Error, UsageErrorKind, sim::Gpu};

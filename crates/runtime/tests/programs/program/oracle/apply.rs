@@ -3,7 +3,7 @@
 use super::{
     super::{
         elem::{Elem, content},
-        step::{Look, Made, Pages, Part, Settle, Step, TimelineStep},
+        step::{Look, Made, On, Pages, Part, Settle, Step, TimelineStep},
     },
     Expected, Oracle,
     bytes::{Array, Bytes, Kind},
@@ -152,7 +152,8 @@ impl Oracle {
                 let len = self.arrays[array].as_ref()?.bytes.values.len();
                 let whole = Part::whole(array, len);
                 let values = vec![content(value + 1, 1)[0]; len];
-                return self.write(stream, Elem::U8, whole, values);
+                let elem = Elem::U8;
+                return self.write(On { stream, elem }, whole, values);
             }
             Step::Halves {
                 array,
