@@ -20,6 +20,8 @@ use millstream::{
     sim::{Gpu, ReportKind, Rules, Schedule, SimConfig},
 };
 
+use crate::scenarios::prelude::assert_says;
+
 const N: usize = 64;
 
 /// A correct program: two streams write one array, and a third operation downloads it.
@@ -56,8 +58,18 @@ fn unordered(device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// Returns a check of this schedule alone.
+pub(crate) fn only(check: &Check, schedule: Schedule) -> Check {
+    check.clone().schedules([schedule]).random(0).pct(0, 1)
+}
+
 fn without_race_checker() -> Check {
     Check::new().config(SimConfig::new().race_check(false))
+}
+
+fn replaying(failure: &check::CheckFailure) -> SimConfig {
+    let config = SimConfig::new().race_check(false);
+    config.with_options(failure.replay()).unwrap()
 }
 
 #[test]
@@ -75,22 +87,11 @@ fn a_right_program_passes_under_every_schedule() {
 #[test]
 fn a_missing_order_is_found_by_some_schedule_and_its_token_replays_it() {
     let check = without_race_checker();
-    let on_time = check
-        .clone()
-        .schedules([Schedule::Lazy])
-        .random(0)
-        .pct(0, 1);
-    on_time.run(unordered);
+    only(&check, Schedule::Lazy).run(unordered);
     let failure = check.find(unordered).unwrap_err();
-    assert!(
-        failure.problem().contains("the first fill came last"),
-        "{failure}"
-    );
+    assert_says(&failure.problem(), "the first fill came last");
     assert!(failure.reports().is_empty());
-    let config = SimConfig::new()
-        .race_check(false)
-        .with_options(failure.replay())
-        .unwrap();
+    let config = replaying(&failure);
     let config = config.replay(failure.token().unwrap().clone());
     let device = Device::open_simulated(&Gpu::new(config), 0).unwrap();
     let again = catch_unwind(AssertUnwindSafe(|| unordered(&device)));
@@ -100,7 +101,7 @@ fn a_missing_order_is_found_by_some_schedule_and_its_token_replays_it() {
 #[test]
 fn a_missing_order_is_reported_as_a_race_under_every_schedule() {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
-        let check = Check::new().schedules([schedule]).random(0).pct(0, 1);
+        let check = only(&Check::new(), schedule);
         let failure = check.find(unordered).unwrap_err();
         let race = failure
             .reports()
@@ -126,10 +127,7 @@ fn an_exhaustive_search_completes_and_replays_the_failure_it_finds() {
     assert!(checked.is_complete() && checked.runs() > 5, "{checked:?}");
     let failure = search.find(unordered).unwrap_err();
     assert!(failure.replay().starts_with("replay=1e-"), "{failure}");
-    let config = SimConfig::new()
-        .race_check(false)
-        .with_options(failure.replay())
-        .unwrap();
+    let config = replaying(&failure);
     let device = Device::open_simulated(&Gpu::new(config), 0).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| unordered(&device))).is_err());
     let cut = search.exhaustive(3).run(right);
@@ -198,10 +196,7 @@ fn a_nondeterministic_program_is_reported() {
     };
     for check in [Check::new().twice(), Check::new().exhaustive(100)] {
         let failure = check.find(program).unwrap_err();
-        assert!(
-            failure.problem().contains("different calls in two runs"),
-            "{failure}"
-        );
+        assert_says(&failure.problem(), "different calls in two runs");
     }
 }
 
@@ -211,16 +206,9 @@ fn a_leak_is_a_failure_unless_it_is_allowed() {
         mem::forget(device.stream()?.zeros::<u32>(N)?);
         Ok::<(), millstream::Error>(())
     };
-    let check = Check::new()
-        .schedules([Schedule::Eager])
-        .random(0)
-        .pct(0, 1)
-        .rules([Rules::strict()]);
+    let check = only(&Check::new(), Schedule::Eager).rules([Rules::strict()]);
     let failure = check.find(leak).unwrap_err();
-    assert!(
-        failure.problem().contains("the closed device leaked"),
-        "{failure}"
-    );
+    assert_says(&failure.problem(), "the closed device leaked");
     assert_eq!(failure.replay(), "schedule=eager,rules=strict");
     check.allow_leaks().run(leak);
 }
@@ -324,11 +312,7 @@ fn hides(
 fn is_found(program: impl Fn(&Device) -> Result<()>) {
     for rules in [Rules::observed(), Rules::strict()] {
         for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(3)] {
-            let check = Check::new()
-                .schedules([schedule])
-                .random(0)
-                .pct(0, 1)
-                .rules([rules]);
+            let check = only(&Check::new(), schedule).rules([rules]);
             let failure = check.find(&program).expect_err("the race is hidden");
             assert!(failure.to_string().contains("race"), "{failure}");
         }
@@ -368,7 +352,7 @@ fn the_bound_on_sync_points_hides_no_race() {
             (0..5000).try_for_each(|value| a.fill(shared.slice_mut(..1), value))?;
             copy_of(a, b, shared)
         };
-        let lazy = Check::new().schedules([Schedule::Lazy]).random(0).pct(0, 1);
+        let lazy = only(&Check::new(), Schedule::Lazy);
         let failure = lazy.find(|device| hides(device, fill, crossing));
         failure.expect_err("the race is hidden");
     }

@@ -16,6 +16,8 @@ use millstream::{
 };
 use millstream_testkit::configurations::schedules;
 
+use crate::{check::only, scenarios::prelude::assert_says};
+
 millstream::kernels! {
     // SAFETY: the signature is that of vecadd.cu.
     pub(crate) unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
@@ -158,11 +160,7 @@ fn foreign_streams_have_their_own_numbers() {
 }
 
 fn one_run() -> Check {
-    Check::new()
-        .schedules([Schedule::Lazy])
-        .random(0)
-        .pct(0, 1)
-        .rules([Rules::observed()])
+    only(&Check::new(), Schedule::Lazy).rules([Rules::observed()])
 }
 
 /// Returns the lines of a check's leak report.
@@ -334,10 +332,7 @@ fn an_array_declared_with_floats_of_another_size_fails_a_check() {
                     operation 13 on stream 1, kernel `vecadd`, block (0, 0, 0), \
                     thread (0, 0, 0), line ";
     assert!(report.text.starts_with(expected), "{report}");
-    assert!(
-        report.text.contains(&format!("`vecadd` at {HERE}:")),
-        "{report}"
-    );
+    assert_says(&report.text, &format!("`vecadd` at {HERE}:"));
 }
 
 #[test]

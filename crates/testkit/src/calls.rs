@@ -123,6 +123,13 @@ impl Calls {
         }
     }
 
+    /// Asserts that no call was made.
+    #[track_caller]
+    pub fn assert_none(&self) {
+        let counts = self.counts();
+        assert!(counts.is_empty(), "something was enqueued: {counts:?}");
+    }
+
     /// Returns the number of calls of this name since the last [`forget`](Self::forget).
     pub fn count(&self, call: &str) -> usize {
         self.made

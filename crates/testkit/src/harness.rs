@@ -20,7 +20,7 @@ use std::{
 };
 
 use millstream::{
-    Device, Event, LaunchConfig, Pending, Result, Select, Stream,
+    Device, Event, Graph, GraphRecorder, LaunchConfig, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
     kernel::{self, DriverStream},
     sim::{Gpu, Hold, LiveObjectCounts, SimConfig},
@@ -220,6 +220,16 @@ impl Harness {
     pub fn stream(&self) -> Stream {
         let adopted = self.outsiders.next(self.if_simulated(), &self.device);
         adopted.unwrap_or_else(|| self.device.stream().expect("a stream"))
+    }
+
+    /// Records a graph on the device.
+    #[track_caller]
+    pub fn record(
+        &self,
+        name: &str,
+        body: impl FnOnce(&GraphRecorder) -> Result<()>,
+    ) -> Result<Graph> {
+        self.device.record(name, body)
     }
 
     pub fn streams<const N: usize>(&self) -> [Stream; N] {

@@ -3,10 +3,13 @@
 #![allow(unsafe_code, reason = "launches kernels")]
 
 use millstream::{
-    Cuda, Device, Error, Module, Ptx, Result, UsageErrorKind, driver::nvrtc, kernel, signature,
+    Cuda, Device, Module, Ptx, Result, UsageErrorKind, driver::nvrtc, kernel, signature,
 };
 
-use crate::compiled::{Outcome, device};
+use crate::{
+    compiled::{Outcome, device},
+    scenarios::prelude::problem,
+};
 
 /// A kernel that multiplies `n` numbers by the macro `FACTOR`.
 pub(crate) const SCALE: &str = r#"
@@ -130,15 +133,6 @@ fn k01_checked_in_ptx_has_the_hash_of_its_source() -> Outcome {
         &source.replace('7', "8")
     ));
     Ok(())
-}
-
-/// Returns the usage error of a lookup.
-fn problem<T>(found: Result<T>) -> UsageErrorKind {
-    match found {
-        Err(Error::Usage(error)) => error.problem().clone(),
-        Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("it was found"),
-    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn what_is_dropped_in_a_recording_lives_as_long_as_the_graph() {
         let [stream, other] = harness.streams();
         let mut output = stream.zeros::<u32>(2 * N)?;
         let mut data = vec![5_u32; N];
-        let graph = harness.device.record("temporaries", |r| {
+        let graph = harness.record("temporaries", |r| {
             let recorded = r.stream()?;
             let uploaded = recorded.upload(&data)?;
             let mut copy = recorded.zeros::<u32>(N)?;

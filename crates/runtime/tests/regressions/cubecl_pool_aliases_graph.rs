@@ -12,7 +12,7 @@ fn arrays_made_after_a_recording_share_no_memory_with_the_graph() {
         let [stream, other] = harness.streams();
         let input = stream.upload(&[1.0_f32; N])?;
         let mut output = stream.zeros::<f32>(N)?;
-        let graph = harness.device.record("intermediates", |r| {
+        let graph = harness.record("intermediates", |r| {
             let recorded = r.stream()?;
             let mut first = recorded.zeros::<f32>(N)?;
             recorded.copy(&input, &mut first)?;

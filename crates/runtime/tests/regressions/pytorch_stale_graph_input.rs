@@ -13,9 +13,7 @@ fn a_replay_reads_the_array_that_the_program_has_named() {
         let [stream, loader] = harness.streams();
         let mut input = loader.upload(&[1_u32; N])?;
         let mut output = stream.zeros::<u32>(N)?;
-        let mut graph = harness
-            .device
-            .record("model", |r| r.stream()?.copy(&input, &mut output))?;
+        let mut graph = harness.record("model", |r| r.stream()?.copy(&input, &mut output))?;
         for step in 2..6 {
             if step % 2 == 0 {
                 let new = loader.upload(&[step; N])?;

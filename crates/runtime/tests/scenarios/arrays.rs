@@ -1,8 +1,13 @@
 //! Scenarios A: arrays shared between streams, threads and handles.
 
-use std::rc::Rc;
+use std::{fmt::Debug, rc::Rc};
 
-use crate::scenarios::prelude::*;
+use bytemuck::Pod;
+
+use crate::scenarios::{
+    peers::{assert_all_pending, copied},
+    prelude::*,
+};
 
 /// The length of the arrays: enough for several thread blocks and pages.
 const N: usize = 1500;
@@ -18,29 +23,43 @@ millstream::kernels! {
     }
 }
 
+/// Fills an array on the first stream behind a gate, and reads it on the two others, which find
+/// `expected`. If copies are queued, one that waits may hold up the others.
+pub(crate) fn read_together<T: Pod + Debug + PartialEq>(
+    harness: &Harness,
+    [s1, s2, s3]: [&Stream; 3],
+    [before, value, expected]: [T; 3],
+    are_queued: bool,
+    read: impl Fn(&Stream, &Buffer<T>) -> Result<Pending<Vec<T>>>,
+) -> Result<()> {
+    let expected = vec![expected; N];
+    let mut a = s1.upload(&vec![before; N])?;
+    let gate = harness.gate(s1);
+    s1.fill(&mut a, value)?;
+    let (second, third) = (read(s2, &a)?, read(s3, &a)?);
+    assert_all_pending(harness, &[&second, &third]);
+    gate.open();
+    assert_eq!(second.wait()?, expected);
+    assert_eq!(third.wait()?, expected);
+
+    let gate = harness.gate(s2);
+    let held = read(s2, &a)?;
+    if !are_queued {
+        let third = read(s3, &a)?.wait()?;
+        assert_eq!(third, expected, "one reader must not wait for the other");
+    }
+    let own = s1.values(&a)?;
+    assert_eq!(own, vec![value; N], "nor one on the array's own stream");
+    assert_eq!(harness.opened(gate, held), expected);
+    Ok(())
+}
+
 #[test]
 pub(crate) fn a01_readers_wait_for_the_writer_and_run_together() {
     scenario(|harness| {
-        let [s1, s2, s3] = harness.streams();
-        let mut a = s1.upload(&vec![1_u32; N])?;
-        let gate = harness.gate(&s1);
-        s1.fill(&mut a, 7)?;
-        let (second, third) = (s2.download(&a)?, s3.download(&a)?);
-        harness.assert_pending(&second);
-        harness.open_pending(gate, &third);
-        assert_eq!(second.wait()?, [7; N]);
-        assert_eq!(third.wait()?, [7; N]);
-
-        let gate = harness.gate(&s2);
-        let held = s2.download(&a)?;
-        assert_eq!(
-            s3.values(&a)?,
-            [7; N],
-            "one reader must not wait for the other"
-        );
-        harness.open_pending(gate, &held);
-        assert_eq!(held.wait()?, [7; N]);
-        Ok(())
+        let streams: [_; 3] = harness.streams();
+        let read = |stream: &Stream, a: &Buffer<u32>| stream.download(a);
+        read_together(harness, streams.each_ref(), [1, 7, 7], false, read)
     });
 }
 
@@ -69,11 +88,7 @@ pub(crate) fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
         s1.synchronize()?;
         let gate = harness.gate(&s1);
         let (mut left, mut right) = a.split_at_mut(N);
-        thread::scope(|scope| {
-            let first = scope.spawn(|| s1.fill(&mut left, 1));
-            let second = scope.spawn(|| s2.fill(&mut right, 2));
-            first.join().unwrap().and(second.join().unwrap())
-        })?;
+        both(|| s1.fill(&mut left, 1), || s2.fill(&mut right, 2))?;
         assert_eq!(
             s2.values(a.slice(N..))?,
             [2; N],
@@ -117,33 +132,33 @@ pub(crate) fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
     });
 }
 
+/// Makes arrays in a thread and in a task, and reads copies of them on a stream of either device.
+pub(crate) fn hand_over(harness: &Harness, producer: &Stream, consumer: &Stream) -> Result<()> {
+    let make = |value| -> Result<_> {
+        let mut a = producer.zeros::<u32>(N)?;
+        producer.fill(&mut a, value)?;
+        Ok(a)
+    };
+    let gate = harness.gate(producer);
+    let a = thread::scope(|scope| scope.spawn(|| make(5)).join().unwrap())?;
+    let copy = copied(consumer, &a)?;
+    assert_eq!(harness.opened(gate, consumer.download(&copy)?), [5; N]);
+
+    let gate = harness.gate(producer);
+    let a = pollster::block_on(async { make(6) })?;
+    let arrives = if consumer.device() == producer.device() {
+        consumer.download(&a)?
+    } else {
+        consumer.download(&copied(consumer, &a)?)?
+    };
+    harness.open_pending(gate, &arrives);
+    assert_eq!(pollster::block_on(arrives)?, [6; N]);
+    Ok(())
+}
+
 #[test]
 pub(crate) fn a06_a_thread_returns_an_array_without_synchronising() {
-    scenario(|harness| {
-        let [producer, consumer] = harness.streams();
-        let gate = harness.gate(&producer);
-        let make = || -> Result<_> {
-            let mut a = producer.zeros::<u32>(N)?;
-            producer.fill(&mut a, 5)?;
-            Ok(a)
-        };
-        let a = thread::scope(|scope| scope.spawn(make).join().unwrap())?;
-        let mut copy = consumer.zeros::<u32>(N)?;
-        consumer.copy(&a, &mut copy)?;
-        assert_eq!(harness.opened(gate, consumer.download(&copy)?), [5; N]);
-
-        let gate = harness.gate(&producer);
-        let task = async {
-            let mut a = producer.zeros::<u32>(N)?;
-            producer.fill(&mut a, 6)?;
-            Ok::<_, millstream::Error>(a)
-        };
-        let a = pollster::block_on(task)?;
-        let arrives = consumer.download(&a)?;
-        harness.open_pending(gate, &arrives);
-        assert_eq!(pollster::block_on(arrives)?, [6; N]);
-        Ok(())
-    });
+    scenario(|harness| hand_over(harness, &harness.stream(), &harness.stream()));
 }
 
 #[test]
@@ -174,35 +189,40 @@ pub(crate) fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
     });
 }
 
+/// Drops an array while copies to both streams, each behind a gate, read it.
+pub(crate) fn drop_in_use(harness: &Harness, streams: [&Stream; 2]) -> Result<()> {
+    let other = harness.stream();
+    for slow in 0..2 {
+        let a = streams[0].upload(&vec![4_u32; N])?;
+        let mut copies = [streams[0].zeros::<u32>(N)?, streams[1].zeros::<u32>(N)?];
+        // An array's first use on another stream may wait for later work; here that use is
+        // complete.
+        assert_eq!(streams[1].values(&copied(streams[1], &a)?)?, [4; N]);
+        let mut gates = streams.map(|stream| Some(harness.gate(stream)));
+        for (stream, copy) in streams.iter().zip(&mut copies) {
+            stream.copy(&a, copy)?;
+        }
+        drop(a);
+        let mut same_size = other.zeros::<u32>(N)?;
+        other.fill(&mut same_size, 9)?;
+        assert_eq!(
+            other.values(&same_size)?,
+            [9; N],
+            "the new array must not wait for another stream"
+        );
+        for user in [1 - slow, slow] {
+            drop(gates[user].take());
+            assert_eq!(streams[user].values(&copies[user])?, [4; N]);
+        }
+    }
+    Ok(())
+}
+
 #[test]
 pub(crate) fn a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses() {
     scenario(|harness| {
         let streams: [_; 2] = harness.streams();
-        let s3 = harness.stream();
-        for slow in 0..2 {
-            let a = streams[0].upload(&vec![4_u32; N])?;
-            let mut copies = [streams[0].zeros::<u32>(N)?, streams[1].zeros::<u32>(N)?];
-            // An array's first use on another stream may wait for later work; here that use is
-            // complete.
-            assert_eq!(streams[1].values(&a)?, [4; N]);
-            let mut gates = [harness.gate(&streams[0]), harness.gate(&streams[1])].map(Some);
-            for (stream, copy) in streams.iter().zip(&mut copies) {
-                stream.copy(&a, copy)?;
-            }
-            drop(a);
-            let mut same_size = s3.zeros::<u32>(N)?;
-            s3.fill(&mut same_size, 9)?;
-            assert_eq!(
-                s3.values(&same_size)?,
-                [9; N],
-                "the new array must not wait for another stream"
-            );
-            for user in [1 - slow, slow] {
-                drop(gates[user].take());
-                assert_eq!(streams[user].values(&copies[user])?, [4; N]);
-            }
-        }
-        Ok(())
+        drop_in_use(harness, streams.each_ref())
     });
 }
 

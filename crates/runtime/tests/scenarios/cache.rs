@@ -25,7 +25,7 @@ fn an_array_of_the_same_size_on_the_same_stream_needs_no_driver_call() {
         for _ in 0..100 {
             assert_eq!(empty(&stream).unwrap().as_raw(), address);
         }
-        assert!(calls.counts().is_empty(), "{:?}", calls.counts());
+        calls.assert_none();
         let memory = harness.device.memory_stats().unwrap();
         assert_eq!((memory.allocated_bytes, memory.allocations), (0, 0));
         assert_eq!((memory.cached_bytes, memory.cache_hits), (N as u64, 100));

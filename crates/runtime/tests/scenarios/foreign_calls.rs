@@ -65,7 +65,7 @@ fn g14_a_call_of_another_library_is_captured_with_its_workspace() {
         let [stream, other] = harness.streams();
         let mut x = stream.zeros::<u32>(N)?;
         let mut y = stream.zeros::<u32>(N)?;
-        let mut graph = harness.device.record("library", |r| {
+        let mut graph = harness.record("library", |r| {
             let recorded = r.stream()?;
             recorded.fill(&mut x, 1)?;
             let mut workspace = recorded.zeros::<u32>(9)?;
@@ -116,7 +116,7 @@ fn g14_a_call_that_fails_in_a_recording_is_none_of_its_operations() {
     scenario(|harness| {
         let stream = harness.stream();
         let mut x = stream.zeros::<u32>(N)?;
-        let graph = harness.device.record("failing", |r| {
+        let graph = harness.record("failing", |r| {
             let recorded = r.stream()?;
             // SAFETY: the call enqueues nothing.
             let failed =

@@ -150,7 +150,7 @@ fn a_variable_that_a_kernel_uses_by_name_is_no_operand_that_it_writes_and_cannot
         let refused = problem(sum(&kernel, &stream, (&x, &x, &mut variable, 0)));
         let name = String::from("table");
         assert_eq!(refused, UsageErrorKind::UsedByName { variable: name });
-        let mut graph = harness.device.record("sum", |r| {
+        let mut graph = harness.record("sum", |r| {
             sum(&kernel, &r.stream()?, (&x, &variable, &mut y, 0))
         })?;
         let (by_name, kind) = ("by its name", "a variable of a module");
@@ -162,7 +162,7 @@ fn a_variable_that_a_kernel_uses_by_name_is_no_operand_that_it_writes_and_cannot
         assert_eq!(stream.values(&y)?, [200; N]);
         // One that is an operand alone can be exchanged for another.
         let copy = |r: &GraphRecorder| r.stream()?.copy(&variable, &mut y);
-        let mut graph = harness.device.record("copy", copy)?;
+        let mut graph = harness.record("copy", copy)?;
         stream.fill(&mut other, 3)?;
         graph.swap(&variable, &other)?;
         graph.replay(&stream)?;
@@ -179,7 +179,7 @@ fn parameters_of_a_recorded_kernel_are_known_by_position_and_not_by_address() {
         let [before, mut source] = within_one(harness, [0, 4 * N as u64])?;
         stream.fill(&mut source, 1)?;
         let (mut target, number) = (stream.zeros::<u32>(N)?, source.as_raw().as_raw());
-        let mut graph = harness.device.record("sum", |r| {
+        let mut graph = harness.record("sum", |r| {
             // The empty array begins where the next begins, and the number is its address.
             let arguments = (before.slice(N..), &source, &mut target, number);
             sum(&kernel, &r.stream()?, arguments)
@@ -209,7 +209,7 @@ fn a_graph_never_writes_what_was_passed_to_swap_as_a_shared_reference() {
         let mut source = stream.upload(&[1_u32; N])?;
         let mut target = stream.zeros::<u32>(N)?;
         let mut new = Arc::new(stream.upload(&[5_u32; N])?);
-        let mut graph = harness.device.record("copy", |r| {
+        let mut graph = harness.record("copy", |r| {
             r.if_(&source, |then| then.stream()?.copy(&source, &mut target))
         })?;
         let shared = "which is passed as `&`";
@@ -239,9 +239,7 @@ fn an_array_takes_the_place_only_of_one_that_was_recorded_with_no_larger_alignme
         let mut target = stream.zeros::<u32>(N)?;
         let [aligned, far, near] = within_one(harness, [0, 1024 + 128, 2048 + 4])?;
         let record = |source: &Buffer<u32>, target: &mut Buffer<u32>| {
-            harness
-                .device
-                .record("copy", |r| r.stream()?.copy(source, target))
+            harness.record("copy", |r| r.stream()?.copy(source, target))
         };
         let mut graph = record(&aligned, &mut target)?;
         assert_refused(graph.swap(&aligned, &far), "a multiple of 256");
@@ -252,7 +250,7 @@ fn an_array_takes_the_place_only_of_one_that_was_recorded_with_no_larger_alignme
         graph.swap(&aligned, &far)?;
         // Also if both are operands.
         let [mut one, mut two] = within_one(harness, [4096, 4096 + 1024 + 4])?;
-        let mut graph = harness.device.record("copies", |r| {
+        let mut graph = harness.record("copies", |r| {
             let recorded = r.stream()?;
             recorded.copy(&far, &mut one)?;
             recorded.copy(&far, &mut two)
@@ -270,7 +268,7 @@ fn a_kernel_of_a_body_may_have_an_operand_without_elements() {
         let kernels = sums::load(&harness.device)?;
         let (flag, mut seen) = (stream.upload(&[1_u32])?, stream.zeros::<u32>(1)?);
         let (mut y, empty) = (stream.zeros::<f32>(4)?, stream.zeros::<f32>(0)?);
-        let graph = harness.device.record("empty", |r| {
+        let graph = harness.record("empty", |r| {
             r.stream()?.copy(&flag, &mut seen)?;
             r.if_(&flag, |body| {
                 let recorded = body.stream()?;
@@ -325,9 +323,7 @@ fn an_update_that_the_driver_refuses_changes_nothing() {
     counted_scenario(|harness, calls| {
         let stream = harness.stream();
         let mut x = stream.zeros::<u32>(N)?;
-        let mut graph = harness
-            .device
-            .record("graph", |r| r.stream()?.fill(&mut x, 1))?;
+        let mut graph = harness.record("graph", |r| r.stream()?.fill(&mut x, 1))?;
         let before = graph.figures();
         let mut larger = |r: &GraphRecorder| {
             let recorded = r.stream()?;

@@ -11,7 +11,7 @@ pub(crate) fn doubling(
     target: &mut Buffer<f32>,
 ) -> Result<Graph> {
     let kernels = sums::load(&harness.device)?;
-    harness.device.record("doubling", |r| {
+    harness.record("doubling", |r| {
         let stream = r.stream()?;
         let mut sum = stream.zeros::<f32>(source.len())?;
         kernels.vecadd(&stream, N, source, source, &mut sum, N as u64)?;
@@ -22,9 +22,7 @@ pub(crate) fn doubling(
 /// Records `x = x + ones`.
 fn counting(harness: &Harness, x: &mut Buffer<f32>, ones: &Buffer<f32>) -> Result<Graph> {
     let kernels = sums::load(&harness.device)?;
-    harness
-        .device
-        .record("counting", |r| increment(&kernels, &r.stream()?, x, ones))
+    harness.record("counting", |r| increment(&kernels, &r.stream()?, x, ones))
 }
 
 /// Adds an array to another through a temporary array.
@@ -204,9 +202,7 @@ fn g06_a_replay_on_one_half_of_an_array_does_not_wait_for_the_other() {
     counted_scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut a = s1.zeros::<u32>(2 * N)?;
-        let graph = harness
-            .device
-            .record("half", |r| r.stream()?.fill(a.slice_mut(..N), 1))?;
+        let graph = harness.record("half", |r| r.stream()?.fill(a.slice_mut(..N), 1))?;
         graph.replay(&s2)?;
         s2.fill(a.slice_mut(N..), 2)?;
         let gate = harness.gate(&s1);
@@ -270,9 +266,7 @@ fn g07_an_update_with_equal_nodes_changes_the_graph_and_another_makes_it_again()
     counted_scenario(|harness, calls| {
         let stream = harness.stream();
         let (mut x, mut y) = (stream.zeros::<u32>(N)?, stream.zeros::<u32>(N)?);
-        let mut graph = harness
-            .device
-            .record("fill", |r| r.stream()?.fill(&mut x, 1))?;
+        let mut graph = harness.record("fill", |r| r.stream()?.fill(&mut x, 1))?;
         graph.replay(&stream)?;
         calls.forget();
         graph.update(|r| r.stream()?.fill(&mut y, 2))?;
@@ -306,9 +300,7 @@ fn g07_an_update_of_most_nodes_is_made_at_once_and_keeps_earlier_changes() {
             let mut numbered = arrays.iter_mut().enumerate();
             numbered.try_for_each(|(at, array)| stream.fill(array, value(at)))
         };
-        let mut graph = harness
-            .device
-            .record("fills", |r| fill(&r.stream()?, &mut arrays, &|_| 1))?;
+        let mut graph = harness.record("fills", |r| fill(&r.stream()?, &mut arrays, &|_| 1))?;
         let mut expect = |value: &dyn Fn(usize) -> u32, counts: [usize; 3]| -> Result<()> {
             calls.forget();
             graph.update(|r| fill(&r.stream()?, &mut arrays, value))?;

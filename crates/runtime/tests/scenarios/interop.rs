@@ -17,19 +17,22 @@ use crate::scenarios::{
 /// The bytes of the arrays.
 const N: usize = BYTES;
 
+/// Returns the kind of a usage error that names the caller's file.
 #[track_caller]
-pub(crate) fn assert_problem<T: std::fmt::Debug>(
+pub(crate) fn refusal<T>(result: Result<T>) -> UsageErrorKind {
+    let usage_error = usage_error(result);
+    let location = usage_error.location().expect("a source line");
+    assert_eq!(location.file(), Location::caller().file());
+    usage_error.problem().clone()
+}
+
+#[track_caller]
+pub(crate) fn assert_problem<T>(
     result: Result<T>,
     is_expected: impl FnOnce(&UsageErrorKind) -> bool,
 ) {
-    match result {
-        Err(Error::Usage(usage_error)) => {
-            assert!(is_expected(usage_error.problem()), "{usage_error}");
-            let location = usage_error.location().expect("a source line");
-            assert_eq!(location.file(), Location::caller().file());
-        }
-        other => panic!("expected a usage error, found {other:?}"),
-    }
+    let problem = refusal(result);
+    assert!(is_expected(&problem), "{problem}");
 }
 
 fn is_lent(problem: &UsageErrorKind) -> bool {

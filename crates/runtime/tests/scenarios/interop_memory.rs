@@ -4,7 +4,11 @@
 
 use millstream::driver::{DevicePtr, StreamHandle};
 
-use crate::scenarios::{interop::assert_problem, outsiders::Keeper, prelude::*};
+use crate::scenarios::{
+    interop::{assert_problem, refusal},
+    outsiders::Keeper,
+    prelude::*,
+};
 
 /// The bytes of the arrays.
 const N: usize = BYTES;
@@ -162,15 +166,13 @@ fn i07_streams_that_cannot_be_adopted_are_refused() {
             let elsewhere = Outsider::new(Some(harness.simulated()), 1);
             // SAFETY: the stream is refused.
             let adopted = unsafe { harness.device.adopt_stream(elsewhere.raw, ()) };
-            assert_problem(adopted, |problem| {
-                matches!(
-                    problem,
-                    UsageErrorKind::OtherContext {
-                        object: "stream",
-                        ..
-                    }
-                )
-            });
+            assert_is!(
+                refusal(adopted),
+                UsageErrorKind::OtherContext {
+                    object: "stream",
+                    ..
+                }
+            );
         },
     );
 }
@@ -195,40 +197,31 @@ fn i07_memory_that_cannot_be_adopted_is_refused_and_its_keeper_dropped() {
         drops.assert_one();
         adopted
     };
-    let is_unknown = |problem: &UsageErrorKind| {
-        matches!(problem, UsageErrorKind::NoAllocation { bytes: 40, .. })
-    };
-    assert_problem(refused(freed, 10), is_unknown);
-    assert_problem(refused(DevicePtr::from_raw(0), 10), is_unknown);
-    assert_problem(
-        refused(
-            DevicePtr::from_raw(host.read().unwrap().as_ptr() as u64),
-            10,
-        ),
-        is_unknown,
+    let on_host = host.read().unwrap().as_ptr() as u64;
+    for pointer in [freed, DevicePtr::from_raw(0), DevicePtr::from_raw(on_host)] {
+        let unknown = refusal(refused(pointer, 10));
+        assert_is!(unknown, UsageErrorKind::NoAllocation { bytes: 40, .. });
+    }
+    assert_is!(
+        refusal(refused(tensor.pointer, N)),
+        UsageErrorKind::NoAllocation { .. }
     );
-    assert_problem(refused(tensor.pointer, N), |problem| {
-        matches!(problem, UsageErrorKind::NoAllocation { .. })
-    });
-    assert_problem(refused(tensor.pointer.offset(2), 10), |problem| {
-        matches!(
-            problem,
-            UsageErrorKind::CastAlignment {
-                alignment: 2,
-                target_alignment: 4
-            }
-        )
-    });
-    assert_problem(refused(far.pointer, 10), |problem| {
-        matches!(
-            problem,
-            UsageErrorKind::OtherContext {
-                object: "memory",
-                ..
-            }
-        )
-    });
-    assert_problem(refused(tensor.pointer, usize::MAX), |problem| {
-        matches!(problem, UsageErrorKind::TooLarge { .. })
-    });
+    assert_is!(
+        refusal(refused(tensor.pointer.offset(2), 10)),
+        UsageErrorKind::CastAlignment {
+            alignment: 2,
+            target_alignment: 4
+        }
+    );
+    assert_is!(
+        refusal(refused(far.pointer, 10)),
+        UsageErrorKind::OtherContext {
+            object: "memory",
+            ..
+        }
+    );
+    assert_is!(
+        refusal(refused(tensor.pointer, usize::MAX)),
+        UsageErrorKind::TooLarge { .. }
+    );
 }

@@ -19,14 +19,8 @@ fn is_lent(problem: &UsageErrorKind) -> bool {
 }
 
 fn record_copy(harness: &Harness, source: View<'_, u8>, target: ViewMut<'_, u8>) -> Graph {
-    let recorded = harness
-        .device
-        .record("copy", |r| r.stream()?.copy(source, target));
+    let recorded = harness.record("copy", |r| r.stream()?.copy(source, target));
     recorded.unwrap()
-}
-
-fn read(stream: &Stream, array: &Buffer<u8>) -> Vec<u8> {
-    stream.values(array).unwrap()
 }
 
 #[test]
@@ -37,7 +31,6 @@ fn i02_a_replay_that_conflicts_with_a_lease_is_an_error_at_once() {
         let mut target = ours.zeros::<u8>(N).unwrap();
         let copy = record_copy(harness, source.view(), target.view_mut());
         let calls_copy = harness
-            .device
             .record("calls copy", |r| copy.replay(&r.stream()?))
             .unwrap();
         // A lease that waited for the outsider would never end.
@@ -50,7 +43,11 @@ fn i02_a_replay_that_conflicts_with_a_lease_is_an_error_at_once() {
             assert_problem(graph.replay_stepwise(&ours), is_lent);
             assert_eq!(graph.figures().launches, 0);
         }
-        assert_eq!(read(&ours, &target), [0; N], "nothing was enqueued");
+        assert_eq!(
+            ours.values(&target).unwrap(),
+            [0; N],
+            "nothing was enqueued"
+        );
         drop(lease);
         let lease = target.lend(&theirs).unwrap();
         assert_problem(copy.replay(&ours), is_lent);
@@ -76,7 +73,7 @@ fn i02_a_refused_replay_leaves_no_waits_behind() {
             let [ours, busy, other] = harness.streams();
             let source = ours.upload(&[1_u8; N]).unwrap();
             let [mut idle, mut target, mut later] = [(); 3].map(|()| ours.zeros::<u8>(N).unwrap());
-            let copies = harness.device.record("copies", |r| {
+            let copies = harness.record("copies", |r| {
                 let stream = r.stream()?;
                 stream.copy(&source, &mut idle)?;
                 stream.copy(&source, &mut target)
@@ -88,11 +85,11 @@ fn i02_a_refused_replay_leaves_no_waits_behind() {
             let lease = target.slice_mut(N / 2..).lend_mut(borrower).unwrap();
             assert_problem(copies.replay(&ours), is_lent);
             // Neither the other operands nor the stream wait for the fill.
-            assert_eq!(read(&other, &source), [1; N]);
+            assert_eq!(other.values(&source).unwrap(), [1; N]);
             other.fill(&mut idle, 4).unwrap();
-            assert_eq!(read(&other, &idle), [4; N]);
+            assert_eq!(other.values(&idle).unwrap(), [4; N]);
             ours.fill(&mut later, 5).unwrap();
-            assert_eq!(read(&other, &later), [5; N]);
+            assert_eq!(other.values(&later).unwrap(), [5; N]);
             drop(lease);
             gate.open();
         }
@@ -114,18 +111,18 @@ fn i02_a_replay_beside_a_lease_of_what_it_reads_or_does_not_use_runs_at_once() {
         let lease = array.slice_mut(N / 2..).lend_mut(&theirs).unwrap();
         outsider.fill(lease.as_raw(), lease.len(), 2);
         graph.replay(&ours).unwrap();
-        assert_eq!(read(&ours, &target)[..N / 2], [1; N / 2]);
+        assert_eq!(ours.values(&target).unwrap()[..N / 2], [1; N / 2]);
         drop(lease);
         let lease = array.lend(&theirs).unwrap();
         graph.replay(&ours).unwrap();
-        assert_eq!(read(&ours, &target)[..N / 2], [1; N / 2]);
+        assert_eq!(ours.values(&target).unwrap()[..N / 2], [1; N / 2]);
         drop(lease);
         // Neither does the graph use an array for which it was given another.
         let lease = target.lend(&theirs).unwrap();
         assert_problem(graph.replay(&ours), is_lent);
         graph.swap(&target, &mut fresh).unwrap();
         graph.replay(&ours).unwrap();
-        assert_eq!(read(&ours, &fresh)[..N / 2], [1; N / 2]);
+        assert_eq!(ours.values(&fresh).unwrap()[..N / 2], [1; N / 2]);
         drop((lease, gate));
     });
 }
@@ -148,7 +145,7 @@ fn i02_a_replay_runs_behind_the_work_of_a_returned_lease() {
             harness.opened(gate, reader.download(&target).unwrap()),
             [2; N]
         );
-        assert_eq!(read(&reader, &kept), [1; N]);
+        assert_eq!(reader.values(&kept).unwrap(), [1; N]);
     });
 }
 
@@ -169,7 +166,7 @@ fn i02_a_borrower_waits_for_a_replay_in_flight() {
             [1; N],
             "the replay read the old values"
         );
-        assert_eq!(read(&reader, &source), [2; N]);
+        assert_eq!(reader.values(&source).unwrap(), [2; N]);
     });
 }
 
@@ -220,7 +217,7 @@ fn i02_a_loop_of_a_graph_is_refused_during_a_lease_and_runs_behind_it() {
         let kernels = words::load(&harness.device)?;
         let mut left = ours.upload(&[3_u32])?;
         let mut sum = ours.upload(&[40_u32])?;
-        let graph = harness.device.record("loop", |r| {
+        let graph = harness.record("loop", |r| {
             r.while_loop(&mut left, 9, |body, left| {
                 kernels.count(&body.stream()?, one_thread(), left, &mut sum)
             })

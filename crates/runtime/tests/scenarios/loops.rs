@@ -103,7 +103,7 @@ fn g12_a_loop_ends_by_its_flag_in_each_replay() {
         let mut left = stream.upload(&[5_u32])?;
         let mut sum = stream.zeros::<u32>(1)?;
         let mut copy = stream.zeros::<u32>(1)?;
-        let graph = harness.device.record("loop", |r| {
+        let graph = harness.record("loop", |r| {
             let recorded = r.stream()?;
             recorded.fill(&mut sum, 100)?;
             counting(&kernels, r, 50, &mut left, &mut sum)?;
@@ -133,9 +133,7 @@ fn g12_a_loop_that_ends_by_its_limit_is_reported_by_the_next_host_read() {
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[9_u32])?;
         let mut sum = stream.zeros::<u32>(1)?;
-        let graph = harness
-            .device
-            .record("limited", |r| counting(&kernels, r, 4, &mut left, &mut sum))?;
+        let graph = harness.record("limited", |r| counting(&kernels, r, 4, &mut left, &mut sum))?;
         graph.replay(&stream)?;
         let mut derived = other.zeros::<u32>(1)?;
         other.copy(&sum, &mut derived)?;
@@ -183,9 +181,7 @@ fn g12_a_limit_is_reported_by_reads_of_the_replay_that_reached_it() {
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[2_u32])?;
         let mut sum = stream.zeros::<u32>(1)?;
-        let graph = harness
-            .device
-            .record("limited", |r| counting(&kernels, r, 4, &mut left, &mut sum))?;
+        let graph = harness.record("limited", |r| counting(&kernels, r, 4, &mut left, &mut sum))?;
         graph.replay(&stream)?;
         let by_flag = stream.download(&sum)?;
         stream.fill(&mut left, 9)?;
@@ -238,9 +234,7 @@ fn g12_work_of_other_threads_runs_before_or_behind_a_loop_that_the_host_runs() {
         let mut left = stream.upload(&[6_u32])?;
         let mut sum = stream.zeros::<u32>(1)?;
         without_conditional_nodes(calls);
-        let graph = harness
-            .device
-            .record("host", |r| counting(&kernels, r, 50, &mut left, &mut sum));
+        let graph = harness.record("host", |r| counting(&kernels, r, 50, &mut left, &mut sum));
         calls.fail_no_more();
         let graph = graph?;
         // At the third look the other thread begins, and gets some time.
@@ -279,7 +273,7 @@ fn g12_loops_that_reach_their_limits_at_the_same_time_do_not_race() {
         let mut flags = stream.upload(&[1_u32])?;
         let mut other_flag = stream.upload(&[1_u32])?;
         let (mut x, mut y) = (stream.zeros::<u32>(4)?, stream.zeros::<u32>(4)?);
-        let graph = harness.device.record("two loops", |r| {
+        let graph = harness.record("two loops", |r| {
             r.while_loop(&mut flags, 2, |body, _| body.stream()?.fill(&mut x, 1))?;
             r.while_loop(&mut other_flag, 3, |body, _| body.stream()?.fill(&mut y, 2))
         })?;
@@ -302,7 +296,7 @@ fn g12_bodies_contain_loops_conditions_and_memory_of_the_graph() {
         let mut rounds = stream.zeros::<u32>(1)?;
         let mut sum = stream.zeros::<u32>(1)?;
         let (mut never, zero) = (stream.zeros::<u32>(1)?, stream.zeros::<u32>(1)?);
-        let graph = harness.device.record("nested", |r| {
+        let graph = harness.record("nested", |r| {
             r.while_loop(&mut outer, 10, |r, outer| {
                 let recorded = r.stream()?;
                 let mut inner = recorded.zeros::<u32>(1)?;
@@ -341,11 +335,11 @@ fn g12_a_graph_with_a_loop_is_replayed_in_the_body_of_another_loop() {
         let mut rounds = stream.zeros::<u32>(1)?;
         let mut left = stream.upload(&[2_u32])?;
         let (twos, mut sum) = (stream.upload(&[2_u32])?, stream.zeros::<u32>(1)?);
-        let inner = harness.device.record("inner", |r| {
+        let inner = harness.record("inner", |r| {
             r.stream()?.copy(&twos, &mut left)?;
             counting(&kernels, r, 2, &mut left, &mut sum)
         })?;
-        let graph = harness.device.record("outer", |r| {
+        let graph = harness.record("outer", |r| {
             r.while_loop(&mut outer, 2, |r, outer| {
                 let recorded = r.stream()?;
                 inner.replay(&recorded)?;
@@ -377,9 +371,8 @@ fn g12_changes_reach_into_bodies() {
         let mut left = stream.upload(&[2_u32])?;
         let (mut sum, mut other_sum) = (stream.zeros::<u32>(1)?, stream.zeros::<u32>(1)?);
         let mut other_left = stream.upload(&[3_u32])?;
-        let mut graph = harness
-            .device
-            .record("changed", |r| counting(&kernels, r, 9, &mut left, &mut sum))?;
+        let mut graph =
+            harness.record("changed", |r| counting(&kernels, r, 9, &mut left, &mut sum))?;
         graph.replay(&stream)?;
         graph.swap(&left, &mut other_left)?;
         graph.swap(&sum, &mut other_sum)?;
@@ -431,7 +424,7 @@ fn g12_a_body_that_fails_is_no_part_of_the_graph() {
         let stream = harness.stream();
         let mut flag = stream.upload(&[1_u32])?;
         let (mut x, short) = (stream.zeros::<u32>(4)?, stream.zeros::<u32>(3)?);
-        let graph = harness.device.record("failing", |r| {
+        let graph = harness.record("failing", |r| {
             let outside = r.stream()?;
             let failed = r.while_loop(&mut flag, 3, |body, flag| {
                 let inside = body.stream()?;
@@ -461,7 +454,7 @@ fn loops_that_cannot_be_recorded_are_refused() {
         let elsewhere = millstream::Device::simulated()?;
         let mut far = elsewhere.stream()?.zeros::<u32>(1)?;
         let refused = |attempt: &mut dyn FnMut(&GraphRecorder) -> Result<()>| {
-            problem(harness.device.record("refused", |r| attempt(r))).to_string()
+            problem(harness.record("refused", |r| attempt(r))).to_string()
         };
         let zero = refused(&mut |r| r.while_loop(&mut flag, 0, |_, _| Ok(())));
         assert!(zero.contains("at most 0 iterations"), "{zero}");

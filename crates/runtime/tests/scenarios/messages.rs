@@ -3,21 +3,9 @@
 
 use std::panic::Location;
 
-use millstream::{
-    UsageError,
-    kernel::{self, ModuleSource, Param, ParamKind, Signature},
-};
+use millstream::kernel::{self, ModuleSource, Param, ParamKind, Signature};
 
 use crate::scenarios::{harness::somewhere, prelude::*};
-
-/// Returns the usage error of a call.
-fn usage_error<T>(result: Result<T>) -> UsageError {
-    match result {
-        Err(Error::Usage(usage_error)) => usage_error,
-        Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("the call succeeded, although a usage error was expected"),
-    }
-}
 
 /// Asserts that the result is a usage error that names the caller's line.
 #[track_caller]
@@ -187,18 +175,13 @@ fn an_operand_of_another_device_is_named_and_the_devices_are_distinguished() {
         }
         // The harness's device was opened on another line. Devices opened on the same line are
         // distinguished by a number.
-        assert!(
-            operand_device.contains(&format!(", opened at {}:{line}:", file!())),
-            "{text}"
-        );
+        assert_says(&operand_device, &format!(", opened at {}:{line}:", file!()));
         assert!(stream_device.contains("harness.rs:"), "{text}");
         let (one, other) = near.told_apart(&far);
         assert_ne!(one, other);
         for text in [one, other] {
-            assert!(
-                text.contains(&format!("{}:{line}:", file!())) && text.contains(" as number "),
-                "{text}"
-            );
+            assert_says(&text, &format!("{}:{line}:", file!()));
+            assert_says(&text, " as number ");
         }
         let (one, other) = near.told_apart(&near.clone());
         assert_eq!(

@@ -46,7 +46,7 @@ mod peers;
 mod peers_kernels;
 mod peers_lost;
 mod peers_staged;
-mod prelude;
+pub(crate) mod prelude;
 mod properties;
 mod random;
 mod recordings;

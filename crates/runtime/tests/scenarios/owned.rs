@@ -161,36 +161,14 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
     scenario(|harness| {
         let stream = harness.stream();
         let mut target = stream.zeros::<u32>(3)?;
-        let Err(Rejected { error, source, .. }) =
-            stream.upload_owned_into(vec![1, 2, 3, 4], &mut target)
-        else {
-            panic!("four elements do not fit in three");
-        };
+        let (refused, source) = rejected(stream.upload_owned_into(vec![1, 2, 3, 4], &mut target));
         assert_eq!(source, [1, 2, 3, 4]);
-        let Error::Usage(usage_error) = error else {
-            panic!("{error:?}")
-        };
-        assert!(matches!(
-            usage_error.problem(),
-            UsageErrorKind::Length {
-                source_len: 4,
-                target_len: 3
-            }
-        ));
+        assert_eq!(problem::<()>(Err(refused)), unequal(4, 3));
 
         let elsewhere = Device::simulated()?.stream()?;
-        let Err(Rejected { error, source, .. }) =
-            elsewhere.upload_owned_into(vec![1, 2, 3], &mut target)
-        else {
-            panic!("the target is on another device");
-        };
-        let Error::Usage(usage_error) = error else {
-            panic!("{error:?}")
-        };
-        assert!(matches!(
-            usage_error.problem(),
-            UsageErrorKind::OtherDevice { operand: 0, .. }
-        ));
+        let (refused, source) = rejected(elsewhere.upload_owned_into(vec![1, 2, 3], &mut target));
+        let refused = problem::<()>(Err(refused));
+        assert_is!(refused, UsageErrorKind::OtherDevice { operand: 0, .. });
         drop(stream.upload_owned_into(source, &mut target)?);
         assert_eq!(stream.values(&target)?, [1, 2, 3]);
         Ok(())
@@ -316,11 +294,7 @@ fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
             let hit = call == "host_register";
             hit.then(|| DriverError::new("cuMemHostRegister", ResultCode::OUT_OF_MEMORY))
         });
-        let Err(Rejected { error, source, .. }) =
-            Pinned::register(&harness.device, rising(SMALL, 5))
-        else {
-            panic!("it was made to fail");
-        };
+        let (error, source) = rejected(Pinned::register(&harness.device, rising(SMALL, 5)));
         assert_is!(error, Error::Driver(_));
         assert_eq!(source, rising(SMALL, 5));
         calls.fail_no_more();

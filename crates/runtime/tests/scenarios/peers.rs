@@ -4,7 +4,11 @@
 //!
 //! On a machine with one GPU they are excluded by name.
 
-use crate::scenarios::{harness::Ask, prelude::*};
+use crate::scenarios::{
+    arrays::{drop_in_use, hand_over, read_together},
+    harness::Ask,
+    prelude::*,
+};
 
 pub(crate) const N: usize = 1500;
 
@@ -53,37 +57,11 @@ pub(crate) fn assert_all_pending(harness: &Harness, pending: &[&dyn Ask]) {
 #[test]
 fn p01_a01_copies_to_another_device_wait_for_the_writer_and_run_together() {
     scenario(|harness, second| {
-        let [s1] = harness.streams();
-        let [t2, t3] = streams(second);
-        let mut a = s1.upload(&vec![1_u32; N])?;
-        let gate = harness.gate(&s1);
-        s1.fill(&mut a, 7)?;
-        let (two, three) = (copied(&t2, &a)?, copied(&t3, &a)?);
-        let (second, third) = (t2.download(&two)?, t3.download(&three)?);
-        assert_all_pending(harness, &[&second, &third]);
-        gate.open();
-        assert_eq!(second.wait()?, [7; N]);
-        assert_eq!(third.wait()?, [7; N]);
-
-        let gate = harness.gate(&t2);
-        let held = t2.download(&copied(&t2, &a)?)?;
+        let (s1, [t2, t3]) = (harness.stream(), streams(second));
+        let read = |stream: &Stream, a: &Buffer<u32>| stream.download(&copied(stream, a)?);
         // On a GPU copies of one direction between two devices share a queue, so that one that
         // waits holds up those enqueued after it (rule 39).
-        if !on_gpu() {
-            assert_eq!(
-                t3.values(&copied(&t3, &a)?)?,
-                [7; N],
-                "one reader must not wait for the other"
-            );
-        }
-        assert_eq!(
-            s1.values(&a)?,
-            [7; N],
-            "nor a reader on the array's own device"
-        );
-        harness.open_pending(gate, &held);
-        assert_eq!(held.wait()?, [7; N]);
-        Ok(())
+        read_together(harness, [&s1, &t2, &t3], [1, 7, 7], on_gpu(), read)
     });
 }
 
@@ -127,11 +105,7 @@ fn p01_a03_p02_disjoint_halves_are_written_from_two_devices_at_once() {
             s1.synchronize()?;
             let gate = harness.gate(held);
             let (mut left, mut right) = a.split_at_mut(N);
-            thread::scope(|scope| {
-                let first = scope.spawn(|| s1.fill(&mut left, 1));
-                let second = scope.spawn(|| t1.copy(&twos, &mut right));
-                first.join().unwrap().and(second.join().unwrap())
-            })?;
+            both(|| s1.fill(&mut left, 1), || t1.copy(&twos, &mut right))?;
             let (free, values) = if std::ptr::eq(held, &s1) {
                 (a.slice(N..), [2; N])
             } else {
@@ -231,33 +205,7 @@ fn p01_a04_rectangles_are_ordered_exactly_on_the_overlap_across_devices() {
 
 #[test]
 fn p01_a06_a_thread_returns_an_array_without_synchronising_to_another_device() {
-    scenario(|harness, second| {
-        let [producer] = harness.streams();
-        let [consumer] = streams(second);
-        let gate = harness.gate(&producer);
-        let make = || -> Result<_> {
-            let mut a = producer.zeros::<u32>(N)?;
-            producer.fill(&mut a, 5)?;
-            Ok(a)
-        };
-        let a = thread::scope(|scope| scope.spawn(make).join().unwrap())?;
-        assert_eq!(
-            harness.opened(gate, consumer.download(&copied(&consumer, &a)?)?),
-            [5; N]
-        );
-
-        let gate = harness.gate(&producer);
-        let task = async {
-            let mut a = producer.zeros::<u32>(N)?;
-            producer.fill(&mut a, 6)?;
-            Ok::<_, millstream::Error>(a)
-        };
-        let a = pollster::block_on(task)?;
-        let arrives = consumer.download(&copied(&consumer, &a)?)?;
-        harness.open_pending(gate, &arrives);
-        assert_eq!(pollster::block_on(arrives)?, [6; N]);
-        Ok(())
-    });
+    scenario(|harness, second| hand_over(harness, &harness.stream(), &second.stream()?));
 }
 
 #[test]
@@ -286,35 +234,7 @@ fn p01_a07_a_host_read_does_not_wait_for_later_work_of_either_device() {
 
 #[test]
 fn p01_a08_p06_dropping_an_array_that_another_device_reads_does_not_block() {
-    scenario(|harness, second| {
-        let [s1, s3] = harness.streams();
-        let [t1] = streams(second);
-        for slow in 0..2 {
-            let a = s1.upload(&vec![4_u32; N])?;
-            let mut copies = [s1.zeros::<u32>(N)?, t1.zeros::<u32>(N)?];
-            // An array's first use on another stream may wait for later work; here that use is
-            // complete.
-            assert_eq!(t1.values(&copied(&t1, &a)?)?, [4; N]);
-            let mut gates = [harness.gate(&s1), harness.gate(&t1)].map(Some);
-            let streams = [&s1, &t1];
-            for (stream, copy) in streams.iter().zip(&mut copies) {
-                stream.copy(&a, copy)?;
-            }
-            drop(a);
-            let mut same_size = s3.zeros::<u32>(N)?;
-            s3.fill(&mut same_size, 9)?;
-            assert_eq!(
-                s3.values(&same_size)?,
-                [9; N],
-                "the new array must not wait for another stream"
-            );
-            for user in [1 - slow, slow] {
-                drop(gates[user].take());
-                assert_eq!(streams[user].values(&copies[user])?, [4; N]);
-            }
-        }
-        Ok(())
-    });
+    scenario(|harness, second| drop_in_use(harness, [&harness.stream(), &second.stream()?]));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use millstream::ViewMut;
 
 use crate::scenarios::{
+    arrays::read_together,
     configurations::all_simulated,
     peers::{N, assert_all_pending, copied, counted, scenario, streams},
     prelude::*,
@@ -41,9 +42,7 @@ pub(crate) fn a15_a_kernel_reads_pool_memory_of_another_device() {
         let config = LaunchConfig::linear(N);
         calls.forget();
         let refused = kernels.vecadd(&t1, config, &before, &after, &mut sum, N as u64);
-        let Err(Error::Usage(usage_error)) = refused else {
-            panic!("a plain array of another device: {refused:?}");
-        };
+        let usage_error = usage_error(refused);
         assert!(matches!(
             usage_error.problem(),
             UsageErrorKind::OtherDevice { operand: 0, .. }
@@ -92,29 +91,10 @@ fn a15_a_view_for_a_third_device_is_no_operand_of_the_second() {
 #[test]
 fn p01_a01_kernels_of_another_device_wait_for_the_writer_and_run_together() {
     scenario(|harness, second| {
-        let [s1] = harness.streams();
-        let [t2, t3] = streams(second);
+        let (s1, [t2, t3]) = (harness.stream(), streams(second));
         sums::load(second)?;
-        let mut a = s1.upload(&vec![1.0_f32; N])?;
-        let gate = harness.gate(&s1);
-        s1.fill(&mut a, 7.0)?;
-        let (two, three) = (doubled(&t2, &a)?, doubled(&t3, &a)?);
-        let (two, three) = (t2.download(&two)?, t3.download(&three)?);
-        assert_all_pending(harness, &[&two, &three]);
-        gate.open();
-        assert_eq!(two.wait()?, [14.0; N]);
-        assert_eq!(three.wait()?, [14.0; N]);
-
-        let gate = harness.gate(&t2);
-        let held = t2.download(&doubled(&t2, &a)?)?;
-        assert_eq!(
-            t3.values(&doubled(&t3, &a)?)?,
-            [14.0; N],
-            "one reader must not wait for the other"
-        );
-        harness.open_pending(gate, &held);
-        assert_eq!(held.wait()?, [14.0; N]);
-        Ok(())
+        let read = |stream: &Stream, a: &Buffer<f32>| stream.download(&doubled(stream, a)?);
+        read_together(harness, [&s1, &t2, &t3], [1.0, 7.0, 14.0], false, read)
     });
 }
 
@@ -208,11 +188,10 @@ fn p02_a_kernel_and_a_fill_write_disjoint_halves_from_two_devices_at_once() {
             let gate = harness.gate(held);
             let (mut left, right) = a.split_at_mut(N);
             calls.forget();
-            thread::scope(|scope| {
-                let first = scope.spawn(|| s1.fill(&mut left, 1.0));
-                let second = scope.spawn(|| double_into(&t1, &ones, right));
-                first.join().unwrap().and(second.join().unwrap())
-            })?;
+            both(
+                || s1.fill(&mut left, 1.0),
+                || double_into(&t1, &ones, right),
+            )?;
             harness.assert_count(calls, "stream_wait_event", 0); // neither waits for the other
             let free = if std::ptr::eq(held, &s1) {
                 t2.values(&copied_part(&t2, &a, N)?)?

@@ -64,9 +64,7 @@ fn kernels_are_refused(harness: &Harness, second: &Device) -> Result<()> {
     let mut a = s.upload(&vec![1.0_f32; N])?;
     let mut sum = t.zeros::<f32>(N)?;
     for refused in [a.peer(second).map(drop), a.peer_mut(second).map(drop)] {
-        let Err(Error::Usage(usage_error)) = refused else {
-            panic!("{refused:?}");
-        };
+        let usage_error = usage_error(refused);
         let UsageErrorKind::NoPeerAccess { from, to, reason } = usage_error.problem() else {
             panic!("{usage_error}");
         };
@@ -75,9 +73,7 @@ fn kernels_are_refused(harness: &Harness, second: &Device) -> Result<()> {
         assert_eq!(reason[..], *staged(second.peer_status(&harness.device)?));
     }
     let refused = kernels.vecadd(&t, N, &a, &a, &mut sum, N as u64);
-    let Err(Error::Usage(usage_error)) = refused else {
-        panic!("{refused:?}");
-    };
+    let usage_error = usage_error(refused);
     assert!(matches!(
         usage_error.problem(),
         UsageErrorKind::OtherDevice { operand: 0, .. }

@@ -5,6 +5,7 @@
 pub(crate) use std::{
     future::Future,
     mem,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -18,7 +19,7 @@ pub(crate) use std::{
 
 pub(crate) use millstream::{
     Buffer, Device, Error, Graph, GraphRecorder, LaunchConfig, PeerStatus, Pending, Pinned, Ptx,
-    ReadOperand, Rejected, Release, Result, Select, Stream, UsageErrorKind,
+    ReadOperand, Rejected, Release, Result, Select, Stream, UsageError, UsageErrorKind,
     driver::{Driver, DriverError, FillPattern, ResultCode},
     interop::{After, ForeignCall, write},
     sim::{Gpu, Link, Links, Schedule, SimConfig},
@@ -34,7 +35,7 @@ pub(crate) use millstream_testkit::{
     outsiders::{BYTES, Drops, Outsider, adopted},
 };
 
-pub(crate) use crate::scenarios::{arrays::sums, child::in_process, shapes::problem};
+pub(crate) use crate::scenarios::{arrays::sums, child::in_process};
 
 /// Asserts that a value matches a pattern, and a condition of what the pattern binds.
 macro_rules! assert_is {
@@ -51,6 +52,55 @@ pub(crate) use assert_is;
 #[track_caller]
 pub(crate) fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     assert_is!(result, Err(Error::DeviceLost { .. }));
+}
+
+/// Returns the usage error of a call.
+#[track_caller]
+pub(crate) fn usage_error<T>(result: Result<T>) -> UsageError {
+    match result {
+        Err(Error::Usage(usage_error)) => usage_error,
+        Err(other) => panic!("not a usage error: {other}"),
+        Ok(_) => panic!("the call succeeded, although a usage error was expected"),
+    }
+}
+
+/// Returns the kind of the usage error of a call.
+#[track_caller]
+pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
+    usage_error(result).problem().clone()
+}
+
+/// Returns the error of a call, and the source that it gives back.
+#[track_caller]
+pub(crate) fn rejected<T, S>(result: Result<T, Rejected<S>>) -> (Error, S) {
+    match result {
+        Err(Rejected { error, source, .. }) => (error, source),
+        Ok(_) => panic!("the call succeeded, although it was to fail"),
+    }
+}
+
+/// The usage error of a range beyond the end of an array.
+pub(crate) fn out_of_range(range: Range<usize>, len: usize) -> UsageErrorKind {
+    UsageErrorKind::Range { range, len }
+}
+
+/// The usage error of operands of different lengths.
+pub(crate) fn unequal(source_len: usize, target_len: usize) -> UsageErrorKind {
+    UsageErrorKind::Length {
+        source_len,
+        target_len,
+    }
+}
+
+/// Runs two functions at once, in two threads.
+pub(crate) fn both(
+    first: impl FnOnce() -> Result<()> + Send,
+    second: impl FnOnce() -> Result<()> + Send,
+) -> Result<()> {
+    thread::scope(|scope| {
+        let (first, second) = (scope.spawn(first), scope.spawn(second));
+        first.join().unwrap().and(second.join().unwrap())
+    })
 }
 
 /// Asserts that a message contains a text.

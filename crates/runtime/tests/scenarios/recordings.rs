@@ -14,7 +14,7 @@ fn operations_of_two_recorded_streams_are_ordered_by_their_bytes() {
         let stream = harness.stream();
         let (mut x, mut y) = (stream.zeros::<u32>(N)?, stream.zeros::<u32>(N)?);
         let mut z = stream.zeros::<u32>(N)?;
-        let graph = harness.device.record("diamond", |r| {
+        let graph = harness.record("diamond", |r| {
             let (a, b) = (r.stream()?, r.stream()?);
             a.fill(&mut x, 1)?;
             a.copy(&x, &mut y)?; // edge from the fill
@@ -71,7 +71,7 @@ fn arrays_that_leave_a_recording_are_zeros_before_the_first_replay() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let mut kept = None;
-        let graph = harness.device.record("leaving", |r| {
+        let graph = harness.record("leaving", |r| {
             let stream = r.stream()?;
             let mut array = stream.upload(&vec![3_u32; N])?;
             stream.fill(array.slice_mut(..1), 4)?;
@@ -368,7 +368,7 @@ fn a_launch_config_of_a_recorded_kernel_is_checked() {
         let mut x = stream.zeros::<f32>(N)?;
         let ones = stream.upload(&vec![1.0_f32; N])?;
         let config = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
-        let refused = harness.device.record("too large", |r| {
+        let refused = harness.record("too large", |r| {
             kernels.vecadd(&r.stream()?, config, &ones, &ones, &mut x, N as u64)
         });
         assert_is!(problem(refused), UsageErrorKind::LaunchConfig { .. });
@@ -382,7 +382,7 @@ fn an_array_of_a_recorded_rectangle_can_be_swapped() {
         let stream = harness.stream();
         let (ones, twos) = (stream.upload(&[1_u8; 100])?, stream.upload(&[2_u8; 100])?);
         let mut target = stream.zeros::<u8>(100)?;
-        let mut graph = harness.device.record("rows", |r| {
+        let mut graph = harness.record("rows", |r| {
             let (from, to) = (ones.view_2d(10, 10)?, target.view_2d_mut(10, 10)?);
             r.stream()?
                 .copy_2d(from.rect(.., ..2)?, to.rect_mut(.., 1..3)?)
@@ -403,9 +403,7 @@ fn an_updated_graph_keeps_no_memory_that_it_does_not_use() {
     scenario(|harness| {
         let stream = harness.stream();
         let mut x = stream.zeros::<u32>(N)?;
-        let mut graph = harness
-            .device
-            .record("upload", |r| r.stream()?.upload_into(&[0; N], &mut x))?;
+        let mut graph = harness.record("upload", |r| r.stream()?.upload_into(&[0; N], &mut x))?;
         let bytes = graph.figures().body_bytes;
         let mut values = Vec::new();
         for value in 1..5 {

@@ -151,7 +151,7 @@ fn g14_a_relocatable_call_takes_other_operands() {
         let library = Library::load(harness)?;
         let [stream, other] = harness.streams();
         let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
-        let mut graph = harness.device.record("library", |r| {
+        let mut graph = harness.record("library", |r| {
             let recorded = r.stream()?;
             let mut workspace = recorded.zeros::<u32>(N)?;
             let operands = [read(&x), write(&mut y), write(&mut workspace)];
@@ -193,7 +193,7 @@ fn g14_a_call_that_depends_on_its_addresses_keeps_them() {
             let stream = harness.stream();
             let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
             let mut workspace = stream.zeros::<u32>(N)?;
-            let mut graph = harness.device.record("library", |r| {
+            let mut graph = harness.record("library", |r| {
                 let operands = [read(&x), write(&mut y), write(&mut workspace)];
                 // SAFETY: as in the test above; no kernel uses the number.
                 unsafe {
@@ -222,7 +222,7 @@ fn g14_a_call_that_fails_for_other_addresses_is_recorded() {
         let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
         let mut workspace = stream.zeros::<u32>(N)?;
         let here = x.as_raw();
-        let graph = harness.device.record("library", |r| {
+        let graph = harness.record("library", |r| {
             let operands = [read(&x), write(&mut y), write(&mut workspace)];
             // SAFETY: as in the test above.
             unsafe {

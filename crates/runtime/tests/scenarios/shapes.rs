@@ -2,16 +2,6 @@
 
 use crate::scenarios::prelude::*;
 
-/// Returns the kind of the usage error of a call.
-#[track_caller]
-pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
-    match result {
-        Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
-        Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("the call succeeded, although a usage error was expected"),
-    }
-}
-
 #[test]
 fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
     everywhere_counted(|harness, calls| {
@@ -25,33 +15,15 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             let mut short = harness.device.pinned::<f32>(2)?;
             calls.forget();
 
-            let lengths = UsageErrorKind::Length {
-                source_len: 4,
-                target_len: 3,
-            };
+            let lengths = unequal(4, 3);
             assert_eq!(problem(stream.copy(&a, &mut b)), lengths);
             assert_eq!(problem(stream.upload_into(&[0.0; 4], &mut b)), lengths);
-            let pinned = UsageErrorKind::Length {
-                source_len: 4,
-                target_len: 2,
-            };
+            let pinned = unequal(4, 2);
             assert_eq!(problem(stream.copy(&a, &mut short)), pinned);
-            assert_eq!(
-                problem(a.try_slice(2..5)),
-                UsageErrorKind::Range {
-                    range: 2..5,
-                    len: 4
-                }
-            );
+            assert_eq!(problem(a.try_slice(2..5)), out_of_range(2..5, 4));
             let (start, end) = (3, 1);
             let reversed = problem(a.try_slice(start..end));
-            assert_eq!(
-                reversed,
-                UsageErrorKind::Range {
-                    range: start..end,
-                    len: 4
-                }
-            );
+            assert_eq!(reversed, out_of_range(start..end, 4));
             let other = problem(stream.copy(&a, &mut foreign));
             assert_is!(other, UsageErrorKind::OtherDevice { operand: 1, .. });
             let other = problem(stream.download(&foreign));
@@ -79,11 +51,7 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
                 }
             );
 
-            assert!(
-                calls.counts().is_empty(),
-                "something was enqueued: {:?}",
-                calls.counts()
-            );
+            calls.assert_none();
             kernels.vecadd(&stream, 3, &a, &a, &mut b, 3)?;
             assert_eq!(
                 stream.values(&b)?,
@@ -191,10 +159,7 @@ fn b17_a_copy_longer_than_its_source_is_refused() {
         let stream = harness.stream();
         let source = stream.upload(&[1_u8, 2, 3])?;
         let mut target = harness.device.pinned_from(&[9_u8; 5])?;
-        let lengths = UsageErrorKind::Length {
-            source_len: 3,
-            target_len: 5,
-        };
+        let lengths = unequal(3, 5);
         assert_eq!(problem(stream.copy(&source, &mut target)), lengths);
         assert_eq!(*target.read()?, [9; 5]);
         let mut on_device = stream.zeros::<u8>(5)?;

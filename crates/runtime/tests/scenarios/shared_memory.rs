@@ -171,7 +171,7 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
             most - 4096
         );
         assert_eq!(refused, UsageErrorKind::LaunchConfig { detail });
-        assert!(calls.counts().is_empty(), "{:?}", calls.counts());
+        calls.assert_none();
     });
 }
 
@@ -218,7 +218,7 @@ fn a_failure_to_opt_in_is_returned_and_nothing_is_enqueued() {
         calls.forget();
         let refused = kernels.last(&stream, block(1, 60_000), &mut out, 9);
         assert!(matches!(refused, Err(Error::Driver(error)) if error == failure));
-        assert!(calls.counts().is_empty(), "{:?}", calls.counts());
+        calls.assert_none();
         kernels
             .last(&stream, block(1, 40_000), &mut out, 9)
             .unwrap();

@@ -132,15 +132,9 @@ fn pinned_rect_mut(pinned: &mut Pinned<u8>, rect: Rect) -> Result<View2dMut<'_, 
 }
 
 impl Interpreter<'_> {
-    pub(super) fn make(
-        &mut self,
-        array: usize,
-        stream: usize,
-        elem: Elem,
-        len: usize,
-        made: Made,
-    ) -> Answer {
-        let (device, stream) = self.stream(stream)?;
+    pub(super) fn make(&mut self, at: usize, on: On, len: usize, made: Made) -> Answer {
+        let elem = on.elem;
+        let (device, stream) = self.stream(on.stream)?;
         let buffer = match made {
             Made::Zeros => typed!(elem, T => zeros_of::<T>(&stream, len)?),
             Made::Upload(value) => {
@@ -158,7 +152,7 @@ impl Interpreter<'_> {
                 })
             }
         };
-        self.arrays[array] = Some((device, Array::Buffer(buffer)));
+        self.arrays[at] = Some((device, Array::Buffer(buffer)));
         Ok(None)
     }
 
@@ -218,12 +212,12 @@ impl Interpreter<'_> {
         on: On,
         to: Part,
         (owner, value): (Owner, u32),
-        pending: usize,
+        back: usize,
     ) -> Answer {
         let (_, stream) = self.stream(on.stream)?;
         self.with(to.array, |interpreter, array| {
             let target = part_mut(array, to, on.elem)?;
-            let back: Box<dyn AnyPending> = match owner {
+            let pending: Box<dyn AnyPending> = match owner {
                 Owner::Bytes => {
                     let source = Bytes::from(content(value, to.len * on.elem.bytes()));
                     owned_into!(stream, target, source)
@@ -244,7 +238,7 @@ impl Interpreter<'_> {
                     owned_into!(stream, target.cast::<T>()?, source)
                 }),
             };
-            interpreter.pendings[pending] = Some(back);
+            interpreter.pendings[back] = Some(pending);
             Ok(None)
         })
     }

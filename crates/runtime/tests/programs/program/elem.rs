@@ -37,31 +37,17 @@ impl Elem {
 /// Evaluates an expression with a type alias for the type that an [`Elem`] selects.
 macro_rules! typed {
     ($elem:expr, $element:ident => $body:expr) => {
+        $crate::programs::program::elem::typed!(
+            $elem, $element => $body;
+            U8: u8, U16: u16, Rgb: [u8; 3], F32: f32, U64: u64, Wide: [u32; 4]
+        )
+    };
+    ($elem:expr, $element:ident => $body:expr; $($name:ident: $type:ty),*) => {
         match $elem {
-            $crate::programs::program::elem::Elem::U8 => {
-                type $element = u8;
+            $($crate::programs::program::elem::Elem::$name => {
+                type $element = $type;
                 $body
-            }
-            $crate::programs::program::elem::Elem::U16 => {
-                type $element = u16;
-                $body
-            }
-            $crate::programs::program::elem::Elem::Rgb => {
-                type $element = [u8; 3];
-                $body
-            }
-            $crate::programs::program::elem::Elem::F32 => {
-                type $element = f32;
-                $body
-            }
-            $crate::programs::program::elem::Elem::U64 => {
-                type $element = u64;
-                $body
-            }
-            $crate::programs::program::elem::Elem::Wide => {
-                type $element = [u32; 4];
-                $body
-            }
+            })*
         }
     };
 }

@@ -20,7 +20,7 @@ use super::{
     elem::{Elem, content},
     interpreter::{Array, Interpreter},
     outcome::{Answer, Outcome, Stop},
-    step::{Look, Part, Reach, ScopeCopy, ScopeEnd, Settle, TimelineStep},
+    step::{Guard, Look, Part, Reach, ScopeCopy, ScopeEnd, Settle, TimelineStep},
 };
 
 /// A pending value of any type, converted to bytes on completion.
@@ -108,19 +108,18 @@ impl Interpreter<'_> {
     pub(super) fn host_read(
         &mut self,
         part: Part,
-        reach: Reach,
-        meanwhile: Option<(usize, Part)>,
-        forget: bool,
+        how: Guard,
+        copied: Option<(usize, Part)>,
     ) -> Answer {
         // The copy's target is another array; it is taken out of its slot so that the guard's array
         // can be borrowed in place.
-        let mut copied = meanwhile.and_then(|(stream, to)| {
+        let mut copied = copied.and_then(|(stream, to)| {
             let stream = self.stream(stream).ok()?.1;
             let target = self.arrays[to.array].take_if(|_| to.array != part.array)?;
             Some((stream, to, target))
         });
         let answer = self.array(part.array).and_then(|source| {
-            guarded(source, part, reach, forget, || match &mut copied {
+            guarded(source, part, how, || match &mut copied {
                 Some((stream, to, (_, target))) => {
                     copy(stream, Elem::U8, (source, part), (target, *to))
                 }
@@ -133,13 +132,8 @@ impl Interpreter<'_> {
         answer
     }
 
-    pub(super) fn host_write(
-        &mut self,
-        part: Part,
-        reach: Reach,
-        value: u32,
-        forget: bool,
-    ) -> Answer {
+    pub(super) fn host_write(&mut self, part: Part, how: Guard, value: u32) -> Answer {
+        let Guard { reach, forget } = how;
         self.with(part.array, |_, array| {
             let range = part.first..part.first + part.len;
             let (guard, range) = match array {
@@ -267,8 +261,7 @@ impl Interpreter<'_> {
 fn guarded(
     array: &Array,
     part: Part,
-    reach: Reach,
-    forget: bool,
+    Guard { reach, forget }: Guard,
     meanwhile: impl FnOnce() -> Answer,
 ) -> Answer {
     let range = part.first..part.first + part.len;

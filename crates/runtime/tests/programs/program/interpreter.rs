@@ -281,13 +281,7 @@ impl<'a> Interpreter<'a> {
                 self.streams[stream] = Some((device, made));
             }
             Step::DropStream(stream) => drop(self.streams[stream].take().ok_or(Stop::SKIP)?),
-            Step::Make {
-                array,
-                stream,
-                elem,
-                len,
-                made,
-            } => return self.make(array, stream, elem, len, made),
+            Step::Make { at, on, len, made } => return self.make(at, on, len, made),
             Step::MakePinned {
                 array,
                 device,
@@ -303,13 +297,7 @@ impl<'a> Interpreter<'a> {
             Step::IntoVec(array) => return self.take_vec(array),
             Step::Fill { on, to, value } => return self.fill(on, to, value),
             Step::UploadInto { on, to, value } => return self.upload_into(on, to, value),
-            Step::OwnedInto {
-                on,
-                to,
-                owner,
-                value,
-                pending,
-            } => return self.owned_into(on, to, (owner, value), pending),
+            Step::OwnedInto { on, to, from, back } => return self.owned_into(on, to, from, back),
             Step::Copy { on, from, to } => return self.copy(on, from, to),
             Step::CopyWithin { on, from, start } => return self.copy_within(on, from, start),
             Step::FillRows { on, to, value } => return self.fill_rows(on, to, value),
@@ -334,18 +322,8 @@ impl<'a> Interpreter<'a> {
                 value,
             } => return self.halves(array, middle, streams, value),
             Step::Settle { pending, how } => return self.settle(pending, how),
-            Step::ReadGuard {
-                part,
-                reach,
-                meanwhile,
-                forget,
-            } => return self.host_read(part, reach, meanwhile, forget),
-            Step::WriteGuard {
-                part,
-                reach,
-                value,
-                forget,
-            } => return self.host_write(part, reach, value, forget),
+            Step::ReadGuard { part, how, copy } => return self.host_read(part, how, copy),
+            Step::WriteGuard { part, how, value } => return self.host_write(part, how, value),
             Step::Prefetch {
                 stream,
                 part,

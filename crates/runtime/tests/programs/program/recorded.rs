@@ -36,7 +36,7 @@ impl Slots {
             Step::Luminance { by, pixels, luma } => (by.stream, vec![pixels.array, luma.array]),
             Step::Unordered { stream, array, .. } => (stream, vec![array]),
             // The array in the slot is replaced, whatever it is.
-            Step::Make { stream, .. } => (stream, Vec::new()),
+            Step::Make { on, .. } => (on.stream, Vec::new()),
             Step::Drop(array) => {
                 return Some(Self {
                     stream: None,
@@ -92,8 +92,8 @@ impl Interpreter<'_> {
                 // Such a step is skipped.
                 Some(None) | None => true,
             };
-            if let Step::Make { array, .. } = placed.step {
-                is_plain[array] = true;
+            if let Step::Make { at, .. } = placed.step {
+                is_plain[at] = true;
             }
             is_here && slots.arrays.iter().all(|&array| is_plain[array])
         };

@@ -140,6 +140,13 @@ pub(crate) enum Reach {
     PollOnce,
 }
 
+/// A guard of the host, which it may leak.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard {
+    pub(crate) reach: Reach,
+    pub(crate) forget: bool,
+}
+
 /// An operation of the host on an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Look {
@@ -195,9 +202,8 @@ pub(crate) enum Step {
     DropStream(usize),
     /// Creates an array on the stream's device; replaces the one in the slot.
     Make {
-        array: usize,
-        stream: usize,
-        elem: Elem,
+        at: usize,
+        on: On,
         len: usize,
         made: Made,
     },
@@ -230,9 +236,8 @@ pub(crate) enum Step {
     OwnedInto {
         on: On,
         to: Part,
-        owner: Owner,
-        value: u32,
-        pending: usize,
+        from: (Owner, u32),
+        back: usize,
     },
     Copy {
         on: On,
@@ -310,15 +315,13 @@ pub(crate) enum Step {
     /// guard is alive.
     ReadGuard {
         part: Part,
-        reach: Reach,
-        meanwhile: Option<(usize, Part)>,
-        forget: bool,
+        how: Guard,
+        copy: Option<(usize, Part)>,
     },
     WriteGuard {
         part: Part,
-        reach: Reach,
+        how: Guard,
         value: u32,
-        forget: bool,
     },
     Prefetch {
         stream: usize,
@@ -380,8 +383,8 @@ impl Step {
     pub(crate) fn may_wait(&self) -> bool {
         match self {
             Self::Settle { how, .. } => matches!(how, Settle::Wait | Settle::Await),
-            Self::ReadGuard { reach, .. } | Self::WriteGuard { reach, .. } => {
-                !matches!(reach, Reach::PollOnce)
+            Self::ReadGuard { how, .. } | Self::WriteGuard { how, .. } => {
+                !matches!(how.reach, Reach::PollOnce)
             }
             Self::Look { how, .. } => matches!(how, Look::Wait | Look::Since(_)),
             Self::IntoVec(_)

@@ -10,7 +10,8 @@ use rand_pcg::Pcg64Mcg;
 use super::{
     elem::Elem,
     step::{
-        ARRAYS, By, EVENTS, Made, Owner, Part, Placed, Program, Rect, STREAMS, Step, THREADS, Via,
+        ARRAYS, By, EVENTS, Made, On, Owner, Part, Placed, Program, Rect, STREAMS, Step, THREADS,
+        Via,
     },
 };
 
@@ -74,7 +75,8 @@ pub(crate) fn generate(seed: u64, sort: Sort) -> Program {
     steps.extend((0..3).map(|array| draw.make(array)));
     if sort.large {
         let owner = draw.pick(&[Owner::Vec, Owner::Arc]);
-        steps[3] = draw.make_buffer(0, 0, Elem::U8, LARGE, Made::Owned(owner, 7));
+        let (stream, elem) = (0, Elem::U8);
+        steps[3] = draw.make_buffer(0, On { stream, elem }, LARGE, Made::Owned(owner, 7));
     }
     for _ in 0..sort.steps {
         let step = draw.step();

@@ -4,8 +4,8 @@ use super::{
     super::{
         elem::Elem,
         step::{
-            ARRAYS, EVENTS, Look, Made, On, Owner, PENDINGS, Pages, Reach, STREAMS, ScopeCopy,
-            ScopeEnd, Settle, Step, StreamOf, TimelineStep,
+            ARRAYS, EVENTS, Guard, Look, Made, On, Owner, PENDINGS, Pages, Reach, STREAMS,
+            ScopeCopy, ScopeEnd, Settle, Step, StreamOf, TimelineStep,
         },
     },
     Array, CACHES, Draw, Kind, SCARCE, SIZES,
@@ -28,26 +28,21 @@ impl Draw {
         Step::Stream { stream, device, of }
     }
 
-    pub(super) fn make_buffer(
-        &mut self,
-        array: usize,
-        stream: usize,
-        elem: Elem,
-        len: usize,
-        made: Made,
-    ) -> Step {
-        self.arrays[array] = self.streams[stream].map(|device| Array {
+    fn set(&mut self, at: usize, kind: Kind, device: usize, bytes: usize) {
+        self.arrays[at] = Some(Array {
+            kind,
+            device,
+            bytes,
+        });
+    }
+
+    pub(super) fn make_buffer(&mut self, at: usize, on: On, len: usize, made: Made) -> Step {
+        self.arrays[at] = self.streams[on.stream].map(|device| Array {
             kind: Kind::Buffer,
             device,
-            bytes: len * elem.bytes(),
+            bytes: len * on.elem.bytes(),
         });
-        Step::Make {
-            array,
-            stream,
-            elem,
-            len,
-            made,
-        }
+        Step::Make { at, on, len, made }
     }
 
     /// Draws a step that creates an array of any kind.
@@ -56,12 +51,7 @@ impl Draw {
         let device = self.device();
         match self.below(8) {
             0 => {
-                let kind = Kind::Pinned;
-                self.arrays[array] = Some(Array {
-                    kind,
-                    device,
-                    bytes,
-                });
+                self.set(array, Kind::Pinned, device, bytes);
                 let value = self.value();
                 let pages = self.pick(&[
                     Pages::Zeros,
@@ -76,12 +66,7 @@ impl Draw {
                 }
             }
             1 => {
-                let kind = Kind::Managed;
-                self.arrays[array] = Some(Array {
-                    kind,
-                    device,
-                    bytes,
-                });
+                self.set(array, Kind::Managed, device, bytes);
                 Step::MakeManaged {
                     array,
                     device,
@@ -90,12 +75,13 @@ impl Draw {
             }
             _ => {
                 let (elem, stream) = (self.elem(), self.below(3));
+                let on = On { stream, elem };
                 let made = match self.below(3) {
                     0 => Made::Zeros,
                     1 => Made::Upload(self.value()),
                     _ => Made::Owned(self.owner(), self.value()),
                 };
-                self.make_buffer(array, stream, elem, bytes / elem.bytes(), made)
+                self.make_buffer(array, on, bytes / elem.bytes(), made)
             }
         }
     }
@@ -110,8 +96,10 @@ impl Draw {
         ])
     }
 
-    fn reach(&mut self) -> Reach {
-        self.pick(&[Reach::Wait, Reach::Await, Reach::PollOnce])
+    fn guard(&mut self) -> Guard {
+        let reach = self.pick(&[Reach::Wait, Reach::Await, Reach::PollOnce]);
+        let forget = self.one_in(6);
+        Guard { reach, forget }
     }
 
     fn settle(&mut self) -> Settle {
@@ -157,13 +145,8 @@ impl Draw {
             }
             5 => {
                 let (to, owner) = (self.part(array, elem, None), self.owner());
-                Step::OwnedInto {
-                    on,
-                    to,
-                    owner,
-                    value,
-                    pending,
-                }
+                let (from, back) = ((owner, value), pending);
+                Step::OwnedInto { on, to, from, back }
             }
             6..11 => {
                 let elem = if self.one_in(2) { Elem::U8 } else { elem };
@@ -242,25 +225,17 @@ impl Draw {
                 let array = self.array(&[Kind::Managed, Kind::Pinned]);
                 let part = self.part(array, Elem::U8, None);
                 let to = self.array(&all);
-                let meanwhile = self
+                let copy = self
                     .one_in(2)
                     .then(|| (self.stream_for(to), self.part(to, Elem::U8, Some(part.len))));
-                Step::ReadGuard {
-                    part,
-                    reach: self.reach(),
-                    meanwhile,
-                    forget: self.one_in(6),
-                }
+                let how = self.guard();
+                Step::ReadGuard { part, how, copy }
             }
             29 => {
                 let array = self.array(&[Kind::Managed, Kind::Pinned]);
                 let part = self.part(array, Elem::U8, None);
-                Step::WriteGuard {
-                    part,
-                    reach: self.reach(),
-                    value,
-                    forget: self.one_in(6),
-                }
+                let how = self.guard();
+                Step::WriteGuard { part, how, value }
             }
             30 => {
                 self.arrays[array] = None;

@@ -21,21 +21,15 @@ impl Oracle {
         match *step {
             Step::Stream { stream, device, .. } => self.streams[stream] = Some(device),
             Step::DropStream(stream) => drop(self.streams[stream].take()?),
-            Step::Make {
-                array,
-                stream,
-                elem,
-                len,
-                made,
-            } => {
-                let device = self.streams[stream]?;
+            Step::Make { at, on, len, made } => {
+                let device = self.streams[on.stream]?;
                 let values = match made {
-                    Made::Zeros => vec![0; len * elem.bytes()],
+                    Made::Zeros => vec![0; len * on.elem.bytes()],
                     Made::Upload(value) | Made::Owned(_, value) => {
-                        content(value, len * elem.bytes())
+                        content(value, len * on.elem.bytes())
                     }
                 };
-                self.arrays[array] = Some(Array::new(Kind::Buffer, device, values));
+                self.arrays[at] = Some(Array::new(Kind::Buffer, device, values));
             }
             Step::MakePinned {
                 array,
@@ -64,17 +58,11 @@ impl Oracle {
             Step::UploadInto { on, to, value } => {
                 return self.write(on, to, content(value, to.len * on.elem.bytes()));
             }
-            Step::OwnedInto {
-                on,
-                to,
-                value,
-                pending,
-                ..
-            } => {
-                let source = content(value, to.len * on.elem.bytes());
+            Step::OwnedInto { on, to, from, back } => {
+                let source = content(from.1, to.len * on.elem.bytes());
                 let written = self.write(on, to, source.clone())?;
                 if matches!(written, Expected::Done(_)) {
-                    self.pendings[pending] = Some(Bytes::of(source));
+                    self.pendings[back] = Some(Bytes::of(source));
                 }
                 return Some(written);
             }
@@ -175,15 +163,10 @@ impl Oracle {
                     }
                 });
             }
-            Step::ReadGuard {
-                part,
-                reach,
-                meanwhile,
-                ..
-            } => return self.host_read(part, reach, meanwhile, had),
-            Step::WriteGuard {
-                part, reach, value, ..
-            } => {
+            Step::ReadGuard { part, how, copy } => {
+                return self.host_read(part, how.reach, copy, had);
+            }
+            Step::WriteGuard { part, how, value } => {
                 if let Some(mistake) = self.guarded(part)? {
                     return Some(mistake);
                 }
@@ -191,7 +174,7 @@ impl Oracle {
                 if had {
                     self.put(part.array, part.first, &written)?;
                 }
-                return Some(reach.expected(written));
+                return Some(how.reach.expected(written));
             }
             Step::Prefetch { stream, part, .. } => {
                 let device = self.streams[stream]?;

@@ -224,12 +224,10 @@ impl Oracle {
 
     /// Returns an error if an array was made although it is larger than its device's memory limit.
     fn check_limit(&self, step: &Step) -> Result<(), String> {
-        if let Step::Make {
-            array, elem, len, ..
-        } = *step
-            && let Some(made) = &self.arrays[array]
+        if let Step::Make { at, on, len, .. } = *step
+            && let Some(made) = &self.arrays[at]
             && let Some(limit) = self.limits[made.device]
-            && (len * elem.bytes()) as u64 > limit
+            && (len * on.elem.bytes()) as u64 > limit
         {
             return Err(format!("it was made in spite of a limit of {limit} bytes"));
         }
