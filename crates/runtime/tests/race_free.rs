@@ -1,10 +1,7 @@
 //! Random programs over streams, small ranges of arrays, and memory that the host accesses: the
 //! simulated device's race checker reports nothing, under any schedule.
 
-#![allow(
-    unsafe_code,
-    reason = "violates the contract of opting out of ordering on purpose"
-)]
+#![allow(unsafe_code, reason = "opts out of ordering wrongly, on purpose")]
 
 use std::ops::Range;
 

@@ -1,10 +1,7 @@
 //! Reports about streams, devices, arrays and leaks: ids, suspects, timelines and the simulated
 //! device's reports use the same names.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels that access memory out of bounds"
-)]
+#![allow(unsafe_code, reason = "launches kernels that go out of bounds")]
 
 use std::mem;
 

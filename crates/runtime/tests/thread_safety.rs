@@ -17,12 +17,7 @@ use millstream::{
 };
 use millstream_collective::{Collectives, Reduce};
 
-millstream::kernels! {
-    // SAFETY: no kernel of this module is launched.
-    unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
-        safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
-    }
-}
+use crate::scenarios::prelude::sums;
 
 /// Evaluates to whether a type implements a trait. The inherent constant, defined only for types
 /// with the bound, takes precedence over the trait's.

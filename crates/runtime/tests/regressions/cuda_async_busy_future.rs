@@ -20,7 +20,7 @@ use std::{
 
 use millstream::driver::Driver;
 
-use crate::regressions::{N, calls::Calls, configurations::on_gpu, counted, harness::Harness};
+use crate::regressions::{Calls, Harness, N, configurations::on_gpu, counted};
 
 /// The time for which the future is pending, on the driver's clock.
 const PENDING_NS: u64 = 50_000_000;

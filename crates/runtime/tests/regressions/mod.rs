@@ -22,24 +22,8 @@ mod pytorch_stale_graph_input;
 mod rmm_reuse_across_streams;
 mod rustacuda_dropped_buffer;
 
-use millstream::Result;
+use millstream_testkit::configurations;
 
-use millstream_testkit::{calls, configurations, harness};
-
-use crate::regressions::{
-    calls::Calls,
-    harness::{Harness, everywhere, everywhere_counted},
+use crate::scenarios::prelude::{
+    Calls, Harness, N, counted_scenario as counted, scenario as regression,
 };
-
-/// The length of the arrays: enough for several pages.
-const N: usize = 1500;
-
-/// Runs a fallible program in every configuration.
-fn regression(run: impl Fn(&Harness) -> Result<()>) {
-    everywhere(|harness| run(harness).unwrap());
-}
-
-/// Runs a fallible program in every configuration, with every driver call recorded.
-fn counted(run: impl Fn(&Harness, &Calls) -> Result<()>) {
-    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
-}

@@ -9,9 +9,6 @@ use crate::scenarios::{
     prelude::*,
 };
 
-/// The length of the arrays: enough for several thread blocks and pages.
-const N: usize = 1500;
-
 millstream::kernels! {
     /// A kernel that adds arrays.
     // SAFETY: the signature is that of vecadd in vecadd.cu; for any grid, its threads stride over
@@ -33,7 +30,7 @@ pub(crate) fn read_together<T: Pod + Debug + PartialEq>(
     read: impl Fn(&Stream, &Buffer<T>) -> Result<Pending<Vec<T>>>,
 ) -> Result<()> {
     let expected = vec![expected; N];
-    let mut a = s1.upload(&vec![before; N])?;
+    let mut a = s1.upload(&[before; N])?;
     let gate = harness.gate(s1);
     s1.fill(&mut a, value)?;
     let (second, third) = (read(s2, &a)?, read(s3, &a)?);

@@ -5,8 +5,6 @@ use std::cell::Cell;
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 fn current_thread() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().build().unwrap()

@@ -3,8 +3,6 @@
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 /// Launches, copies and frees on one stream.
 fn one_stream(harness: &Harness, calls: &Calls, stream: &Stream) -> Result<()> {
     let kernels = sums::load(&harness.device)?;

@@ -13,10 +13,7 @@ use millstream::{
     },
 };
 
-use crate::scenarios::{prelude::*, tensors::produce};
-
-/// The bytes of the arrays.
-const N: usize = BYTES;
+use crate::scenarios::{outsiders::BYTES as N, prelude::*, tensors::produce};
 
 /// Exports an array, and returns the structure that a consumer gets, in either form.
 fn export(array: Buffer<u8>, theirs: &millstream::Stream, versioned: bool) -> ManagedTensor {

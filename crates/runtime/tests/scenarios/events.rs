@@ -2,8 +2,6 @@
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 #[test]
 fn an_event_completes_when_its_stream_reaches_it() {
     scenario(|harness| {
@@ -29,37 +27,34 @@ fn an_event_completes_when_its_stream_reaches_it() {
 
 #[test]
 fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
-    everywhere_counted(|harness, calls| {
-        let run = || -> Result<()> {
-            let [s1, s2, s3] = harness.streams();
-            let mut a = s1.zeros::<u32>(N)?;
-            let mut b = s2.zeros::<u32>(N)?;
-            let gate = harness.gate(&s1);
-            s1.fill(&mut a, 7)?;
-            let written = s1.record()?;
-            s2.wait_for(&written)?;
-            calls.forget();
-            s2.copy(&a, &mut b)?;
-            assert_eq!(
-                calls.count("stream_wait_event"),
-                0,
-                "the order is already established"
-            );
-            let copied = s2.record()?;
-            s3.wait_for(&copied)?;
-            calls.forget();
-            let (first, second) = (s3.download(&a)?, s3.download(&b)?);
-            assert_eq!(
-                calls.count("stream_wait_event"),
-                0,
-                "the order is already established through two streams"
-            );
-            harness.assert_pending(&first);
-            harness.open_pending(gate, &second);
-            assert_eq!((first.wait()?, second.wait()?), (vec![7; N], vec![7; N]));
-            Ok(())
-        };
-        run().unwrap();
+    counted_scenario(|harness, calls| {
+        let [s1, s2, s3] = harness.streams();
+        let mut a = s1.zeros::<u32>(N)?;
+        let mut b = s2.zeros::<u32>(N)?;
+        let gate = harness.gate(&s1);
+        s1.fill(&mut a, 7)?;
+        let written = s1.record()?;
+        s2.wait_for(&written)?;
+        calls.forget();
+        s2.copy(&a, &mut b)?;
+        assert_eq!(
+            calls.count("stream_wait_event"),
+            0,
+            "the order is already established"
+        );
+        let copied = s2.record()?;
+        s3.wait_for(&copied)?;
+        calls.forget();
+        let (first, second) = (s3.download(&a)?, s3.download(&b)?);
+        assert_eq!(
+            calls.count("stream_wait_event"),
+            0,
+            "the order is already established through two streams"
+        );
+        harness.assert_pending(&first);
+        harness.open_pending(gate, &second);
+        assert_eq!((first.wait()?, second.wait()?), (vec![7; N], vec![7; N]));
+        Ok(())
     });
 }
 

@@ -11,7 +11,6 @@ use futures::{
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
 /// The time limit within which a completion must be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -35,14 +34,18 @@ impl Executors {
         }
     }
 
+    /// Runs a future as a task on several threads.
+    fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        let task = self.many_threads.spawn(future);
+        self.many_threads.block_on(task).unwrap()
+    }
+
     /// Runs a future made by `make` on each executor in turn.
     fn each<F: Future<Output = Result<()>> + Send + 'static>(
         &self,
         make: impl Fn() -> F,
     ) -> Result<()> {
-        self.many_threads
-            .block_on(self.many_threads.spawn(make()))
-            .unwrap()?;
+        self.spawn(make())?;
         self.one_thread.block_on(make())?;
         smol::block_on(smol::spawn(make()))?;
         pollster::block_on(make())
@@ -101,10 +104,7 @@ fn a06_an_async_task_returns_an_array_without_waiting() {
             }
         };
         let gate = harness.gate(&producer);
-        let first = executors
-            .many_threads
-            .block_on(executors.many_threads.spawn(make(5)))
-            .unwrap()?;
+        let first = executors.spawn(make(5))?;
         let second = smol::block_on(smol::spawn(make(6)))?;
         let arrive = [consumer.download(&first)?, consumer.download(&second)?];
         arrive
@@ -242,8 +242,7 @@ fn a_future_can_move_to_another_executor() {
         let [p1, p2, p3, p4] = polled;
         assert_eq!(pollster::block_on(go_on(first, p1))?, [4; N]);
         assert_eq!(smol::block_on(go_on(second, p2))?, [4; N]);
-        let task = executors.many_threads.spawn(go_on(third, p3));
-        assert_eq!(executors.many_threads.block_on(task).unwrap()?, [4; N]);
+        assert_eq!(executors.spawn(go_on(third, p3))?, [4; N]);
         assert_eq!(executors.one_thread.block_on(go_on(fourth, p4))?, [4; N]);
         Ok(())
     });

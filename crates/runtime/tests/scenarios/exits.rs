@@ -4,7 +4,6 @@ use std::{any::Any, pin::Pin, process};
 
 use crate::scenarios::{harness::somewhere, prelude::*};
 
-const N: usize = 1500;
 /// The time given to the waiting threads to start waiting.
 const A_WHILE: Duration = Duration::from_millis(50);
 

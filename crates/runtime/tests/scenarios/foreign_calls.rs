@@ -2,7 +2,7 @@
 
 use millstream::kernel::{self, Argument, DriverStream};
 
-use crate::scenarios::{graphs::N, prelude::*, user_code::call_back};
+use crate::scenarios::{prelude::*, user_code::call_back};
 
 #[test]
 fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {

@@ -2,8 +2,6 @@
 
 use crate::scenarios::prelude::*;
 
-pub(crate) const N: usize = 1500;
-
 /// Records `target = source + source`, through an array that is made inside.
 pub(crate) fn doubling(
     harness: &Harness,

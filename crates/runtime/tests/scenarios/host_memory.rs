@@ -2,8 +2,6 @@
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 #[test]
 fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
     scenario(|harness| {

@@ -8,14 +8,11 @@ use millstream::interop::read;
 
 use crate::scenarios::{
     arrays, counts, graphs, managed, memory, opting_out,
-    outsiders::{wait_until, with_adopted_streams},
+    outsiders::{BYTES as N, wait_until, with_adopted_streams},
     peers_kernels,
     prelude::*,
     rectangles, threads, unsubmitted, within,
 };
-
-/// The bytes of the arrays.
-const N: usize = BYTES;
 
 /// Returns the kind of a usage error that names the caller's file.
 #[track_caller]

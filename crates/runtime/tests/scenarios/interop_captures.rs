@@ -4,10 +4,7 @@
 
 use std::fmt::Debug;
 
-use crate::scenarios::prelude::*;
-
-/// The bytes of the arrays.
-const N: usize = BYTES;
+use crate::scenarios::{outsiders::BYTES as N, prelude::*};
 
 /// Returns whether a call failed because the owner captures its stream.
 fn is_captured<T>(result: &Result<T>) -> bool {

@@ -4,12 +4,10 @@
 #![allow(unsafe_code, reason = "adopts streams and memory")]
 
 use crate::scenarios::{
+    outsiders::BYTES as N,
     prelude::*,
     sweep::{KINDS_OF_CODES, Subject},
 };
-
-/// The bytes of the arrays.
-const N: usize = BYTES;
 
 /// Adopts a stream and memory, lends arrays, and lets the outsider enqueue to our stream.
 fn hand_overs(gpu: &Gpu, device: &Device) -> Result<()> {

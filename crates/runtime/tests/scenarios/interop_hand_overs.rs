@@ -4,10 +4,12 @@
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::scenarios::{harness::once_counted, outsiders::wait_until, prelude::*};
+use crate::scenarios::{
+    harness::once_counted,
+    outsiders::{BYTES as N, wait_until},
+    prelude::*,
+};
 
-/// The bytes of the arrays.
-const N: usize = BYTES;
 const ARRAYS: usize = 4;
 const OUTSIDERS: usize = 3;
 

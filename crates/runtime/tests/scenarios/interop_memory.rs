@@ -6,12 +6,9 @@ use millstream::driver::{DevicePtr, StreamHandle};
 
 use crate::scenarios::{
     interop::{assert_problem, refusal},
-    outsiders::Keeper,
+    outsiders::{BYTES as N, Keeper},
     prelude::*,
 };
-
-/// The bytes of the arrays.
-const N: usize = BYTES;
 
 #[test]
 fn i03_forgotten_leases_and_arrays_are_leaks_and_no_races() {

@@ -8,11 +8,9 @@ use millstream::{View, ViewMut};
 use crate::scenarios::{
     interop::assert_problem,
     loops::{one_thread, with_and_without_conditional_nodes, words},
+    outsiders::BYTES as N,
     prelude::*,
 };
-
-/// The bytes of the arrays.
-const N: usize = BYTES;
 
 fn is_lent(problem: &UsageErrorKind) -> bool {
     matches!(problem, UsageErrorKind::Lent { since } if since.file() == file!())

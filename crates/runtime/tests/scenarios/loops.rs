@@ -137,17 +137,15 @@ fn g12_a_loop_that_ends_by_its_limit_is_reported_by_the_next_host_read() {
         graph.replay(&stream)?;
         let mut derived = other.zeros::<u32>(1)?;
         other.copy(&sum, &mut derived)?;
-        let limit = read(&other, &derived);
-        let Err(Error::LoopLimit {
-            graph: name,
-            replay,
-            iterations_max,
-            ..
-        }) = limit
-        else {
-            panic!("the limit is reported: {limit:?}");
-        };
-        assert_eq!((name, replay, iterations_max), ("limited", 1, 4));
+        assert_is!(
+            read(&other, &derived),
+            Err(Error::LoopLimit {
+                graph: "limited",
+                replay: 1,
+                iterations_max: 4,
+                ..
+            })
+        );
         // It is reported once, and the values are those after four iterations.
         assert_eq!(read(&other, &derived)?, 4);
         assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (5, 4));
@@ -348,16 +346,14 @@ fn g12_a_graph_with_a_loop_is_replayed_in_the_body_of_another_loop() {
         })?;
         graph.replay(&stream)?;
         // The limit is that of the outer loop, whose number follows that of the inner one.
-        let limit = read(&stream, &sum);
-        let Err(Error::LoopLimit {
-            iterations_max,
-            graph: name,
-            ..
-        }) = limit
-        else {
-            panic!("the limit is reported: {limit:?}");
-        };
-        assert_eq!((name, iterations_max), ("outer", 2));
+        assert_is!(
+            read(&stream, &sum),
+            Err(Error::LoopLimit {
+                graph: "outer",
+                iterations_max: 2,
+                ..
+            })
+        );
         assert_eq!((read(&stream, &sum)?, read(&stream, &rounds)?), (4, 2));
         Ok(())
     });

@@ -3,9 +3,7 @@
 
 use millstream::sim::ReportKind;
 
-use crate::scenarios::prelude::*;
-
-const N: usize = 1500;
+use crate::scenarios::{outsiders::wait_until, prelude::*};
 
 fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     match result {
@@ -128,15 +126,10 @@ fn d03_another_device_works_on() {
         assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
         drop((kept, more, working, other));
         // Only objects of the lost device may remain, none of the other's.
-        let closing = Instant::now();
-        while gpu.live_object_counts().streams + gpu.live_object_counts().events > 0 {
-            assert!(
-                closing.elapsed() < CLOSED_WITHIN,
-                "{:?}",
-                gpu.live_object_counts()
-            );
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(|| {
+            let left = gpu.live_object_counts();
+            left.streams + left.events == 0
+        });
         assert_only_the_fault_is_reported(&gpu);
     }
 }

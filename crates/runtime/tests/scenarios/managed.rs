@@ -4,8 +4,6 @@ use millstream::array::Advice;
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 #[test]
 fn kernels_copies_and_the_host_share_managed_memory() {
     scenario(|harness| {

@@ -7,8 +7,6 @@
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 /// Makes an array of 2 N zeros that both streams have used, with nothing pending.
 fn shared_zeros(first: &Stream, second: &Stream) -> Result<Buffer<f32>> {
     let array = first.zeros::<f32>(2 * N)?;

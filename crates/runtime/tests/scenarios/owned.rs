@@ -1,10 +1,8 @@
 //! Owned uploads, and vectors registered as page-locked memory.
 
-use std::panic::Location;
-
 use bytes::Bytes;
 
-use crate::scenarios::prelude::*;
+use crate::scenarios::{outsiders::wait_until, prelude::*};
 
 /// The length of a source that may be captured at once.
 const SMALL: usize = 1500;
@@ -63,24 +61,9 @@ fn an_owned_source_is_released_when_its_upload_completes() {
         }
         gate.open();
         assert!(s2.values(&copy)? == *source);
-        wait_until_alone(&source);
+        wait_until(|| Arc::strong_count(&source) == 1);
         Ok(())
     });
-}
-
-/// Waits until the caller holds the only reference to the source.
-#[track_caller]
-fn wait_until_alone<T: ?Sized>(source: &Arc<T>) {
-    for _ in 0..2000 {
-        if Arc::strong_count(source) == 1 {
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    panic!(
-        "{}: the upload never released its source",
-        Location::caller()
-    );
 }
 
 #[test]
@@ -96,7 +79,7 @@ fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
         std::mem::forget(s1.upload_owned_into(Arc::new(rising(len, 4)), &mut target)?);
         gate.open();
         assert!(s2.values(&target)? == rising(len, 4));
-        wait_until_alone(&source);
+        wait_until(|| Arc::strong_count(&source) == 1);
         Ok(())
     });
 }

@@ -10,8 +10,6 @@ use crate::scenarios::{
     prelude::*,
 };
 
-pub(crate) const N: usize = 1500;
-
 /// Runs a scenario with the harness's device and each other one, after their peer access is set up:
 /// loading the probe's module would wait for a gate.
 pub(crate) fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {

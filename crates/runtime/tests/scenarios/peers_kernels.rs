@@ -6,7 +6,7 @@ use millstream::ViewMut;
 use crate::scenarios::{
     arrays::read_together,
     configurations::all_simulated,
-    peers::{N, assert_all_pending, copied, counted, scenario, streams},
+    peers::{assert_all_pending, copied, counted, scenario, streams},
     prelude::*,
 };
 

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use crate::scenarios::{
-    peers::{N, copied, streams},
+    peers::{copied, streams},
     prelude::*,
 };
 

@@ -13,7 +13,7 @@ use tracing::{
 
 use crate::scenarios::{
     instrumented::instrumented_devices,
-    peers::{N, copied, streams},
+    peers::{copied, streams},
     peers_lost::open,
     prelude::*,
     subscribers::listening,

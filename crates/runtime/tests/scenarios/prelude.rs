@@ -32,7 +32,7 @@ pub(crate) use millstream_testkit::{
         everywhere_simulated, gate_kernel, once,
     },
     instrumented::open,
-    outsiders::{BYTES, Drops, Outsider, adopted},
+    outsiders::{Drops, Outsider, adopted},
 };
 
 pub(crate) use crate::scenarios::{arrays::sums, child::in_process};
@@ -53,6 +53,9 @@ pub(crate) use assert_is;
 pub(crate) fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     assert_is!(result, Err(Error::DeviceLost { .. }));
 }
+
+/// The length of most arrays: enough for several thread blocks and pages.
+pub(crate) const N: usize = 1500;
 
 /// Returns the usage error of a call.
 #[track_caller]

@@ -3,10 +3,7 @@
 
 use millstream::graph::{GraphOptions, Order};
 
-use crate::scenarios::{
-    graphs::{N, increment},
-    prelude::*,
-};
+use crate::scenarios::{graphs::increment, prelude::*};
 
 #[test]
 fn operations_of_two_recorded_streams_are_ordered_by_their_bytes() {

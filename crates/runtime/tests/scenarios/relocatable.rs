@@ -1,9 +1,6 @@
 //! Foreign calls that are recorded so that they can be given other addresses.
 
-#![allow(
-    unsafe_code,
-    reason = "plays a library that launches kernels of its own"
-)]
+#![allow(unsafe_code, reason = "plays a library that launches kernels")]
 
 use std::ffi::c_void;
 
@@ -12,7 +9,7 @@ use millstream::{
     interop::read,
 };
 
-use crate::scenarios::{graphs::N, prelude::*};
+use crate::scenarios::prelude::*;
 
 /// The library's kernels: the first writes twice the source to the target, whose addresses are
 /// fields of a structure, and the second adds the source to the target. The fourth field is no

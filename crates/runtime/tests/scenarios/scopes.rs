@@ -6,7 +6,6 @@ use millstream::Scope;
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
 /// The time for which a gate stays closed after the body of its scope has ended.
 const A_WHILE: Duration = Duration::from_millis(3);
 

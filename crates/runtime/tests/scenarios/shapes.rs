@@ -4,63 +4,60 @@ use crate::scenarios::prelude::*;
 
 #[test]
 fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
-    everywhere_counted(|harness, calls| {
-        let run = || -> Result<()> {
-            let stream = harness.stream();
-            let kernels = sums::load(&harness.device)?;
-            let a = stream.upload(&[1.0_f32, 2.0, 3.0, 4.0])?;
-            let mut b = stream.zeros::<f32>(3)?;
-            let elsewhere = Device::simulated()?;
-            let mut foreign = elsewhere.stream()?.zeros::<f32>(4)?;
-            let mut short = harness.device.pinned::<f32>(2)?;
-            calls.forget();
+    counted_scenario(|harness, calls| {
+        let stream = harness.stream();
+        let kernels = sums::load(&harness.device)?;
+        let a = stream.upload(&[1.0_f32, 2.0, 3.0, 4.0])?;
+        let mut b = stream.zeros::<f32>(3)?;
+        let elsewhere = Device::simulated()?;
+        let mut foreign = elsewhere.stream()?.zeros::<f32>(4)?;
+        let mut short = harness.device.pinned::<f32>(2)?;
+        calls.forget();
 
-            let lengths = unequal(4, 3);
-            assert_eq!(problem(stream.copy(&a, &mut b)), lengths);
-            assert_eq!(problem(stream.upload_into(&[0.0; 4], &mut b)), lengths);
-            let pinned = unequal(4, 2);
-            assert_eq!(problem(stream.copy(&a, &mut short)), pinned);
-            assert_eq!(problem(a.try_slice(2..5)), out_of_range(2..5, 4));
-            let (start, end) = (3, 1);
-            let reversed = problem(a.try_slice(start..end));
-            assert_eq!(reversed, out_of_range(start..end, 4));
-            let other = problem(stream.copy(&a, &mut foreign));
-            assert_is!(other, UsageErrorKind::OtherDevice { operand: 1, .. });
-            let other = problem(stream.download(&foreign));
-            assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
-            let clause = problem(kernels.vecadd(&stream, 4, &a, &a, &mut b, 4));
-            assert_eq!(
-                clause,
-                UsageErrorKind::Requires {
-                    clause: "c.len() >= n",
-                    values: "c.len() = 3, n = 4".to_owned()
-                }
-            );
-            let config = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
-            let block = problem(kernels.vecadd(&stream, config, &a, &a, &mut b, 3));
-            assert_is!(block, UsageErrorKind::LaunchConfig { .. });
-            let greedy = LaunchConfig::linear(3).with_shared_bytes(1 << 30);
-            let shared = problem(kernels.vecadd(&stream, greedy, &a, &a, &mut b, 3));
-            assert_is!(shared, UsageErrorKind::LaunchConfig { .. });
-            let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
-            assert_is!(
-                huge,
-                UsageErrorKind::TooLarge {
-                    element_bytes: 8,
-                    ..
-                }
-            );
+        let lengths = unequal(4, 3);
+        assert_eq!(problem(stream.copy(&a, &mut b)), lengths);
+        assert_eq!(problem(stream.upload_into(&[0.0; 4], &mut b)), lengths);
+        let pinned = unequal(4, 2);
+        assert_eq!(problem(stream.copy(&a, &mut short)), pinned);
+        assert_eq!(problem(a.try_slice(2..5)), out_of_range(2..5, 4));
+        let (start, end) = (3, 1);
+        let reversed = problem(a.try_slice(start..end));
+        assert_eq!(reversed, out_of_range(start..end, 4));
+        let other = problem(stream.copy(&a, &mut foreign));
+        assert_is!(other, UsageErrorKind::OtherDevice { operand: 1, .. });
+        let other = problem(stream.download(&foreign));
+        assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
+        let clause = problem(kernels.vecadd(&stream, 4, &a, &a, &mut b, 4));
+        assert_eq!(
+            clause,
+            UsageErrorKind::Requires {
+                clause: "c.len() >= n",
+                values: "c.len() = 3, n = 4".to_owned()
+            }
+        );
+        let config = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
+        let block = problem(kernels.vecadd(&stream, config, &a, &a, &mut b, 3));
+        assert_is!(block, UsageErrorKind::LaunchConfig { .. });
+        let greedy = LaunchConfig::linear(3).with_shared_bytes(1 << 30);
+        let shared = problem(kernels.vecadd(&stream, greedy, &a, &a, &mut b, 3));
+        assert_is!(shared, UsageErrorKind::LaunchConfig { .. });
+        let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
+        assert_is!(
+            huge,
+            UsageErrorKind::TooLarge {
+                element_bytes: 8,
+                ..
+            }
+        );
 
-            calls.assert_none();
-            kernels.vecadd(&stream, 3, &a, &a, &mut b, 3)?;
-            assert_eq!(
-                stream.values(&b)?,
-                [2.0, 4.0, 6.0],
-                "the arrays stay usable after rejected calls"
-            );
-            Ok(())
-        };
-        run().unwrap();
+        calls.assert_none();
+        kernels.vecadd(&stream, 3, &a, &a, &mut b, 3)?;
+        assert_eq!(
+            stream.values(&b)?,
+            [2.0, 4.0, 6.0],
+            "the arrays stay usable after rejected calls"
+        );
+        Ok(())
     });
 }
 

@@ -2,8 +2,6 @@
 
 use crate::scenarios::prelude::*;
 
-const N: usize = 1500;
-
 /// The driver calls between an operation's bookkeeping and its end.
 const CALLS: [&str; 7] = [
     "stream_wait_event",

@@ -1,9 +1,6 @@
 //! Copies within one array, and fills with elements of every size.
 
-#![allow(
-    unsafe_code,
-    reason = "declares byte arrays of any length as plain data"
-)]
+#![allow(unsafe_code, reason = "declares byte arrays as plain data")]
 
 use crate::scenarios::prelude::*;
 

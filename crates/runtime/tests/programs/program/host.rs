@@ -1,9 +1,6 @@
 //! The host's steps: pending values, guards, scopes, events, timelines.
 
-#![allow(
-    clippy::forget_non_drop,
-    reason = "programs may forget any guard, with or without drop glue"
-)]
+#![allow(clippy::forget_non_drop, reason = "programs may forget any guard")]
 
 use std::{
     future::Future,

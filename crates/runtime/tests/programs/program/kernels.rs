@@ -1,9 +1,6 @@
 //! The steps that need `unsafe`: kernel launches, and operations that opt out of ordering.
 
-#![allow(
-    unsafe_code,
-    reason = "declares kernels, and operations that opt out of ordering"
-)]
+#![allow(unsafe_code, reason = "declares kernels, and opts out of ordering")]
 
 use millstream::{Device, LaunchConfig, Result};
 
@@ -13,15 +10,7 @@ use super::{
     outcome::{Answer, Stop},
     step::{By, Part},
 };
-
-millstream::kernels! {
-    // SAFETY: the signature is that of vecadd in vecadd.cu; for any grid, its threads stride over
-    // `n` elements of each array and access no others.
-    unsafe mod sums from include_str!("../../../../../kernels/vecadd.ptx") {
-        safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
-            requires a.len() >= n, b.len() >= n, c.len() >= n;
-    }
-}
+use crate::scenarios::prelude::sums;
 
 millstream::kernels! {
     // SAFETY: the signature is that of saxpy.cu; each thread below `n` accesses its element of both
@@ -30,9 +19,6 @@ millstream::kernels! {
         safe fn saxpy(n: i32, a: f32, x: &[f32], y: &mut [f32])
             requires x.len() >= n, y.len() >= n;
     }
-}
-
-millstream::kernels! {
     // SAFETY: the signature is that of luminance in photo.cu; each thread below `n` reads three
     // bytes and writes one.
     unsafe mod pictures from include_str!("../../../../../kernels/photo.ptx") {
