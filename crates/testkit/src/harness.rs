@@ -1,5 +1,4 @@
-//! The scenarios' test harness: devices in every configuration, gates that block a stream, and a
-//! watchdog.
+//! The scenarios' test harness: devices in every configuration, and gates that block a stream.
 
 #![allow(
     unsafe_code,
@@ -7,13 +6,10 @@
 )]
 
 use std::{
-    io::{self, Write},
     panic::Location,
-    process,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
-        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -27,6 +23,7 @@ use millstream::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
+pub use crate::watch::Watch;
 use crate::{
     calls::Calls,
     configurations::{Configuration, Sizes, all_simulated, configurations, devices, on_gpu},
@@ -43,8 +40,6 @@ millstream::kernels! {
     }
 }
 
-/// The time after which a run of a scenario counts as hung.
-const HUNG_AFTER: Duration = Duration::from_secs(120);
 /// The time limit within which a closed device must have freed everything.
 pub const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -490,41 +485,5 @@ impl Flag {
 
     fn raise(&self) {
         self.0.store(1, Ordering::SeqCst);
-    }
-}
-
-/// A watchdog that ends the process when a run hangs, and prints the configuration of a failed run.
-pub struct Watch {
-    name: String,
-    _finished: mpsc::Sender<()>,
-}
-
-impl Watch {
-    pub fn over(name: String) -> Self {
-        let (finished, watched) = mpsc::channel::<()>();
-        // The test harness names a test's thread after the test; the name tells which of the
-        // waiting tests hangs.
-        let test = thread::current().name().unwrap_or("a test").to_owned();
-        let shown = format!("{test} under {name}");
-        thread::spawn(move || {
-            if watched.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // Writes to standard error directly, because the test harness would hold captured
-                // output until the test ends.
-                let _ = writeln!(io::stderr(), "hung: {shown}");
-                process::abort();
-            }
-        });
-        Self {
-            name,
-            _finished: finished,
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("failed under {}", self.name);
-        }
     }
 }

@@ -23,3 +23,4 @@ pub mod sizes;
 pub mod sweep;
 #[cfg(feature = "sim")]
 pub mod tensors;
+pub mod watch;
