@@ -33,8 +33,8 @@ fn exact_sum(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
     (sum + lost, size)
 }
 
-/// Asserts that a value is within one rounding of the exact one, plus a small fraction of the sum of
-/// magnitudes.
+/// Asserts that a value is within one rounding of the exact one, plus a small fraction of the sum
+/// of magnitudes.
 #[track_caller]
 fn assert_near(found: f64, exact: f64, size: f64) {
     let bound = UNIT_F32 * exact.abs() + size * 1e-14;

@@ -38,7 +38,8 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::WithValue(function, a, value, is_left) => {
             one!(Host, &slots[*a], numbers, x => x.mapv(|v| {
                 let value = Number::from_small(*value);
-                if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
+                let (left, right) = if *is_left { (value, v) } else { (v, value) };
+                Number::binary(left, *function, right)
             }))
         }
         Step::Bitwise(function, a, b) => {
@@ -216,7 +217,9 @@ fn cast(host: &Host, kind: Kind) -> Host {
     macro_rules! to {
         ($($kind:ident $type:ty),*) => {
             match kind {
-                $(Kind::$kind => Host::$kind(any!(Host, host, all, x => x.mapv(<$type>::cast_from))),)*
+                $(Kind::$kind => {
+                    Host::$kind(any!(Host, host, all, x => x.mapv(<$type>::cast_from)))
+                })*
             }
         };
     }

@@ -55,8 +55,8 @@ functions! {
     /// Comparisons of two elements: the first two for booleans, too.
     Compare { Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, }
 
-    /// Reductions along axes: the first four of numbers keep their type, the next two give positions,
-    /// and the last two are of booleans.
+    /// Reductions along axes: the first four of numbers keep their type, the next two give
+    /// positions, and the last two are of booleans.
     Reduce { Sum, Product, Minimum, Maximum, ArgMinimum, ArgMaximum, Any, All, }
 }
 

@@ -51,8 +51,8 @@ fn random_f64(rng: &mut dyn RngCore) -> f64 {
     fraction * f64::from(1 << (rng.next_u32() % 8))
 }
 
-/// Describes the error of a sum that is off by more than its roundings, with this sum of relative errors,
-/// and a last one.
+/// Describes the error of a sum that is off by more than its roundings allow: those of relative
+/// error `unit` altogether, and a last one.
 fn describe_float_error<T: Copy + Into<f64> + Display>(
     products: &[(T, T)],
     found: T,
