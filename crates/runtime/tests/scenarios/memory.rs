@@ -7,6 +7,7 @@ use millstream::{error::OutOfMemory, memory::MemoryStats, sim::Rules};
 use crate::scenarios::{outsiders::Outsiders, prelude::*};
 
 const MIB: usize = 1 << 20;
+
 /// Creates a simulated GPU with this much memory, behind a recording driver.
 fn setup(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Calls>, Device) {
     let config = SimConfig::new().memory_bytes(memory_bytes as u64);

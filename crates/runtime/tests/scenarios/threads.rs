@@ -184,7 +184,6 @@ fn both_orders(schedule: Schedule, rounds: usize) {
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
-/// One schedule of each kind, and several random ones.
 /// A value that uses the thread's stream in its destructor, while thread-local variables are
 /// destroyed.
 struct AtTheEnd(Device);

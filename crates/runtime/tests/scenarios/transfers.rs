@@ -34,6 +34,7 @@ const LENGTHS: [usize; 22] = [
     9 * CHUNK + 7,
     64 << 10,
 ];
+
 /// Creates a simulated GPU whose device copies in these sizes, behind a recording driver.
 fn setup(schedule: Schedule, sizes: Sizes) -> (Gpu, Arc<Calls>, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
