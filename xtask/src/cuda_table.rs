@@ -5,7 +5,7 @@ mod attributes;
 mod functions;
 mod headers;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::process;
 use headers::Headers;
@@ -60,14 +60,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut stale = Vec::new();
     for (path, text) in tables {
         let target = process::root().join(path);
-        let same = std::fs::read_to_string(&target).is_ok_and(|found| found == text);
-        match (same, options.check) {
-            (true, _) => println!("{path} is up to date"),
-            (false, true) => stale.push(path),
-            (false, false) => {
-                std::fs::write(&target, text).with_context(|| format!("cannot write {path}"))?;
-                println!("{path} written");
-            }
+        if !process::update(&target, path, &text, options.check)? {
+            stale.push(path);
         }
     }
     if !stale.is_empty() {

@@ -46,14 +46,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .display()
             .to_string();
         let ptx = compile(&source, &own_options)?;
-        let same = std::fs::read_to_string(&target).is_ok_and(|found| found == ptx);
-        match (same, options.check) {
-            (true, _) => println!("{name} is up to date"),
-            (false, true) => stale.push(name),
-            (false, false) => {
-                std::fs::write(&target, ptx).with_context(|| format!("cannot write {name}"))?;
-                println!("{name} written");
-            }
+        if !process::update(&target, &name, &ptx, options.check)? {
+            stale.push(name);
         }
     }
     if !stale.is_empty() {
@@ -71,8 +65,6 @@ fn all_chosen(names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
     for folder in FOLDERS {
         sources.extend(chosen(&process::root().join(folder), names)?);
     }
-    let is_named =
-        |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
     if let Some(unknown) = names
         .iter()
         .find(|name| !sources.iter().any(|(path, _)| is_named(path, name)))
@@ -99,10 +91,12 @@ fn chosen(folder: &Path, names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>
         }
     }
     sources.sort();
-    let is_named =
-        |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
     sources.retain(|(path, _)| names.is_empty() || names.iter().any(|name| is_named(path, name)));
     Ok(sources)
+}
+
+fn is_named(path: &Path, name: &str) -> bool {
+    path.file_stem().is_some_and(|stem| stem == name)
 }
 
 /// Returns the options on a source's first line, or `None` if this task does not compile it.

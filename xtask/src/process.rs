@@ -79,6 +79,19 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Writes a generated file unless it is up to date, or returns false if it is only to be checked.
+pub(crate) fn update(path: &Path, name: &str, text: &str, only_checks: bool) -> Result<bool> {
+    if std::fs::read_to_string(path).is_ok_and(|found| found == text) {
+        println!("{name} is up to date");
+    } else if only_checks {
+        return Ok(false);
+    } else {
+        std::fs::write(path, text).with_context(|| format!("cannot write {name}"))?;
+        println!("{name} written");
+    }
+    Ok(true)
+}
+
 /// Removes a folder, if there is one.
 pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     if !folder.exists() {

@@ -4,11 +4,27 @@ use millstream_testkit::share;
 
 use crate::harness::{Program, Run};
 
-/// Runs a program with the PTX file of the vector addition and further arguments.
+/// The PTX file of the vector addition.
+const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
+
+/// Runs a program with the PTX file and further arguments.
 fn run(program: &str, arguments: &[&str]) -> Run {
-    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
-    let arguments: Vec<&str> = [&[ptx], arguments].concat();
+    let arguments: Vec<&str> = [&[PTX], arguments].concat();
     Program::compiled(program).run(&arguments, &[])
+}
+
+/// Requires that the program printed this, succeeded and has no race.
+fn has_no_race(run: &Run, output: &str) {
+    assert_eq!(run.output, output, "{}", run.errors);
+    run.succeeded();
+    assert!(!run.errors.contains("Race"), "{}", run.errors);
+}
+
+/// Requires that the report contains each of these.
+fn reports(run: &Run, parts: &[&str]) {
+    for part in parts {
+        assert!(run.errors.contains(part), "no `{part}` in:\n{}", run.errors);
+    }
 }
 
 #[test]
@@ -22,14 +38,11 @@ fn a_vector_addition_has_the_right_sum_and_no_report() {
 fn a_race_between_two_streams_is_reported_at_the_end_of_the_process() {
     let run = run("two_streams", &[]);
     run.succeeded();
-    let report = &run.errors;
-    assert!(
-        report.starts_with("millstream: 1 problem\n1. Race: "),
-        "{report}"
-    );
-    assert!(report.contains("kernel `vecadd`, at "), "{report}");
-    assert!(report.contains("fill (16384 bytes), at "), "{report}");
-    assert!(report.contains("missing: stream 2 never waits"), "{report}");
+    let start = "millstream: 1 problem\n1. Race: ";
+    assert!(run.errors.starts_with(start), "{}", run.errors);
+    let operations = ["kernel `vecadd`, at ", "fill (16384 bytes), at "];
+    reports(&run, &operations);
+    reports(&run, &["missing: stream 2 never waits"]);
 }
 
 #[test]
@@ -42,43 +55,35 @@ fn a_wait_for_an_event_or_the_legacy_stream_orders_the_streams() {
 fn a_non_blocking_stream_is_not_ordered_with_the_legacy_stream() {
     let run = run("two_streams", &["nonblocking"]);
     run.succeeded();
-    assert!(run.errors.contains("Race: "), "{}", run.errors);
+    reports(&run, &["Race: "]);
 }
 
 #[test]
 fn ordinary_calls_return_what_the_documentation_says() {
     let run = run("ordinary", &[]);
-    assert_eq!(run.output, "all calls returned what they must\n");
-    run.succeeded();
+    has_no_race(&run, "all calls returned what they must\n");
     let refused = "cuTexObjectCreate is not supported by the simulated device\n";
     assert_eq!(run.errors.matches(refused).count(), 1, "{}", run.errors);
-    assert!(!run.errors.contains("Race"), "{}", run.errors);
 }
 
 #[test]
 fn boxes_are_copied_between_the_host_and_two_devices() {
     let variables = [("MILLSTREAM_DEVICE", "sim:devices=2")];
     let run = Program::compiled("boxes").run(&[], &variables);
-    assert_eq!(run.output, "all boxes arrived\n", "{}", run.errors);
-    run.succeeded();
-    assert!(!run.errors.contains("Race"), "{}", run.errors);
+    has_no_race(&run, "all boxes arrived\n");
 }
 
 #[test]
 fn the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid() {
     let run = Program::compiled("cooperative").run(&[], &[]);
-    assert_eq!(run.output, "all blocks met twice\n", "{}", run.errors);
-    run.succeeded();
-    assert!(!run.errors.contains("Race"), "{}", run.errors);
+    has_no_race(&run, "all blocks met twice\n");
 }
 
 #[test]
 fn own_pools_follow_their_attributes_and_end_with_their_last_allocation() {
     let variables = [("MILLSTREAM_DEVICE", "sim:devices=2,schedule=lazy")];
     let run = Program::compiled("pools").run(&[], &variables);
-    assert_eq!(run.output, "all pools did\n", "{}", run.errors);
-    run.succeeded();
-    assert!(!run.errors.contains("Race"), "{}", run.errors);
+    has_no_race(&run, "all pools did\n");
 }
 
 #[test]
@@ -86,7 +91,7 @@ fn a_pool_that_the_program_leaves_alive_is_a_leak() {
     let variables = [("MILLSTREAM_LEAKS", "on")];
     let run = Program::compiled("pools").run(&["leak"], &variables);
     run.succeeded();
-    assert!(run.errors.contains("Leak: pool 2"), "{}", run.errors);
+    reports(&run, &["Leak: pool 2"]);
 }
 
 #[test]
@@ -96,34 +101,27 @@ fn graphs_run_are_updated_and_are_captured_from_streams() {
     assert_eq!(run.output, "all graphs ran\n");
     run.succeeded();
     // The one wrong call of the program.
-    let reported = "1. cuGraphDestroy: ";
-    assert!(
-        run.errors.starts_with("millstream: 1 problem\n"),
-        "{}",
-        run.errors
-    );
-    assert!(run.errors.contains(reported), "{}", run.errors);
+    let start = "millstream: 1 problem\n";
+    assert!(run.errors.starts_with(start), "{}", run.errors);
+    reports(&run, &["1. cuGraphDestroy: "]);
 }
 
 #[test]
 fn graphs_have_every_kind_of_node_and_can_be_read_and_changed() {
     for device in ["sim", "sim:schedule=lazy", "sim:seed=5"] {
         let run = Program::compiled("graph_nodes").run(&[], &[("MILLSTREAM_DEVICE", device)]);
-        assert_eq!(run.output, "all nodes did\n", "{}", run.errors);
-        run.succeeded();
-        assert!(!run.errors.contains("Race"), "{}", run.errors);
+        has_no_race(&run, "all nodes did\n");
     }
 }
 
 #[test]
 fn random_and_stale_handles_return_errors() {
     let program = Program::compiled("handles");
-    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
     let (seed, calls) = match share::is_whole() {
         true => (1, "4500000"),
         false => (share::day(), "300000"),
     };
-    let run = program.run(&[ptx, &seed.to_string(), calls], &[]);
+    let run = program.run(&[PTX, &seed.to_string(), calls], &[]);
     println!("seed {seed}: {}{}", run.output, end(&run.errors));
     run.succeeded();
 }
@@ -144,21 +142,16 @@ fn ten_million_calls_with_random_handles_leave_the_memory_flat() {
 
 #[test]
 fn an_invalid_option_is_named_and_the_driver_does_not_start() {
-    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
     let variables = [("MILLSTREAM_DEVICE", "sim:schedule=never")];
-    let run = Program::compiled("vector_add").run(&[ptx], &variables);
+    let run = Program::compiled("vector_add").run(&[PTX], &variables);
     assert_eq!(run.code, Some(2));
-    assert!(
-        run.output.contains("cuInit(0) returned 1"),
-        "{}",
-        run.output
-    );
-    assert!(run.errors.contains("schedule=never"), "{}", run.errors);
+    let printed = &run.output;
+    assert!(printed.contains("cuInit(0) returned 1"), "{printed}");
+    reports(&run, &["schedule=never"]);
 }
 
 #[test]
 fn schedules_and_kinds_of_device_are_chosen_by_the_environment() {
-    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
     let program = Program::compiled("vector_add");
     for device in [
         "sim:schedule=lazy",
@@ -166,7 +159,7 @@ fn schedules_and_kinds_of_device_are_chosen_by_the_environment() {
         "sim:rules=strict",
     ] {
         let variables = [("MILLSTREAM_DEVICE", device), ("MILLSTREAM_KIND", "t4")];
-        program.run(&[ptx], &variables).is_clean();
+        program.run(&[PTX], &variables).is_clean();
     }
 }
 
@@ -174,14 +167,7 @@ fn schedules_and_kinds_of_device_are_chosen_by_the_environment() {
 fn per_thread_default_streams_of_two_threads_are_not_ordered() {
     let threads = run("per_thread", &[]);
     threads.succeeded();
-    let report = &threads.errors;
-    assert!(
-        report.contains("on per-thread default stream 1, fill"),
-        "{report}"
-    );
-    assert!(
-        report.contains("per-thread default stream 2 never waits"),
-        "{report}"
-    );
+    reports(&threads, &["on per-thread default stream 1, fill"]);
+    reports(&threads, &["per-thread default stream 2 never waits"]);
     run("per_thread", &["legacy"]).is_clean();
 }

@@ -69,6 +69,19 @@ fn command_with(ptx: &Path, name: &str, options: &[&str], mode: &str) -> Output 
         .unwrap()
 }
 
+/// Requires that the program ended with this status, and returns the report.
+fn report(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    errors(output)
+}
+
+/// Requires that a report contains each of these.
+fn has(report: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(report.contains(part), "no `{part}` in:\n{report}");
+    }
+}
+
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -78,11 +91,10 @@ fn a_program_with_a_race_ends_with_the_given_status_and_a_report() {
     let json = program().with_file_name("report.jsonl");
     let json = json.to_str().unwrap();
     let output = run(&["--exit-code", "3", "--json", json], "racy");
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert!(errors(&output).contains("1. Race: "), "{output:?}");
-    let report = fs::read_to_string(json).unwrap();
-    assert_eq!(report.lines().count(), 1);
-    assert!(report.contains("kernel `vecadd`, at "), "{report}");
+    has(&report(&output, 3), &["1. Race: "]);
+    let written = fs::read_to_string(json).unwrap();
+    assert_eq!(written.lines().count(), 1);
+    has(&written, &["kernel `vecadd`, at "]);
     assert_eq!(run(&[], "racy").status.code(), Some(1));
 }
 
@@ -106,20 +118,12 @@ fn a_clean_program_ends_with_its_own_status_under_every_schedule() {
 #[test]
 fn an_invalid_option_and_a_missing_library_are_named() {
     let output = run(&["--device", "h2000"], "ordered");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        errors(&output).contains("MILLSTREAM_KIND=`h2000`"),
-        "{output:?}"
-    );
+    has(&report(&output, 2), &["MILLSTREAM_KIND=`h2000`"]);
     let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
         .args(["run", "--library", "/nowhere/libcuda.so", "--", "true"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        errors(&output).contains("/nowhere/libcuda.so"),
-        "{output:?}"
-    );
+    has(&report(&output, 1), &["/nowhere/libcuda.so"]);
 }
 
 #[test]
@@ -141,10 +145,7 @@ fn a_report_has_the_lines_of_the_calls_unless_they_are_turned_off() {
         assert!(found.contains(&line(call)), "{found}");
     }
     let output = run(&["--no-call-sites"], "racy");
-    assert!(
-        errors(&output).contains("kernel `vecadd` reads"),
-        "{output:?}"
-    );
+    has(&errors(&output), &["kernel `vecadd` reads"]);
 }
 
 #[test]
@@ -152,26 +153,19 @@ fn suppressed_problems_are_counted_and_do_not_change_the_status() {
     let file = program().with_file_name("known.txt");
     fs::write(&file, "# known\nRace: *kernel `vecadd`*two_streams.c\n").unwrap();
     let output = run(&["--suppress", file.to_str().unwrap()], "racy");
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(
-        errors(&output),
-        "millstream: different problems suppressed: 1\n"
-    );
+    let suppressed = "millstream: different problems suppressed: 1\n";
+    assert_eq!(report(&output, 0), suppressed);
     fs::write(&file, "Race: *kernel `other`\n").unwrap();
-    let output = run(&["--suppress", file.to_str().unwrap()], "racy");
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    report(&run(&["--suppress", file.to_str().unwrap()], "racy"), 1);
 }
 
 #[test]
 fn leaks_are_problems_on_request() {
-    let output = run(&["--leaks"], "leaky");
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let report = errors(&output);
-    assert!(
-        report.contains("Leak: device memory of 16384 bytes"),
-        "{report}"
+    let leaky = report(&run(&["--leaks"], "leaky"), 1);
+    has(
+        &leaky,
+        &["Leak: device memory of 16384 bytes", "Leak: stream"],
     );
-    assert!(report.contains("Leak: stream"), "{report}");
     assert_eq!(run(&[], "leaky").status.code(), Some(0));
     assert_eq!(run(&["--leaks"], "ordered").status.code(), Some(0));
 }
@@ -180,7 +174,7 @@ fn leaks_are_problems_on_request() {
 fn a_timeline_has_the_operations_with_their_times() {
     let file = program().with_file_name("timeline.json");
     let output = run(&["--timeline", file.to_str().unwrap()], "ordered");
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    report(&output, 0);
     let text = fs::read_to_string(&file).unwrap();
     let events = text.strip_prefix("[\n").unwrap().lines();
     let kernel: Vec<_> = events
@@ -194,17 +188,14 @@ fn a_timeline_has_the_operations_with_their_times() {
 #[test]
 fn a_check_repeats_the_program_and_prints_the_command_of_the_run_with_a_problem() {
     let output = command("check", &["--runs", "5"], "ordered");
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let all = "millstream: 5 runs succeeded without problems\n";
-    assert_eq!(errors(&output), all);
+    assert_eq!(report(&output, 0), all);
     let output = command("check", &["--exit-code", "4"], "racy");
-    assert_eq!(output.status.code(), Some(4), "{output:?}");
-    let report = errors(&output);
-    let (_, repeat) = report
+    let found = report(&output, 4);
+    let (_, repeat) = found
         .split_once("millstream: run 1 of 20 has problems")
         .unwrap();
-    assert!(repeat.contains("  millstream run --"), "{report}");
-    assert!(repeat.contains(" --schedule timed -- "), "{report}");
+    has(repeat, &["  millstream run --", " --schedule timed -- "]);
 }
 
 #[test]
@@ -218,22 +209,14 @@ fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
     assert_ne!(output.status.code(), Some(0), "{output:?}");
     let report = errors(&output);
     let named = "millstream: kernel `vecadd` has been running for ";
-    assert!(report.contains(named), "{report}");
+    has(&report, &[named]);
     let failed = report.lines().find(|line| line.contains("KernelFault"));
     let failed = failed.unwrap_or_else(|| panic!("no fault in:\n{report}"));
-    for part in [
-        "kernel `vecadd`",
-        "line 6 of the PTX",
-        "30000000 warp instructions",
-    ] {
-        assert!(failed.contains(part), "{failed}");
-    }
+    has(failed, &["kernel `vecadd`", "line 6 of the PTX"]);
+    has(failed, &["30000000 warp instructions"]);
     let output = command_with(&ptx, "check", &["--steps", "1000"], "ordered");
     let report = errors(&output);
-    assert!(
-        report.contains("millstream run --steps 1000 --"),
-        "{report}"
-    );
+    has(&report, &["millstream run --steps 1000 --"]);
     assert!(!report.contains(named), "{report}");
 }
 

@@ -286,68 +286,162 @@ pub(crate) type StreamCallbackPointer = Option<unsafe extern "C" fn(Handle, i32,
 /// (`CUoccupancyB2DSize`).
 pub(crate) type BlockToSharedPointer = Option<unsafe extern "C" fn(i32) -> usize>;
 
-/// `CUDA_MEMCPY2D`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Copy2dFields {
-    pub(crate) source: Side2dFields,
-    pub(crate) target: Side2dFields,
-    pub(crate) width_bytes: usize,
-    pub(crate) height: usize,
+/// Declares structures of CUDA's headers.
+macro_rules! structures {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$field_doc:meta])* $field:ident: $ty:ty,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name {
+            $($(#[$field_doc])* pub(crate) $field: $ty,)*
+        }
+    )*};
 }
 
-/// One side of [`Copy2dFields`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side2dFields {
-    pub(crate) x_bytes: usize,
-    pub(crate) y: usize,
-    pub(crate) memory_type: u32,
-    pub(crate) host: *mut u8,
-    pub(crate) device: Address,
-    pub(crate) array: Handle,
-    pub(crate) pitch: usize,
-}
+structures! {
+    /// `CUDA_MEMCPY2D`.
+    Copy2dFields {
+        source: Side2dFields,
+        target: Side2dFields,
+        width_bytes: usize,
+        height: usize,
+    }
 
-/// `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Copy3dFields {
-    pub(crate) source: Side3dFields,
-    pub(crate) target: Side3dFields,
-    pub(crate) width_bytes: usize,
-    pub(crate) height: usize,
-    pub(crate) depth: usize,
-}
+    /// One side of [`Copy2dFields`].
+    Side2dFields {
+        x_bytes: usize,
+        y: usize,
+        memory_type: u32,
+        host: *mut u8,
+        device: Address,
+        array: Handle,
+        pitch: usize,
+    }
 
-/// One side of [`Copy3dFields`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side3dFields {
-    pub(crate) x_bytes: usize,
-    pub(crate) y: usize,
-    pub(crate) z: usize,
-    pub(crate) level: usize,
-    pub(crate) memory_type: u32,
-    pub(crate) host: *mut u8,
-    pub(crate) device: Address,
-    pub(crate) array: Handle,
-    /// Reserved in `CUDA_MEMCPY3D`.
-    pub(crate) context: Handle,
-    pub(crate) pitch: usize,
-    pub(crate) height: usize,
-}
+    /// `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`.
+    Copy3dFields {
+        source: Side3dFields,
+        target: Side3dFields,
+        width_bytes: usize,
+        height: usize,
+        depth: usize,
+    }
 
-/// `CUlaunchConfig`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaunchConfigFields {
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    pub(crate) shared_bytes: u32,
-    pub(crate) stream: Handle,
-    pub(crate) attributes: In<LaunchAttributeFields>,
-    pub(crate) attribute_count: u32,
+    /// One side of [`Copy3dFields`].
+    Side3dFields {
+        x_bytes: usize,
+        y: usize,
+        z: usize,
+        level: usize,
+        memory_type: u32,
+        host: *mut u8,
+        device: Address,
+        array: Handle,
+        /// Reserved in `CUDA_MEMCPY3D`.
+        context: Handle,
+        pitch: usize,
+        height: usize,
+    }
+
+    /// `CUlaunchConfig`.
+    LaunchConfigFields {
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        stream: Handle,
+        attributes: In<LaunchAttributeFields>,
+        attribute_count: u32,
+    }
+
+    /// `CUDA_KERNEL_NODE_PARAMS` in its first version.
+    KernelNodeFields {
+        function: Handle,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        pointers: In<*const c_void>,
+        extra: In<*const c_void>,
+    }
+
+    /// `CUDA_KERNEL_NODE_PARAMS_v2`, which may name a kernel of a library instead of a function.
+    KernelNodeFields2 {
+        fields: KernelNodeFields,
+        kernel: Handle,
+        context: Handle,
+    }
+
+    /// `CUDA_MEMSET_NODE_PARAMS`.
+    FillNodeFields {
+        target: Address,
+        pitch: usize,
+        value: u32,
+        element_bytes: u32,
+        width: usize,
+        height: usize,
+    }
+
+    /// `CUDA_HOST_NODE_PARAMS`.
+    HostNodeFields {
+        function: HostFunctionPointer,
+        data: In<c_void>,
+    }
+
+    /// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+    AllocationFields {
+        pool: PoolFields,
+        access: In<AccessFields>,
+        access_count: usize,
+        bytes: usize,
+        pointer: Address,
+    }
+
+    /// `CUgraphNodeParams`: a kind and a union of 232 bytes.
+    NodeFields {
+        kind: i32,
+        reserved_0: [i32; 3],
+        parameters: [u64; 29],
+        reserved_2: u64,
+    }
+
+    /// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+    InstantiateFields {
+        flags: u64,
+        stream: Handle,
+        error_node: Handle,
+        result: i32,
+    }
+
+    /// `CUgraphExecUpdateResultInfo`.
+    UpdateFields {
+        result: i32,
+        error_node: Handle,
+        error_from_node: Handle,
+    }
+
+    /// `CUmemLocation`.
+    LocationFields {
+        kind: i32,
+        id: i32,
+    }
+
+    /// `CUmemPoolProps`.
+    PoolFields {
+        kind: i32,
+        handle_types: i32,
+        location: LocationFields,
+        security_attributes: usize,
+        bytes_max: usize,
+        usage: u16,
+        reserved: [u8; 54],
+    }
+
+    /// `CUmemAccessDesc`.
+    AccessFields {
+        location: LocationFields,
+        flags: i32,
+    }
 }
 
 /// `CUlaunchAttribute`: a number and a union of 64 bytes.
@@ -363,116 +457,6 @@ pub(crate) struct LaunchAttributeFields {
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttributeValue(pub(crate) [u32; 16]);
-
-/// `CUDA_KERNEL_NODE_PARAMS` in its first version.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KernelNodeFields {
-    pub(crate) function: Handle,
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    pub(crate) shared_bytes: u32,
-    pub(crate) pointers: In<*const c_void>,
-    pub(crate) extra: In<*const c_void>,
-}
-
-/// `CUDA_KERNEL_NODE_PARAMS_v2`, which may name a kernel of a library instead of a function.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KernelNodeFields2 {
-    pub(crate) fields: KernelNodeFields,
-    pub(crate) kernel: Handle,
-    pub(crate) context: Handle,
-}
-
-/// `CUDA_MEMSET_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FillNodeFields {
-    pub(crate) target: Address,
-    pub(crate) pitch: usize,
-    pub(crate) value: u32,
-    pub(crate) element_bytes: u32,
-    pub(crate) width: usize,
-    pub(crate) height: usize,
-}
-
-/// `CUDA_HOST_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostNodeFields {
-    pub(crate) function: HostFunctionPointer,
-    pub(crate) data: In<c_void>,
-}
-
-/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AllocationFields {
-    pub(crate) pool: PoolFields,
-    pub(crate) access: In<AccessFields>,
-    pub(crate) access_count: usize,
-    pub(crate) bytes: usize,
-    pub(crate) pointer: Address,
-}
-
-/// `CUgraphNodeParams`: a kind and a union of 232 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeFields {
-    pub(crate) kind: i32,
-    pub(crate) reserved_0: [i32; 3],
-    pub(crate) parameters: [u64; 29],
-    pub(crate) reserved_2: u64,
-}
-
-/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InstantiateFields {
-    pub(crate) flags: u64,
-    pub(crate) stream: Handle,
-    pub(crate) error_node: Handle,
-    pub(crate) result: i32,
-}
-
-/// `CUgraphExecUpdateResultInfo`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UpdateFields {
-    pub(crate) result: i32,
-    pub(crate) error_node: Handle,
-    pub(crate) error_from_node: Handle,
-}
-
-/// `CUmemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocationFields {
-    pub(crate) kind: i32,
-    pub(crate) id: i32,
-}
-
-/// `CUmemPoolProps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolFields {
-    pub(crate) kind: i32,
-    pub(crate) handle_types: i32,
-    pub(crate) location: LocationFields,
-    pub(crate) security_attributes: usize,
-    pub(crate) bytes_max: usize,
-    pub(crate) usage: u16,
-    pub(crate) reserved: [u8; 54],
-}
-
-/// `CUmemAccessDesc`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AccessFields {
-    pub(crate) location: LocationFields,
-    pub(crate) flags: i32,
-}
 
 const _: () = {
     assert!(size_of::<Copy2dFields>() == 128);

@@ -63,6 +63,12 @@ impl Call {
         ResultCode::INVALID_HANDLE
     }
 
+    /// As [`wrong_handle`](Self::wrong_handle), for handles whose code is `INVALID_VALUE`.
+    pub(crate) fn wrong_value(&self, kind: &str, handle: Handle) -> ResultCode {
+        self.wrong_handle(kind, handle);
+        ResultCode::INVALID_VALUE
+    }
+
     /// Returns the ordinal of a device that exists.
     pub(crate) fn device(&self, device: Device) -> Answer<DeviceOrdinal> {
         let process = self.process()?;
@@ -115,42 +121,32 @@ impl Call {
             return Ok((self.context()?, stream));
         }
         let found = self.process()?.objects.lock().streams.get(&stream).copied();
-        match found {
-            Some(entry) => Ok((entry.context, stream)),
-            None => Err(self.wrong_handle("stream", raw)),
-        }
+        let entry = found.ok_or_else(|| self.wrong_handle("stream", raw))?;
+        Ok((entry.context, stream))
     }
 
     /// Resolves a graph handle: the graph, and the context that it belongs to.
     pub(crate) fn graph(&self, raw: Handle) -> Answer<(ContextHandle, GraphHandle)> {
         let graph = GraphHandle::from_raw(raw);
-        match self.process()?.gpu.graph_context(graph) {
-            Some(context) => Ok((context, graph)),
-            None => {
-                self.wrong_handle("graph", raw);
-                Err(ResultCode::INVALID_VALUE)
-            }
-        }
+        let context = self.process()?.gpu.graph_context(graph);
+        let context = context.ok_or_else(|| self.wrong_value("graph", raw))?;
+        Ok((context, graph))
     }
 
     /// Resolves an event handle: the event, and the context that it belongs to.
     pub(crate) fn event(&self, raw: Handle) -> Answer<(ContextHandle, EventHandle)> {
         let event = EventHandle::from_raw(raw);
         let found = self.process()?.objects.lock().events.get(&event).copied();
-        match found {
-            Some(entry) => Ok((entry.context, event)),
-            None => Err(self.wrong_handle("event", raw)),
-        }
+        let entry = found.ok_or_else(|| self.wrong_handle("event", raw))?;
+        Ok((entry.context, event))
     }
 
     /// Resolves a module handle.
     pub(crate) fn module(&self, raw: Handle) -> Answer<(ModuleHandle, ModuleEntry)> {
         let module = ModuleHandle::from_raw(raw);
         let found = self.process()?.objects.lock().modules.get(&module).copied();
-        match found {
-            Some(entry) => Ok((module, entry)),
-            None => Err(self.wrong_handle("module", raw)),
-        }
+        let entry = found.ok_or_else(|| self.wrong_handle("module", raw))?;
+        Ok((module, entry))
     }
 
     /// Resolves a function handle, which must be a kernel of a module.
@@ -162,9 +158,7 @@ impl Call {
         let objects = self.process()?.objects.lock();
         let found = objects.functions.get(&function).cloned();
         drop(objects);
-        match found {
-            Some(entry) => Ok((function, entry)),
-            None => Err(self.wrong_handle("function", raw)),
-        }
+        let entry = found.ok_or_else(|| self.wrong_handle("function", raw))?;
+        Ok((function, entry))
     }
 }

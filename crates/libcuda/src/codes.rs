@@ -10,6 +10,11 @@ pub(crate) type Answer<T = ()> = Result<T, ResultCode>;
 /// The limit is not supported on this device.
 pub(crate) const UNSUPPORTED_LIMIT: ResultCode = ResultCode::from_raw(215);
 
+/// Fails with the code if the condition holds.
+pub(crate) fn refuse_if(condition: bool, code: ResultCode) -> Answer {
+    if condition { Err(code) } else { Ok(()) }
+}
+
 /// Returns the name and the description of a result, if CUDA defines the number.
 pub(crate) fn name_and_description(code: i32) -> Option<(&'static CStr, &'static CStr)> {
     let found = TABLE.binary_search_by_key(&code, |row| row.0).ok()?;

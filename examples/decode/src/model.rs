@@ -160,20 +160,16 @@ impl Model {
         let mut attended = stream.zeros::<f32>(width)?;
         let mut both = stream.zeros::<f32>(2 * hidden)?;
         let mut active = stream.zeros::<f32>(hidden)?;
+        let product = |matrix: &Buffer<f32>, x: &Buffer<f32>, out: &mut Buffer<f32>, size, add| {
+            let [rows, columns]: [usize; 2] = size;
+            let size = (rows as u32, columns as u32);
+            kernels.product(stream, warps(rows), matrix, x, out, size.0, size.1, add)
+        };
         kernels.embed(stream, each(width), &self.table, &*state, &mut *x, v, w)?;
         for (layer, [keys, values]) in self.layers.iter().zip(&mut decoding.caches) {
             let before = &layer.before_attention;
             kernels.normalise(stream, one_warp, &*x, before, &mut normal, w)?;
-            kernels.product(
-                stream,
-                warps(3 * width),
-                &layer.qkv,
-                &normal,
-                &mut qkv,
-                3 * w,
-                w,
-                0,
-            )?;
+            product(&layer.qkv, &normal, &mut qkv, [3 * width, width], 0)?;
             kernels.rotate(
                 stream,
                 each(width / 2),
@@ -199,44 +195,16 @@ impl Model {
                 head as u32,
                 c,
             )?;
-            let projection = &layer.projection;
-            kernels.product(
-                stream,
-                warps(width),
-                projection,
-                &attended,
-                &mut *x,
-                w,
-                w,
-                1,
-            )?;
+            product(&layer.projection, &attended, &mut *x, [width, width], 1)?;
             let before = &layer.before_hidden;
             kernels.normalise(stream, one_warp, &*x, before, &mut normal, w)?;
-            kernels.product(
-                stream,
-                warps(2 * hidden),
-                &layer.up,
-                &normal,
-                &mut both,
-                2 * h,
-                w,
-                0,
-            )?;
+            product(&layer.up, &normal, &mut both, [2 * hidden, width], 0)?;
             kernels.activate(stream, each(hidden), &both, &mut active, h)?;
-            kernels.product(stream, warps(width), &layer.down, &active, &mut *x, w, h, 1)?;
+            product(&layer.down, &active, &mut *x, [width, hidden], 1)?;
         }
         kernels.normalise(stream, one_warp, &*x, &self.last, &mut normal, w)?;
         let logits = &mut decoding.logits;
-        kernels.product(
-            stream,
-            warps(vocabulary),
-            &self.table,
-            &normal,
-            &mut *logits,
-            v,
-            w,
-            0,
-        )?;
+        product(&self.table, &normal, &mut *logits, [vocabulary, width], 0)?;
         kernels.choose(
             stream,
             one_warp,

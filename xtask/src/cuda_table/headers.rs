@@ -35,11 +35,7 @@ impl Headers {
         let wheel = process::target_folder().join("cuda-headers").join(package);
         let folder = wheel.join("nvidia/cu13/include");
         if !folder.exists() {
-            let mut pip = process::command("python3");
-            pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
-                .arg(&wheel)
-                .arg(package);
-            process::run(&mut pip)?;
+            process::pip(&wheel, &[package])?;
         }
         Ok(Self {
             package: package.to_owned(),

@@ -28,10 +28,9 @@ fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
             let (driver, loopback) = (gpus[me].driver(), Arc::clone(&loopbacks[me]));
             let (program, barrier) = (&program, &barrier);
             scope.spawn(move || {
-                let rank = Rank::join(driver, 0, loopback, &id, me, 2);
+                let rank = Rank::join((driver, 0, loopback, &id, me, 2));
                 let array = rank.upload(&[me as i32 + 1]);
-                rank.all_reduce(array, 1, DataType::I32)
-                    .expect("the call is valid");
+                rank.sum(array, 1, DataType::I32);
                 assert_eq!(rank.take::<i32>(array, 1), [3]);
                 program(rank, me, barrier);
             });
@@ -46,8 +45,7 @@ fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
 fn a_hanging_operation_ends_when_it_is_aborted() {
     with_fault(Fault::Hang, |rank, me, _| {
         let array = rank.upload(&[1_i32]);
-        rank.all_reduce(array, 1, DataType::I32)
-            .expect("the call is valid");
+        rank.sum(array, 1, DataType::I32);
         thread::sleep(Duration::from_millis(50));
         if me == 0 {
             assert_eq!(rank.state(), CommState::Success);
@@ -65,8 +63,7 @@ fn a_hanging_operation_ends_when_it_is_aborted() {
 fn a_failing_operation_makes_the_communicator_fail() {
     with_fault(Fault::Fail, |rank, me, barrier| {
         let array = rank.upload(&[1_i32]);
-        rank.all_reduce(array, 1, DataType::I32)
-            .expect("the call is valid");
+        rank.sum(array, 1, DataType::I32);
         if me == 0 {
             let state = rank.state_after(|state| state != CommState::Success);
             assert_eq!(state, CommState::Failed(NcclCode::SYSTEM_ERROR));
@@ -105,8 +102,7 @@ fn a_refused_call_enqueues_nothing() {
 fn a_delayed_operation_gives_the_same_result() {
     with_fault(Fault::Delay(Duration::from_millis(30)), |rank, me, _| {
         let array = rank.upload(&[me as i32 + 1]);
-        rank.all_reduce(array, 1, DataType::I32)
-            .expect("the call is valid");
+        rank.sum(array, 1, DataType::I32);
         assert_eq!(rank.take::<i32>(array, 1), [3]);
         rank.leave();
     });
@@ -123,10 +119,9 @@ fn ranks_with_different_counts_wait_until_they_are_aborted() {
             let (driver, loopback) = (gpus[me].driver(), Arc::clone(&loopbacks[me]));
             let barrier = &barrier;
             scope.spawn(move || {
-                let rank = Rank::join(driver, 0, loopback, &id, me, 2);
+                let rank = Rank::join((driver, 0, loopback, &id, me, 2));
                 let array = rank.upload(&[1_i32, 2]);
-                rank.all_reduce(array, me + 1, DataType::I32)
-                    .expect("the call is valid");
+                rank.sum(array, me + 1, DataType::I32);
                 assert!(!rank.is_idle_after(Duration::from_millis(200)));
                 assert_eq!(rank.state(), CommState::Success);
                 barrier.wait();
@@ -142,12 +137,12 @@ fn refused(id_of: impl Fn(&Loopback) -> UniqueId, second: usize, size: usize) ->
     let loopbacks = [0, 1].map(|rank: usize| Arc::new(Loopback::new(gpus[rank].driver())));
     let id = id_of(&loopbacks[0]);
     let driver = gpus[0].driver();
-    let first = Rank::begin(driver, 0, loopbacks[0].clone(), &id, 0, 2);
+    let first = Rank::begin((driver, 0, loopbacks[0].clone(), &id, 0, 2));
     // The first connects first.
     thread::sleep(Duration::from_millis(100));
     assert_eq!(first.state(), CommState::InProgress);
     let driver = gpus[1].driver();
-    let last = Rank::begin(driver, 0, loopbacks[1].clone(), &id, second, size);
+    let last = Rank::begin((driver, 0, loopbacks[1].clone(), &id, second, size));
     assert_eq!(last.settled(), CommState::Failed(NcclCode::INVALID_USAGE));
     let text = last.last_error();
     last.abort();

@@ -29,7 +29,7 @@ fn sum_and_gather(driver: &Arc<dyn Driver>, nccl: &Arc<dyn Nccl>, blocks: bool) 
     nccl.group_start().expect("groups nest");
     let ranks = [0, 1].map(|rank: usize| {
         let (driver, nccl) = (Arc::clone(driver), Arc::clone(nccl));
-        Rank::open(driver, rank as i32, nccl, &id, rank, 2, blocks)
+        Rank::open((driver, rank as i32, nccl, &id, rank, 2), blocks)
     });
     let end = || {
         // SAFETY: the arrays and streams are alive.
@@ -91,7 +91,7 @@ fn the_stand_in_for_nccl_sums_and_gathers_on_gpus() {
 fn a_communicator_without_its_peers_can_be_aborted() {
     let (driver, nccl) = (gpus(), nccl());
     let id = nccl.unique_id().expect("an identifier");
-    let rank = Rank::begin(driver, 0, nccl, &id, 0, 2);
+    let rank = Rank::begin((driver, 0, nccl, &id, 0, 2));
     thread::sleep(Duration::from_secs(1));
     assert_eq!(rank.state(), CommState::InProgress);
     rank.abort();

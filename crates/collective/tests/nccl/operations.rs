@@ -95,8 +95,7 @@ fn sums_of_floats_are_the_same_on_all_ranks_to_the_bit() {
     let sums = world(3, &Schedule::Timed, |rank| {
         let values = [[1.0e8_f32], [1.0], [-1.0e8]];
         let array = rank.upload(&values[rank.rank]);
-        rank.all_reduce(array, 1, DataType::F32)
-            .expect("the call is valid");
+        rank.sum(array, 1, DataType::F32);
         rank.take::<f32>(array, 1)
     });
     assert_eq!(sums, [[0.0], [0.0], [0.0]]);
@@ -133,7 +132,7 @@ fn one_thread_drives_the_devices_of_one_driver_in_groups() {
         let id = loopback.unique_id().expect("the hub starts");
         let ranks = [0, 1].map(|rank: usize| {
             let (driver, loopback) = (gpu.driver(), Arc::clone(&loopback));
-            Rank::begin(driver, rank as i32, loopback, &id, rank, 2)
+            Rank::begin((driver, rank as i32, loopback, &id, rank, 2))
         });
         ranks.iter().for_each(|rank| {
             rank.settled();
@@ -142,8 +141,7 @@ fn one_thread_drives_the_devices_of_one_driver_in_groups() {
         for _ in 0..2 {
             loopback.group_start().expect("groups nest");
             for (rank, array) in ranks.iter().zip(arrays) {
-                rank.all_reduce(array, COUNT, DataType::I64)
-                    .expect("the call is valid");
+                rank.sum(array, COUNT, DataType::I64);
             }
             // SAFETY: the arrays and streams are alive.
             let _ = unsafe { loopback.group_end() }.expect("all calls are valid");
@@ -170,7 +168,7 @@ fn threads_drive_the_devices_of_one_driver() {
         for rank in 0..3 {
             let (driver, loopback) = (gpu.driver(), Arc::clone(&loopback));
             scope.spawn(move || {
-                let rank = Rank::join(driver, rank as i32, loopback, &id, rank, 3);
+                let rank = Rank::join((driver, rank as i32, loopback, &id, rank, 3));
                 every_operation(&rank).expect("all calls are valid");
                 rank.leave();
             });

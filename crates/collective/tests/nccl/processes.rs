@@ -65,10 +65,9 @@ fn inner_rank() {
     let gpu = gpu(Schedule::Timed);
     let loopback = Arc::new(Loopback::new(gpu.driver()));
     let id = UniqueId::from_bytes(bytes);
-    let rank = Rank::join(gpu.driver(), 0, loopback, &id, rank, 2);
+    let rank = Rank::join((gpu.driver(), 0, loopback, &id, rank, 2));
     let array = rank.upload(&[rank.rank as f64 + 1.0; 1000]);
-    rank.all_reduce(array, 1000, DataType::F64)
-        .expect("the call is valid");
+    rank.sum(array, 1000, DataType::F64);
     let sums = rank.take::<f64>(array, 1000);
     println!("\nsum {}", sums[999]);
     if variable("LOOPBACK_PROGRAM") == "sleep" {
@@ -97,16 +96,14 @@ fn a_killed_process_is_a_failure_that_names_its_rank() {
     let loopback = Arc::new(Loopback::new(gpu.driver()));
     let id = loopback.unique_id().expect("the hub starts");
     let (mut child, mut output) = start(1, &id, "sleep");
-    let rank = Rank::join(gpu.driver(), 0, loopback, &id, 0, 2);
+    let rank = Rank::join((gpu.driver(), 0, loopback, &id, 0, 2));
     let array = rank.upload(&[1.0_f64; 1000]);
-    rank.all_reduce(array, 1000, DataType::F64)
-        .expect("the call is valid");
+    rank.sum(array, 1000, DataType::F64);
     assert_eq!(rank.take::<f64>(array, 1000), [3.0; 1000]);
     line(&mut output, "sum ");
     // The other rank never makes this call.
     let array = rank.upload(&[1.0_f64; 1000]);
-    rank.all_reduce(array, 1000, DataType::F64)
-        .expect("the call is valid");
+    rank.sum(array, 1000, DataType::F64);
     assert!(!rank.is_idle_after(Duration::from_millis(50)));
     child.kill().expect("it runs");
     child.wait().expect("it ends");

@@ -21,6 +21,16 @@ use millstream_sim::{Gpu, Schedule, SimConfig};
 /// The time within which something that does not depend on other ranks must happen.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
+/// A driver with the ordinal of a device, NCCL, the identifier of a world, a rank and their number.
+pub(crate) type Place<'a> = (
+    Arc<dyn Driver>,
+    i32,
+    Arc<dyn Nccl>,
+    &'a UniqueId,
+    usize,
+    usize,
+);
+
 /// A device with one stream, in use by one rank.
 #[derive(Debug)]
 pub(crate) struct Rank {
@@ -57,7 +67,7 @@ pub(crate) fn world<R: Send>(
                 let (driver, loopback) = (gpus[rank].driver(), Arc::clone(&loopbacks[rank]));
                 let program = &program;
                 scope.spawn(move || {
-                    let rank = Rank::join(driver, 0, loopback, &id, rank, size);
+                    let rank = Rank::join((driver, 0, loopback, &id, rank, size));
                     let result = program(&rank);
                     rank.leave();
                     result
@@ -78,42 +88,20 @@ pub(crate) fn world<R: Send>(
 
 impl Rank {
     /// Opens the device and joins the world.
-    pub(crate) fn join(
-        driver: Arc<dyn Driver>,
-        ordinal: i32,
-        nccl: Arc<dyn Nccl>,
-        id: &UniqueId,
-        rank: usize,
-        size: usize,
-    ) -> Self {
-        let joined = Self::begin(driver, ordinal, nccl, id, rank, size);
+    pub(crate) fn join(place: Place<'_>) -> Self {
+        let joined = Self::begin(place);
         let state = joined.settled();
         assert_eq!(state, CommState::Success, "{}", joined.last_error());
         joined
     }
 
     /// Opens the device and begins to join the world.
-    pub(crate) fn begin(
-        driver: Arc<dyn Driver>,
-        ordinal: i32,
-        nccl: Arc<dyn Nccl>,
-        id: &UniqueId,
-        rank: usize,
-        size: usize,
-    ) -> Self {
-        Self::open(driver, ordinal, nccl, id, rank, size, false)
+    pub(crate) fn begin(place: Place<'_>) -> Self {
+        Self::open(place, false)
     }
 
     /// Opens the device and begins to join the world, with a communicator that blocks or does not.
-    pub(crate) fn open(
-        driver: Arc<dyn Driver>,
-        ordinal: i32,
-        nccl: Arc<dyn Nccl>,
-        id: &UniqueId,
-        rank: usize,
-        size: usize,
-        blocks: bool,
-    ) -> Self {
+    pub(crate) fn open((driver, ordinal, nccl, id, rank, size): Place<'_>, blocks: bool) -> Self {
         let ordinal = DeviceOrdinal::from_raw(ordinal);
         let context = driver
             .primary_context_retain(ordinal)
@@ -272,6 +260,12 @@ impl Rank {
     ) -> Result<(), NcclError> {
         let kind = OperationType::AllReduce(Reduce::Sum);
         self.enqueue(kind, [array, array], count, data_type)
+    }
+
+    /// Enqueues a sum over all ranks, in place, which must be accepted.
+    pub(crate) fn sum(&self, array: DevicePtr, count: usize, data_type: DataType) {
+        let called = self.all_reduce(array, count, data_type);
+        called.expect("the call is valid");
     }
 
     /// Enqueues an operation on arrays that have the sizes that it accesses and that only this

@@ -8,7 +8,7 @@ use crate::{
     abi::{Device, Handle, In, Out},
     api::user_object,
     call::Call,
-    codes::{Answer, UNSUPPORTED_LIMIT},
+    codes::{Answer, UNSUPPORTED_LIMIT, refuse_if},
     current,
     export::exports,
     objects::{ContextEntry, LIMITS},
@@ -69,9 +69,7 @@ exports! {
         call, context: Out<Handle>, _params: In<c_void>, param_count: i32, flags: ContextFlags,
         device: Device
     ) {
-        if param_count != 0 {
-            return Err(ResultCode::NOT_SUPPORTED);
-        }
+        refuse_if(param_count != 0, ResultCode::NOT_SUPPORTED)?;
         create(call, context, flags, device)
     }
 
@@ -80,18 +78,14 @@ exports! {
     fn create_with_params(
         call, context: Out<Handle>, params: In<[usize; 3]>, flags: ContextFlags, device: Device
     ) {
-        if !params.is_null() && params.get()? != [0; 3] {
-            return Err(ResultCode::NOT_SUPPORTED);
-        }
+        refuse_if(!params.is_null() && params.get()? != [0; 3], ResultCode::NOT_SUPPORTED)?;
         create(call, context, flags, device)
     }
 
     [cuCtxDestroy, cuCtxDestroy_v2]
     fn destroy(call, context: Handle) {
         let handle = call.context_of_handle(context)?;
-        if call.context_entry(handle)?.primary {
-            return Err(ResultCode::INVALID_CONTEXT);
-        }
+        refuse_if(call.context_entry(handle)?.primary, ResultCode::INVALID_CONTEXT)?;
         let process = call.process()?;
         process.objects.lock().remove_context(handle);
         if current::top()? == Some(handle) {
@@ -185,9 +179,7 @@ exports! {
     /// The simulated device keeps the value and has none of the limits.
     [cuCtxSetLimit]
     fn set_limit(call, limit: u32, value: usize) {
-        if limit as usize >= LIMITS {
-            return Err(UNSUPPORTED_LIMIT);
-        }
+        refuse_if(limit as usize >= LIMITS, UNSUPPORTED_LIMIT)?;
         change(call, |entry| entry.limits[limit as usize] = value)
     }
 
@@ -199,9 +191,7 @@ exports! {
     /// A hint without effect.
     [cuCtxSetCacheConfig]
     fn set_cache_config(call, config: i32) {
-        if !(0..=3).contains(&config) {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(!(0..=3).contains(&config), ResultCode::INVALID_VALUE)?;
         change(call, |entry| entry.cache_config = config)
     }
 
@@ -213,9 +203,7 @@ exports! {
     /// A hint without effect.
     [cuCtxSetSharedMemConfig]
     fn set_bank_config(call, config: i32) {
-        if !(0..=2).contains(&config) {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(!(0..=2).contains(&config), ResultCode::INVALID_VALUE)?;
         change(call, |entry| entry.bank_config = config)
     }
 
@@ -236,9 +224,7 @@ exports! {
 
     [cuCtxEnablePeerAccess]
     fn enable_peer_access(call, peer: Handle, flags: u32) {
-        if flags != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
         let context = call.context()?;
         let peer = call.context_of_handle(peer)?;
         call.process()?.context_enable_peer_access(context, peer)

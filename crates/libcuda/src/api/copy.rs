@@ -6,7 +6,7 @@ use crate::{
     abi::{Address, Copy2dFields, Handle, In, Out, Side2dFields},
     api::pointer::allocation,
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -89,9 +89,10 @@ impl Batch {
     /// Checks the attributes, which are hints on the simulated device: pageable sources are read
     /// within the call, others in the order of the stream, and every order of access allows that.
     fn check(&self) -> Answer {
-        if self.attributes_count > self.count {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(
+            self.attributes_count > self.count,
+            ResultCode::INVALID_VALUE,
+        )?;
         let starts = self.starts.all(self.attributes_count)?;
         let rising = starts.first() == Some(&0) && starts.is_sorted_by(|one, next| one < next);
         if !rising || starts.last().is_none_or(|last| *last >= self.count) {
@@ -99,11 +100,7 @@ impl Batch {
         }
         let attributes = self.attributes.all(self.attributes_count)?;
         let valid = |it: &CopyAttributeFields| (1..=3).contains(&it.access_order) && it.flags <= 1;
-        if attributes.iter().all(valid) {
-            Ok(())
-        } else {
-            Err(ResultCode::INVALID_VALUE)
-        }
+        refuse_if(!attributes.iter().all(valid), ResultCode::INVALID_VALUE)
     }
 }
 
@@ -112,9 +109,7 @@ impl Batch {
 pub(crate) fn batch(call: &Call, batch: &Batch, failed: Out<usize>, stream: Handle) -> Answer {
     failed.set_if_wanted(usize::MAX);
     let (_, resolved) = call.stream(stream)?;
-    if resolved == StreamHandle::LEGACY {
-        return Err(ResultCode::INVALID_VALUE);
-    }
+    refuse_if(resolved == StreamHandle::LEGACY, ResultCode::INVALID_VALUE)?;
     batch.check()?;
     for index in 0..batch.count {
         let enqueued = any_async(

@@ -6,7 +6,7 @@ use millstream_driver::{DeviceAttribute, DeviceOrdinal, P2pAttribute, ResultCode
 
 use crate::{
     abi::{Device, Out, Text},
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     process,
 };
@@ -105,9 +105,7 @@ exports! {
     [cuDeviceGetExecAffinitySupport]
     fn exec_affinity(call, supported: Out<i32>, kind: i32, device: Device) {
         call.device(device)?;
-        if kind != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(kind != 0, ResultCode::INVALID_VALUE)?;
         supported.set(0)
     }
 }

@@ -7,6 +7,7 @@ use millstream_driver::ResultCode;
 use crate::{
     abi::{In, Out},
     codes,
+    codes::refuse_if,
     export::exports,
     process,
 };
@@ -14,9 +15,7 @@ use crate::{
 exports! {
     [cuInit]
     fn init(_call, flags: u32) {
-        if flags != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
         process::initialise()
     }
 

@@ -39,73 +39,49 @@ fn fill_rows(
     Ok(())
 }
 
-exports! {
-    [cuMemsetD8_v2, cuMemsetD8_v2_ptds per_thread]
-    fn _(call, target: Address, value: u8, count: usize) {
-        fill_rows(call, (target, 0), FillPattern::U8(value), (count, 1), 0)
-    }
+/// Exports the functions of each type of elements: a fill of one row and one of several, and both
+/// with a stream. Behind each symbol is that for per-thread default streams.
+macro_rules! fills {
+    ($($ty:ident $pattern:ident
+       [$row:ident $row_ptds:ident] [$row_async:ident $row_ptsz:ident]
+       [$rows:ident $rows_ptds:ident] [$rows_async:ident $rows_ptsz:ident])*) => {
+        exports! {$(
+            [$row, $row_ptds per_thread]
+            fn _(call, target: Address, value: $ty, count: usize) {
+                fill_rows(call, (target, 0), FillPattern::$pattern(value), (count, 1), 0)
+            }
 
-    [cuMemsetD8Async, cuMemsetD8Async_ptsz per_thread]
-    fn _(call, target: Address, value: u8, count: usize, stream: Handle) {
-        fill_rows(call, (target, 0), FillPattern::U8(value), (count, 1), stream)
-    }
+            [$row_async, $row_ptsz per_thread]
+            fn _(call, target: Address, value: $ty, count: usize, stream: Handle) {
+                fill_rows(call, (target, 0), FillPattern::$pattern(value), (count, 1), stream)
+            }
 
-    [cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds per_thread]
-    fn _(call, target: Address, pitch: usize, value: u8, width: usize, height: usize) {
-        fill_rows(call, (target, pitch), FillPattern::U8(value), (width, height), 0)
-    }
+            [$rows, $rows_ptds per_thread]
+            fn _(call, target: Address, pitch: usize, value: $ty, width: usize, height: usize) {
+                let pattern = FillPattern::$pattern(value);
+                fill_rows(call, (target, pitch), pattern, (width, height), 0)
+            }
 
-    [cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz per_thread]
-    fn _(
-        call, target: Address, pitch: usize, value: u8, width: usize, height: usize,
-        stream: Handle
-    ) {
-        fill_rows(call, (target, pitch), FillPattern::U8(value), (width, height), stream)
-    }
+            [$rows_async, $rows_ptsz per_thread]
+            fn _(
+                call, target: Address, pitch: usize, value: $ty, width: usize, height: usize,
+                stream: Handle
+            ) {
+                let pattern = FillPattern::$pattern(value);
+                fill_rows(call, (target, pitch), pattern, (width, height), stream)
+            }
+        )*}
+    };
+}
 
-    [cuMemsetD16_v2, cuMemsetD16_v2_ptds per_thread]
-    fn _(call, target: Address, value: u16, count: usize) {
-        fill_rows(call, (target, 0), FillPattern::U16(value), (count, 1), 0)
-    }
-
-    [cuMemsetD16Async, cuMemsetD16Async_ptsz per_thread]
-    fn _(call, target: Address, value: u16, count: usize, stream: Handle) {
-        fill_rows(call, (target, 0), FillPattern::U16(value), (count, 1), stream)
-    }
-
-    [cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds per_thread]
-    fn _(call, target: Address, pitch: usize, value: u16, width: usize, height: usize) {
-        fill_rows(call, (target, pitch), FillPattern::U16(value), (width, height), 0)
-    }
-
-    [cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz per_thread]
-    fn _(
-        call, target: Address, pitch: usize, value: u16, width: usize, height: usize,
-        stream: Handle
-    ) {
-        fill_rows(call, (target, pitch), FillPattern::U16(value), (width, height), stream)
-    }
-
-    [cuMemsetD32_v2, cuMemsetD32_v2_ptds per_thread]
-    fn _(call, target: Address, value: u32, count: usize) {
-        fill_rows(call, (target, 0), FillPattern::U32(value), (count, 1), 0)
-    }
-
-    [cuMemsetD32Async, cuMemsetD32Async_ptsz per_thread]
-    fn _(call, target: Address, value: u32, count: usize, stream: Handle) {
-        fill_rows(call, (target, 0), FillPattern::U32(value), (count, 1), stream)
-    }
-
-    [cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds per_thread]
-    fn _(call, target: Address, pitch: usize, value: u32, width: usize, height: usize) {
-        fill_rows(call, (target, pitch), FillPattern::U32(value), (width, height), 0)
-    }
-
-    [cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz per_thread]
-    fn _(
-        call, target: Address, pitch: usize, value: u32, width: usize, height: usize,
-        stream: Handle
-    ) {
-        fill_rows(call, (target, pitch), FillPattern::U32(value), (width, height), stream)
-    }
+fills! {
+    u8 U8
+        [cuMemsetD8_v2 cuMemsetD8_v2_ptds] [cuMemsetD8Async cuMemsetD8Async_ptsz]
+        [cuMemsetD2D8_v2 cuMemsetD2D8_v2_ptds] [cuMemsetD2D8Async cuMemsetD2D8Async_ptsz]
+    u16 U16
+        [cuMemsetD16_v2 cuMemsetD16_v2_ptds] [cuMemsetD16Async cuMemsetD16Async_ptsz]
+        [cuMemsetD2D16_v2 cuMemsetD2D16_v2_ptds] [cuMemsetD2D16Async cuMemsetD2D16Async_ptsz]
+    u32 U32
+        [cuMemsetD32_v2 cuMemsetD32_v2_ptds] [cuMemsetD32Async cuMemsetD32Async_ptsz]
+        [cuMemsetD2D32_v2 cuMemsetD2D32_v2_ptds] [cuMemsetD2D32Async cuMemsetD2D32Async_ptsz]
 }

@@ -10,7 +10,7 @@ use crate::{
     abi::{Handle, Out},
     api::{device, library},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     objects::FunctionEntry,
 };
@@ -128,11 +128,7 @@ exports! {
     [cuFuncSetCacheConfig, cuFuncSetSharedMemConfig]
     fn set_config(call, function: Handle, config: i32) {
         resolve(call, function)?;
-        if (0..=3).contains(&config) {
-            Ok(())
-        } else {
-            Err(ResultCode::INVALID_VALUE)
-        }
+        refuse_if(!(0..=3).contains(&config), ResultCode::INVALID_VALUE)
     }
 
     [cuFuncGetModule]

@@ -12,7 +12,7 @@ use crate::{
         user_object,
     },
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -88,9 +88,7 @@ exports! {
     [cuGraphCreate]
     fn create(call, graph: Out<Handle>, flags: u32) {
         graph.check()?;
-        if flags != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
         let context = call.context()?;
         graph.set(call.process()?.graph_create(context)?.as_raw())
     }
@@ -121,9 +119,7 @@ exports! {
         /// `CU_GRAPH_COND_ASSIGN_DEFAULT`: each launch begins with the initial value.
         const ASSIGN_DEFAULT: u32 = 1;
         condition.check()?;
-        if flags & !ASSIGN_DEFAULT != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags & !ASSIGN_DEFAULT != 0, ResultCode::INVALID_VALUE)?;
         let (context, graph) = call.graph(graph)?;
         call.context_of_handle(its_context)?;
         let initial = if flags == ASSIGN_DEFAULT { initial } else { 0 };

@@ -11,7 +11,7 @@ use crate::{
     },
     api::{graph_node::Fields, user_object},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     objects::ExecutableEntry,
 };
@@ -34,10 +34,7 @@ fn exec_of(call: &Call, raw: Handle) -> Answer<(ContextHandle, GraphExecHandle)>
     drop(objects);
     match found {
         Some(context) => Ok((context, exec)),
-        None => {
-            call.wrong_handle("executable graph", raw);
-            Err(ResultCode::INVALID_VALUE)
-        }
+        None => Err(call.wrong_value("executable graph", raw)),
     }
 }
 
@@ -46,10 +43,7 @@ fn check_flags(flags: u64, accepted: u64) -> Answer {
     if flags & !accepted != 0 || flags & (AUTO_FREE | DEVICE_LAUNCH) == AUTO_FREE | DEVICE_LAUNCH {
         return Err(ResultCode::INVALID_VALUE);
     }
-    if flags & DEVICE_LAUNCH != 0 {
-        return Err(ResultCode::NOT_SUPPORTED);
-    }
-    Ok(())
+    refuse_if(flags & DEVICE_LAUNCH != 0, ResultCode::NOT_SUPPORTED)
 }
 
 /// Makes an executable graph, and returns it or the node that it fails at.
@@ -116,7 +110,35 @@ pub(crate) fn update(
     updated.map_err(|error| error.code())
 }
 
-exports! {
+/// Exports these functions, and those that replace the operation of a node.
+macro_rules! exec_exports {
+    (
+        set { $($set:ident($new:ident: $new_ty:ty $(, $ignored:ident: $ignored_ty:ty)?)
+                $replaced:ident;)* }
+        $($others:tt)*
+    ) => {
+        exports! {
+            $($others)*
+            $([$set]
+            fn _(call, exec: Handle, node: Handle, $new: $new_ty $(, $ignored: $ignored_ty)?) {
+                set(call, exec, node, Fields::$replaced($new))
+            })*
+        }
+    };
+}
+
+exec_exports! {
+    set {
+        cuGraphExecKernelNodeSetParams(fields: In<KernelNodeFields>) Kernel;
+        cuGraphExecKernelNodeSetParams_v2(fields: In<KernelNodeFields2>) Kernel2;
+        cuGraphExecMemcpyNodeSetParams(fields: In<Copy3dFields>, _context: Handle) Copy;
+        cuGraphExecMemsetNodeSetParams(fields: In<FillNodeFields>, _context: Handle) Fill;
+        cuGraphExecHostNodeSetParams(fields: In<HostNodeFields>) Host;
+        cuGraphExecEventRecordNodeSetEvent(event: Handle) Record;
+        cuGraphExecEventWaitNodeSetEvent(event: Handle) Wait;
+        cuGraphExecChildGraphNodeSetParams(child: Handle) Child;
+    }
+
     /// In the versions before CUDA 12. The log stays empty.
     [cuGraphInstantiate, cuGraphInstantiate_v2]
     fn instantiate(
@@ -223,46 +245,6 @@ exports! {
         let given = entry.ok_or(ResultCode::INVALID_VALUE)?.flags;
         // As an H200 answers.
         flags.set(given & !NODE_PRIORITY)
-    }
-
-    [cuGraphExecKernelNodeSetParams]
-    fn _(call, exec: Handle, node: Handle, fields: In<KernelNodeFields>) {
-        set(call, exec, node, Fields::Kernel(fields))
-    }
-
-    [cuGraphExecKernelNodeSetParams_v2]
-    fn _(call, exec: Handle, node: Handle, fields: In<KernelNodeFields2>) {
-        set(call, exec, node, Fields::Kernel2(fields))
-    }
-
-    [cuGraphExecMemcpyNodeSetParams]
-    fn _(call, exec: Handle, node: Handle, fields: In<Copy3dFields>, _context: Handle) {
-        set(call, exec, node, Fields::Copy(fields))
-    }
-
-    [cuGraphExecMemsetNodeSetParams]
-    fn _(call, exec: Handle, node: Handle, fields: In<FillNodeFields>, _context: Handle) {
-        set(call, exec, node, Fields::Fill(fields))
-    }
-
-    [cuGraphExecHostNodeSetParams]
-    fn _(call, exec: Handle, node: Handle, fields: In<HostNodeFields>) {
-        set(call, exec, node, Fields::Host(fields))
-    }
-
-    [cuGraphExecEventRecordNodeSetEvent]
-    fn _(call, exec: Handle, node: Handle, event: Handle) {
-        set(call, exec, node, Fields::Record(event))
-    }
-
-    [cuGraphExecEventWaitNodeSetEvent]
-    fn _(call, exec: Handle, node: Handle, event: Handle) {
-        set(call, exec, node, Fields::Wait(event))
-    }
-
-    [cuGraphExecChildGraphNodeSetParams]
-    fn _(call, exec: Handle, node: Handle, child: Handle) {
-        set(call, exec, node, Fields::Child(child))
     }
 
     [cuGraphExecUpdate]

@@ -18,7 +18,7 @@ use crate::{
         launch, pool, user_object,
     },
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     host_function,
     objects::NodeList,
@@ -202,9 +202,7 @@ pub(crate) fn add_allocation(
     let (context, graph) = call.graph(place.graph)?;
     let dependencies = nodes(place.dependencies, place.count)?;
     let device = pool::device_of(call, given.pool.location, given.pool.kind)?;
-    if given.pool.handle_types != 0 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
+    refuse_if(given.pool.handle_types != 0, ResultCode::INVALID_VALUE)?;
     let mut access = given.access.all(given.access_count)?.into_iter();
     if access.any(|access| access.location.id != device.as_raw()) {
         return Err(ResultCode::NOT_SUPPORTED);
@@ -294,13 +292,9 @@ pub(crate) fn add_any(
 /// Resolves a node handle: the context of its graph, and the node.
 pub(super) fn node_of(call: &Call, raw: Handle) -> Answer<(ContextHandle, GraphNodeHandle)> {
     let node = GraphNodeHandle::from_raw(raw);
-    match call.process()?.gpu.graph_of_node(node) {
-        Some((context, _)) => Ok((context, node)),
-        None => {
-            call.wrong_handle("graph node", raw);
-            Err(ResultCode::INVALID_VALUE)
-        }
-    }
+    let place = call.process()?.gpu.graph_of_node(node);
+    let (context, _) = place.ok_or_else(|| call.wrong_value("graph node", raw))?;
+    Ok((context, node))
 }
 
 /// `cuGraphKernelNodeSetParams` and the like: replaces the operation of a node of a graph.
@@ -312,7 +306,54 @@ pub(crate) fn set(call: &Call, node: Handle, fields: Fields) -> Answer {
     })
 }
 
-exports! {
+/// Exports these functions, those that add a node with one operation, and those that replace the
+/// operation of a node.
+macro_rules! node_exports {
+    (
+        add { $($add:ident($given:ident: $given_ty:ty $(, $ignored:ident: $ignored_ty:ty)?)
+                $added:ident;)* }
+        set { $($set:ident($new:ident: $new_ty:ty) $replaced:ident;)* }
+        $($others:tt)*
+    ) => {
+        exports! {
+            $($others)*
+            $([$add]
+            fn _(
+                call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+                $given: $given_ty $(, $ignored: $ignored_ty)?
+            ) {
+                add(call, node, Place { graph, dependencies, count }, Fields::$added($given))
+            })*
+            $([$set]
+            fn _(call, node: Handle, $new: $new_ty) {
+                set(call, node, Fields::$replaced($new))
+            })*
+        }
+    };
+}
+
+node_exports! {
+    add {
+        cuGraphAddKernelNode(fields: In<KernelNodeFields>) Kernel;
+        cuGraphAddKernelNode_v2(fields: In<KernelNodeFields2>) Kernel2;
+        cuGraphAddMemcpyNode(fields: In<Copy3dFields>, _context: Handle) Copy;
+        cuGraphAddMemsetNode(fields: In<FillNodeFields>, _context: Handle) Fill;
+        cuGraphAddHostNode(fields: In<HostNodeFields>) Host;
+        cuGraphAddChildGraphNode(child: Handle) Child;
+        cuGraphAddEventRecordNode(event: Handle) Record;
+        cuGraphAddEventWaitNode(event: Handle) Wait;
+        cuGraphAddMemFreeNode(pointer: Address) Free;
+    }
+    set {
+        cuGraphKernelNodeSetParams(fields: In<KernelNodeFields>) Kernel;
+        cuGraphKernelNodeSetParams_v2(fields: In<KernelNodeFields2>) Kernel2;
+        cuGraphMemcpyNodeSetParams(fields: In<Copy3dFields>) Copy;
+        cuGraphMemsetNodeSetParams(fields: In<FillNodeFields>) Fill;
+        cuGraphHostNodeSetParams(fields: In<HostNodeFields>) Host;
+        cuGraphEventRecordNodeSetEvent(event: Handle) Record;
+        cuGraphEventWaitNodeSetEvent(event: Handle) Wait;
+    }
+
     [cuGraphNodeSetParams, cuGraphNodeSetParams_v2]
     fn set_any(call, node: Handle, fields: In<NodeFields>) {
         set(call, node, Fields::of_node(&fields.get()?)?)
@@ -332,81 +373,9 @@ exports! {
         drop_lists(call, &nodes)
     }
 
-    [cuGraphAddKernelNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        fields: In<KernelNodeFields>
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Kernel(fields))
-    }
-
-    [cuGraphAddKernelNode_v2]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        fields: In<KernelNodeFields2>
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Kernel2(fields))
-    }
-
-    [cuGraphAddMemcpyNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        fields: In<Copy3dFields>, _context: Handle
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Copy(fields))
-    }
-
-    [cuGraphAddMemsetNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        fields: In<FillNodeFields>, _context: Handle
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Fill(fields))
-    }
-
-    [cuGraphAddHostNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        fields: In<HostNodeFields>
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Host(fields))
-    }
-
-    [cuGraphAddChildGraphNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        child: Handle
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Child(child))
-    }
-
     [cuGraphAddEmptyNode]
     fn _(call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize) {
         add(call, node, Place { graph, dependencies, count }, Fields::Empty)
-    }
-
-    [cuGraphAddEventRecordNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        event: Handle
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Record(event))
-    }
-
-    [cuGraphAddEventWaitNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        event: Handle
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Wait(event))
-    }
-
-    [cuGraphAddMemFreeNode]
-    fn _(
-        call, node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-        pointer: Address
-    ) {
-        add(call, node, Place { graph, dependencies, count }, Fields::Free(pointer))
     }
 
     [cuGraphAddMemAllocNode]
@@ -431,40 +400,5 @@ exports! {
         count: usize, fields: Out<NodeFields>
     ) {
         add_any(call, node, Place { graph, dependencies, count }, edges, fields)
-    }
-
-    [cuGraphKernelNodeSetParams]
-    fn _(call, node: Handle, fields: In<KernelNodeFields>) {
-        set(call, node, Fields::Kernel(fields))
-    }
-
-    [cuGraphKernelNodeSetParams_v2]
-    fn _(call, node: Handle, fields: In<KernelNodeFields2>) {
-        set(call, node, Fields::Kernel2(fields))
-    }
-
-    [cuGraphMemcpyNodeSetParams]
-    fn _(call, node: Handle, fields: In<Copy3dFields>) {
-        set(call, node, Fields::Copy(fields))
-    }
-
-    [cuGraphMemsetNodeSetParams]
-    fn _(call, node: Handle, fields: In<FillNodeFields>) {
-        set(call, node, Fields::Fill(fields))
-    }
-
-    [cuGraphHostNodeSetParams]
-    fn _(call, node: Handle, fields: In<HostNodeFields>) {
-        set(call, node, Fields::Host(fields))
-    }
-
-    [cuGraphEventRecordNodeSetEvent]
-    fn _(call, node: Handle, event: Handle) {
-        set(call, node, Fields::Record(event))
-    }
-
-    [cuGraphEventWaitNodeSetEvent]
-    fn _(call, node: Handle, event: Handle) {
-        set(call, node, Fields::Wait(event))
     }
 }

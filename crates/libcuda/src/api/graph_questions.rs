@@ -1,7 +1,7 @@
 //! Questions about graphs: their nodes and edges, and the operations of nodes.
 
 use millstream_driver::{
-    Copy2d, FillPattern, FunctionHandle, GraphNodeHandle, LaunchDims, Memory2d, ResultCode, Side2d,
+    FillPattern, FunctionHandle, GraphNodeHandle, LaunchDims, Memory2d, ResultCode, Side2d,
 };
 use millstream_sim::{NodeDetails, NodeEntry};
 
@@ -12,7 +12,7 @@ use crate::{
     },
     api::{graph_node::node_of, pool},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     objects::NodeList,
 };
@@ -92,6 +92,16 @@ fn details(call: &Call, raw: Handle) -> Answer<NodeDetails> {
     let (_, node) = node_of(call, raw)?;
     let found = call.process()?.gpu.graph_node(node);
     found.ok_or(ResultCode::INVALID_VALUE)
+}
+
+/// Returns a value of the details of a node of this kind. Fails with `INVALID_VALUE` for others.
+macro_rules! detail {
+    ($call:ident, $node:ident, $kind:pat => $value:expr) => {
+        match details($call, $node)? {
+            $kind => $value,
+            _ => return Err(ResultCode::INVALID_VALUE),
+        }
+    };
 }
 
 /// A list that the program reads: for a null pointer only its length, else as many values as it has
@@ -208,9 +218,7 @@ exports! {
         call, graph: Handle, from: Out<Handle>, to: Out<Handle>, data: Out<u64>, count: Out<usize>
     ) {
         let entries = entries(call, graph)?;
-        if from.is_null() != to.is_null() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(from.is_null() != to.is_null(), ResultCode::INVALID_VALUE)?;
         let pairs = entries.iter().flat_map(|entry| {
             let before = entry.dependencies.iter();
             before.map(|before| (*before, entry.node))
@@ -270,34 +278,21 @@ exports! {
 
     [cuGraphMemcpyNodeGetParams]
     fn copy(call, node: Handle, fields: Out<Copy3dFields>) {
-        let NodeDetails::Copy(Copy2d {
-            source,
-            target,
-            width_bytes,
-            height,
-        }) = details(call, node)?
-        else {
-            return Err(ResultCode::INVALID_VALUE);
-        };
+        let copy = detail!(call, node, NodeDetails::Copy(copy) => copy);
         fields.set(Copy3dFields {
-            source: side(&source),
-            target: side(&target),
-            width_bytes,
-            height,
+            source: side(&copy.source),
+            target: side(&copy.target),
+            width_bytes: copy.width_bytes,
+            height: copy.height,
             depth: 1,
         })
     }
 
     [cuGraphMemsetNodeGetParams]
     fn fill(call, node: Handle, fields: Out<FillNodeFields>) {
-        let NodeDetails::Fill {
-            target,
-            pattern,
-            count,
-        } = details(call, node)?
-        else {
-            return Err(ResultCode::INVALID_VALUE);
-        };
+        let (target, pattern, count) = detail!(
+            call, node, NodeDetails::Fill { target, pattern, count } => (target, pattern, count)
+        );
         let (value, element_bytes) = match pattern {
             FillPattern::U8(value) => (value.into(), 1),
             FillPattern::U16(value) => (value.into(), 2),
@@ -316,52 +311,36 @@ exports! {
     /// The addresses of the function and of its data.
     [cuGraphHostNodeGetParams]
     fn host(call, node: Handle, fields: Out<[usize; 2]>) {
-        match details(call, node)? {
-            NodeDetails::Host(function) => fields.set(function.tag),
-            _ => Err(ResultCode::INVALID_VALUE),
-        }
+        fields.set(detail!(call, node, NodeDetails::Host(function) => function.tag))
     }
 
     [cuGraphEventRecordNodeGetEvent]
     fn record(call, node: Handle, event: Out<Handle>) {
-        match details(call, node)? {
-            NodeDetails::Record(found) => event.set(found.as_raw()),
-            _ => Err(ResultCode::INVALID_VALUE),
-        }
+        event.set(detail!(call, node, NodeDetails::Record(found) => found.as_raw()))
     }
 
     [cuGraphEventWaitNodeGetEvent]
     fn wait(call, node: Handle, event: Out<Handle>) {
-        match details(call, node)? {
-            NodeDetails::Wait(found) => event.set(found.as_raw()),
-            _ => Err(ResultCode::INVALID_VALUE),
-        }
+        event.set(detail!(call, node, NodeDetails::Wait(found) => found.as_raw()))
     }
 
     [cuGraphMemAllocNodeGetParams]
     fn allocation(call, node: Handle, fields: Out<AllocationFields>) {
-        match details(call, node)? {
-            NodeDetails::Allocation {
-                pointer,
-                bytes,
-                device,
-            } => fields.set(AllocationFields {
-                pool: pool::fields_of(device as Device),
-                access: In::null(),
-                access_count: 0,
-                bytes,
-                pointer: pointer.as_raw(),
-            }),
-            _ => Err(ResultCode::INVALID_VALUE),
-        }
+        let (pointer, bytes, device) = detail!(
+            call, node, NodeDetails::Allocation { pointer, bytes, device } => (pointer, bytes, device)
+        );
+        fields.set(AllocationFields {
+            pool: pool::fields_of(device as Device),
+            access: In::null(),
+            access_count: 0,
+            bytes,
+            pointer: pointer.as_raw(),
+        })
     }
 
     [cuGraphMemFreeNodeGetParams]
     fn free(call, node: Handle, pointer: Out<Address>) {
-        match details(call, node)? {
-            NodeDetails::Free(found) => pointer.set(found.as_raw()),
-            _ => Err(ResultCode::INVALID_VALUE),
-        }
+        pointer.set(detail!(call, node, NodeDetails::Free(found) => found.as_raw()))
     }
 
     /// The current numbers of bytes. Peaks are not supported.

@@ -8,7 +8,7 @@ use crate::{
     abi::{Handle, In, LaunchAttributeFields, LaunchConfigFields},
     api::library,
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -60,9 +60,10 @@ pub(crate) fn resolve(
         Some(_) if !arguments.pointers.is_null() => return Err(ResultCode::INVALID_VALUE),
         Some((start, bytes)) => {
             let end = params.last().map_or(0, |param| param.end);
-            if bytes < end || end > 0 && start.is_null() {
-                return Err(ResultCode::INVALID_VALUE);
-            }
+            refuse_if(
+                bytes < end || end > 0 && start.is_null(),
+                ResultCode::INVALID_VALUE,
+            )?;
             let at = |offset| start.wrapping_byte_add(offset);
             params.iter().map(|param| at(param.start)).collect()
         }

@@ -13,7 +13,7 @@ use crate::{
         module::{self, FILE_NOT_FOUND},
     },
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     image,
     jit::JitOptions,
@@ -154,12 +154,7 @@ exports! {
         call, library: Out<Handle>, image: Image, numbers: In<i32>, values: Out<usize>, count: u32,
         _library_numbers: In<i32>, _library_values: In<usize>, _library_count: u32
     ) {
-        let options = JitOptions {
-            count,
-            numbers,
-            values,
-        };
-        load(call, library, image.get()?, &options)
+        load(call, library, image.get()?, &JitOptions { count, numbers, values })
     }
 
     [cuLibraryLoadFromFile]
@@ -167,13 +162,8 @@ exports! {
         call, library: Out<Handle>, path: Text, numbers: In<i32>, values: Out<usize>, count: u32,
         _library_numbers: In<i32>, _library_values: In<usize>, _library_count: u32
     ) {
-        let options = JitOptions {
-            count,
-            numbers,
-            values,
-        };
         let image = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
-        load(call, library, image, &options)
+        load(call, library, image, &JitOptions { count, numbers, values })
     }
 
     [cuLibraryUnload]
@@ -280,11 +270,7 @@ exports! {
     fn kernel_set_cache_config(call, kernel: Handle, config: i32, device: Device) {
         entry_of(call, kernel)?;
         call.device(device)?;
-        if (0..=3).contains(&config) {
-            Ok(())
-        } else {
-            Err(ResultCode::INVALID_VALUE)
-        }
+        refuse_if(!(0..=3).contains(&config), ResultCode::INVALID_VALUE)
     }
 
     [cuKernelGetParamInfo]

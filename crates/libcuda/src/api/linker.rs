@@ -114,11 +114,7 @@ exports! {
     fn create(call, count: u32, numbers: In<i32>, values: Out<usize>, linker: Out<Handle>) {
         linker.check()?;
         call.context()?;
-        let options = JitOptions {
-            count,
-            numbers,
-            values,
-        };
+        let options = JitOptions { count, numbers, values };
         let max_registers = options.max_registers();
         let mut objects = call.process()?.objects.lock();
         let handle = objects.next_handle(Tag::Linker);
@@ -188,10 +184,7 @@ exports! {
     [cuLinkDestroy]
     fn destroy(call, linker: Handle) {
         let removed = call.process()?.objects.lock().linkers.remove(&linker);
-        match removed {
-            Some(_) => Ok(()),
-            None => Err(call.wrong_handle("linker", linker)),
-        }
+        removed.map(drop).ok_or_else(|| call.wrong_handle("linker", linker))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     abi::{Address, Device, Handle, LocationFields, Out},
     api::pointer::allocation,
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -105,9 +105,7 @@ exports! {
     fn allocate(call, pointer: Out<Address>, bytes: usize) {
         pointer.check()?;
         let context = call.context()?;
-        if bytes == 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(bytes == 0, ResultCode::INVALID_VALUE)?;
         pointer.set(call.process()?.mem_alloc(context, bytes)?.as_raw())
     }
 
@@ -143,9 +141,7 @@ exports! {
     fn allocate_async(call, pointer: Out<Address>, bytes: usize, stream: Handle) {
         pointer.check()?;
         let (context, stream) = call.stream(stream)?;
-        if bytes == 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(bytes == 0, ResultCode::INVALID_VALUE)?;
         let allocated = call.process()?.mem_alloc_async(context, bytes, stream)?;
         pointer.set(allocated.as_raw())
     }
@@ -183,9 +179,7 @@ exports! {
     fn allocate_host(call, pointer: Out<*mut u8>, bytes: usize, flags: u32) {
         pointer.check()?;
         let context = call.context()?;
-        if bytes == 0 || flags & !HOST_FLAGS_KNOWN != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(bytes == 0 || flags & !HOST_FLAGS_KNOWN != 0, ResultCode::INVALID_VALUE)?;
         let process = call.process()?;
         let allocated = process.host_alloc(context, bytes)?;
         let address = allocated.as_ptr().expose_provenance() as Address;
@@ -215,12 +209,8 @@ exports! {
     fn register_host(call, pointer: *mut u8, bytes: usize, flags: u32) {
         let context = call.context()?;
         let pointer = host_pointer(pointer)?;
-        if bytes == 0 || flags & !REGISTER_FLAGS_KNOWN != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
-        if flags & IO_MEMORY != 0 {
-            return Err(ResultCode::NOT_SUPPORTED);
-        }
+        refuse_if(bytes == 0 || flags & !REGISTER_FLAGS_KNOWN != 0, ResultCode::INVALID_VALUE)?;
+        refuse_if(flags & IO_MEMORY != 0, ResultCode::NOT_SUPPORTED)?;
         let process = call.process()?;
         process.host_register(context, pointer, bytes)?;
         let address = pointer.as_ptr().expose_provenance() as Address;
@@ -265,9 +255,7 @@ exports! {
     fn allocate_managed(call, pointer: Out<Address>, bytes: usize, flags: u32) {
         pointer.check()?;
         let context = call.context()?;
-        if bytes == 0 || ![1, 2].contains(&flags) {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(bytes == 0 || ![1, 2].contains(&flags), ResultCode::INVALID_VALUE)?;
         pointer.set(call.process()?.mem_alloc_managed(context, bytes)?.as_raw())
     }
 
@@ -281,9 +269,7 @@ exports! {
     fn prefetch_to_location(
         call, pointer: Address, bytes: usize, fields: LocationFields, flags: u32, stream: Handle
     ) {
-        if flags != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
         let location = location(call, fields)?;
         prefetch_to(call, pointer, bytes, location, stream)
     }

@@ -8,7 +8,7 @@ use millstream_sim::ptx::{PtxError, PtxErrorKind};
 use crate::{
     abi::{Address, Handle, Image, In, Out, Text},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     image,
     jit::JitOptions,
@@ -121,11 +121,7 @@ exports! {
     fn load_data_with_options(
         call, module: Out<Handle>, image: Image, count: u32, numbers: In<i32>, values: Out<usize>
     ) {
-        let options = JitOptions {
-            count,
-            numbers,
-            values,
-        };
+        let options = JitOptions { count, numbers, values };
         load_program_image(call, module, image.get()?, Some(&options))
     }
 
@@ -139,9 +135,7 @@ exports! {
     [cuModuleUnload]
     fn unload(call, module: Handle) {
         let (handle, entry) = call.module(module)?;
-        if entry.of_library {
-            return Err(ResultCode::NOT_PERMITTED);
-        }
+        refuse_if(entry.of_library, ResultCode::NOT_PERMITTED)?;
         unload_from(call, entry.context, handle)
     }
 

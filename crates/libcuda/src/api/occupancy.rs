@@ -8,7 +8,7 @@ use crate::{
     api::{device, function},
     block_to_shared,
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     kinds,
     objects::FunctionEntry,
@@ -114,9 +114,7 @@ exports! {
         blocks.check()?;
         let (handle, entry) = function::resolve(call, function)?;
         let block = u32::try_from(block).map_err(|_| ResultCode::INVALID_VALUE)?;
-        if block == 0 || flags > 1 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(block == 0 || flags > 1, ResultCode::INVALID_VALUE)?;
         let limits = Limits::of(call, handle, &entry)?;
         blocks.set(limits.resident(block, dynamic_bytes) as i32)
     }
@@ -126,13 +124,8 @@ exports! {
         call, grid: Out<i32>, block: Out<i32>, function: Handle,
         shared_of_block: BlockToSharedPointer, dynamic_bytes: usize, limit: i32
     ) {
-        let outs = (grid, block);
-        best_block(
-            call,
-            outs,
-            function,
-            (shared_of_block, dynamic_bytes),
-            limit,
+        potential_block_with_flags(
+            call, grid, block, function, shared_of_block, dynamic_bytes, limit, 0,
         )
     }
 
@@ -141,17 +134,8 @@ exports! {
         call, grid: Out<i32>, block: Out<i32>, function: Handle,
         shared_of_block: BlockToSharedPointer, dynamic_bytes: usize, limit: i32, flags: u32
     ) {
-        if flags > 1 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
-        let outs = (grid, block);
-        best_block(
-            call,
-            outs,
-            function,
-            (shared_of_block, dynamic_bytes),
-            limit,
-        )
+        refuse_if(flags > 1, ResultCode::INVALID_VALUE)?;
+        best_block(call, (grid, block), function, (shared_of_block, dynamic_bytes), limit)
     }
 
     [cuOccupancyAvailableDynamicSMemPerBlock]

@@ -8,7 +8,7 @@ use millstream_sim::{AllocationDetails, AllocationKind};
 use crate::{
     abi::{Address, In, Out},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -90,9 +90,7 @@ exports! {
     /// An address without an allocation has the values of none.
     [cuPointerGetAttributes]
     fn attributes(call, count: u32, attributes: In<i32>, data: In<Out<c_void>>, pointer: Address) {
-        if count == 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(count == 0, ResultCode::INVALID_VALUE)?;
         let found = allocation(call, pointer)?;
         let attributes = attributes.all(count as usize)?;
         for (attribute, data) in attributes.into_iter().zip(data.all(count as usize)?) {
@@ -110,10 +108,6 @@ exports! {
         if allocation(call, pointer)?.is_none() || attribute != SYNC_MEMOPS {
             return Err(ResultCode::INVALID_VALUE);
         }
-        if value == 0 {
-            Ok(())
-        } else {
-            Err(ResultCode::NOT_SUPPORTED)
-        }
+        refuse_if(value != 0, ResultCode::NOT_SUPPORTED)
     }
 }

@@ -8,7 +8,7 @@ use millstream_sim::PoolSettings;
 use crate::{
     abi::{AccessFields, Address, Device, Handle, In, LocationFields, Out, PoolFields},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -24,13 +24,9 @@ const MANAGED: i32 = 2;
 /// Resolves a pool handle.
 fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, PoolSettings)> {
     let pool = PoolHandle::from_raw(raw);
-    match call.process()?.gpu.pool_settings(pool) {
-        Some(settings) => Ok((pool, settings)),
-        None => {
-            call.wrong_handle("memory pool", raw);
-            Err(ResultCode::INVALID_VALUE)
-        }
-    }
+    let settings = call.process()?.gpu.pool_settings(pool);
+    let settings = settings.ok_or_else(|| call.wrong_value("memory pool", raw))?;
+    Ok((pool, settings))
 }
 
 /// Returns the device of a location for pools of this kind of memory. Pools of the host's memory
@@ -86,13 +82,9 @@ exports! {
     fn create(call, pool: Out<Handle>, fields: In<PoolFields>) {
         pool.check()?;
         let fields = fields.get()?;
-        if fields.reserved.iter().any(|byte| *byte != 0) {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(fields.reserved.iter().any(|byte| *byte != 0), ResultCode::INVALID_VALUE)?;
         let device = device_of(call, fields.location, fields.kind)?;
-        if fields.handle_types != 0 || fields.usage != 0 {
-            return Err(ResultCode::NOT_SUPPORTED);
-        }
+        refuse_if(fields.handle_types != 0 || fields.usage != 0, ResultCode::NOT_SUPPORTED)?;
         let bytes_max = fields.bytes_max as u64;
         let created = call.process()?.pool_create(device, bytes_max)?;
         pool.set(created.as_raw())
@@ -151,9 +143,7 @@ exports! {
         pointer.check()?;
         let (pool, _) = pool_of(call, pool)?;
         let (context, stream) = call.stream(stream)?;
-        if bytes == 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(bytes == 0, ResultCode::INVALID_VALUE)?;
         let process = call.process()?;
         let allocated = process.mem_alloc_from_pool_async(context, bytes, pool, stream)?;
         pointer.set(allocated.as_raw())

@@ -4,7 +4,7 @@ use crate::{
     abi::{Device, Handle, Out},
     api::context::{ContextFlags, valid_flags},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
 };
 
@@ -35,9 +35,7 @@ exports! {
         let process = call.process()?;
         let mut objects = process.objects.lock();
         let entry = objects.primaries.entry(device).or_default();
-        if entry.references == 0 {
-            return Err(ResultCode::INVALID_CONTEXT);
-        }
+        refuse_if(entry.references == 0, ResultCode::INVALID_CONTEXT)?;
         entry.references -= 1;
         if entry.references == 0
             && let Some(context) = entry.context.take()

@@ -11,7 +11,7 @@ use crate::{
     },
     api::user_object,
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     host_function,
     objects::StreamEntry,
@@ -67,9 +67,7 @@ exports! {
     [cuStreamCreateWithPriority]
     fn create_with_priority(call, stream: Out<Handle>, flags: u32, priority: i32) {
         stream.check()?;
-        if flags & !NON_BLOCKING != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags & !NON_BLOCKING != 0, ResultCode::INVALID_VALUE)?;
         let context = call.context()?;
         let process = call.process()?;
         let range = process.stream_priority_range(context)?;
@@ -222,10 +220,7 @@ exports! {
         call.stream(stream)?;
         let found = crate::api::pointer::allocation(call, pointer)?;
         let managed = found.is_some_and(|it| it.kind == millstream_sim::AllocationKind::Managed);
-        if !managed || ![1, 2, 4].contains(&flags) {
-            return Err(ResultCode::INVALID_VALUE);
-        }
-        Ok(())
+        refuse_if(!managed || ![1, 2, 4].contains(&flags), ResultCode::INVALID_VALUE)
     }
 
     [cuLaunchHostFunc, cuLaunchHostFunc_ptsz per_thread]
@@ -242,9 +237,7 @@ exports! {
     fn add_callback(
         call, stream: Handle, callback: StreamCallbackPointer, data: In<c_void>, flags: u32
     ) {
-        if flags != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
         let (context, handle) = call.stream(stream)?;
         let callback = callback.ok_or(ResultCode::INVALID_VALUE)?;
         let function = host_function::of_callback(callback, stream, data);

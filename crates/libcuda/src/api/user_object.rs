@@ -7,7 +7,7 @@ use millstream_driver::ResultCode;
 use crate::{
     abi::{Handle, HostFunctionPointer, In, Out},
     call::Call,
-    codes::Answer,
+    codes::{Answer, refuse_if},
     export::exports,
     host_function,
     objects::{Objects, Tag, UserObjectEntry, UserReference},
@@ -96,9 +96,7 @@ exports! {
         /// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, which is required.
         const NO_DESTRUCTOR_SYNC: u32 = 1;
         object.check()?;
-        if flags != NO_DESTRUCTOR_SYNC || destroy.is_none() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags != NO_DESTRUCTOR_SYNC || destroy.is_none(), ResultCode::INVALID_VALUE)?;
         let references = references(count)?;
         let mut objects = call.process()?.objects.lock();
         let handle = objects.next_handle(Tag::UserObject);
@@ -132,9 +130,7 @@ exports! {
         const MOVE: u32 = 1;
         call.graph(graph)?;
         let count = references(count)?;
-        if flags & !MOVE != 0 {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(flags & !MOVE != 0, ResultCode::INVALID_VALUE)?;
         let mut objects = call.process()?.objects.lock();
         let found = entry(&mut objects, object)?;
         if flags & MOVE == 0 {

@@ -27,63 +27,35 @@ pub(super) struct Limits {
     pub(super) single_to_double: i32,
 }
 
-/// Compute capability 7.0. The width of a texture in linear memory is that of a published list of
-/// the attributes of a Tesla P100, because sources for 7.0 differ.
-pub(super) const CC_7_0: Limits = Limits {
-    compute_capability: (7, 0),
-    blocks: 32,
-    threads: 2048,
-    shared_kib: 96,
-    shared_opt_in_kib: 96,
-    shared_reserved_kib: 0,
-    texture_1d_linear: 1 << 27,
-    single_to_double: 64 / 32,
-};
+/// Declares limits. A row has the fields in their order.
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident = $compute_capability:expr, $blocks:expr, $threads:expr,
+       $shared_kib:expr, $shared_opt_in_kib:expr, $shared_reserved_kib:expr,
+       $texture_1d_linear:expr, $single_to_double:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) const $name: Limits = Limits {
+            compute_capability: $compute_capability,
+            blocks: $blocks,
+            threads: $threads,
+            shared_kib: $shared_kib,
+            shared_opt_in_kib: $shared_opt_in_kib,
+            shared_reserved_kib: $shared_reserved_kib,
+            texture_1d_linear: $texture_1d_linear,
+            single_to_double: $single_to_double,
+        };
+    )*};
+}
 
-/// Compute capability 7.5.
-pub(super) const CC_7_5: Limits = Limits {
-    compute_capability: (7, 5),
-    blocks: 16,
-    threads: 1024,
-    shared_kib: 64,
-    shared_opt_in_kib: 64,
-    shared_reserved_kib: 0,
-    texture_1d_linear: 1 << 28,
-    single_to_double: 64 / 2,
-};
-
-/// Compute capability 8.0.
-pub(super) const CC_8_0: Limits = Limits {
-    compute_capability: (8, 0),
-    blocks: 32,
-    threads: 2048,
-    shared_kib: 164,
-    shared_opt_in_kib: 163,
-    shared_reserved_kib: 1,
-    texture_1d_linear: 1 << 28,
-    single_to_double: 64 / 32,
-};
-
-/// Compute capability 8.9.
-pub(super) const CC_8_9: Limits = Limits {
-    compute_capability: (8, 9),
-    blocks: 24,
-    threads: 1536,
-    shared_kib: 100,
-    shared_opt_in_kib: 99,
-    shared_reserved_kib: 1,
-    texture_1d_linear: 1 << 28,
-    single_to_double: 128 / 2,
-};
-
-/// Compute capability 9.0.
-pub(super) const CC_9_0: Limits = Limits {
-    compute_capability: (9, 0),
-    blocks: 32,
-    threads: 2048,
-    shared_kib: 228,
-    shared_opt_in_kib: 227,
-    shared_reserved_kib: 1,
-    texture_1d_linear: 1 << 28,
-    single_to_double: 128 / 64,
-};
+limits! {
+    /// Compute capability 7.0. The width of a texture in linear memory is that of a published list
+    /// of the attributes of a Tesla P100, because sources for 7.0 differ.
+    CC_7_0 = (7, 0), 32, 2048, 96, 96, 0, 1 << 27, 64 / 32;
+    /// Compute capability 7.5.
+    CC_7_5 = (7, 5), 16, 1024, 64, 64, 0, 1 << 28, 64 / 2;
+    /// Compute capability 8.0.
+    CC_8_0 = (8, 0), 32, 2048, 164, 163, 1, 1 << 28, 64 / 32;
+    /// Compute capability 8.9.
+    CC_8_9 = (8, 9), 24, 1536, 100, 99, 1, 1 << 28, 128 / 2;
+    /// Compute capability 9.0.
+    CC_9_0 = (9, 0), 32, 2048, 228, 227, 1, 1 << 28, 128 / 64;
+}

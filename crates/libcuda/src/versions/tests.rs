@@ -40,60 +40,56 @@ fn the_asked_cuda_version_chooses_the_newest_version_before_it() {
         assert_eq!(legacy("cuInit", asked), "cuInit");
         assert_eq!(legacy("cuStreamDestroy", asked), "cuStreamDestroy_v2");
     }
-    assert_eq!(legacy("cuGetProcAddress", 11_080), "cuGetProcAddress");
-    assert_eq!(legacy("cuGetProcAddress", 12_000), "cuGetProcAddress_v2");
-    assert_eq!(legacy("cuMemPrefetchAsync", 12_010), "cuMemPrefetchAsync");
-    assert_eq!(
-        legacy("cuMemPrefetchAsync", 12_020),
-        "cuMemPrefetchAsync_v2"
-    );
+    for (name, asked, version) in [
+        ("cuGetProcAddress", 11_080, ""),
+        ("cuGetProcAddress", 12_000, "_v2"),
+        ("cuMemPrefetchAsync", 12_010, ""),
+        ("cuMemPrefetchAsync", 12_020, "_v2"),
+    ] {
+        assert_eq!(legacy(name, asked), format!("{name}{version}"), "{asked}");
+    }
 }
 
 #[test]
 fn a_second_version_with_another_signature_answers_only_programs_that_know_it() {
-    for asked in [2000, 11_040, 12_090] {
-        assert_eq!(legacy("cuCtxSynchronize", asked), "cuCtxSynchronize");
-        assert_eq!(legacy("cuCtxGetDevice", asked), "cuCtxGetDevice");
+    for (name, asked, version) in [
+        ("cuCtxSynchronize", 2000, ""),
+        ("cuCtxGetDevice", 2000, ""),
+        ("cuCtxSynchronize", 11_040, ""),
+        ("cuCtxGetDevice", 11_040, ""),
+        ("cuCtxSynchronize", 12_090, ""),
+        ("cuCtxGetDevice", 12_090, ""),
+        ("cuCtxSynchronize", 13_000, "_v2"),
+        ("cuStreamGetCtx", 12_040, ""),
+        ("cuStreamGetCtx", 12_050, "_v2"),
+        // The macro of the header names another function since CUDA 12; the search does not.
+        ("cuGraphInstantiate", 13_000, "_v2"),
+        ("cuGraphInstantiateWithFlags", 11_040, ""),
+    ] {
+        assert_eq!(legacy(name, asked), format!("{name}{version}"), "{asked}");
     }
-    assert_eq!(legacy("cuCtxSynchronize", 13_000), "cuCtxSynchronize_v2");
-    assert_eq!(legacy("cuStreamGetCtx", 12_040), "cuStreamGetCtx");
-    assert_eq!(legacy("cuStreamGetCtx", 12_050), "cuStreamGetCtx_v2");
-    // The macro of the header names another function since CUDA 12; the search does not.
-    assert_eq!(
-        legacy("cuGraphInstantiate", 13_000),
-        "cuGraphInstantiate_v2"
-    );
-    assert_eq!(
-        legacy("cuGraphInstantiateWithFlags", 11_040),
-        "cuGraphInstantiateWithFlags"
-    );
 }
 
 #[test]
 fn per_thread_default_streams_choose_the_per_thread_versions() {
-    let per_thread = |name, asked| symbol(name, asked, NEWEST, DefaultStream::PerThread);
-    assert_eq!(per_thread("cuMemcpyHtoD", 7000), "cuMemcpyHtoD_v2_ptds");
-    assert_eq!(per_thread("cuMemcpy", 11_000), "cuMemcpy_ptds");
-    assert_eq!(per_thread("cuLaunchKernel", 12_000), "cuLaunchKernel_ptsz");
-    assert_eq!(
-        per_thread("cuStreamBeginCapture", 10_000),
-        "cuStreamBeginCapture_ptsz"
-    );
-    assert_eq!(
-        per_thread("cuStreamBeginCapture", 12_000),
-        "cuStreamBeginCapture_v2_ptsz"
-    );
-    assert_eq!(
-        per_thread("cuStreamGetCaptureInfo", 11_030),
-        "cuStreamGetCaptureInfo_v2_ptsz"
-    );
+    for (name, asked, version) in [
+        ("cuMemcpyHtoD", 7000, "_v2_ptds"),
+        ("cuMemcpy", 11_000, "_ptds"),
+        ("cuLaunchKernel", 12_000, "_ptsz"),
+        ("cuStreamBeginCapture", 10_000, "_ptsz"),
+        ("cuStreamBeginCapture", 12_000, "_v2_ptsz"),
+        ("cuStreamGetCaptureInfo", 11_030, "_v2_ptsz"),
+        // These do not use the default stream.
+        ("cuMemAlloc", 12_000, "_v2"),
+        ("cuStreamCreate", 12_000, ""),
+    ] {
+        let found = symbol(name, asked, NEWEST, DefaultStream::PerThread);
+        assert_eq!(found, format!("{name}{version}"), "{asked}");
+    }
     assert_eq!(
         find("cuMemcpyHtoD", 6050, NEWEST, DefaultStream::PerThread),
         Lookup::VersionNotSufficient
     );
-    // These do not use the default stream.
-    assert_eq!(per_thread("cuMemAlloc", 12_000), "cuMemAlloc_v2");
-    assert_eq!(per_thread("cuStreamCreate", 12_000), "cuStreamCreate");
 }
 
 #[test]

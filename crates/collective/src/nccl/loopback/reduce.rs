@@ -2,6 +2,7 @@
 
 use std::ops::{Add as _, Mul as _};
 
+use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use half::{bf16, f16};
 
 use crate::nccl::{DataType, Reduce};
@@ -26,28 +27,24 @@ fn combine_as<T: Element>(parts: &[&[u8]], op: Reduce) -> Vec<u8> {
         return Vec::new();
     };
     let mut result = first.to_vec();
+    let bytes = size_of::<T>();
     for part in others {
-        let pairs = result
-            .chunks_exact_mut(T::BYTES)
-            .zip(part.chunks_exact(T::BYTES));
+        let pairs = result.chunks_exact_mut(bytes).zip(part.chunks_exact(bytes));
         for (left, right) in pairs {
-            T::load(left).apply(T::load(right), op).store(left);
+            let combined = pod_read_unaligned::<T>(left).apply(pod_read_unaligned(right), op);
+            left.copy_from_slice(bytes_of(&combined));
         }
     }
     if op == Reduce::Avg {
-        for element in result.chunks_exact_mut(T::BYTES) {
-            T::load(element).divided_by(parts.len()).store(element);
+        for element in result.chunks_exact_mut(bytes) {
+            let divided = pod_read_unaligned::<T>(element).divided_by(parts.len());
+            element.copy_from_slice(bytes_of(&divided));
         }
     }
     result
 }
 
-trait Element: Copy {
-    const BYTES: usize;
-    /// Reads an element from exactly `BYTES` bytes.
-    fn load(bytes: &[u8]) -> Self;
-    /// Writes the element to exactly `BYTES` bytes.
-    fn store(self, bytes: &mut [u8]);
+trait Element: Pod {
     /// Combines two elements; the average is a sum until the last step.
     fn apply(self, other: Self, op: Reduce) -> Self;
     fn divided_by(self, ranks: usize) -> Self;
@@ -56,16 +53,6 @@ trait Element: Copy {
 macro_rules! plain {
     ($($type:ident: $add:ident, $mul:ident, $ranks:ident => $divided:expr;)*) => {$(
         impl Element for $type {
-            const BYTES: usize = size_of::<Self>();
-
-            fn load(bytes: &[u8]) -> Self {
-                Self::from_ne_bytes(bytes.try_into().expect("the length is BYTES"))
-            }
-
-            fn store(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
-
             fn apply(self, other: Self, op: Reduce) -> Self {
                 match op {
                     Reduce::Sum | Reduce::Avg => self.$add(other),
@@ -104,16 +91,6 @@ plain! {
 macro_rules! narrow {
     ($($type:ty),*) => {$(
         impl Element for $type {
-            const BYTES: usize = 2;
-
-            fn load(bytes: &[u8]) -> Self {
-                Self::from_ne_bytes(bytes.try_into().expect("the length is BYTES"))
-            }
-
-            fn store(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
-
             fn apply(self, other: Self, op: Reduce) -> Self {
                 Self::from_f32(self.to_f32().apply(other.to_f32(), op))
             }
@@ -131,16 +108,14 @@ narrow!(f16, bf16);
 mod tests {
     use super::*;
 
-    fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
-        bytemuck::cast_slice(values).to_vec()
-    }
-
-    fn combined<T: bytemuck::Pod>(parts: &[&[T]], data_type: DataType, op: Reduce) -> Vec<T> {
-        let parts: Vec<Vec<u8>> = parts.iter().map(|part| bytes(part)).collect();
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    fn combined<T: Pod>(parts: &[&[T]], data_type: DataType, op: Reduce) -> Vec<T> {
+        let parts: Vec<&[u8]> = parts
+            .iter()
+            .map(|part| bytemuck::cast_slice(part))
+            .collect();
         let result = combine(&parts, data_type, op);
         let elements = result.chunks_exact(size_of::<T>());
-        elements.map(bytemuck::pod_read_unaligned).collect()
+        elements.map(pod_read_unaligned).collect()
     }
 
     #[test]

@@ -29,14 +29,19 @@ fn connect(port: u16, rank: usize, size: usize, deadline: Duration) -> Result<Tc
     TcpRendezvous::connect("127.0.0.1", port, rank, size, b"", deadline)
 }
 
+/// Returns the error of a rank that cannot connect.
+fn refused(port: u16, rank: usize, size: usize) -> String {
+    let connected = connect(port, rank, size, LONG);
+    connected.unwrap_err().to_string()
+}
+
 #[test]
 fn all_ranks_exchange_values() {
     let (listener, port) = listener();
     let size = 5;
     let program = |store: &TcpRendezvous, rank: usize| {
-        store
-            .set(&format!("from/{rank}"), &[rank as u8])
-            .expect("set");
+        let own = store.set(&format!("from/{rank}"), &[rank as u8]);
+        own.expect("set");
         for other in 0..size {
             let value = store.get(&format!("from/{other}"), LONG).expect("get");
             assert_eq!(value, [other as u8]);
@@ -143,18 +148,15 @@ fn a_wrong_world_a_rank_in_use_and_a_wrong_version_are_refused() {
     let at = format!("127.0.0.1:{port}");
     thread::scope(|scope| {
         let serving = scope.spawn(|| TcpRendezvous::serve(listener, 3, b"", LONG));
-        let error = connect(port, 1, 2, LONG).unwrap_err().to_string();
+        let error = refused(port, 1, 2);
         let expected = format!("rank 1 has a world of 2 ranks, but rank 0 at {at} has one of 3");
         assert_eq!(error, expected);
         let taken = |rank| format!("another process is connected to {at} as rank {rank} already");
-        let error = connect(port, 0, 3, LONG).unwrap_err().to_string();
-        assert_eq!(error, taken(0));
-        let error = connect(port, 3, 3, LONG).unwrap_err().to_string();
-        assert_eq!(error, "rank 3 is not in a world of 3 ranks");
+        assert_eq!(refused(port, 0, 3), taken(0));
+        assert_eq!(refused(port, 3, 3), "rank 3 is not in a world of 3 ranks");
         // A rank 1 that stays, then another one.
         let first = raw_rank(port, 1, 3);
-        let error = connect(port, 1, 3, LONG).unwrap_err().to_string();
-        assert_eq!(error, taken(1));
+        assert_eq!(refused(port, 1, 3), taken(1));
         // A newer program.
         let mut newer = TcpStream::connect(&at).expect("rank 0 listens");
         let mut greeting = Greeting::new(3, 2);
@@ -170,11 +172,8 @@ fn a_wrong_world_a_rank_in_use_and_a_wrong_version_are_refused() {
             .map(drop)
             .expect("all ranks connect");
         last.join().expect("no panic").expect("all ranks connect");
-        serving
-            .join()
-            .expect("no panic")
-            .map(drop)
-            .expect("all ranks connect");
+        let joined = serving.join().expect("no panic");
+        joined.map(drop).expect("all ranks connect");
     });
 }
 
@@ -194,7 +193,7 @@ fn a_program_of_another_version_or_protocol_at_the_port_is_named() {
             // Until the other closes.
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let error = connect(port, 1, 2, LONG).unwrap_err().to_string();
+        let error = refused(port, 1, 2);
         assert!(error.contains(expected), "{error}");
         assert!(error.contains(&port.to_string()), "{error}");
         stranger.join().expect("no panic");

@@ -22,6 +22,11 @@ fn request(mut to: &TcpStream, verb: Verb, id: u64, key: &str) {
     Frame::from(message).write(&mut to).expect("sent");
 }
 
+/// Sends bytes to the other end.
+fn send(mut to: &TcpStream, bytes: Vec<u8>) {
+    to.write_all(&bytes).expect("sent");
+}
+
 /// Returns rank 0, rank 1, and the connection of a rank 2 that the test itself serves.
 fn three() -> (TcpRendezvous, TcpRendezvous, TcpStream) {
     let (listener, port) = listener();
@@ -62,17 +67,13 @@ fn a_rank_0_that_does_not_read_keeps_no_rank_beyond_its_deadline() {
         Greeting::read(&mut stream).expect("a greeting");
         let challenge = Greeting::new(2, Verdict::Challenge as u64).to_bytes();
         let own = nonce();
-        stream
-            .write_all(&[&challenge[..], &own].concat())
-            .expect("sent");
+        send(&stream, [&challenge[..], &own].concat());
         let nonces = [own, take(&mut stream).expect("a nonce")];
         let _: [u8; 32] = take(&mut stream).expect("a proof");
         let (size, rank) = (2, 1);
         let proof = Facts { size, rank, nonces }.prove(&Secret::default(), b"rank 0");
         let admitted = Greeting::new(2, Verdict::Admitted as u64).to_bytes();
-        stream
-            .write_all(&[&admitted[..], &proof].concat())
-            .expect("sent");
+        send(&stream, [&admitted[..], &proof].concat());
         let complete = Frame::from(Message::new(Verb::Complete, 0));
         complete.write(&mut stream).expect("sent");
         stream
@@ -107,11 +108,8 @@ fn a_greeting_that_arrives_byte_by_byte_is_not_waited_for() {
     });
     assert!(closed.is_some(), "{:?}", start.elapsed());
     connect(port, 1, 2, LONG).map(drop).expect("both connect");
-    serving
-        .join()
-        .expect("no panic")
-        .map(drop)
-        .expect("both connect");
+    let joined = serving.join().expect("no panic");
+    joined.map(drop).expect("both connect");
 }
 
 #[test]
@@ -122,11 +120,8 @@ fn silent_strangers_keep_no_rank_out_and_hold_few_connections() {
         .map(|_| TcpStream::connect(("127.0.0.1", port)).expect("rank 0 listens"))
         .collect();
     let rank = raw_rank(port, 1, 2);
-    serving
-        .join()
-        .expect("no panic")
-        .map(drop)
-        .expect("both connect");
+    let joined = serving.join().expect("no panic");
+    joined.map(drop).expect("both connect");
     // The oldest was closed when the newest came.
     let is_open = |mut stranger: &TcpStream| {
         stranger.set_nonblocking(true).expect("it is a socket");
@@ -214,41 +209,32 @@ fn a_rank_without_the_secret_is_refused_on_either_end() {
         }
         // A rank that ends in the middle, and a proof that proves nothing.
         let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("rank 0 listens");
-        stranger
-            .write_all(&Greeting::new(2, 1).to_bytes())
-            .expect("sent");
+        send(&stranger, Greeting::new(2, 1).to_bytes());
         let challenge = Greeting::read(&mut stranger).expect("an answer");
         assert_eq!(
             (challenge.version, challenge.word),
             (VERSION, Verdict::Challenge as u64)
         );
         let own: [u8; 32] = take(&mut stranger).expect("a nonce");
-        stranger.write_all(&[own, own].concat()).expect("sent");
+        send(&stranger, [own, own].concat());
         let answer = Greeting::read(&mut stranger).expect("an answer");
         assert_eq!(answer.word, Verdict::OtherSecret as u64);
         with(1, b"tell nobody")().expect("both connect");
-        serving
-            .join()
-            .expect("no panic")
-            .map(drop)
-            .expect("both connect");
+        let joined = serving.join().expect("no panic");
+        joined.map(drop).expect("both connect");
     });
     // A rank 0 that does not know the secret either.
     let (listener, port) = super::listener();
     let fake = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let challenge = Greeting::new(2, Verdict::Challenge as u64).to_bytes();
-        stream
-            .write_all(&[&challenge[..], &[7; 32]].concat())
-            .expect("sent");
+        send(&stream, [&challenge[..], &[7; 32]].concat());
         let mut heard = [0; 24 + 64];
         stream
             .read_exact(&mut heard)
             .expect("a greeting and a proof");
         let admitted = Greeting::new(2, Verdict::Admitted as u64).to_bytes();
-        stream
-            .write_all(&[&admitted[..], &heard[56..]].concat())
-            .expect("sent");
+        send(&stream, [&admitted[..], &heard[56..]].concat());
         heard
     });
     let connected = TcpRendezvous::connect("127.0.0.1", port, 1, 2, b"secret!", LONG);
