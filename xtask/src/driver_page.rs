@@ -86,7 +86,6 @@ const GROUPS: [(&str, &[&str]); 15] = [
 struct Symbol<'a> {
     /// The CUDA version that introduced it.
     since: u32,
-    /// The name.
     name: &'a str,
 }
 
@@ -149,7 +148,6 @@ fn page(table: &str, refused: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Parses the table of functions.
 fn functions(table: &str) -> Result<BTreeMap<&str, Vec<Symbol<'_>>>> {
     let mut functions: BTreeMap<&str, Vec<Symbol<'_>>> = BTreeMap::new();
     let (_, rows) = table

@@ -105,7 +105,6 @@ fn own_options(source: &str) -> Option<Vec<String>> {
     Some(options.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Compiles one source to PTX.
 fn compile(source: &Path, own_options: &[String]) -> Result<String> {
     let wheels = process::target_folder().join("nvrtc");
     let mut python = process::command("python3");

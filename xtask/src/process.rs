@@ -29,7 +29,6 @@ pub(crate) fn root() -> PathBuf {
     folder
 }
 
-/// Returns cargo's target folder.
 pub(crate) fn target_folder() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }

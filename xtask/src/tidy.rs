@@ -74,7 +74,6 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Draws the picture of the layers.
 pub(crate) fn draw_layers() -> Result<()> {
     let layers = Layers::parse(LAYERS, &process::read(LAYERS)?)?;
     let path = process::root().join(picture::PATH);

@@ -246,7 +246,6 @@ impl Collectives {
     }
 }
 
-/// Checks that the reduction is defined for the element type.
 fn check_reduction(kind: CollectiveKind, reduce: Option<Reduce>, element: DataType) -> Checked {
     if reduce == Some(Reduce::Avg) && !element.is_float() {
         let problem = UsageErrorKind::IntegerAverage {

@@ -134,7 +134,6 @@ static PARAMS: [Param; 12] = [
 
 macro_rules! modules {
     ($($name:ident: $element:literal, [$($reduction:literal),*];)*) => {
-        /// Returns the module of an element type.
         fn source(element: DataType) -> &'static ModuleSource {
             match element {
                 $(DataType::$name => {

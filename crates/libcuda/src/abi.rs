@@ -159,7 +159,6 @@ impl<T> In<T> {
         self.0.is_null()
     }
 
-    /// Returns the pointer.
     pub(crate) fn as_ptr(self) -> *const T {
         self.0
     }

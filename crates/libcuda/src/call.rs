@@ -103,7 +103,6 @@ impl Call {
         Err(ResultCode::INVALID_CONTEXT)
     }
 
-    /// Returns the entry of a context.
     pub(crate) fn context_entry(&self, context: ContextHandle) -> Answer<ContextEntry> {
         let objects = self.process()?.objects.lock();
         let entry = objects.contexts.get(&context);
@@ -141,7 +140,6 @@ impl Call {
         Ok((entry.context, event))
     }
 
-    /// Resolves a module handle.
     pub(crate) fn module(&self, raw: Handle) -> Answer<(ModuleHandle, ModuleEntry)> {
         let module = ModuleHandle::from_raw(raw);
         let found = self.process()?.objects.lock().modules.get(&module).copied();

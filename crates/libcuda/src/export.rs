@@ -11,13 +11,11 @@
     expect(dead_code, reason = "tests compare the lists with the headers")
 )]
 pub(crate) struct Symbol {
-    /// The name.
     pub(crate) name: &'static str,
     /// The number of parameters, if it is implemented.
     pub(crate) parameters: usize,
     /// True if a null stream means the calling thread's default stream.
     pub(crate) per_thread: bool,
-    /// Returns the address of the function.
     pub(crate) address: fn() -> usize,
 }
 

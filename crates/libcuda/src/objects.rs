@@ -183,7 +183,6 @@ impl NodeList {
         }
     }
 
-    /// Returns the pointer to the list.
     pub(crate) fn pointer(&self) -> *const usize {
         self.values.as_ptr()
     }
@@ -234,7 +233,6 @@ impl Objects {
             .as_ptr()
     }
 
-    /// Adds a context.
     pub(crate) fn add_context(
         &mut self,
         context: ContextHandle,
@@ -275,7 +273,6 @@ impl Objects {
         }
     }
 
-    /// Removes a module with its functions.
     pub(crate) fn remove_module(&mut self, module: ModuleHandle) {
         self.modules.remove(&module);
         self.functions.retain(|_, entry| entry.module != module);

@@ -22,6 +22,8 @@ fn is_labelled(name: &str) -> bool {
         name,
         "graph_create"
             | "graph_clone"
+            | "graph_instantiate"
+            | "module_load"
             | "graph_add_conditional"
             | "stream_create"
             | "event_create"
@@ -157,59 +159,42 @@ calls! { safe:
     fn pool_reset_peak(pool: PoolHandle, of_reserved: bool) -> ();
 }
 
-impl Process {
-    /// Makes an executable graph. The error may name a node.
-    pub(crate) fn graph_instantiate(
-        &self,
-        context: ContextHandle,
-        graph: GraphHandle,
-    ) -> Result<GraphExecHandle, DriverError> {
-        let _label = self.label();
-        // SAFETY: the simulator checks the handles.
-        let result = unsafe { self.gpu.graph_instantiate(context, graph) };
-        result.inspect_err(|error| {
-            self.failed(error);
-        })
-    }
+/// Implements calls whose error has more than a code.
+macro_rules! detailed {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $ty:ty),*) -> $value:ty;)*) => {
+        impl Process {$(
+            $(#[$doc])*
+            pub(crate) fn $name(&self, $($argument: $ty),*) -> Result<$value, DriverError> {
+                let _label = if is_labelled(stringify!($name)) { self.label() } else { None };
+                // SAFETY: the simulator checks the handles.
+                let result = unsafe { self.gpu.$name($($argument),*) };
+                result.inspect_err(|error| {
+                    self.failed(error);
+                })
+            }
+        )*}
+    };
+}
 
+detailed! {
+    /// Makes an executable graph. The error may name a node.
+    fn graph_instantiate(context: ContextHandle, graph: GraphHandle) -> GraphExecHandle;
     /// Changes later launches of an executable graph to those of another graph. The error may name
     /// a node.
-    pub(crate) fn graph_exec_update(
-        &self,
-        context: ContextHandle,
-        exec: GraphExecHandle,
-        graph: GraphHandle,
-    ) -> Result<(), DriverError> {
-        // SAFETY: the simulator checks the handles.
-        let result = unsafe { self.gpu.graph_exec_update(context, exec, graph) };
-        result.inspect_err(|error| {
-            self.failed(error);
-        })
-    }
+    fn graph_exec_update(context: ContextHandle, exec: GraphExecHandle, graph: GraphHandle) -> ();
+    /// Loads a module. The error has the compiler's log.
+    fn module_load(context: ContextHandle, ptx: &[u8]) -> ModuleHandle;
+}
 
+impl Process {
     /// Replaces the calling thread's capture mode, and returns the one before.
     pub(crate) fn exchange_capture_mode(&self, mode: CaptureMode) -> CaptureMode {
         self.gpu.exchange_capture_mode(mode)
     }
 
-    /// Creates a memory pool.
     pub(crate) fn pool_create(&self, device: DeviceOrdinal, bytes_max: u64) -> Answer<PoolHandle> {
         let _label = self.label();
         let result = self.gpu.pool_create(device, bytes_max);
         result.map_err(|error| self.failed(&error))
-    }
-
-    /// Loads a module. The error has the compiler's log.
-    pub(crate) fn module_load(
-        &self,
-        context: ContextHandle,
-        ptx: &[u8],
-    ) -> Result<ModuleHandle, DriverError> {
-        let _label = self.label();
-        // SAFETY: the simulator checks the context.
-        let result = unsafe { self.gpu.module_load(context, ptx) };
-        result.inspect_err(|error| {
-            self.failed(error);
-        })
     }
 }

@@ -24,7 +24,6 @@ impl Shape {
         self.width / self.heads
     }
 
-    /// Returns the number of weights.
     pub(crate) fn weights(&self) -> usize {
         let layer = 4 * self.width * self.width + 3 * self.hidden * self.width + 2 * self.width;
         self.layers * layer + self.vocabulary * self.width + self.width
@@ -110,7 +109,6 @@ impl Model {
         })
     }
 
-    /// Creates memory for a decoding.
     pub(crate) fn begin(&self, stream: &Stream) -> Result<Decoding> {
         let Shape {
             width,
@@ -240,13 +238,11 @@ impl Decoding {
     }
 }
 
-/// Returns a launch with one thread for each element.
 fn each(elements: usize) -> LaunchConfig {
     let blocks = elements.div_ceil(BLOCK) as u32;
     LaunchConfig::new([blocks, 1, 1], [BLOCK as u32, 1, 1])
 }
 
-/// Returns a launch with one warp for each row.
 fn warps(rows: usize) -> LaunchConfig {
     each(32 * rows)
 }

@@ -18,7 +18,6 @@ const COLOURS: [[f32; 3]; 5] = [
     [255.0, 255.0, 220.0],
 ];
 
-/// Returns the colour of a temperature.
 fn colour(temperature: f32) -> [u8; 3] {
     let at = temperature.clamp(0.0, 1.0) * (COLOURS.len() - 1) as f32;
     let below = (at as usize).min(COLOURS.len() - 2);

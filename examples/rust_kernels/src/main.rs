@@ -36,7 +36,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the character of an escape time.
 fn character(time: u32) -> char {
     char::from(LEVELS[(time as usize).min(LEVELS.len() - 1)])
 }

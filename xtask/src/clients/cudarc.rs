@@ -60,7 +60,6 @@ fn outcomes(text: &str) -> Outcomes {
     outcomes
 }
 
-/// Returns the panic message of a test.
 fn message(text: &str, test: &str) -> String {
     let heading = format!("---- {test} stdout ----");
     let after = text.split_once(&heading).map_or("", |(_, after)| after);

@@ -34,7 +34,6 @@ enum Party {
 pub(super) struct List(BTreeMap<String, (Party, String)>);
 
 impl List {
-    /// Parses a list.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut list = BTreeMap::new();
         let mut reason = None;

@@ -25,7 +25,6 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// The simulated devices: two, because some tests need several.
 const DEVICE: &str = "sim:devices=2";
 
-/// Runs the tests.
 pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
     let python = install::python(&setup.folder, super::REQUIREMENTS)?;
     let modules = modules(&python, &setup.filter)?;
@@ -55,7 +54,6 @@ pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
         .expect("no thread panics with the lock"))
 }
 
-/// Returns the tests of a module.
 fn of_module(module: &str) -> Tests {
     let name = format!("numba.cuda.tests.{module}");
     Tests {

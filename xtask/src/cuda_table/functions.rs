@@ -117,7 +117,6 @@ fn functions(types: &str) -> Result<Functions> {
     Ok(functions)
 }
 
-/// Returns the types of a list of parameters.
 fn parameters_of(list: &str) -> Vec<String> {
     let types: Vec<String> = list.split(',').map(type_of).collect();
     if types == ["void"] { Vec::new() } else { types }

@@ -17,7 +17,6 @@ pub(super) struct Modules<'a>(BTreeMap<String, Module<'a>>);
 /// A use of a module by another.
 #[derive(Debug)]
 pub(super) struct Use<'a> {
-    /// The path of the file.
     pub(super) file: &'a str,
     pub(super) line: usize,
     pub(super) user: &'a str,

@@ -32,7 +32,6 @@ struct Crate {
 }
 
 impl Crate {
-    /// Creates a crate with these layers and this manifest.
     fn new(layers: &Layers, manifest: &str) -> Result<Self> {
         let mut lines = vec![String::new()];
         for module in layers.modules.iter().rev() {
@@ -66,7 +65,6 @@ impl Crate {
         })
     }
 
-    /// Returns the height of its box.
     fn height(&self) -> usize {
         LINE * (self.lines.len() + 2)
     }
@@ -77,7 +75,6 @@ fn folder(layers: &Layers) -> &str {
     layers.folder.split('/').nth(1).unwrap_or_default()
 }
 
-/// Draws the crates with these layers.
 pub(super) fn draw(layers: &[Layers]) -> Result<String> {
     let crates = layers.iter().map(|layers| {
         let manifest = process::read(&format!("crates/{}/Cargo.toml", folder(layers)))?;
@@ -86,7 +83,6 @@ pub(super) fn draw(layers: &[Layers]) -> Result<String> {
     Ok(svg(&crates.collect::<Result<Vec<_>>>()?))
 }
 
-/// Draws crates.
 fn svg(crates: &[Crate]) -> String {
     let used = |user: &Crate| {
         let names = user.dependencies.iter();

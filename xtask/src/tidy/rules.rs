@@ -17,7 +17,6 @@ struct Reserved {
     folder: &'static str,
     /// The prefixes of the paths that are excepted.
     allowed: &'static [&'static str],
-    /// The reason for the rule.
     reason: &'static str,
 }
 

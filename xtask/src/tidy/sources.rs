@@ -11,7 +11,6 @@ const EXTENSIONS: [&str; 7] = ["rs", "py", "sh", "toml", "cu", "cuh", "md"];
 pub(super) struct Source {
     /// The path from the root, with `/` between folders.
     pub(super) path: String,
-    /// The whole text.
     pub(super) text: String,
     /// For Rust, the text with comments and literals replaced by spaces, line for line; else the
     /// text.
@@ -33,12 +32,10 @@ impl Source {
         }
     }
 
-    /// Returns whether this is a Rust file.
     pub(super) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Returns whether this is a Markdown file.
     pub(super) fn is_markdown(&self) -> bool {
         self.path.ends_with(".md")
     }

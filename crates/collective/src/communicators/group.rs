@@ -245,7 +245,6 @@ impl CommGroup {
         enqueue(kind, bytes, [0, 0])
     }
 
-    /// Creates the error of a lost operation.
     pub(super) fn lost(&self, entry: Entry, reason: impl Into<Arc<str>>) -> Error {
         let rank = self.locals.first().map_or(0, |local| local.rank);
         Error::collective_lost(entry.label, entry.location, rank, reason.into())

@@ -94,7 +94,6 @@ impl InFlight {
     }
 }
 
-/// Returns whether the operations are complete.
 pub(super) fn are_complete(operations: &[Submitted]) -> bool {
     operations.iter().all(Submitted::is_complete)
 }

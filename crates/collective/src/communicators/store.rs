@@ -56,7 +56,6 @@ impl SharedStore {
         message.is_ok_and(|message| message == LOST)
     }
 
-    /// Ends the wait of this rank.
     pub(super) fn end_wait(&self) {
         if let Err(error) = self.store.set(&self.message_key(self.rank), b"ended") {
             log!(debug, %error, "cannot tell the store of the end of a group");

@@ -59,7 +59,6 @@ impl FileRendezvous {
         Ok(Self { folder })
     }
 
-    /// Returns the file of a key.
     fn path(&self, key: &str) -> Result<PathBuf, WorldError> {
         let name = file_name(key);
         if name.len() > NAME_BYTES_MAX {

@@ -75,7 +75,6 @@ pub trait Rendezvous: Send + Sync {
     fn get(&self, key: &str, deadline: Duration) -> Result<Vec<u8>>;
 }
 
-/// Checks the lengths of a key and a value.
 pub(super) fn check_lengths(key: &str, value: &[u8]) -> Result<(), WorldError> {
     let too_long = |part, bytes, bytes_max| WorldError::TooLong {
         part,

@@ -13,15 +13,19 @@ use millstream_sim::Schedule;
 
 use super::rank::{Rank, gpu, world};
 
-/// Runs two ranks, of which the first has this fault in its second operation; each sums once, and
-/// then runs `program`, with its number and a barrier for both.
-fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
+/// Runs `program` as two ranks, each with a GPU of its own, its number and a barrier for both. The
+/// first has this fault, if any, in its second operation.
+fn two(schedule: Schedule, fault: Option<Fault>, program: impl Fn(Rank, usize, &Barrier) + Sync) {
     let barrier = Barrier::new(2);
-    let gpus = [0, 1].map(|_| gpu(Schedule::Timed));
-    let loopbacks = [
-        Arc::new(Loopback::new(gpus[0].driver()).fault(2, fault)),
-        Arc::new(Loopback::new(gpus[1].driver())),
-    ];
+    let gpus = [0, 1].map(|_| gpu(schedule));
+    let loopbacks = [0, 1].map(|rank: usize| {
+        let loopback = Loopback::new(gpus[rank].driver());
+        let fault = fault.filter(|_| rank == 0);
+        Arc::new(match fault {
+            Some(fault) => loopback.fault(2, fault),
+            None => loopback,
+        })
+    });
     let id = loopbacks[0].unique_id().expect("the hub starts");
     thread::scope(|scope| {
         for me in 0..2 {
@@ -29,9 +33,6 @@ fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
             let (program, barrier) = (&program, &barrier);
             scope.spawn(move || {
                 let rank = Rank::join((driver, 0, loopback, &id, me, 2));
-                let array = rank.upload(&[me as i32 + 1]);
-                rank.sum(array, 1, DataType::I32);
-                assert_eq!(rank.take::<i32>(array, 1), [3]);
                 program(rank, me, barrier);
             });
         }
@@ -39,6 +40,17 @@ fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
     for gpu in &gpus {
         assert_eq!(gpu.live_objects(), [], "something is left");
     }
+}
+
+/// Runs two ranks, of which the first has this fault in its second operation; each sums once, and
+/// then runs `program`.
+fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
+    two(Schedule::Timed, Some(fault), |rank, me, barrier| {
+        let array = rank.upload(&[me as i32 + 1]);
+        rank.sum(array, 1, DataType::I32);
+        assert_eq!(rank.take::<i32>(array, 1), [3]);
+        program(rank, me, barrier);
+    });
 }
 
 #[test]
@@ -110,24 +122,13 @@ fn a_delayed_operation_gives_the_same_result() {
 
 #[test]
 fn ranks_with_different_counts_wait_until_they_are_aborted() {
-    let gpus = [0, 1].map(|_| gpu(Schedule::Eager));
-    let loopbacks = [0, 1].map(|rank: usize| Arc::new(Loopback::new(gpus[rank].driver())));
-    let id = loopbacks[0].unique_id().expect("the hub starts");
-    let barrier = Barrier::new(2);
-    thread::scope(|scope| {
-        for me in 0..2 {
-            let (driver, loopback) = (gpus[me].driver(), Arc::clone(&loopbacks[me]));
-            let barrier = &barrier;
-            scope.spawn(move || {
-                let rank = Rank::join((driver, 0, loopback, &id, me, 2));
-                let array = rank.upload(&[1_i32, 2]);
-                rank.sum(array, me + 1, DataType::I32);
-                assert!(!rank.is_idle_after(Duration::from_millis(200)));
-                assert_eq!(rank.state(), CommState::Success);
-                barrier.wait();
-                rank.abort_and_free(array);
-            });
-        }
+    two(Schedule::Eager, None, |rank, me, barrier| {
+        let array = rank.upload(&[1_i32, 2]);
+        rank.sum(array, me + 1, DataType::I32);
+        assert!(!rank.is_idle_after(Duration::from_millis(200)));
+        assert_eq!(rank.state(), CommState::Success);
+        barrier.wait();
+        rank.abort_and_free(array);
     });
 }
 

@@ -17,29 +17,11 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const PROGRAM: &str = "RANK_PROGRAM";
 
 /// The variables of every launcher, which a child must not inherit.
-const INHERITED: [&str; 21] = [
-    "MILLSTREAM_RANK",
-    "MILLSTREAM_WORLD_SIZE",
-    "MILLSTREAM_LOCAL_RANK",
-    "MILLSTREAM_ADDRESS",
-    "MILLSTREAM_PORT",
-    "MILLSTREAM_WORLD_SECRET",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-    "SLURM_LOCALID",
-    "SLURM_STEP_NODELIST",
-];
+const INHERITED: &str = "MILLSTREAM_RANK MILLSTREAM_WORLD_SIZE MILLSTREAM_LOCAL_RANK \
+    MILLSTREAM_ADDRESS MILLSTREAM_PORT MILLSTREAM_WORLD_SECRET RANK WORLD_SIZE LOCAL_RANK \
+    MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK \
+    OMPI_COMM_WORLD_LOCAL_SIZE PMI_RANK PMI_SIZE SLURM_PROCID SLURM_NTASKS SLURM_LOCALID \
+    SLURM_STEP_NODELIST";
 
 /// Starts this program as one rank that runs `program`, with these variables.
 pub(crate) fn start(program: &str, variables: &[(&str, String)]) -> Child {
@@ -50,7 +32,7 @@ pub(crate) fn start(program: &str, variables: &[(&str, String)]) -> Child {
         "--include-ignored",
         "--nocapture",
     ]);
-    for name in INHERITED {
+    for name in INHERITED.split(' ') {
         command.env_remove(name);
     }
     command.env(PROGRAM, program);
@@ -92,35 +74,38 @@ pub(crate) fn port() -> u16 {
     listener.local_addr().expect("it is bound").port() - 1
 }
 
+/// Variables of a rank and their values.
+type Variables = Vec<(&'static str, String)>;
+
 /// Variables of rank `rank` of `size`, as one launcher sets them.
-pub(crate) type Launcher = fn(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)>;
+pub(crate) type Launcher = fn(rank: usize, size: usize, port: u16) -> Variables;
 
-pub(crate) fn torchrun(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
-    vec![
-        ("RANK", rank.to_string()),
-        ("WORLD_SIZE", size.to_string()),
-        ("LOCAL_RANK", rank.to_string()),
-        ("MASTER_ADDR", "localhost".to_owned()),
-        ("MASTER_PORT", port.to_string()),
-    ]
+fn variables(names: [&'static str; 5], numbers: [usize; 3], host: &str, port: u16) -> Variables {
+    let numbers = numbers.map(|number| number.to_string()).into_iter();
+    let values = numbers.chain([host.to_owned(), port.to_string()]);
+    names.into_iter().zip(values).collect()
 }
 
-pub(crate) fn open_mpi(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
-    vec![
-        ("OMPI_COMM_WORLD_RANK", rank.to_string()),
-        ("OMPI_COMM_WORLD_SIZE", size.to_string()),
-        ("OMPI_COMM_WORLD_LOCAL_RANK", rank.to_string()),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE", size.to_string()),
-        ("MASTER_PORT", port.to_string()),
-    ]
+pub(crate) fn torchrun(rank: usize, size: usize, port: u16) -> Variables {
+    let names = [
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ];
+    variables(names, [rank, size, rank], "localhost", port)
 }
 
-pub(crate) fn slurm(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
-    vec![
-        ("SLURM_PROCID", rank.to_string()),
-        ("SLURM_NTASKS", size.to_string()),
-        ("SLURM_LOCALID", rank.to_string()),
-        ("SLURM_STEP_NODELIST", "localhost".to_owned()),
-        ("MASTER_PORT", port.to_string()),
-    ]
+pub(crate) fn open_mpi(rank: usize, size: usize, port: u16) -> Variables {
+    let [own, all] = ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"];
+    let [local, locals] = ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"];
+    let names = [own, all, local, locals, "MASTER_PORT"];
+    variables(names, [rank, size, rank], &size.to_string(), port)
+}
+
+pub(crate) fn slurm(rank: usize, size: usize, port: u16) -> Variables {
+    let [own, all, local] = ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"];
+    let names = [own, all, local, "SLURM_STEP_NODELIST", "MASTER_PORT"];
+    variables(names, [rank, size, rank], "localhost", port)
 }

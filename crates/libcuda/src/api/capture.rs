@@ -45,7 +45,6 @@ pub(crate) fn begin_in_graph(
         .stream_begin_capture_into(context, stream, graph, &dependencies, mode)
 }
 
-/// Returns a stream with the state of its capture.
 fn info_of(call: &Call, stream: Handle) -> Answer<(StreamHandle, CaptureInfo)> {
     let (context, stream) = call.stream(stream)?;
     let info = call.process()?.stream_capture_info(context, stream)?;

@@ -39,7 +39,6 @@ fn given_or_current(call: &Call, context: Handle) -> Answer<ContextHandle> {
     }
 }
 
-/// Changes the entry of the current context.
 fn change(call: &Call, body: impl FnOnce(&mut ContextEntry)) -> Answer {
     let context = call.context()?;
     let mut objects = call.process()?.objects.lock();

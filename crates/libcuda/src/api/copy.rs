@@ -35,7 +35,6 @@ fn copy(call: &Call, target: Memory2d, source: Memory2d, bytes: usize) -> Answer
         .copy_synchronous(context, target, source, bytes, stream)
 }
 
-/// Enqueues a copy.
 fn copy_async(
     call: &Call,
     target: Memory2d,
@@ -147,7 +146,6 @@ pub(crate) fn memory_at(
     }
 }
 
-/// Returns one side of a copy of rows.
 fn side(call: &Call, fields: &Side2dFields, copy: &Copy2dFields) -> Answer<Side2d> {
     let pitch_bytes = if fields.pitch == 0 {
         copy.width_bytes
@@ -169,7 +167,6 @@ fn side(call: &Call, fields: &Side2dFields, copy: &Copy2dFields) -> Answer<Side2
     })
 }
 
-/// Returns the parameters of a copy of rows.
 fn rows(call: &Call, copy: In<Copy2dFields>) -> Answer<Copy2d> {
     let fields = copy.get()?;
     Ok(Copy2d {

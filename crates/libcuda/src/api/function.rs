@@ -27,7 +27,6 @@ pub(crate) fn resolve(call: &Call, raw: Handle) -> Answer<(FunctionHandle, Funct
     call.function_of_module(raw)
 }
 
-/// Returns the value of an attribute.
 pub(crate) fn value_of(
     call: &Call,
     function: FunctionHandle,
@@ -67,7 +66,6 @@ pub(crate) fn value_of(
     })
 }
 
-/// Sets the value of an attribute.
 pub(crate) fn set_value(
     call: &Call,
     function: FunctionHandle,

@@ -40,7 +40,6 @@ pub(super) fn drop_lists(call: &Call, nodes: &[GraphNodeHandle]) -> Answer {
     Ok(())
 }
 
-/// Returns a list of nodes.
 pub(super) fn nodes(list: In<Handle>, count: usize) -> Answer<Vec<GraphNodeHandle>> {
     let raw = list.all(count)?.into_iter();
     Ok(raw.map(GraphNodeHandle::from_raw).collect())

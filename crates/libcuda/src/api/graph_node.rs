@@ -145,7 +145,6 @@ fn first_version(fields: &KernelNodeFields2) -> KernelNodeFields {
     }
 }
 
-/// Returns the copy that the fields of a node describe.
 fn copy_of(call: &Call, fields: In<Copy3dFields>) -> Answer<GraphNode<'static>> {
     match copy_3d::copies(call, &fields.get()?)?[..] {
         [copy] => Ok(GraphNode::Copy(copy)),

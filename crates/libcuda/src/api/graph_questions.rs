@@ -48,13 +48,11 @@ impl NodeKind {
         Self::Conditional,
     ];
 
-    /// Returns the kind with this number.
     pub(super) fn of(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as i32 == number)
     }
 }
 
-/// Returns the kind of a node.
 pub(super) fn kind_of(operation: &NodeDetails) -> NodeKind {
     match operation {
         NodeDetails::Kernel { .. } => NodeKind::Kernel,
@@ -71,14 +69,12 @@ pub(super) fn kind_of(operation: &NodeDetails) -> NodeKind {
     }
 }
 
-/// Returns the nodes of a graph.
 pub(super) fn entries(call: &Call, graph: Handle) -> Answer<Vec<NodeEntry>> {
     let (_, graph) = call.graph(graph)?;
     let nodes = call.process()?.gpu.graph_nodes(graph);
     nodes.ok_or(ResultCode::INVALID_VALUE)
 }
 
-/// Returns a node, and the nodes of its graph.
 fn siblings(call: &Call, raw: Handle) -> Answer<(GraphNodeHandle, Vec<NodeEntry>)> {
     let (_, node) = node_of(call, raw)?;
     let gpu = &call.process()?.gpu;
@@ -191,7 +187,6 @@ fn kernel_fields(
     })
 }
 
-/// Returns the fields of one side of a copy.
 fn side(side: &Side2d) -> Side3dFields {
     let (memory_type, host, device) = match side.memory {
         Memory2d::Host(pointer) => (1, pointer, 0),
@@ -327,7 +322,8 @@ exports! {
     [cuGraphMemAllocNodeGetParams]
     fn allocation(call, node: Handle, fields: Out<AllocationFields>) {
         let (pointer, bytes, device) = detail!(
-            call, node, NodeDetails::Allocation { pointer, bytes, device } => (pointer, bytes, device)
+            call, node,
+            NodeDetails::Allocation { pointer, bytes, device } => (pointer, bytes, device)
         );
         fields.set(AllocationFields {
             pool: pool::fields_of(device as Device),

@@ -95,7 +95,6 @@ fn module_of(call: &Call, library: Handle, context: ContextHandle) -> Answer<Mod
     Ok(*entry.modules.entry(context).or_insert(module))
 }
 
-/// Returns the entry of a kernel.
 fn entry_of(call: &Call, kernel: Handle) -> Answer<KernelEntry> {
     let objects = call.process()?.objects.lock();
     let found = objects.kernels.get(&kernel).cloned();
@@ -103,7 +102,6 @@ fn entry_of(call: &Call, kernel: Handle) -> Answer<KernelEntry> {
     found.ok_or_else(|| call.wrong_handle("kernel", kernel))
 }
 
-/// Returns the function of a kernel in a context.
 pub(crate) fn function_in(
     call: &Call,
     kernel: Handle,
@@ -115,7 +113,6 @@ pub(crate) fn function_in(
     call.function_of_module(function.as_raw())
 }
 
-/// Returns whether a handle is that of a kernel.
 pub(crate) fn is_kernel(call: &Call, handle: Handle) -> Answer<bool> {
     Ok(call.process()?.objects.lock().kernels.contains_key(&handle))
 }

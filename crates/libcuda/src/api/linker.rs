@@ -91,7 +91,6 @@ fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     joined
 }
 
-/// Returns the text with a limit of registers for each of its kernels.
 fn with_max_registers(text: &str, limit: u32) -> String {
     let mut limited = String::with_capacity(text.len());
     let mut rest = text;

@@ -19,7 +19,6 @@ use crate::{
 /// `CUDA_ERROR_FILE_NOT_FOUND`
 pub(crate) const FILE_NOT_FOUND: ResultCode = ResultCode::from_raw(301);
 
-/// Returns the code of an error in PTX.
 pub(crate) fn code_of(error: &PtxError) -> ResultCode {
     match error.kind {
         PtxErrorKind::UnsupportedVersion(_) => ResultCode::UNSUPPORTED_PTX_VERSION,

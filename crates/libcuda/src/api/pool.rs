@@ -21,7 +21,6 @@ const PINNED: i32 = 1;
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`
 const MANAGED: i32 = 2;
 
-/// Resolves a pool handle.
 fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, PoolSettings)> {
     let pool = PoolHandle::from_raw(raw);
     let settings = call.process()?.gpu.pool_settings(pool);

@@ -25,7 +25,6 @@ fn references(count: u32) -> Answer<u64> {
     }
 }
 
-/// Returns the entry of an object.
 fn entry(objects: &mut Objects, object: Handle) -> Answer<&mut UserObjectEntry> {
     let found = objects.user_objects.get_mut(&object);
     found.ok_or(ResultCode::INVALID_VALUE)

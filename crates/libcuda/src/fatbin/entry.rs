@@ -90,7 +90,6 @@ pub struct Entry<'a> {
     pub target: Target,
     /// The version of the PTX language: major and minor.
     pub ptx_version: (u16, u16),
-    /// The flags.
     flags: u64,
     /// The data, with padding unless it is compressed.
     data: &'a [u8],

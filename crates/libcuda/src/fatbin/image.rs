@@ -21,7 +21,6 @@ struct Wrapper {
     magic: u32,
     /// 1 for a container; 2 for one that the device linker has still to join with others.
     version: u32,
-    /// The container.
     data: *const u8,
     /// The name of a file or, in version 2, the other containers.
     other: *const c_void,

@@ -98,7 +98,6 @@ impl<'a> Fatbin<'a> {
         }
     }
 
-    /// Returns the entries of a kind.
     fn of_kind(&self, kind: EntryKind) -> impl Iterator<Item = &Entry<'a>> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }

@@ -43,7 +43,6 @@ const OF_NVCC: [(&str, &[u8]); 2] = [testdata!("nvcc-13.0-default"), testdata!("
 /// A fat binary whose entries are compressed together, which CUDA 13.0 cannot read.
 const CONCATENATED: (&str, &[u8]) = testdata!("fatbinary-13.5-concat");
 
-/// Returns all files.
 fn files() -> Vec<(&'static str, &'static [u8])> {
     [
         &OF_CUDA_12[..],
@@ -54,7 +53,6 @@ fn files() -> Vec<(&'static str, &'static [u8])> {
     .concat()
 }
 
-/// Returns the PTX for a device.
 fn ptx(file: &[u8], compute_capability: (u32, u32)) -> Result<String, FatbinError> {
     Fatbin::parse(file)?.ptx_for(compute_capability)
 }

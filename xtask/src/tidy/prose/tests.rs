@@ -70,7 +70,6 @@ fn every_free_relative_counts_and_nothing_else() {
     }
 }
 
-/// Returns the word with a capital letter.
 fn capital(word: &str) -> String {
     word[..1].to_uppercase() + &word[1..]
 }

@@ -149,7 +149,6 @@ impl Link {
         self.close();
     }
 
-    /// Closes the connection.
     pub(super) fn close(&self) {
         // The frames that this process has written are still delivered.
         if let Some(stream) = lock(&self.writer).take() {

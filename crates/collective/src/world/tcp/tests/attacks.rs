@@ -15,7 +15,6 @@ use crate::world::{local_store::LocalStore, rendezvous::VALUE_BYTES_MAX};
 /// The time within which a call returns that has nothing to wait for.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Writes a request.
 fn request(mut to: &TcpStream, verb: Verb, id: u64, key: &str) {
     let mut message = Message::new(verb, id);
     message.key = key.to_owned();
