@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char, c_void};
 use millstream_driver::ResultCode;
 
 use crate::{
-    codes::Answer,
+    codes::{Answer, refuse_if},
     fatbin::{bytes_at, is_fatbin},
 };
 
@@ -49,10 +49,7 @@ impl<T> Out<T> {
     /// Fails with `INVALID_VALUE` for a null pointer. Functions that create an object call this
     /// first.
     pub(crate) fn check(self) -> Answer {
-        if self.0.is_null() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
-        Ok(())
+        refuse_if(self.0.is_null(), ResultCode::INVALID_VALUE)
     }
 
     /// Writes the value. Fails with `INVALID_VALUE` for a null pointer.
@@ -180,9 +177,7 @@ impl<T: Copy> In<T> {
 
     /// Returns the value at an index. Fails with `INVALID_VALUE` for a null pointer.
     pub(crate) fn at(self, index: usize) -> Answer<T> {
-        if self.0.is_null() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(self.0.is_null(), ResultCode::INVALID_VALUE)?;
         let place = self.0.wrapping_add(index);
         // SAFETY: the caller passed a pointer to as many readable values as it says, as the module
         // says.
@@ -211,9 +206,7 @@ pub(crate) struct Text(*const c_char);
 impl Text {
     /// Returns the text. Fails with `INVALID_VALUE` for a null pointer.
     pub(crate) fn get(self) -> Answer<String> {
-        if self.0.is_null() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(self.0.is_null(), ResultCode::INVALID_VALUE)?;
         // SAFETY: the caller passed a pointer to text that a zero byte ends, as the module says.
         let text = unsafe { CStr::from_ptr(self.0) };
         Ok(text.to_string_lossy().into_owned())
@@ -231,9 +224,7 @@ impl Image {
     /// `INVALID_VALUE` for a null pointer, and with `INVALID_IMAGE` for a fat binary whose header
     /// is not valid.
     pub(crate) fn get(self) -> Answer<Vec<u8>> {
-        if self.0.is_null() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(self.0.is_null(), ResultCode::INVALID_VALUE)?;
         // SAFETY: the caller passed a pointer to an image, of which every format either is text
         // that a zero byte ends or has zero bytes in its header.
         let text = unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes();
@@ -256,9 +247,7 @@ pub(crate) struct Bytes(*const c_void);
 impl Bytes {
     /// Returns the bytes. Fails with `INVALID_VALUE` for a null pointer.
     pub(crate) fn get(self, count: usize) -> Answer<Vec<u8>> {
-        if self.0.is_null() {
-            return Err(ResultCode::INVALID_VALUE);
-        }
+        refuse_if(self.0.is_null(), ResultCode::INVALID_VALUE)?;
         // SAFETY: the caller passed a pointer to as many readable bytes as it says, as the module
         // says.
         let bytes = unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), count) };

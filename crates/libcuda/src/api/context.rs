@@ -25,10 +25,9 @@ const SCHEDULING: ContextFlags = 0x07;
 
 /// Fails with `INVALID_VALUE` for flags that no context can have.
 pub(crate) fn valid_flags(flags: ContextFlags) -> Answer {
-    if flags & !FLAGS_KNOWN != 0 || (flags & SCHEDULING).count_ones() > 1 {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    Ok(())
+    let several_ways = (flags & SCHEDULING).count_ones() > 1;
+    let refused = flags & !FLAGS_KNOWN != 0 || several_ways;
+    refuse_if(refused, ResultCode::INVALID_VALUE)
 }
 
 /// Returns the context that a handle names; null is the current one.

@@ -42,10 +42,8 @@ exports! {
         let handle = EventHandle::from_raw(event);
         let process = call.process()?;
         let removed = process.objects.lock().events.remove(&handle);
-        match removed {
-            Some(entry) => process.event_destroy(entry.context, handle),
-            None => Err(call.wrong_handle("event", event)),
-        }
+        let entry = removed.ok_or_else(|| call.wrong_handle("event", event))?;
+        process.event_destroy(entry.context, handle)
     }
 
     [cuEventRecord, cuEventRecord_ptsz per_thread]

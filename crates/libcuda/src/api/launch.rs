@@ -162,12 +162,6 @@ exports! {
             cooperative |= attribute.id == COOPERATIVE && attribute.value[0] != 0;
         }
         let arguments = Arguments { pointers, extra };
-        launch(
-            call,
-            function,
-            (&dims, cooperative),
-            config.stream,
-            arguments,
-        )
+        launch(call, function, (&dims, cooperative), config.stream, arguments)
     }
 }

@@ -3,11 +3,10 @@
 use std::ptr::NonNull;
 
 use millstream_driver::{DeviceOrdinal, DevicePtr, ManagedAdvice, ManagedLocation, ResultCode};
-use millstream_sim::AllocationKind;
 
 use crate::{
     abi::{Address, Device, Handle, LocationFields, Out},
-    api::pointer::allocation,
+    api::pointer::{allocation, is_page_locked},
     call::Call,
     codes::{Answer, refuse_if},
     export::exports,
@@ -31,14 +30,6 @@ fn host_pointer(pointer: *mut u8) -> Answer<NonNull<u8>> {
 const IO_MEMORY: u32 = 4;
 /// The flags of `cuMemHostRegister`: portable, mapped, [`IO_MEMORY`], read-only.
 const REGISTER_FLAGS_KNOWN: u32 = 15;
-
-/// Returns whether an allocation is page-locked host memory.
-fn is_page_locked(kind: AllocationKind) -> bool {
-    matches!(
-        kind,
-        AllocationKind::PageLocked | AllocationKind::Registered
-    )
-}
 
 /// `CU_DEVICE_CPU`
 const HOST_DEVICE: Device = -1;

@@ -18,6 +18,14 @@ pub(crate) fn allocation(call: &Call, pointer: Address) -> Answer<Option<Allocat
     Ok(process.gpu.allocation_at(DevicePtr::from_raw(pointer)))
 }
 
+/// Returns whether an allocation is page-locked host memory.
+pub(crate) fn is_page_locked(kind: AllocationKind) -> bool {
+    matches!(
+        kind,
+        AllocationKind::PageLocked | AllocationKind::Registered
+    )
+}
+
 /// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
@@ -29,12 +37,7 @@ fn write(
     pointer: Address,
     found: Option<&AllocationDetails>,
 ) -> Answer {
-    let host = found.is_some_and(|it| {
-        matches!(
-            it.kind,
-            AllocationKind::PageLocked | AllocationKind::Registered
-        )
-    });
+    let host = found.is_some_and(|it| is_page_locked(it.kind));
     let managed = found.is_some_and(|it| it.kind == AllocationKind::Managed);
     let address = |wanted: bool| if wanted { pointer } else { 0 };
     match attribute {

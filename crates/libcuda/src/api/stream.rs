@@ -94,10 +94,8 @@ exports! {
             attributes.retain(|(stream, _), _| *stream != handle);
         }
         drop(objects);
-        match removed {
-            Some(entry) => process.stream_destroy(entry.context, handle),
-            None => Err(call.wrong_handle("stream", stream)),
-        }
+        let entry = removed.ok_or_else(|| call.wrong_handle("stream", stream))?;
+        process.stream_destroy(entry.context, handle)
     }
 
     [cuStreamQuery, cuStreamQuery_ptsz per_thread]
@@ -184,10 +182,8 @@ exports! {
         let mut objects = call.process()?.objects.lock();
         if attribute == PRIORITY {
             // `cuStreamGetPriority` returns it too.
-            let Some(entry) = objects.streams.get_mut(&stream) else {
-                return Err(ResultCode::INVALID_VALUE);
-            };
-            entry.priority = value.0[0].cast_signed();
+            let entry = objects.streams.get_mut(&stream);
+            entry.ok_or(ResultCode::INVALID_VALUE)?.priority = value.0[0].cast_signed();
         } else {
             objects.stream_attributes.insert((stream, attribute), value);
         }
