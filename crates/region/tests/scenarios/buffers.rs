@@ -27,7 +27,7 @@ fn arrays_and_buffers_become_each_other_without_copies() {
         let address = buffer.as_raw();
         calls.forget();
         let x = Array::from_buffer(buffer, N).unwrap();
-        let result = evaluate(&device, |_| {
+        let result = evaluate(device, |_| {
             let doubled = &x * 2.0;
             let mut sum = stream.zeros(N)?;
             let (x, y) = (x.resident()?, doubled.resident()?);
