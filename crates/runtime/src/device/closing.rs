@@ -63,6 +63,7 @@ fn waiting() -> &'static Mutex<Waiting> {
 }
 
 /// Returns how often the thread has tried all devices that are closing, or `None` if it has ended.
+#[cfg(feature = "sim")]
 pub(crate) fn passes() -> Option<u64> {
     let waiting = waiting().lock();
     waiting.has_thread.then_some(waiting.passes)
