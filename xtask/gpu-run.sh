@@ -73,7 +73,11 @@ for program in "${programs[@]}"; do
     "$bundle"/benches/*) run "$name" "$program" --json "$out/$name.json" --svg "$out/$name.svg" ;;
     "$bundle"/examples/photos) run "$name" "$program" --out "$out/$name" ;;
     */millstream-all)
-      run "$name" "$program" "${skip[@]}" "${crashing[@]}" "${without_device[@]}"
+      # Random programs limit the memory of the GPU, and the regressions count all driver calls.
+      run "$name" "$program" "${skip[@]}" "${crashing[@]}" "${without_device[@]}" \
+        --skip programs:: --skip regressions::
+      run "$name-programs" "$program" programs::
+      run "$name-regressions" "$program" regressions::
       run "$name-long" "$program" --ignored b15_
       # An NVRTC that is newer than the driver has a test of its own.
       [ -z "${MILLSTREAM_NVRTC:-}" ] || run "$name-nvrtc" "$program" --ignored compiled:: \
@@ -84,8 +88,14 @@ for program in "${programs[@]}"; do
       run "$name-cublas" "$program" --ignored product::cublas
       ;;
     */millstream-collective-all)
-      run "$name" "$program"
+      # Ranks that are all told one device are refused by NCCL.
+      run "$name" env -u MILLSTREAM_DEVICE "$program"
       [ "${gpus:-0}" -lt 2 ] || run "$name-gpus" "$program" --ignored nccl::gpu
+      ;;
+    */millstream-sim-devices)
+      # Two counters of one pool are read, one after the other.
+      run "$name" "$program" --skip pool_counters
+      run "$name-pools" "$program" --exact pool_counters
       ;;
     */millstream-cli-all) run "$name" "$program" --test-threads=1 hand_overs:: "${crashing[@]}" ;;
     *) run "$name" "$program" ;;

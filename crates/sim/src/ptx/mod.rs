@@ -49,12 +49,14 @@
 //! than its phase waits for, is a [fault](crate::exec::KernelFaultKind::InvalidBarrierObject).
 //! Arrivals that follow `cp.async` take place when a thread tests the object.
 //!
-//! # Rejected PTX When a module is loaded, instructions that the simulated device does not have are
-//! rejected by opcode and line ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma
-//! ldmatrix` and similar), copies of tensors and bulk data and the proxy that they use
-//! (`fence.proxy.async`), clusters of blocks, textures and surfaces. A kernel that allocates from
-//! the device heap (`malloc`) is rejected. `free` is accepted, because virtual destructors contain
-//! it, but freeing a non-null pointer is a fault. Managed variables are not supported.
+//! # Rejected PTX
+//!
+//! When a module is loaded, instructions that the simulated device does not have are rejected by
+//! opcode and line ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and
+//! similar), copies of tensors and bulk data and the proxy that they use (`fence.proxy.async`),
+//! clusters of blocks, textures and surfaces. A kernel that allocates from the device heap
+//! (`malloc`) is rejected. `free` is accepted, because virtual destructors contain it, but freeing
+//! a non-null pointer is a fault. Managed variables are not supported.
 //!
 //! A kernel with more bytes of parameters than its module's version and target allow is rejected
 //! ([`PtxErrorKind::ParameterSpace`]). The limit is 4,352, and 32,764 from PTX ISA 8.1 on for
