@@ -158,8 +158,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Makes every call fail in every mode within [`SHARE`] days, with one of the codes in turn, or
-    /// with each of them if [`EVERY_CODE`] is set; returns the number of runs.
+    /// Makes every call fail in every mode within `SHARE` days, with one of the codes in turn, or
+    /// with each of them if `EVERY_CODE` is set; returns the number of runs.
     pub fn sweep(&self) -> usize {
         self.sweep_with(&CODES)
     }
