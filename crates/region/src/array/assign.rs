@@ -161,7 +161,6 @@ pub struct ArrayViewMut<'a, T, D, E> {
 impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
     /// Returns the current elements.
     #[track_caller]
-    #[must_use]
     pub fn get(&self) -> Array<T, E> {
         let (shape, map) = (self.shape.clone(), self.map.clone());
         self.array.view_through(shape, map, Site::of("slice_mut"))

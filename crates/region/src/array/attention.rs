@@ -38,6 +38,7 @@ use crate::{
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct AttentionMask<T> {
     added: Option<Array<T, IxDyn>>,
     is_causal: bool,
@@ -47,7 +48,6 @@ impl<T: Float> AttentionMask<T> {
     /// A mask with numbers that are added to the scaled scores: 0 for a key that takes part, and
     /// −∞ for one that does not. Its shape broadcasts to the batch axes, the number of queries and
     /// the number of keys.
-    #[must_use]
     pub fn added<D: Dimension>(numbers: &Array<T, D>) -> Self {
         Self {
             added: Some(numbers.clone().into_dyn()),
@@ -57,7 +57,6 @@ impl<T: Float> AttentionMask<T> {
 
     /// A mask with which query `i` takes the keys `0` to `i`, also where there are more keys or
     /// fewer than queries.
-    #[must_use]
     pub fn causal() -> Self {
         Self {
             added: None,
@@ -66,7 +65,6 @@ impl<T: Float> AttentionMask<T> {
     }
 
     /// Returns this mask, with which query `i` also takes no keys behind `i`.
-    #[must_use]
     pub fn and_causal(self) -> Self {
         Self {
             is_causal: true,
@@ -128,7 +126,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     ///
     /// The region fails if the shapes do not fit.
     #[track_caller]
-    #[must_use]
     pub fn attention(&self, keys: &Self, values: &Self, scale: T) -> Self {
         let mask = AttentionMask {
             added: None,
@@ -144,7 +141,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     ///
     /// The region fails if the shapes do not fit.
     #[track_caller]
-    #[must_use]
     pub fn attention_masked(
         &self,
         keys: &Self,

@@ -96,7 +96,6 @@ macro_rules! comparisons {
             impl<T: $bound, D> Array<T, D> {
                 $(#[$doc])*
                 #[track_caller]
-                #[must_use]
                 pub fn $name<O: Operand<T, D>>(&self, other: O) -> Array<bool, O::Dim> {
                     other.apply(self, Function::Compare(Comparison::$comparison))
                 }
@@ -140,14 +139,12 @@ impl<T: Number, D> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn minimum<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Minimum)
     }
 
     /// Computes the element-wise maximum, NaN where an operand is NaN. −0 is less than +0.
     #[track_caller]
-    #[must_use]
     pub fn maximum<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Maximum)
     }
@@ -172,7 +169,6 @@ impl<T: Number, D> Array<T, D> {
     /// The region fails with a [`UsageError`](crate::UsageError) if `least` is greater than
     /// `greatest` or a bound is NaN.
     #[track_caller]
-    #[must_use]
     pub fn clamp(&self, least: T, greatest: T) -> Self {
         if least.partial_cmp(&greatest).is_none_or(Ordering::is_gt) {
             let problem = UsageErrorKind::argument(format!(

@@ -28,7 +28,6 @@ impl Region {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn from_elem<T: Element, D: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = D>,
@@ -40,7 +39,6 @@ impl Region {
 
     /// Creates an array of zeros.
     #[track_caller]
-    #[must_use]
     pub fn zeros<T: Number, D: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = D>,
@@ -50,7 +48,6 @@ impl Region {
 
     /// Creates an array of ones.
     #[track_caller]
-    #[must_use]
     pub fn ones<T: Number, D: Dimension>(&self, shape: impl IntoDimension<Dim = D>) -> Array<T, D> {
         self.from_elem(shape, T::ONE)
     }
@@ -60,7 +57,6 @@ impl Region {
     /// The region fails with a [`UsageError`](crate::UsageError) if `step` is 0 or an argument is
     /// NaN.
     #[track_caller]
-    #[must_use]
     pub fn arange<T: Number>(&self, start: T, end: T, step: T) -> Array<T, Ix1> {
         let site = Site::of("arange");
         let Some(count) = T::step_count(start, end, step) else {
@@ -75,7 +71,6 @@ impl Region {
 
     /// Creates `count` evenly spaced numbers from `start` to `end`, both included.
     #[track_caller]
-    #[must_use]
     pub fn linspace<T: Float>(&self, start: T, end: T, count: usize) -> Array<T, Ix1> {
         let step = if count > 1 {
             end.minus(start).divided_by(T::from_count(count - 1))
@@ -88,7 +83,6 @@ impl Region {
 
     /// Creates an identity matrix.
     #[track_caller]
-    #[must_use]
     pub fn eye<T: Number>(&self, size: usize) -> Array<T, Ix2> {
         let numbers: Array<i64, Ix1> = self.iota(&[size], Site::of("eye"));
         let rows = numbers.insert_axis(ndarray::Axis(1));
@@ -112,7 +106,6 @@ impl Region {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn uniform<T: Float, D: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = D>,
@@ -124,7 +117,6 @@ impl Region {
     /// Creates normally distributed pseudorandom numbers with mean 0 and standard deviation 1,
     /// otherwise as [`uniform`](Self::uniform).
     #[track_caller]
-    #[must_use]
     pub fn normal<T: Float, D: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = D>,
@@ -171,14 +163,12 @@ impl Region {
 impl<T: Number, D> Array<T, D> {
     /// Creates an array of zeros with this array's shape.
     #[track_caller]
-    #[must_use]
     pub fn zeros_like(&self) -> Self {
         self.filled_like(T::ZERO.scalar())
     }
 
     /// Creates an array of ones with this array's shape.
     #[track_caller]
-    #[must_use]
     pub fn ones_like(&self) -> Self {
         self.filled_like(T::ONE.scalar())
     }

@@ -52,7 +52,6 @@ impl<T, D: Dimension> Array<T, D> {
     /// assert_eq!(same.wait()?, x);
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
-    #[must_use]
     pub fn into_dyn(self) -> Array<T, IxDyn> {
         Array::of(self.session(), self.node().clone())
     }
@@ -92,7 +91,6 @@ impl<T, D> Array<T, D> {
     /// assert_eq!(parts.wait()?, (array![1], array![2, 3]));
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
-    #[must_use]
     pub fn view(&self) -> Self {
         self.clone()
     }
@@ -113,13 +111,11 @@ impl<T, D> Array<T, D> {
     /// assert_eq!(means.wait()?, x.mean_axis(Axis(0)).unwrap());
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
-    #[must_use]
     pub fn unwrap(self) -> Self {
         self
     }
 
     /// Returns the array itself, as [`unwrap`](Self::unwrap).
-    #[must_use]
     pub fn expect(self, _reason: &str) -> Self {
         self
     }

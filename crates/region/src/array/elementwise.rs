@@ -90,7 +90,6 @@ impl<T: Float, D> Array<T, D> {
 
     /// Computes the fractional part of each element.
     #[track_caller]
-    #[must_use]
     pub fn fract(&self) -> Self {
         let whole = self.trunc();
         self.same_shape(Function::Subtract, &whole)
@@ -98,42 +97,36 @@ impl<T: Float, D> Array<T, D> {
 
     /// Computes the reciprocal of each element.
     #[track_caller]
-    #[must_use]
     pub fn recip(&self) -> Self {
         self.binary_scalar(Function::Divide, T::ONE, true)
     }
 
     /// Tests which elements are NaN.
     #[track_caller]
-    #[must_use]
     pub fn is_nan(&self) -> Array<bool, D> {
         self.same_shape(Function::Compare(Comparison::NotEqual), self)
     }
 
     /// Tests which elements are infinite.
     #[track_caller]
-    #[must_use]
     pub fn is_infinite(&self) -> Array<bool, D> {
         self.beside_infinity(Comparison::Equal)
     }
 
     /// Tests which elements are finite.
     #[track_caller]
-    #[must_use]
     pub fn is_finite(&self) -> Array<bool, D> {
         self.beside_infinity(Comparison::Less)
     }
 
     /// Converts radians to degrees.
     #[track_caller]
-    #[must_use]
     pub fn to_degrees(&self) -> Self {
         self.multiplied(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
     }
 
     /// Converts degrees to radians.
     #[track_caller]
-    #[must_use]
     pub fn to_radians(&self) -> Self {
         self.multiplied(1.0_f32.to_radians(), 1.0_f64.to_radians())
     }
@@ -141,7 +134,6 @@ impl<T: Float, D> Array<T, D> {
     /// Computes the logarithm of each element to a given base, as the quotient of natural
     /// logarithms.
     #[track_caller]
-    #[must_use]
     pub fn log(&self, base: T) -> Self {
         let of_base = match base.scalar() {
             Scalar::F16(base) => Scalar::F16(f16::from_f32(f32::from(base).ln())),
@@ -171,7 +163,6 @@ impl<T: Float, D> Array<T, D> {
 
     /// Raises each element to the power of another, or of a value.
     #[track_caller]
-    #[must_use]
     pub fn powf<O: Operand<T, D>>(&self, exponent: O) -> Array<T, O::Dim> {
         exponent.apply(self, Function::Maths(MathFunction::Pow))
     }
@@ -179,14 +170,12 @@ impl<T: Float, D> Array<T, D> {
     /// Computes the angle in radians of each point whose ordinate is in this array and whose
     /// abscissa is in the other.
     #[track_caller]
-    #[must_use]
     pub fn atan2<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Maths(MathFunction::Atan2))
     }
 
     /// Computes the hypotenuse of each right triangle with these legs.
     #[track_caller]
-    #[must_use]
     pub fn hypot<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Maths(MathFunction::Hypot))
     }
@@ -230,7 +219,6 @@ impl<T: Number, D> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn powi(&self, exponent: i32) -> Self {
         if T::DTYPE.is_float() {
             let exponent = self.filled_like(Scalar::I32(exponent));
@@ -263,14 +251,12 @@ impl<T: Number, D> Array<T, D> {
 
     /// Squares each element.
     #[track_caller]
-    #[must_use]
     pub fn pow2(&self) -> Self {
         self.same_shape(Function::Multiply, self)
     }
 
     /// Computes the rectifier, the maximum of each element and 0; NaN stays NaN, and −0 becomes +0.
     #[track_caller]
-    #[must_use]
     pub fn relu(&self) -> Self {
         self.binary_scalar(Function::Maximum, T::ZERO, false)
     }
@@ -292,7 +278,6 @@ impl<T: Element, D> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn cast<U: Element>(&self) -> Array<U, D> {
         if T::DTYPE == U::DTYPE {
             return Array::of(self.session(), self.node().clone());

@@ -114,7 +114,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
     /// the device, downloading an element of it does.
     #[track_caller]
-    #[must_use]
     pub fn select(&self, axis: Axis, indices: impl Indices) -> Self {
         let (site, number) = (Site::of("select"), axis.index());
         let Some(&length) = self.shape().get(number) else {
@@ -153,7 +152,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// As [`select`](Self::select).
     #[track_caller]
-    #[must_use]
     pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
         let (site, number) = (Site::of("gather"), axis.index());
         let Some(&length) = self.shape().get(number) else {
@@ -210,7 +208,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// As [`select`](Self::select).
     #[track_caller]
-    #[must_use]
     pub fn scatter<I: IndexElement, E: Dimension>(
         &self,
         axis: Axis,
@@ -279,7 +276,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// As [`select`](Self::select).
     #[track_caller]
-    #[must_use]
     pub fn scatter_add<I: IndexElement, E: Dimension>(
         &self,
         axis: Axis,
@@ -318,7 +314,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// As [`scatter_add`](Self::scatter_add).
     #[track_caller]
-    #[must_use]
     pub fn scatter_add_in_f64<I: IndexElement, E: Dimension>(
         &self,
         axis: Axis,

@@ -64,7 +64,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// once. On a GPU with cuBLAS, tensor cores add them, which truncate where other additions
     /// round: `r` is then at most `3·k`.
     #[track_caller]
-    #[must_use]
     pub fn dot<E: Dimension>(&self, other: &Array<T, E>) -> Array<T, D::Product>
     where
         D: Dot<E>,
@@ -79,7 +78,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// That of the [`ProductPrecision`].
     #[track_caller]
-    #[must_use]
     pub fn dot_with<E: Dimension>(
         &self,
         other: &Array<T, E>,
@@ -140,7 +138,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// The accuracy of [`dot`](Self::dot).
     #[track_caller]
-    #[must_use]
     pub fn matmul<E>(&self, other: &Array<T, E>) -> Array<T, <D as DimMax<E>>::Output>
     where
         D: DimMax<E>,
@@ -156,7 +153,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// That of the [`ProductPrecision`].
     #[track_caller]
-    #[must_use]
     pub fn matmul_with<E>(
         &self,
         other: &Array<T, E>,
@@ -211,7 +207,6 @@ fn is_multiplied_as_i32(dtype: DType) -> bool {
 impl<T: Number> Array<T, Ix1> {
     /// Computes the outer product of two vectors.
     #[track_caller]
-    #[must_use]
     pub fn outer(&self, other: &Array<T, Ix1>) -> Array<T, Ix2> {
         self.insert_axis(ndarray::Axis(1)) * other
     }

@@ -60,6 +60,7 @@ use crate::{
 /// assert_eq!(z, array![[22.0, 26.0], [44.0, 48.0]]);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
+#[must_use]
 pub struct Array<T, D> {
     node: NodeRef,
     session: Arc<Session>,

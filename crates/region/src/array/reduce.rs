@@ -86,7 +86,6 @@ macro_rules! reductions {
         impl<D: Dimension, $($generic)*> Array<$element, D> {
             #[doc = concat!("Returns ", $what, $($of_all,)? ".")]
             #[track_caller]
-            #[must_use]
             pub fn $whole(&self) -> Array<$result, Ix0> {
                 let site = Site::of(stringify!($whole));
                 self.reduced(Reduction::$reduction, self.all_axes(), site)
@@ -94,7 +93,6 @@ macro_rules! reductions {
 
             #[doc = concat!("Returns ", $what, " along an axis, which is removed.")]
             #[track_caller]
-            #[must_use]
             pub fn $along(&self, axis: Axis) -> Array<$result, D::Smaller>
             where
                 D: RemoveAxis,
@@ -105,7 +103,6 @@ macro_rules! reductions {
 
             #[doc = concat!("Returns ", $what, " along these axes, which keep length 1.")]
             #[track_caller]
-            #[must_use]
             pub fn $keeping(&self, axes: &[Axis]) -> Array<$result, D> {
                 let site = Site::of(stringify!($keeping));
                 self.reduced_keeping(Reduction::$reduction, axes, site)
@@ -149,14 +146,12 @@ impl<D: Dimension> Array<bool, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn sum(&self) -> Array<i64, Ix0> {
         self.cast::<i64>().sum()
     }
 
     /// Counts the true elements along an axis, which is removed.
     #[track_caller]
-    #[must_use]
     pub fn sum_axis(&self, axis: Axis) -> Array<i64, D::Smaller>
     where
         D: RemoveAxis,
@@ -166,7 +161,6 @@ impl<D: Dimension> Array<bool, D> {
 
     /// Counts the true elements along these axes, which keep length 1.
     #[track_caller]
-    #[must_use]
     pub fn sum_keepdims(&self, axes: &[Axis]) -> Array<i64, D> {
         self.cast::<i64>().sum_keepdims(axes)
     }
@@ -188,7 +182,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn mean(&self) -> Array<T, Ix0> {
         let sum = self.reduced(Reduction::Sum, self.all_axes(), Site::of("mean"));
         divided(sum, self.len() as f64).cast()
@@ -196,7 +189,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
 
     /// Returns the mean along an axis, which is removed. Rounded as [`mean`](Self::mean).
     #[track_caller]
-    #[must_use]
     pub fn mean_axis(&self, axis: Axis) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,
@@ -207,7 +199,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
 
     /// Returns the mean along these axes, which keep length 1. Rounded as [`mean`](Self::mean).
     #[track_caller]
-    #[must_use]
     pub fn mean_keepdims(&self, axes: &[Axis]) -> Self {
         let sum = self.reduced_keeping(Reduction::Sum, axes, Site::of("mean_keepdims"));
         divided(sum, self.elements_along(axes) as f64).cast()
@@ -220,7 +211,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// rounded mean, computed in the type of the elements, or in `f32` for `f16` and `bf16`. Those
     /// of more elements are computed in `f64`, with a relative error of their sum of at most 2⁻⁴⁶.
     #[track_caller]
-    #[must_use]
     pub fn var(&self, ddof: T) -> Array<T, Ix0> {
         self.variance(wide(ddof)).cast()
     }
@@ -230,7 +220,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// also of longer ones if there are at least 128, and that those of other elements are computed
     /// in `f64`.
     #[track_caller]
-    #[must_use]
     pub fn var_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,
@@ -243,7 +232,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// The square root of the variance is taken as `f64` and rounded to a shorter type once, at the
     /// end.
     #[track_caller]
-    #[must_use]
     pub fn std(&self, ddof: T) -> Array<T, Ix0> {
         let variance = self.variance(wide(ddof));
         variance.unary::<f64>(Function::SquareRoot).cast()
@@ -252,7 +240,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// Returns the standard deviation along an axis, which is removed. Rounded as
     /// [`std`](Self::std).
     #[track_caller]
-    #[must_use]
     pub fn std_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,

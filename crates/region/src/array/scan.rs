@@ -72,7 +72,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn diff(&self, n: usize, axis: Axis) -> Self {
         let site = Site::of("diff");
         let Some(&length) = self.shape().get(axis.index()) else {

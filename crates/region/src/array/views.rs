@@ -30,7 +30,6 @@ impl<T, D> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn slice<I: SliceArg<D>>(&self, info: I) -> Array<T, I::OutDim>
     where
         D: Dimension,
@@ -54,7 +53,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view of a slice of one axis.
     #[track_caller]
-    #[must_use]
     pub fn slice_axis(&self, axis: Axis, slice: Slice) -> Self {
         self.along_axis(axis, slice, Site::of("slice_axis"))
     }
@@ -66,7 +64,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view of one index of an axis, without that axis.
     #[track_caller]
-    #[must_use]
     pub fn index_axis(&self, axis: Axis, index: usize) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,
@@ -153,7 +150,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view with the axes reversed; for a matrix, the transpose.
     #[track_caller]
-    #[must_use]
     pub fn t(&self) -> Self {
         let order: Vec<_> = (0..self.ndim()).rev().collect();
         self.permuted(&order, Site::of("t"))
@@ -161,14 +157,12 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view with the axes reversed, as [`t`](Self::t).
     #[track_caller]
-    #[must_use]
     pub fn reversed_axes(&self) -> Self {
         self.t()
     }
 
     /// Returns a view with the axes permuted: the result's axis `i` is this array's axis `axes[i]`.
     #[track_caller]
-    #[must_use]
     pub fn permuted_axes(&self, axes: impl IntoDimension<Dim = D>) -> Self
     where
         D: Dimension,
@@ -178,7 +172,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view with two axes exchanged.
     #[track_caller]
-    #[must_use]
     pub fn swapped_axes(&self, one: usize, other: usize) -> Self {
         let mut order: Vec<_> = (0..self.ndim()).collect();
         let site = Site::of("swapped_axes");
@@ -215,7 +208,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view with an additional axis of length 1.
     #[track_caller]
-    #[must_use]
     pub fn insert_axis(&self, axis: Axis) -> Array<T, D::Larger>
     where
         D: Dimension,
@@ -238,7 +230,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns a view with an axis reversed.
     #[track_caller]
-    #[must_use]
     pub fn inverted_axis(&self, axis: Axis) -> Self {
         self.along_axis(axis, Slice::new(0, None, -1), Site::of("inverted_axis"))
     }
@@ -248,7 +239,6 @@ impl<T, D> Array<T, D> {
     ///
     /// The region fails with a [`UsageError`](crate::UsageError) if the shapes are incompatible.
     #[track_caller]
-    #[must_use]
     pub fn broadcast<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Array<T, E> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
         self.broadcast_shape(&shape, Site::of("broadcast"))
@@ -294,7 +284,6 @@ impl<T, D> Array<T, D> {
     ///
     /// The region fails with a [`UsageError`](crate::UsageError) if the numbers of elements differ.
     #[track_caller]
-    #[must_use]
     pub fn into_shape_with_order<E: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = E>,
@@ -305,7 +294,6 @@ impl<T, D> Array<T, D> {
 
     /// Returns all elements as a vector, in row-major order.
     #[track_caller]
-    #[must_use]
     pub fn flatten(&self) -> Array<T, Ix1> {
         self.reshaped(Shape::from_slice(&[self.len()]), Site::of("flatten"))
     }
@@ -328,21 +316,18 @@ impl<T, D> Array<T, D> {
 impl<T: Element> Array<T, ndarray::Ix2> {
     /// Returns a view of one row of a matrix.
     #[track_caller]
-    #[must_use]
     pub fn row(&self, index: usize) -> Array<T, Ix1> {
         self.subview(Axis(0), index, Site::of("row"))
     }
 
     /// Returns a view of one column of a matrix.
     #[track_caller]
-    #[must_use]
     pub fn column(&self, index: usize) -> Array<T, Ix1> {
         self.subview(Axis(1), index, Site::of("column"))
     }
 
     /// Returns a view of the main diagonal of a matrix.
     #[track_caller]
-    #[must_use]
     pub fn diag(&self) -> Array<T, Ix1> {
         let length = self.shape()[0].min(self.shape()[1]);
         let map = AxisMap::from_slice(&[AxisSource::same(0), AxisSource::same(0)]);

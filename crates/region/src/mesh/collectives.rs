@@ -69,7 +69,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn all_gather(&self, mesh_axis: &str, along: Axis) -> Self {
         let kind = gathers(along);
         self.collective(kind, mesh_axis, Some(along), |_, mesh_axis, site| {
@@ -188,21 +187,18 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn all_reduce(&self, mesh_axis: &str) -> Self {
         self.reduce_over(Reduction::Sum, mesh_axis)
     }
 
     /// Gives every device the maxima of the arrays of all devices, element by element.
     #[track_caller]
-    #[must_use]
     pub fn all_reduce_max(&self, mesh_axis: &str) -> Self {
         self.reduce_over(Reduction::Maximum, mesh_axis)
     }
 
     /// Gives every device the minima of the arrays of all devices, element by element.
     #[track_caller]
-    #[must_use]
     pub fn all_reduce_min(&self, mesh_axis: &str) -> Self {
         self.reduce_over(Reduction::Minimum, mesh_axis)
     }
@@ -241,7 +237,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn reduce_scatter(&self, mesh_axis: &str, along: Axis) -> Self {
         let axis = along.index();
         let kind = CollectiveKind::ReduceScatter { axis };
@@ -264,7 +259,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// The neighbours' elements are copied while kernels run that do not depend on them.
     #[track_caller]
-    #[must_use]
     pub fn halo(&self, mesh_axis: &str, along: Axis, width: usize, border: Border) -> Self {
         let axis = along.index();
         let wraps = border == Border::Wrap;

@@ -49,7 +49,6 @@ impl MeshRegion {
     /// Returns the position of this device along an axis of the mesh, as an array that differs from
     /// device to device. Uploads 8 bytes.
     #[track_caller]
-    #[must_use]
     pub fn index(&self, axis: &str) -> Array<i64, Ix0> {
         let (site, member) = (Site::of("index"), self.member());
         match axis_of(&member.shape, axis) {

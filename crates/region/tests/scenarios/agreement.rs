@@ -96,7 +96,7 @@ fn c10_two_regions_at_once_overlap() {
             ];
             let operations = timeline.finish()?.operations;
             for result in pending {
-                result.wait()?;
+                let _ = result.wait()?;
             }
             Ok(operations)
         };

@@ -17,7 +17,6 @@ macro_rules! array {
             }
 
             /// Returns a view of the whole array for reading.
-            #[must_use]
             pub fn view(&self) -> View<'_, T> {
                 View {
                     span: self.span(),
@@ -26,7 +25,6 @@ macro_rules! array {
             }
 
             /// Returns a view of the whole array for writing.
-            #[must_use]
             pub fn view_mut(&mut self) -> ViewMut<'_, T> {
                 ViewMut {
                     span: self.span(),
@@ -40,7 +38,6 @@ macro_rules! array {
             ///
             /// If the range does not lie within the array, as for a slice. See
             /// [`try_slice`](Self::try_slice).
-            #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
                 match self.view().into_part(range) {
@@ -67,7 +64,6 @@ macro_rules! array {
             ///
             /// If the range does not lie within the array. See
             /// [`try_slice_mut`](Self::try_slice_mut).
-            #[must_use]
             #[track_caller]
             pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
                 match self.view_mut().into_part(range) {
@@ -97,7 +93,6 @@ macro_rules! array {
             /// # Panics
             ///
             /// If `middle` is greater than the length of the array.
-            #[must_use]
             #[track_caller]
             pub fn split_at_mut(&mut self, middle: usize) -> (ViewMut<'_, T>, ViewMut<'_, T>) {
                 self.view_mut().split_at_mut(middle)

@@ -38,7 +38,6 @@ impl<T> Buffer<T> {
     /// For the bytes that an operation reads through this view, every write enqueued before it must
     /// be complete, or precede it on its own stream, or be ordered before it by other means. This
     /// includes the first write of the array and its allocation, on the stream that allocated it.
-    #[must_use]
     pub unsafe fn unordered(&self) -> View<'_, T> {
         let View { span, element } = self.view();
         View {
@@ -58,7 +57,6 @@ impl<T> Buffer<T> {
     /// As for [`unordered`](Self::unordered); and of the bytes that an operation really writes
     /// through this view, every read enqueued before it must be over or in front of it on its own
     /// stream, or be ordered in front of it by other means.
-    #[must_use]
     pub unsafe fn unordered_mut(&mut self) -> ViewMut<'_, T> {
         let ViewMut { span, element } = self.view_mut();
         ViewMut {
@@ -74,7 +72,6 @@ impl<T> View<'_, T> {
     /// # Safety
     ///
     /// The contract of [`Buffer::unordered`].
-    #[must_use]
     pub unsafe fn unordered(self) -> Self {
         Self {
             span: without_order(self.span),
@@ -89,7 +86,6 @@ impl<T> ViewMut<'_, T> {
     /// # Safety
     ///
     /// The contract of [`Buffer::unordered`].
-    #[must_use]
     pub unsafe fn unordered(&self) -> View<'_, T> {
         let View { span, element } = self.slice(..);
         View {
@@ -103,7 +99,6 @@ impl<T> ViewMut<'_, T> {
     /// # Safety
     ///
     /// The contract of [`Buffer::unordered_mut`].
-    #[must_use]
     pub unsafe fn unordered_mut(self) -> Self {
         Self {
             span: without_order(self.span),

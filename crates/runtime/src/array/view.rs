@@ -129,6 +129,7 @@ pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
 /// assert_eq!(stream.download(middle)?.wait()?, [2, 3]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[must_use]
 pub struct View<'a, T> {
     pub(crate) span: Span<'a>,
     pub(crate) element: PhantomData<&'a T>,
@@ -169,6 +170,7 @@ impl<T> Clone for View<'_, T> {
 /// stream.fill(&mut right, 2)?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[must_use]
 pub struct ViewMut<'a, T> {
     pub(crate) span: Span<'a>,
     pub(crate) element: PhantomData<&'a mut T>,
@@ -211,7 +213,6 @@ macro_rules! common {
             ///
             /// If the range does not lie within the view, as for a slice. See
             /// [`try_slice`](Self::try_slice).
-            #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
                 match self.part(range) {
@@ -278,7 +279,6 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Panics
     ///
     /// If the range does not lie within the view. See [`try_slice_mut`](Self::try_slice_mut).
-    #[must_use]
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
         match self.reborrow().into_part(range) {
@@ -300,7 +300,6 @@ impl<'a, T> ViewMut<'a, T> {
     }
 
     /// Reborrows the view, so that an operation does not consume it.
-    #[must_use]
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut {
             span: self.span.clone(),
@@ -313,7 +312,6 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Panics
     ///
     /// If `middle` is greater than the length of the view.
-    #[must_use]
     #[track_caller]
     pub fn split_at_mut(self, middle: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
         let len = self.len();

@@ -32,6 +32,7 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// assert_eq!(stream.download_2d(corner)?.wait()?, [12, 13, 22, 23]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[must_use]
 pub struct View2d<'a, T> {
     span_2d: Span2d<'a>,
     element: PhantomData<&'a T>,
@@ -73,6 +74,7 @@ impl<T> Clone for View2d<'_, T> {
 /// stream.fill_2d(&mut right, 2)?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[must_use]
 pub struct View2dMut<'a, T> {
     span_2d: Span2d<'a>,
     element: PhantomData<&'a mut T>,
@@ -245,7 +247,6 @@ impl<'a, T> View2dMut<'a, T> {
     }
 
     /// Reborrows the view, so that an operation does not consume it.
-    #[must_use]
     pub fn reborrow(&mut self) -> View2dMut<'_, T> {
         self.part(0..self.rows(), 0..self.cols())
     }
@@ -255,7 +256,6 @@ impl<'a, T> View2dMut<'a, T> {
     /// # Panics
     ///
     /// If `middle` is out of bounds.
-    #[must_use]
     #[track_caller]
     pub fn split_rows_mut(self, middle: usize) -> (View2dMut<'a, T>, View2dMut<'a, T>) {
         let (rows, cols) = (self.rows(), self.cols());
@@ -271,7 +271,6 @@ impl<'a, T> View2dMut<'a, T> {
     /// # Panics
     ///
     /// If `middle` is out of bounds.
-    #[must_use]
     #[track_caller]
     pub fn split_cols_mut(self, middle: usize) -> (View2dMut<'a, T>, View2dMut<'a, T>) {
         let (rows, cols) = (self.rows(), self.cols());

@@ -30,6 +30,7 @@ pub enum Order {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct GraphOptions {
     pub(super) order: Order,
     pub(super) reuse: bool,
@@ -38,7 +39,6 @@ pub struct GraphOptions {
 
 impl GraphOptions {
     /// Returns the default options.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             order: Order::Stream,
@@ -48,7 +48,6 @@ impl GraphOptions {
     }
 
     /// Sets the order between the operations of one stream.
-    #[must_use]
     pub const fn order(self, order: Order) -> Self {
         Self { order, ..self }
     }
@@ -56,7 +55,6 @@ impl GraphOptions {
     /// Sets whether the memory of an array that is dropped in the recording serves later arrays of
     /// the recording. Without it, no two arrays share memory, which helps in the search for an
     /// array that is used after it was dropped. Arrays do not share memory with [`Order::Data`].
-    #[must_use]
     pub const fn reuse(self, reuse: bool) -> Self {
         Self { reuse, ..self }
     }
@@ -65,7 +63,6 @@ impl GraphOptions {
     /// the host runs loops: see [`GraphRecorder::while_loop`](crate::GraphRecorder::while_loop).
     /// With more than one, which is the default, the device has work while the host looks; but the
     /// iterations that follow the clearing of the flag then run too, and must not change results.
-    #[must_use]
     pub const fn iterations_per_look(self, iterations: u32) -> Self {
         let iterations_per_look = if iterations == 0 { 1 } else { iterations };
         Self {

@@ -26,6 +26,7 @@ use crate::{
 /// # let _ = (in_order, after_completion, for_a_scope);
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[must_use]
 pub struct Release {
     keeper: Keeper,
     /// True if the owner lends the memory for a scope only.
@@ -37,7 +38,6 @@ pub struct Release {
 impl Release {
     /// Drops the keeper once every operation on the memory is complete. This is right for any
     /// owner.
-    #[must_use]
     pub fn when_done(keeper: impl Any + Send) -> Self {
         Self {
             keeper: Keeper::new(keeper),
@@ -50,7 +50,6 @@ impl Release {
     /// [`return_to_owner`](crate::Buffer::return_to_owner) gives it back. A recording, and a change
     /// of a graph, refuse the memory, because a graph would keep it beyond the scope
     /// ([`UsageErrorKind::LentForScope`](crate::UsageErrorKind::LentForScope)).
-    #[must_use]
     pub fn at_end_of_scope() -> Self {
         Self {
             is_scoped: true,
@@ -61,7 +60,6 @@ impl Release {
     /// Drops the keeper as soon as the later work of `stream` waits for every operation on the
     /// memory. This is right for an owner that frees in the order of this stream, as with
     /// `cuMemFreeAsync`, and returns the memory earlier.
-    #[must_use]
     pub fn behind(stream: &Stream, keeper: impl Any + Send) -> Self {
         Self {
             stream: Some(stream.clone()),

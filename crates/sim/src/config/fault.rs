@@ -22,6 +22,7 @@ use millstream_driver::{DeviceOrdinal, ResultCode};
 /// assert!(gpu.device_count().is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct Fault {
     /// The only driver function to count, if restricted.
     pub(crate) of: Option<String>,
@@ -57,21 +58,18 @@ impl Fault {
     }
 
     /// Creates a fault that hits only the `nth` call, counted from 1.
-    #[must_use]
     pub fn nth(nth: u64) -> Self {
         Self::new(Trigger::Nth(nth))
     }
 
     /// Creates a fault that hits each call with this probability, from 0 (none) to 1 (all), drawn
     /// from the seed.
-    #[must_use]
     pub fn random(probability: f64, seed: u64) -> Self {
         Self::new(Trigger::Random { probability, seed })
     }
 
     /// Restricts the fault to calls of one driver function, given by the `cu*` name in its errors;
     /// other calls are not counted.
-    #[must_use]
     pub fn of(mut self, call: impl Into<String>) -> Self {
         self.of = Some(call.into());
         self
@@ -80,7 +78,6 @@ impl Fault {
     /// Sets the error code that an affected call returns; the default is
     /// [`ResultCode::OUT_OF_MEMORY`]. The context stays usable whatever the code;
     /// [`losing`](Self::losing) loses it.
-    #[must_use]
     pub fn answering(mut self, code: ResultCode) -> Self {
         self.action = FaultAction::Fail(code);
         self
@@ -90,7 +87,6 @@ impl Fault {
     /// earlier work had failed. The call itself proceeds, and fails with `code` if it needs that
     /// context. The fault has no effect if the device has no context or a lost one. A driver loses
     /// contexts only with codes for which [`is_sticky`](ResultCode::is_sticky) holds.
-    #[must_use]
     pub fn losing(mut self, device: DeviceOrdinal, code: ResultCode) -> Self {
         self.action = FaultAction::LoseContext(device, code);
         self

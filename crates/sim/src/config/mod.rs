@@ -67,6 +67,7 @@ impl fmt::Display for Schedule {
 /// assert_eq!(config, SimConfig::parse("sim:schedule=lazy,devices=2,rules=strict").unwrap());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct SimConfig {
     pub(crate) devices: u32,
     pub(crate) links: Links,
@@ -129,13 +130,11 @@ impl SimConfig {
 
     /// Creates the default configuration: one device like an H200, with 141 GiB, its costs and
     /// observed behaviour, and schedule [`Timed`](Schedule::Timed).
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the number of devices, clamped to 1..=[`DEVICES_MAX`](Self::DEVICES_MAX).
-    #[must_use]
     pub fn devices(mut self, count: u32) -> Self {
         self.devices = count.clamp(1, Self::DEVICES_MAX);
         self
@@ -150,7 +149,6 @@ impl SimConfig {
     /// let config = SimConfig::new().devices(3).links(links);
     /// assert_eq!(config, SimConfig::parse("sim:devices=3,links=nvlink:0-1;pcie").unwrap());
     /// ```
-    #[must_use]
     pub fn links(mut self, links: Links) -> Self {
         self.links = links;
         self
@@ -158,7 +156,6 @@ impl SimConfig {
 
     /// Sets the behaviour of accesses to another device's pool memory, to test a program against
     /// drivers where they silently fail (rule 38).
-    #[must_use]
     pub fn peer_pool(mut self, peer_pool: PeerPool) -> Self {
         self.peer_pool = peer_pool;
         self
@@ -166,7 +163,6 @@ impl SimConfig {
 
     /// Sets the memory of each device, in bytes. The simulator uses host memory only for pages that
     /// are touched.
-    #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
@@ -179,14 +175,12 @@ impl SimConfig {
     ///
     /// If nothing makes progress for some seconds while a call waits for space, a report of kind
     /// [`QueueFull`](crate::ReportKind::QueueFull) is added, and queues are unlimited from then on.
-    #[must_use]
     pub fn queue_operations_max(mut self, operations: usize) -> Self {
         self.queue_operations_max = Some(operations.max(1));
         self
     }
 
     /// Sets the schedule, and removes a [`replay`](Self::replay) set before.
-    #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self.replay = None;
@@ -210,7 +204,6 @@ impl SimConfig {
     /// assert_eq!(again.replay_status(), ReplayStatus::Exactly);
     /// assert_eq!(again.virtual_time_ns(), first.virtual_time_ns());
     /// ```
-    #[must_use]
     pub fn replay(mut self, token: ReplayToken) -> Self {
         self.replay = Some(token);
         self
@@ -219,21 +212,18 @@ impl SimConfig {
     /// Enables or disables the log of the schedule's choices, whose size grows with the run.
     /// Enabled by default; without it [`Gpu::replay_token`](crate::Gpu::replay_token) returns the
     /// token of a run that made no choices. A [`replay`](Self::replay) logs them in any case.
-    #[must_use]
     pub fn log_choices(mut self, log: bool) -> Self {
         self.log_choices = log;
         self
     }
 
     /// Sets the readings of the ambiguous rules.
-    #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
     /// Sets the cost model.
-    #[must_use]
     pub fn cost(mut self, cost: CostModel) -> Self {
         self.cost = cost;
         self
@@ -242,7 +232,6 @@ impl SimConfig {
     /// Sets the size, in bytes, up to which new allocations are filled with
     /// [`POISON`](crate::POISON). Larger allocations hold zeros, which use no host memory until
     /// touched. The default is 16 MiB.
-    #[must_use]
     pub fn poison_max_bytes(mut self, bytes: usize) -> Self {
         self.poison_max_bytes = bytes;
         self
@@ -253,7 +242,6 @@ impl SimConfig {
     /// as hung and fails with [`LAUNCH_TIMEOUT`](millstream_driver::ResultCode::LAUNCH_TIMEOUT),
     /// the kernel's name and the line that it executes. The default is 2^30, some ten seconds of
     /// one core.
-    #[must_use]
     pub fn kernel_steps_max(mut self, warp_instructions: u64) -> Self {
         self.kernel_steps_max = warp_instructions;
         self
@@ -261,7 +249,6 @@ impl SimConfig {
 
     /// Keeps a [`Span`](crate::Span) for every operation that has run, for
     /// [`Gpu::timeline`](crate::Gpu::timeline).
-    #[must_use]
     pub fn timeline(mut self, keep: bool) -> Self {
         self.timeline = keep;
         self
@@ -269,7 +256,6 @@ impl SimConfig {
 
     /// Injects a fault that counts calls from the first one on, like
     /// [`Gpu::inject`](crate::Gpu::inject) at the start. May be repeated.
-    #[must_use]
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
@@ -277,7 +263,6 @@ impl SimConfig {
 
     /// Enables or disables the check of operations and host accesses for [races](crate::race).
     /// Enabled by default; kernels run somewhat faster without it.
-    #[must_use]
     pub fn race_check(mut self, check: bool) -> Self {
         self.race_check = check;
         self
@@ -286,7 +271,6 @@ impl SimConfig {
     /// Enables or disables the check for [races between the threads of a
     /// kernel](crate::race#races-within-a-kernel). Disabled by default: a checked kernel runs on
     /// one core, and many times slower. Effective only with [`race_check`](Self::race_check).
-    #[must_use]
     pub fn kernel_race_check(mut self, check: bool) -> Self {
         self.kernel_race_check = check;
         self
@@ -296,7 +280,6 @@ impl SimConfig {
     /// same bytes to the same address, and no other access races with them. Such reports are
     /// [notes](crate::Severity::Note). Disabled by default. Effective only with
     /// [`kernel_race_check`](Self::kernel_race_check).
-    #[must_use]
     pub fn kernel_race_notes(mut self, report: bool) -> Self {
         self.kernel_race_notes = report;
         self
@@ -304,7 +287,6 @@ impl SimConfig {
 
     /// Sets the memory model that the check for races within kernels assumes. Effective only with
     /// [`kernel_race_check`](Self::kernel_race_check).
-    #[must_use]
     pub fn kernel_race_model(mut self, model: RaceModel) -> Self {
         self.kernel_race_model = model;
         self
@@ -320,7 +302,6 @@ impl SimConfig {
     /// Each order other than that of the indices runs on copies of the memory that the kernel
     /// accesses, and is left out if these exceed 64 MiB. It ends after some four million warp
     /// instructions.
-    #[must_use]
     pub fn kernel_race_orders(mut self, count: u32) -> Self {
         self.kernel_race_orders = match self.kernel_race_orders {
             KernelOrders::Several { seed, .. } => KernelOrders::Several { count, seed },
@@ -333,7 +314,6 @@ impl SimConfig {
     /// drawn orders have the seeds that follow this one. The default is 0, so the orders are the
     /// same on every run; a test that is to draw others on each run passes another number each time
     /// and prints it. Replaces a [`kernel_race_order`](Self::kernel_race_order).
-    #[must_use]
     pub fn kernel_race_seed(mut self, seed: u64) -> Self {
         self.kernel_race_orders = match self.kernel_race_orders {
             KernelOrders::Several { count, .. } => KernelOrders::Several { count, seed },
@@ -347,7 +327,6 @@ impl SimConfig {
 
     /// Makes the check for races within kernels run each launch in one order only, which a report
     /// has named.
-    #[must_use]
     pub fn kernel_race_order(mut self, order: KernelOrder) -> Self {
         self.kernel_race_orders = KernelOrders::One(order);
         self
@@ -356,7 +335,6 @@ impl SimConfig {
     /// Enables or disables reports of reads of uninitialised bytes. Enabled by default. A correct
     /// kernel may trigger them: it may read padding, or a whole vector for some of its elements,
     /// and discard the rest.
-    #[must_use]
     pub fn uninitialised_reads(mut self, report: bool) -> Self {
         self.uninitialised_reads = report;
         self
@@ -386,7 +364,6 @@ impl SimConfig {
     ///     assert_eq!(gpu.findings().len(), findings);
     /// }
     /// ```
-    #[must_use]
     pub fn rely_on_blocking(mut self, rely: bool) -> Self {
         self.rely_on_blocking = rely;
         self

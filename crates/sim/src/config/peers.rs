@@ -53,6 +53,7 @@ impl Link {
 /// assert_eq!(links.to_string(), "nvlink:0-1+2-3;pcie");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Links {
     /// The pairs with a link other than `others`, the lower device first.
     pairs: BTreeMap<(u32, u32), Link>,
@@ -62,7 +63,6 @@ pub struct Links {
 
 impl Links {
     /// Creates links that join every pair of devices by `link`.
-    #[must_use]
     pub fn all(link: Link) -> Self {
         Self {
             pairs: BTreeMap::new(),
@@ -75,7 +75,6 @@ impl Links {
     /// # Panics
     ///
     /// Panics if both are the same device.
-    #[must_use]
     pub fn pair(mut self, one: u32, other: u32, link: Link) -> Self {
         assert_ne!(one, other, "a link joins two devices");
         let pair = ordered(one, other);

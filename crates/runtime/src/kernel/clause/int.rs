@@ -10,36 +10,32 @@ use super::{FAILED, Value};
 
 /// An integer in a clause. Operators accept it together with Rust's own integers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use]
 pub struct Int(i128);
 
 impl Int {
     /// Creates the integer of a literal.
-    #[must_use]
     pub const fn new(value: i128) -> Self {
         Self(value)
     }
 
     /// Returns the smaller integer.
-    #[must_use]
     pub fn min(self, other: impl Into<Self>) -> Self {
         Ord::min(self, other.into())
     }
 
     /// Returns the larger integer.
-    #[must_use]
     pub fn max(self, other: impl Into<Self>) -> Self {
         Ord::max(self, other.into())
     }
 
     /// Restricts the integer to `min..=max`, which must not be empty.
-    #[must_use]
     pub fn clamp(self, min: impl Into<Self>, max: impl Into<Self>) -> Self {
         let (min, max) = (min.into(), max.into());
         Self::checked((min <= max).then(|| Ord::clamp(self.0, min.0, max.0)))
     }
 
     /// Returns the quotient, rounded up.
-    #[must_use]
     pub fn div_ceil(self, divisor: impl Into<Self>) -> Self {
         let divisor = divisor.into();
         let quotient = self / divisor;
@@ -49,32 +45,27 @@ impl Int {
     }
 
     /// Returns the quotient of Euclidean division, whose remainder is not negative.
-    #[must_use]
     pub fn div_euclid(self, divisor: impl Into<Self>) -> Self {
         Self::checked(self.0.checked_div_euclid(divisor.into().0))
     }
 
     /// Returns the remainder of Euclidean division, which is not negative.
-    #[must_use]
     pub fn rem_euclid(self, divisor: impl Into<Self>) -> Self {
         Self::checked(self.0.checked_rem_euclid(divisor.into().0))
     }
 
     /// Raises the integer to a power.
-    #[must_use]
     pub fn pow(self, exponent: impl Into<Self>) -> Self {
         let exponent = u32::try_from(exponent.into().0).ok();
         Self::checked(exponent.and_then(|exponent| self.0.checked_pow(exponent)))
     }
 
     /// Returns the absolute value.
-    #[must_use]
     pub fn abs(self) -> Self {
         Self::checked(self.0.checked_abs())
     }
 
     /// Returns the distance to the other integer.
-    #[must_use]
     pub fn abs_diff(self, other: impl Into<Self>) -> Self {
         (self - other.into()).abs()
     }
@@ -89,7 +80,6 @@ impl Int {
     }
 
     /// Returns the smallest multiple of a positive `divisor` that is not less than the integer.
-    #[must_use]
     pub fn next_multiple_of(self, divisor: impl Into<Self>) -> Self {
         let divisor = Self::checked(Some(divisor.into().0).filter(|&divisor| divisor > 0));
         self.div_ceil(divisor) * divisor
@@ -102,7 +92,6 @@ impl Int {
     }
 
     /// Returns the smallest power of two that is not less than the integer.
-    #[must_use]
     pub fn next_power_of_two(self) -> Self {
         let value = u128::try_from(self.0).unwrap_or(0);
         let power = value.checked_next_power_of_two();
@@ -253,7 +242,6 @@ macro_rules! operand {
     ($operand:ty: |$value:ident| $int:expr) => {
         impl Value<$operand> {
             /// Returns the integer as an [`Int`].
-            #[must_use]
             #[inline]
             pub fn in_clause(self) -> Int {
                 let $value = self.0;

@@ -88,7 +88,6 @@ impl Slice {
     }
 
     /// Returns the number of elements.
-    #[must_use]
     #[inline]
     pub fn len(self) -> Int {
         self.len.into()

@@ -14,6 +14,7 @@
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub struct RaceModel {
     pub(crate) lenient_acquire: bool,
     pub(crate) strong_volatile: bool,
@@ -21,7 +22,6 @@ pub struct RaceModel {
 
 impl RaceModel {
     /// Creates the default model.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -30,7 +30,6 @@ impl RaceModel {
     /// released with the value that it reads. By default the memory model's rule holds: the load is
     /// an acquire, or a fence follows it, of a scope that includes the releasing thread. Much code
     /// from before Volta relies on the lenient reading.
-    #[must_use]
     pub fn lenient_acquire(mut self, lenient: bool) -> Self {
         self.lenient_acquire = lenient;
         self
@@ -40,7 +39,6 @@ impl RaceModel {
     /// PTX. By default two volatile accesses that race are a
     /// [warning](crate::Severity::Warning), because volatile accesses are not synchronisation in
     /// CUDA C++.
-    #[must_use]
     pub fn strong_volatile(mut self, strong: bool) -> Self {
         self.strong_volatile = strong;
         self
