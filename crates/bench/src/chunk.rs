@@ -1,9 +1,6 @@
 //! A page-locked chunk of host memory for transfers. The host and the device access it in turn.
 
-#![allow(
-    unsafe_code,
-    reason = "fills and empties page-locked memory, also with non-temporal stores"
-)]
+#![allow(unsafe_code, reason = "reads and writes page-locked memory directly")]
 
 use std::sync::Arc;
 

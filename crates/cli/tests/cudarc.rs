@@ -3,10 +3,7 @@
 //! cudarc keeps one event for the last reader of an array. When a second stream reads it, the event
 //! of the first is recorded again there, and a writer no longer waits for the first reader.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels through cudarc, which trusts its caller"
-)]
+#![allow(unsafe_code, reason = "launches kernels through cudarc")]
 
 use std::{env, error::Error, sync::Arc};
 

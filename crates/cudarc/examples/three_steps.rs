@@ -5,10 +5,7 @@
 //! three_steps`. Without cuBLAS a kernel takes its place, so that the program also runs on a
 //! simulated device (`millstream run`), for which there is none.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels through cudarc and calls cuBLAS"
-)]
+#![allow(unsafe_code, reason = "launches kernels with cudarc, calls cuBLAS")]
 
 use std::{error::Error, sync::Arc};
 

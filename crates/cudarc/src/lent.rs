@@ -1,9 +1,6 @@
 //! Arrays of Millstream as slices of cudarc, for the time of a lease.
 
-#![allow(
-    unsafe_code,
-    reason = "makes slices of lent memory, which are never freed"
-)]
+#![allow(unsafe_code, reason = "makes slices of lent memory, never freed")]
 
 use std::{fmt, mem::ManuallyDrop, sync::Arc};
 

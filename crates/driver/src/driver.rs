@@ -1,9 +1,6 @@
 //! The trait [`Driver`], with one method per driver function, and its argument types.
 
-#![allow(
-    unsafe_code,
-    reason = "declares the unsafe methods of the driver interface; holds no unsafe block"
-)]
+#![allow(unsafe_code, reason = "declares unsafe methods; has no unsafe block")]
 
 use std::{fmt, time::Duration};
 

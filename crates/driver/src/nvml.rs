@@ -4,10 +4,7 @@
 //! The management library does. It comes with NVIDIA's driver, but containers often lack it, so
 //! that everything it answers is optional.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the management library, which trusts its caller"
-)]
+#![allow(unsafe_code, reason = "calls NVML, which trusts its caller")]
 
 use std::{
     ffi::{CString, c_char, c_int, c_uint, c_void},

@@ -5,10 +5,7 @@
 //! obliges that caller: the pointer is null, or valid for what the function does with it. Null is
 //! checked here, the rest cannot be.
 
-#![allow(
-    unsafe_code,
-    reason = "reads and writes memory through the pointers of the calling program"
-)]
+#![allow(unsafe_code, reason = "uses the pointers of the calling program")]
 
 use std::ffi::{CStr, c_char, c_void};
 

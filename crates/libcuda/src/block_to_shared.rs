@@ -1,9 +1,6 @@
 //! The program's function from block size to dynamic shared memory.
 
-#![allow(
-    unsafe_code,
-    reason = "calls a function that the program passes for this purpose"
-)]
+#![allow(unsafe_code, reason = "calls a function that the program passes")]
 
 /// Calls the function for a block size.
 pub(crate) fn call(function: unsafe extern "C" fn(i32) -> usize, block: u32) -> usize {

@@ -1,9 +1,6 @@
 //! Functions of the program that a stream calls.
 
-#![allow(
-    unsafe_code,
-    reason = "calls functions of the program with the pointers that it gave for them"
-)]
+#![allow(unsafe_code, reason = "calls functions that the program passes")]
 
 use std::{ffi::c_void, sync::Arc};
 

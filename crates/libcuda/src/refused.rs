@@ -3,10 +3,7 @@
 //!
 //! `versions` says why a function without parameters can stand for one with any.
 
-#![allow(
-    unsafe_code,
-    reason = "exports functions under the names of CUDA's driver API"
-)]
+#![allow(unsafe_code, reason = "exports functions under CUDA's names")]
 #![allow(non_snake_case, reason = "the names of CUDA's functions")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,10 +4,7 @@
 //! of its unsafe methods concern host memory and the order of accesses, and CUDA's contracts oblige
 //! the calling program to the same.
 
-#![allow(
-    unsafe_code,
-    reason = "passes on the promises of the calling program about its memory"
-)]
+#![allow(unsafe_code, reason = "passes on the program's promises about memory")]
 
 use millstream_driver::*;
 use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction};

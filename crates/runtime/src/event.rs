@@ -1,9 +1,6 @@
 //! `Event`: a timing event recorded in a stream.
 
-#![allow(
-    unsafe_code,
-    reason = "makes, queries, reads and destroys timing events"
-)]
+#![allow(unsafe_code, reason = "makes, queries and destroys timing events")]
 
 use std::{fmt, panic::Location, sync::Arc, time::Duration};
 

@@ -11,10 +11,7 @@
 //! Each figure is measured in a separate process, because the number of threads is fixed for a
 //! process. The configurations alternate, and the median launch of each counts. On one core the
 //! processor time is measured, on all cores the elapsed time.
-#![allow(
-    unsafe_code,
-    reason = "calls the seam's methods, which trust their caller"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use std::{env, error::Error, ffi::c_void, process::Command, time::Instant};
 

@@ -1,9 +1,6 @@
 //! The scenarios' test harness: devices in every configuration, and gates that block a stream.
 
-#![allow(
-    unsafe_code,
-    reason = "closes gates, and opens devices of a counting driver"
-)]
+#![allow(unsafe_code, reason = "closes gates and opens devices")]
 
 use std::{
     panic::Location,

@@ -1,9 +1,6 @@
 //! Simulated devices behind a driver that records calls and can make them fail.
 
-#![allow(
-    unsafe_code,
-    reason = "opens devices of a driver with injected failures"
-)]
+#![allow(unsafe_code, reason = "opens devices that fail as told")]
 
 use std::sync::Arc;
 

@@ -2,10 +2,7 @@
 //! data, so the measured time is Millstream's own. Only what an address was last filled with is
 //! known, because the probe of peer access compares it.
 
-#![allow(
-    unsafe_code,
-    reason = "implements unsafe methods that require nothing of their caller"
-)]
+#![allow(unsafe_code, reason = "implements unsafe methods that require nothing")]
 
 use std::{
     collections::BTreeMap,

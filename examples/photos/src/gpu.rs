@@ -1,10 +1,7 @@
 //! The device's part of the photos example: enqueues every step of a picture, and waits only for
 //! the results.
 
-#![allow(
-    unsafe_code,
-    reason = "asserts the signatures of the kernels of photo.cu"
-)]
+#![allow(unsafe_code, reason = "asserts the signatures of photo.cu's kernels")]
 
 use millstream::{Buffer, Device, LaunchConfig, Pinned, Result, Stream};
 

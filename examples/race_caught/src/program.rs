@@ -1,9 +1,6 @@
 //! The program with the mistake: two streams and an array, written against the driver's own calls.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the driver's functions, which trust their caller"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use std::slice;
 

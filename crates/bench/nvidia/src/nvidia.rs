@@ -1,9 +1,6 @@
 //! The same work with NVIDIA's cuda-core and cuda-async.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels, which both crates trust their caller to describe"
-)]
+#![allow(unsafe_code, reason = "launches kernels, of whose operands it is sure")]
 
 use std::{
     ffi::c_void,

@@ -1,9 +1,6 @@
 //! Allocation, replays of graphs, and waiting.
 
-#![allow(
-    unsafe_code,
-    reason = "allocates uninitialised arrays, and captures without cudarc's events"
-)]
+#![allow(unsafe_code, reason = "allocates uninitialised arrays and captures")]
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, thread};
 

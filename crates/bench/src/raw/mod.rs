@@ -4,10 +4,7 @@
 //! the device may write. Operations in any order are therefore sound; their results are not
 //! checked.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the driver with its own handles and memory"
-)]
+#![allow(unsafe_code, reason = "calls the driver with its own memory")]
 
 mod graph;
 mod nccl;

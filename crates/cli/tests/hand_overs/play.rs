@@ -1,10 +1,7 @@
 //! Random hand-overs between streams of cudarc and of ours, which tests of several libraries in one
 //! process share. Both libraries use the driver that the loader finds.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels through cudarc, which trusts its caller"
-)]
+#![allow(unsafe_code, reason = "launches kernels through cudarc")]
 
 use std::{
     error::Error,

@@ -1,9 +1,6 @@
 //! The scenarios. Both libraries use the driver that the loader finds.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels through cudarc, which trusts its caller"
-)]
+#![allow(unsafe_code, reason = "launches kernels through cudarc")]
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

@@ -28,10 +28,7 @@
 //! All ranks make the same collective calls in the same order. NCCL detects neither a different
 //! operation nor a different count: such ranks wait for each other until they are aborted.
 
-#![allow(
-    unsafe_code,
-    reason = "declares the unsafe methods of NCCL's table; holds no unsafe block"
-)]
+#![allow(unsafe_code, reason = "declares unsafe methods; has no unsafe block")]
 
 mod error;
 mod library;

@@ -9,10 +9,7 @@
 //! versioned table first (`cuGetProcAddress`), as it was in the CUDA version whose headers these
 //! declarations follow, and only then by its suffixed name.
 
-#![allow(
-    unsafe_code,
-    reason = "turns addresses found in the library into typed functions"
-)]
+#![allow(unsafe_code, reason = "types the addresses found in the library")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 

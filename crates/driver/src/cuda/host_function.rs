@@ -1,9 +1,6 @@
 //! Closures as libcuda's host functions.
 
-#![allow(
-    unsafe_code,
-    reason = "a closure passes through C as a pointer and is reclaimed from it"
-)]
+#![allow(unsafe_code, reason = "a closure passes through C as a pointer")]
 
 use std::{
     ffi::c_void,

@@ -2,10 +2,7 @@
 //! function `InitializeInjectionNvtx2` stores the profiler's functions in tables that the program
 //! offers. NVIDIA's headers do this within each program, so there is no NVTX library to load.
 
-#![allow(
-    unsafe_code,
-    reason = "exchanges functions with the library of a profiler"
-)]
+#![allow(unsafe_code, reason = "exchanges functions with a profiler's library")]
 
 use std::{
     ffi::{c_int, c_uint, c_void},

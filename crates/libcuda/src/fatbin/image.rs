@@ -2,10 +2,7 @@
 //!
 //! The address is that of a container or of a wrapper. Compiled programs have a wrapper for each
 //! container: a magic number, a version, the container's address, and a field for the linker.
-#![allow(
-    unsafe_code,
-    reason = "reads a fat binary at an address, which the caller guarantees"
-)]
+#![allow(unsafe_code, reason = "reads a fat binary at the caller's address")]
 
 use std::ffi::c_void;
 

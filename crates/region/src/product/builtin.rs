@@ -1,9 +1,6 @@
 //! Launches of the built-in kernels for matrix products.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels whose accesses depend on strides"
-)]
+#![allow(unsafe_code, reason = "launches kernels whose accesses have strides")]
 
 use std::panic::Location;
 

@@ -1,9 +1,6 @@
 //! Launches of generated kernels with their parameters.
 
-#![allow(
-    unsafe_code,
-    reason = "launches kernels that this crate generates, and allocates arrays that they fill"
-)]
+#![allow(unsafe_code, reason = "launches generated kernels")]
 
 use std::{
     collections::HashSet,

@@ -1,9 +1,6 @@
 //! `Managed<T>`: unified memory, which host and device access at the same address.
 
-#![allow(
-    unsafe_code,
-    reason = "exposes managed memory as slices, once no operation uses it"
-)]
+#![allow(unsafe_code, reason = "exposes managed memory as slices if unused")]
 
 use std::{
     marker::PhantomData,

@@ -4,10 +4,7 @@
 //! is freed after it. It waits for no earlier operation. Later operations wait for those earlier
 //! ones themselves.
 
-#![allow(
-    unsafe_code,
-    reason = "declares methods whose callers guarantee an order"
-)]
+#![allow(unsafe_code, reason = "declares methods whose callers ensure order")]
 
 use super::{Buffer, View, ViewMut, view::Span};
 

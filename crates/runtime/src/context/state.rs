@@ -4,10 +4,7 @@
 //! Layers above keep their own per-device state in its slots, and act for the device through
 //! [`DeviceHooks`].
 
-#![allow(
-    unsafe_code,
-    reason = "opens the device's context and creates its streams"
-)]
+#![allow(unsafe_code, reason = "opens a context and creates its streams")]
 
 use std::{
     fmt,

@@ -1,9 +1,6 @@
 //! Copies of bytes in host memory, with non-temporal stores where they are faster.
 
-#![allow(
-    unsafe_code,
-    reason = "copies between places that its caller vouches for"
-)]
+#![allow(unsafe_code, reason = "copies between places that the caller provides")]
 
 use std::ptr::copy_nonoverlapping;
 

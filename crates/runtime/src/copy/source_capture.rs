@@ -1,9 +1,6 @@
 //! The source of an owned upload, and its captures to page-locked blocks by host functions.
 
-#![allow(
-    unsafe_code,
-    reason = "captures from sources and to blocks that it holds"
-)]
+#![allow(unsafe_code, reason = "copies from sources to blocks that it holds")]
 
 use std::{marker::PhantomData, panic::Location, sync::Arc};
 

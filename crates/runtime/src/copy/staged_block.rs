@@ -1,9 +1,6 @@
 //! Page-locked blocks in use by a copy, returned to their pool on drop.
 
-#![allow(
-    unsafe_code,
-    reason = "copies between its block and memory of the host"
-)]
+#![allow(unsafe_code, reason = "copies between its block and host memory")]
 
 use std::{panic::Location, sync::Arc};
 

@@ -7,10 +7,7 @@
 //! ([`SharedContext`]). A lost device never becomes idle; resources that only an idle device could
 //! free then remain until the process ends.
 
-#![allow(
-    unsafe_code,
-    reason = "queries and destroys streams without remaining users"
-)]
+#![allow(unsafe_code, reason = "queries and destroys streams without users")]
 
 use std::sync::Arc;
 

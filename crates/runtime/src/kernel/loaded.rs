@@ -1,9 +1,6 @@
 //! `Module`: a module that was loaded or compiled at run time, and its kernels and variables.
 
-#![allow(
-    unsafe_code,
-    reason = "declares a method that loads unchecked machine code"
-)]
+#![allow(unsafe_code, reason = "declares a method for unchecked machine code")]
 
 use std::{fmt, sync::Arc};
 

@@ -1,9 +1,6 @@
 //! Device allocations: an address, a size, and the access history of the operations that use it.
 
-#![allow(
-    unsafe_code,
-    reason = "submits the allocation, and finds an allocation by its access history"
-)]
+#![allow(unsafe_code, reason = "submits the allocation")]
 
 use std::{any::Any, fmt, panic::Location, sync::Arc};
 

@@ -7,10 +7,7 @@
 //! others only as long as it fails. If all pending frees together would not suffice, it fails
 //! without waiting.
 
-#![allow(
-    unsafe_code,
-    reason = "reads and trims the device's pool, and queries events"
-)]
+#![allow(unsafe_code, reason = "trims the device's pool and queries events")]
 
 use std::{sync::Arc, time::Duration};
 

@@ -7,10 +7,7 @@
 //! therefore kept here, with the tickets that may still use them, until all devices of the driver
 //! are seen idle. Managed memory is reused before that, once those tickets are done.
 
-#![allow(
-    unsafe_code,
-    reason = "frees managed memory, unlocks registered memory, unloads modules and destroys graphs"
-)]
+#![allow(unsafe_code, reason = "frees memory, modules and graphs")]
 
 use std::{alloc::Layout, mem::ManuallyDrop, panic::Location, ptr::NonNull};
 

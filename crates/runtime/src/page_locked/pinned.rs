@@ -1,10 +1,7 @@
 //! `Pinned<T>`: page-locked host memory that copies use directly, inaccessible to the host
 //! meanwhile.
 
-#![allow(
-    unsafe_code,
-    reason = "exposes page-locked memory as slices, once no copy uses it"
-)]
+#![allow(unsafe_code, reason = "exposes page-locked memory as slices if unused")]
 
 use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 

@@ -1,10 +1,7 @@
 //! The implementation of [`Driver`]: each method locks the simulator state with its name and cost,
 //! and delegates to a method of the guard.
 
-#![allow(
-    unsafe_code,
-    reason = "implements unsafe methods and takes over the caller's promises about host memory"
-)]
+#![allow(unsafe_code, reason = "implements unsafe methods")]
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 

@@ -1,10 +1,7 @@
 //! The calls beyond [`Driver`](millstream_driver::Driver) that programs of CUDA's driver API need:
 //! own contexts, synchronous copies on any stream, and details of kernels and allocations.
 
-#![allow(
-    unsafe_code,
-    reason = "takes over the caller's promises about host memory"
-)]
+#![allow(unsafe_code, reason = "relies on promises about host memory")]
 
 use std::ops::Range;
 

@@ -1,8 +1,5 @@
 //! Dispatch to the build of the interpreter loop that fits the processor.
-#![allow(
-    unsafe_code,
-    reason = "calls a function compiled for more processor features than the rest of the crate"
-)]
+#![allow(unsafe_code, reason = "calls code for optional processor features")]
 
 use super::observer::{NoObserver, Observer};
 use super::step::{self, WarpFault};

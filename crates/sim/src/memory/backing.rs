@@ -1,9 +1,6 @@
 //! Host memory that backs simulated memory. All accesses go through [`SharedBytes`].
 
-#![allow(
-    unsafe_code,
-    reason = "owns raw memory that several threads access concurrently, like device memory"
-)]
+#![allow(unsafe_code, reason = "owns memory that threads access concurrently")]
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},

@@ -1,9 +1,6 @@
 //! The caller's memory: host ranges and kernel arguments that the caller promises to keep valid.
 
-#![allow(
-    unsafe_code,
-    reason = "reads and writes memory that the caller promises to keep valid in the Driver contract"
-)]
+#![allow(unsafe_code, reason = "accesses host memory that its caller keeps")]
 
 use std::ffi::c_void;
 

@@ -1,9 +1,6 @@
 //! Shared bytes: simulated memory that several threads access concurrently. All accesses to
 //! simulated memory go through this type.
-#![allow(
-    unsafe_code,
-    reason = "the user, the copy engines and kernels on several cores share raw memory here"
-)]
+#![allow(unsafe_code, reason = "host and device threads share this memory")]
 
 use std::{
     marker::PhantomData,

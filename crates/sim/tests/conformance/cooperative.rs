@@ -1,9 +1,6 @@
 //! Rule 58: the blocks of a cooperative launch are resident at the same time.
 
-#![allow(
-    unsafe_code,
-    reason = "vouches for the signature of the kernel that it launches"
-)]
+#![allow(unsafe_code, reason = "knows the signature of its kernel")]
 
 use std::ffi::c_void;
 

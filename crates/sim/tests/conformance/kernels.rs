@@ -1,10 +1,7 @@
 //! The kernels that the tests launch, loaded before any gate is closed (rule 53: loading code may
 //! wait for running kernels).
 
-#![allow(
-    unsafe_code,
-    reason = "vouches for the signatures of the kernels that it launches"
-)]
+#![allow(unsafe_code, reason = "knows the signatures of its kernels")]
 
 use std::ffi::c_void;
 

@@ -1,9 +1,6 @@
 //! Device properties, and errors of invalid calls.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use std::time::Duration;
 

@@ -1,10 +1,7 @@
 //! The current context: other code of the thread may change it between any two calls, and its own
 //! context stays current after each call.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, EventKind, StreamHandle};
 

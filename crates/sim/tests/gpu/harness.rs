@@ -1,9 +1,6 @@
 //! The test harness: a device with a stream, and helpers for copies.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use std::sync::Arc;
 

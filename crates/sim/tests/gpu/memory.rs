@@ -1,9 +1,6 @@
 //! Allocations, copies, fills, page-locked memory and the pool.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use std::ptr;
 

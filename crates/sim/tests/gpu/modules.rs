@@ -1,9 +1,6 @@
 //! Loading PTX, launching its kernels, and the errors for invalid images.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use std::ffi::c_void;
 

@@ -1,9 +1,6 @@
 //! Events, host functions, and the calls that need no current context.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use millstream_driver::{Completion, Driver, EventKind, FillPattern, StreamHandle};
 

@@ -1,9 +1,6 @@
 //! Peer calls, between the machine's first two devices.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the unsafe methods of the driver interface"
-)]
+#![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
 use millstream_driver::{
     DeviceAttribute, DeviceOrdinal, Driver, P2pAttribute, PeerCopy, PeerCopy2d, ResultCode,

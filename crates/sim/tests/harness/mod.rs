@@ -1,10 +1,7 @@
 //! A safe wrapper of the driver's calls for one device of any driver. The tests pass wrong handles
 //! and addresses on purpose, and check the driver's response.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the seam's unsafe methods, and touches host memory as a host would"
-)]
+#![allow(unsafe_code, reason = "calls unsafe methods and accesses host memory")]
 
 use std::{
     ffi::c_void,

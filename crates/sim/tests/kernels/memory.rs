@@ -1,8 +1,5 @@
 //! Device memory for the interpreter's tests: a few allocations, and launches on them.
-#![allow(
-    unsafe_code,
-    reason = "the tests stand in for the device that owns the memory"
-)]
+#![allow(unsafe_code, reason = "stands in for the device, the memory's owner")]
 
 use millstream_sim::exec::{self, GlobalMemory, KernelFault, KernelStats, Launch, Region};
 use millstream_sim::ptx::{self, Kernel, Module};

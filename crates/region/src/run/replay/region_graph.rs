@@ -1,9 +1,6 @@
 //! The graph of one plan: its recording, and replays with other arrays and constants.
 
-#![allow(
-    unsafe_code,
-    reason = "replays kernels that this crate generates, with arrays of the recorded sizes"
-)]
+#![allow(unsafe_code, reason = "replays generated kernels")]
 
 use std::sync::Arc;
 

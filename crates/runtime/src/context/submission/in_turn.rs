@@ -1,9 +1,6 @@
 //! Operations that consist of several copies, of which each runs after the one before.
 
-#![allow(
-    unsafe_code,
-    reason = "enqueues copies in an order in which they may depend on each other"
-)]
+#![allow(unsafe_code, reason = "enqueues copies that depend on each other")]
 
 use millstream_driver::{Copy2d, DevicePtr, DriverError, Side2d};
 

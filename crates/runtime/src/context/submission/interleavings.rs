@@ -7,10 +7,7 @@
 //! operations were not ordered, the simulated device could run one between the two halves of the
 //! other.
 
-#![allow(
-    unsafe_code,
-    reason = "submits operations on arrays that it owns, to a driver that can fail"
-)]
+#![allow(unsafe_code, reason = "submits operations on arrays that it owns")]
 
 mod devices;
 

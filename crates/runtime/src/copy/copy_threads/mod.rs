@@ -13,10 +13,7 @@
 //! copy the last subchunks that they wait for. A thread that has taken a subchunk marks it as
 //! copied before it does anything else, so a sleeping owner is woken.
 
-#![allow(
-    unsafe_code,
-    reason = "copies memory that the owners of transfers vouch for"
-)]
+#![allow(unsafe_code, reason = "copies memory that owners of transfers provide")]
 
 use std::{
     collections::VecDeque,

@@ -4,10 +4,7 @@
 //! It runs on streams and in memory of its own. It waits for other work only where the driver does
 //! so itself: loading the kernel's module may wait for running kernels (rule 53).
 
-#![allow(
-    unsafe_code,
-    reason = "copies and launches a kernel between two devices"
-)]
+#![allow(unsafe_code, reason = "copies and launches between two devices")]
 
 use std::{cell::Cell, mem, panic::Location, ptr, sync::Arc};
 
