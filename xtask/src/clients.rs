@@ -57,7 +57,6 @@ enum Client {
 }
 
 impl Client {
-    /// Returns the name of its list.
     fn name(self) -> &'static str {
         match self {
             Self::Cudarc => "cudarc",

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The page.
 const PAGE: &str = "docs/driver-functions.md";
 
 /// The table of all functions, which `cargo xtask cuda-table` generates.
@@ -17,7 +16,6 @@ const TABLE: &str = "crates/libcuda/src/versions/table.rs";
 /// The list of the symbols that are not implemented.
 const REFUSED: &str = "crates/libcuda/src/refused.rs";
 
-/// The start of the page.
 const OPENING: &str = "\
 # Functions of the drop-in driver
 
@@ -89,7 +87,6 @@ struct Symbol<'a> {
     name: &'a str,
 }
 
-/// Writes the page.
 pub(crate) fn run() -> Result<()> {
     let text = page(&process::read(TABLE)?, &process::read(REFUSED)?)?;
     std::fs::write(process::root().join(PAGE), text)

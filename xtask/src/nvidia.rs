@@ -11,9 +11,7 @@ use anyhow::Result;
 
 use crate::{clients::install, process, runs::PassedOn};
 
-/// The manifest of the benchmarks.
 const MANIFEST: &str = "crates/bench/nvidia/Cargo.toml";
-/// The name of the program.
 pub(crate) const NAME: &str = "millstream-bench-nvidia";
 /// The headers, of the CUDA version that the oldest supported driver of NVIDIA's crates has, and
 /// libclang.

@@ -121,7 +121,6 @@ fn metadata() -> Result<String> {
     process::output(&mut process::cargo("metadata --no-deps --format-version=1"))
 }
 
-/// Returns the folder of the packages and of what is built from them.
 fn output_folder() -> PathBuf {
     process::target_folder().join("packaged")
 }

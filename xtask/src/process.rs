@@ -91,7 +91,6 @@ pub(crate) fn update(path: &Path, name: &str, text: &str, only_checks: bool) -> 
     Ok(true)
 }
 
-/// Removes a folder, if there is one.
 pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     if !folder.exists() {
         return Ok(());

@@ -11,11 +11,9 @@ use serde_json::Value;
 
 use crate::{clients::install, process};
 
-/// The manifest of the workspace.
 const MANIFEST: &str = "crates/python/Cargo.toml";
 /// The packages that the tests need, with their versions.
 const REQUIREMENTS: &str = "crates/python/example/requirements.txt";
-/// The folder of the tests.
 const TESTS: &str = "crates/python/example/tests";
 /// The package's part that is written in Python.
 const PACKAGE: &str = "crates/python/example/python/millstream_example";

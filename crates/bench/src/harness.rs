@@ -29,7 +29,6 @@ impl Harness {
         open().map_err(|error| format!("{error:#}"))
     }
 
-    /// Creates a harness for a device of this driver.
     pub(crate) fn of(device: Device, driver: Arc<dyn Driver>, quick: bool) -> Result<Self> {
         let raw = Raw::open(driver, 0)?;
         Ok(Self { device, raw, quick })

@@ -206,7 +206,6 @@ impl Target {
     }
 }
 
-/// A table of rows for the terminal.
 pub(crate) struct Table<'a>(pub(crate) &'a [Row]);
 
 impl fmt::Display for Table<'_> {

@@ -8,7 +8,6 @@ use crate::harness::Harness;
 /// The number of rounds that are run before the counted ones.
 const WARM_UP_ROUNDS: usize = 3;
 
-/// One variant of the work.
 pub(crate) struct Variant<'a> {
     /// Does the work this many times.
     work: Box<dyn FnMut(usize) -> Result<()> + 'a>,

@@ -369,7 +369,6 @@ fn equal(bytes: usize) -> impl Fn(usize) -> Range<usize> {
     move |part| part * bytes..(part + 1) * bytes
 }
 
-/// Returns the bytes of a span at `range`.
 fn sub<'a>(span: &DeviceOperand<'a>, range: &Range<usize>) -> DeviceOperand<'a> {
     span.part(range.clone())
 }

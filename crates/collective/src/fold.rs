@@ -15,7 +15,6 @@ use millstream::{
 /// The number of arrays that one launch can fold.
 pub(super) const FOLDED_MAX: usize = 8;
 
-/// The number of threads of a block.
 const BLOCK_THREADS: u32 = 256;
 /// The number of bytes of each array that a thread handles at a time.
 const THREAD_BYTES: usize = 32;
@@ -28,7 +27,6 @@ pub(super) struct FoldKernels {
     functions: Arc<[Function]>,
 }
 
-/// The terms of a fold, in order.
 #[derive(Clone)]
 pub(super) enum Term<'a> {
     /// The array that also gets the result.

@@ -280,7 +280,6 @@ fn wants_nccl(locals: &[LocalRank]) -> Result<bool> {
     }
 }
 
-/// Returns the ranks of a group of these devices.
 fn local_ranks(
     devices: &[Device],
     location: &'static Location<'static>,

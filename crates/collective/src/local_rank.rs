@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 
 use millstream::{Device, Result, Stream, groups};
 
-/// A rank of this process.
 pub(super) struct LocalRank {
     pub(super) rank: usize,
     /// The stream that all groups of the device share, with the highest priority.

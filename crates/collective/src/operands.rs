@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::{Collectives, element::DataType};
 use millstream::{Device, DeviceOperand, UsageError, UsageErrorKind};
 
-/// A check of one call.
 pub(super) struct Checks<'c> {
     pub(super) collectives: &'c Collectives,
     pub(super) operation: &'static str,
@@ -19,7 +18,6 @@ impl Checks<'_> {
         Err(UsageError::new(self.operation, problem))
     }
 
-    /// Returns the rank of the local rank with this index.
     fn rank(&self, local: usize) -> usize {
         self.collectives.locals[local].rank
     }
@@ -140,7 +138,6 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks that there is a rank of this number.
     pub(super) fn in_range(&self, rank: usize) -> Checked {
         let ranks = self.collectives.ranks;
         if rank < ranks {

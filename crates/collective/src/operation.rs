@@ -5,7 +5,6 @@ use std::{fmt, ops::Range, panic::Location, time::Duration};
 use super::{Reduce, element::DataType};
 use millstream::{DeviceOperand, Result};
 
-/// The kind of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CollectiveKind {
     AllReduce,

@@ -64,14 +64,12 @@ fn relu_bias(
     Ok(())
 }
 
-/// The matrix product.
 enum Product {
     Blas(CudaBlas),
     /// Used if there is no cuBLAS.
     Kernel(CudaFunction),
 }
 
-/// A product that was not enqueued.
 #[derive(Debug, thiserror::Error)]
 enum ProductError {
     #[error("cuBLAS: {0:?}")]

@@ -242,7 +242,6 @@ impl Nvml {
         Ok(device)
     }
 
-    /// Returns the remote end of an active link.
     fn remote_end(&self, device: DeviceHandle, link: c_uint) -> Result<NvLinkEnd, NvmlError> {
         if let Some(device_type) = self.api.link_remote_device_type {
             let mut remote = 0;

@@ -32,7 +32,6 @@ pub(crate) struct Clause {
 }
 
 impl Clause {
-    /// Rewrites one clause of the kernel.
     pub(crate) fn of(clause: &Expr, kernel: &Kernel) -> syn::Result<Self> {
         let values = Ident::new("values", Span::mixed_site());
         let rewrite = |values| Rewriter::new(kernel, values).rewrite(clause);

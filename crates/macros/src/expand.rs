@@ -217,7 +217,6 @@ fn variable_source(variable: &Variable) -> TokenStream {
     }
 }
 
-/// Returns the method that returns a variable.
 fn variable_method((index, variable): (usize, &Variable)) -> TokenStream {
     let Variable {
         attributes,
@@ -237,7 +236,6 @@ fn variable_method((index, variable): (usize, &Variable)) -> TokenStream {
     }
 }
 
-/// Returns the method that returns the kernel's occupancy.
 fn occupancy_method((index, kernel): (usize, &Kernel)) -> TokenStream {
     let Kernel {
         visibility, name, ..
@@ -256,7 +254,6 @@ fn occupancy_method((index, kernel): (usize, &Kernel)) -> TokenStream {
     }
 }
 
-/// Returns the method that launches the kernel.
 fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStream> {
     let Kernel {
         attributes,

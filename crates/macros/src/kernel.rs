@@ -15,7 +15,6 @@ mod keyword {
     syn::custom_keyword!(requires);
 }
 
-/// The declaration of one kernel.
 pub(crate) struct Kernel {
     /// The attributes, without `#[kernel]`.
     pub(crate) attributes: Vec<Attribute>,
@@ -39,7 +38,6 @@ pub(crate) enum Abi {
     Rust,
 }
 
-/// The values of `#[kernel(…)]`.
 #[derive(Default)]
 pub(crate) struct KernelAttributes {
     pub(crate) name: Option<LitStr>,

@@ -282,7 +282,6 @@ impl<'a> StructPair<'a> {
         })
     }
 
-    /// Returns a `capture` method with this receiver and body.
     fn capture(&self, receiver: TokenStream, body: TokenStream) -> TokenStream {
         let device = &self.device;
         quote! {

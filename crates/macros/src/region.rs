@@ -133,7 +133,6 @@ fn reject_impl(ty: &Type, message: &str) -> Result<()> {
     }
 }
 
-/// One parameter of a region function.
 struct Parameter<'a> {
     /// The parameter as the user declared it.
     declared: &'a PatType,

@@ -16,7 +16,6 @@ pub(crate) struct Variable {
     pub(crate) name: Ident,
     /// The name in the PTX, if it differs.
     pub(crate) ptx_name: Option<LitStr>,
-    /// The type of the elements.
     pub(crate) element: Type,
     /// True if it is declared as one element, not as an array.
     pub(crate) is_single: bool,

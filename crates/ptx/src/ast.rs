@@ -57,7 +57,6 @@ impl<'a> ModuleAst<'a> {
         self.names.device_variables
     }
 
-    /// Enters the names of a module that is parsed.
     pub(super) fn enter_names(&mut self) {
         let names = &mut self.names;
         for &(alias, own) in &self.aliases {

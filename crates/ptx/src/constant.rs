@@ -9,7 +9,6 @@ use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{DEPTH_MAX, Lexer, Token, TokenKind, unexpected};
 use super::number;
 
-/// The value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
     Signed(i64),
@@ -64,7 +63,6 @@ const BINARY: [(&str, Binary, u8); 18] = [
     ("%", Binary::Rem, 10),
 ];
 
-/// Parses a constant.
 pub(crate) fn constant<'a>(lexer: &mut Lexer<'_>) -> Result<Operand<'a>, PtxError> {
     let value = expression(lexer, 0)?;
     Ok(operand(value))

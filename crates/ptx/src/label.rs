@@ -30,7 +30,6 @@ pub struct Site {
     place: Place,
 }
 
-/// The place of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Line(&'static Location<'static>),

@@ -5,7 +5,6 @@ use super::error::{PtxError, PtxErrorKind};
 /// The maximum nesting depth of `{ }` blocks and operand lists.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// A name with all its dotted parts: `%r1`, `%tid.x`, `setp.lt.s32`, `.reg`, `$L__BB0_1`.
@@ -50,7 +49,6 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// Creates a lexer at the start of `source`.
     pub(crate) fn new(source: &'a str) -> Self {
         Self {
             source,

@@ -4,7 +4,6 @@ use super::ast::Operand;
 use super::error::PtxError;
 use super::lexer::{Lexer, Token, TokenKind, unexpected};
 
-/// Parses an integer.
 pub(crate) fn integer(lexer: &mut Lexer<'_>) -> Result<u64, PtxError> {
     let token = lexer.next();
     match parse(token) {

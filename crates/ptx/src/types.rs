@@ -28,7 +28,6 @@ pub enum ParamType {
 pub use ParamType as Type;
 
 impl ParamType {
-    /// All types with their names in PTX.
     const NAMES: [(&'static str, Self); 19] = [
         ("pred", Self::Pred),
         ("b8", Self::B8),

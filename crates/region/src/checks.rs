@@ -158,7 +158,6 @@ impl DeferredChecks {
         self.0.is_empty()
     }
 
-    /// Removes all.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

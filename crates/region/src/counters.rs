@@ -39,7 +39,6 @@ impl Counters {
         &mut self.array
     }
 
-    /// Ends a launch that was enqueued.
     pub(crate) fn end_launch(&mut self) {
         self.incomplete -= 1;
     }

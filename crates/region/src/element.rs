@@ -4,7 +4,6 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 impl DType {
-    /// Returns the size of an element in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             DType::F64 | DType::I64 | DType::U64 => 8,
@@ -29,7 +28,6 @@ impl DType {
         matches!(self, DType::F16 | DType::Bf16)
     }
 
-    /// Returns whether the elements are floats.
     pub(crate) fn is_float(self) -> bool {
         self.is_wide_float() || self.is_half()
     }

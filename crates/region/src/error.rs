@@ -28,7 +28,6 @@ impl Site {
         Self { operation, line }
     }
 
-    /// Returns an error of the operation.
     pub(crate) fn error(self, problem: impl Into<UsageErrorKind>) -> UsageError {
         UsageError::new(self.operation, problem.into(), self.line)
     }

@@ -32,7 +32,6 @@ impl Region {
         Self::of(&Session::new(device))
     }
 
-    /// Returns a handle for one device of a mesh region.
     pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Self {
         Self::of(&Session::in_mesh(device, member))
     }

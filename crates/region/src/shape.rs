@@ -170,12 +170,10 @@ pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source:
     of_view == of_source
 }
 
-/// Returns the axes that are longer than 1.
 pub(crate) fn long_axes(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
     (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
 }
 
-/// Returns the last axis that is longer than 1.
 pub(crate) fn last_axis(shape: &[usize]) -> Option<usize> {
     (0..shape.len()).rev().find(|&axis| shape[axis] != 1)
 }

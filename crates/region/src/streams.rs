@@ -18,7 +18,6 @@ const STREAMS_MAX: usize = 4;
 /// history.
 const NODES_MAX: usize = 4096;
 
-/// The streams of one session.
 #[derive(Default)]
 pub(crate) struct Streams {
     streams: Vec<StreamState>,

@@ -58,7 +58,6 @@ fn unordered(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Returns a check of this schedule alone.
 pub(crate) fn only(check: &Check, schedule: Schedule) -> Check {
     check.clone().schedules([schedule]).random(0).pct(0, 1)
 }

@@ -18,7 +18,6 @@ use millstream::{Device, Ptx};
 /// The phrases that need a probe, in lower case.
 const PHRASES: [&str; 2] = ["none yet", "not supported"];
 
-/// Returns a path in the repository.
 fn path(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../..", name].iter().collect()
 }

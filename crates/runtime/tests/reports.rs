@@ -68,7 +68,6 @@ fn an_out_of_bounds_kernel_is_reported_once_with_the_lines_of_launch_and_array()
     }
 }
 
-/// Returns the stream numbers in a text.
 fn streams_in(text: &str) -> Vec<u64> {
     let rests = text.split("stream ").skip(1);
     let digits = rests.map(|rest| {

@@ -25,9 +25,7 @@ pub(crate) trait Handle: Copy + Ord {
     const TAG: usize;
     /// The name of the object kind in messages.
     const NAME: &'static str;
-    /// Creates the handle with this number.
     fn from_number(raw: usize) -> Self;
-    /// Returns the handle's number.
     fn number(self) -> usize;
     /// Returns the object's name in messages, such as `event 3`.
     fn name(self) -> String {
@@ -155,7 +153,6 @@ fn low(number: usize) -> usize {
     number & ((1 << DEVICE_SHIFT) - 1)
 }
 
-/// The kinds of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
     /// The legacy default stream of a primary context, with one handle for all primary contexts of
@@ -202,7 +199,6 @@ pub(crate) struct HandleAllocator {
 }
 
 impl HandleAllocator {
-    /// Creates an allocator for this number of devices.
     pub(crate) fn new(devices: u32) -> Self {
         Self {
             allocated: [0; TAGS],
@@ -216,7 +212,6 @@ impl HandleAllocator {
         self.streams.len() > 1
     }
 
-    /// Allocates a handle.
     pub(crate) fn next<H: Handle>(&mut self) -> H {
         self.allocated[H::TAG] += 1;
         H::from_number(H::TAG << TAG_SHIFT | self.allocated[H::TAG])
@@ -300,7 +295,6 @@ pub(crate) fn name<H: Handle>(handle: H) -> String {
     handle.name()
 }
 
-/// Returns the device of a stream if the simulation has several devices.
 pub(crate) fn device_if_several(stream: StreamHandle) -> Option<u32> {
     let number = stream.as_raw();
     (number & SEVERAL != 0).then_some(device(number) as u32)

@@ -123,7 +123,6 @@ impl Calls {
         }
     }
 
-    /// Asserts that no call was made.
     #[track_caller]
     pub fn assert_none(&self) {
         let counts = self.counts();

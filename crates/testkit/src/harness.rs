@@ -214,7 +214,6 @@ impl Harness {
         adopted.unwrap_or_else(|| self.device.stream().expect("a stream"))
     }
 
-    /// Records a graph on the device.
     #[track_caller]
     pub fn record(
         &self,

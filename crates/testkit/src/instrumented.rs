@@ -17,7 +17,6 @@ pub fn instrumented_gpu(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
     linked_gpu(schedule, devices, Links::default())
 }
 
-/// As [`instrumented_gpu`], with these links between the devices.
 fn linked_gpu(schedule: Schedule, devices: u32, links: Links) -> (Gpu, Arc<Calls>) {
     let config = SimConfig::new().schedule(schedule).devices(devices);
     let gpu = Gpu::new(config.links(links));

@@ -27,7 +27,6 @@ const EVENTS_MAX: usize = 1 << 18;
 const FIRST_STREAM: usize = 16;
 /// The handle of the first device's context, and of the only module, function and pool.
 const SOLE_HANDLE: usize = 1;
-/// The first address that is allocated.
 const FIRST_ADDRESS: u64 = 1 << 32;
 /// The alignment of allocated addresses.
 const ALIGNMENT: u64 = 256;

@@ -26,7 +26,6 @@ use parking_lot::Mutex;
 
 use crate::harness::CLOSED_WITHIN;
 
-/// The bytes of the arrays.
 pub const BYTES: usize = 3000;
 /// The bytes of an outsider's own memory.
 const SCRATCH_BYTES: usize = 4096;
@@ -131,7 +130,6 @@ impl Outsider {
         Arc::new(made().expect("an outsider's stream"))
     }
 
-    /// Returns the counter of drops.
     pub fn drops(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.drops)
     }

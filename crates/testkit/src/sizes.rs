@@ -8,14 +8,11 @@ use millstream::{Device, StagingOptions};
 
 /// The environment variable that selects the sizes.
 const VARIABLE: &str = "MILLSTREAM_SIZES";
-/// The cache limit of the tiny sizes.
 const TINY_CACHE_BYTES: u64 = 64 << 10;
-/// The chunk size of the tiny sizes.
 const TINY_CHUNK_BYTES: usize = 1024;
 /// The staging limit of the tiny sizes: two chunks.
 const TINY_STAGING_BYTES: u64 = 2 * TINY_CHUNK_BYTES as u64;
 
-/// A selection of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// The device's defaults.

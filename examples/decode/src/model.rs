@@ -35,7 +35,6 @@ impl Shape {
     }
 }
 
-/// The weights of one layer.
 struct Layer {
     before_attention: Buffer<f32>,
     qkv: Buffer<f32>,
@@ -57,7 +56,6 @@ pub(crate) struct Model {
     turns: Buffer<f32>,
 }
 
-/// The memory of one decoding.
 pub(crate) struct Decoding {
     /// The token and its position.
     state: Buffer<u32>,
@@ -73,7 +71,6 @@ pub(crate) struct Decoding {
 const FIRST: u32 = 1;
 
 impl Model {
-    /// Creates a model with random weights.
     pub(crate) fn random(device: &Device, stream: &Stream, shape: Shape) -> Result<Self> {
         let Shape { width, hidden, .. } = shape;
         ensure!(

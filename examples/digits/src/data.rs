@@ -25,7 +25,6 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// Parses the data.
     pub(crate) fn read() -> Result<Self> {
         let (mut pixels, mut digits) = (Vec::new(), Vec::new());
         for (number, line) in CSV.lines().enumerate() {

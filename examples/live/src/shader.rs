@@ -21,7 +21,6 @@ millstream::kernels! {
     }
 }
 
-/// The signature of the kernel in the file.
 type Shade = Kernel<signature!(&mut [f32], i32, i32, f32)>;
 
 /// The result of looking at the file.

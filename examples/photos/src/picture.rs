@@ -16,7 +16,6 @@ pub(crate) use input::gather;
 
 use super::cpu::Analysis;
 
-/// A picture in memory.
 #[derive(Debug)]
 pub(crate) struct Picture {
     /// The width in pixels, at least 1.

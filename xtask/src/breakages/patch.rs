@@ -44,7 +44,6 @@ pub(super) struct Breakage {
 }
 
 impl Breakage {
-    /// Parses the header of a patch.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
         let header = text.split("\ndiff ").next().unwrap_or_default();
         let field = |key: &str| {

@@ -7,7 +7,6 @@ use super::install;
 use super::outcome::{Outcome, Outcomes};
 use crate::process;
 
-/// The version of the crate.
 const VERSION: &str = "0.19.10";
 
 /// The parts that use the driver; the others load libraries of machine code.

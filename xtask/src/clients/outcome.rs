@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// The outcome of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,

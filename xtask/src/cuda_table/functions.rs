@@ -19,7 +19,6 @@ use super::headers::Headers;
 /// functions that take a stream.
 const PER_THREAD: [&str; 2] = ["_ptds", "_ptsz"];
 
-/// One version of a function.
 #[derive(Debug, PartialEq)]
 struct Version {
     /// The CUDA version that introduced it: 3020 for CUDA 3.2.
@@ -135,7 +134,6 @@ fn type_of(parameter: &str) -> String {
         .replace("_v2", "")
 }
 
-/// Sets the symbols of all versions of the function `name`.
 fn name_symbols(name: &str, versions: &mut [Version]) -> Result<()> {
     let legacy = versions.partition_point(|version| version.suffix.is_empty());
     let (legacy, per_thread) = versions.split_at_mut(legacy);
@@ -230,7 +228,6 @@ mod tests {
         typedef CUresult (CUDAAPI *PFN_cuCopy_v3020)(CUdeviceptr_v2 dst, size_t count);
         typedef CUresult (CUDAAPI *PFN_cuCopy_v2000)(CUdeviceptr_v1 dst, unsigned int count);";
 
-    /// Returns the functions of `types`, with symbols.
     fn named(types: &str) -> Result<Functions> {
         let mut functions = functions(types)?;
         for (name, versions) in &mut functions {
@@ -239,7 +236,6 @@ mod tests {
         Ok(functions)
     }
 
-    /// Returns the versions and symbols of a function.
     fn symbols<'a>(functions: &'a Functions, name: &str) -> Vec<(u32, &'a str, usize)> {
         functions[name]
             .iter()

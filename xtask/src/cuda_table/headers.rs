@@ -19,7 +19,6 @@ const TYPES: [&str; 5] = [
     "cudaVDPAUTypedefs.h",
 ];
 
-/// The texts of the headers.
 pub(super) struct Headers {
     /// The package that they come from, with its version.
     pub(super) package: String,

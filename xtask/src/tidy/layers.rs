@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 
 use super::{modules::Modules, sources::Source};
 
-/// The layers of one crate.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layers {
     /// The folder of the crate's sources, ending with `/`.

@@ -14,7 +14,6 @@ const RESOLVED_MAX: usize = 16;
 /// The modules of a crate, by their paths below the root. The path of the root is empty.
 pub(super) struct Modules<'a>(BTreeMap<String, Module<'a>>);
 
-/// A use of a module by another.
 #[derive(Debug)]
 pub(super) struct Use<'a> {
     pub(super) file: &'a str,
@@ -92,7 +91,6 @@ impl<'a> Modules<'a> {
         modules
     }
 
-    /// Adds the module with these tokens, and those that it declares.
     fn add(&mut self, file: &'a str, path: &str, tokens: &[Token<'a>]) {
         let mut module = Module {
             file,
@@ -152,7 +150,6 @@ impl<'a> Modules<'a> {
         files.map(|(path, module)| (path.as_str(), module.file))
     }
 
-    /// Returns all uses of a module by another.
     pub(super) fn uses(&self) -> Vec<Use<'_>> {
         let mut uses = Vec::new();
         for (user, module) in &self.0 {
@@ -257,7 +254,6 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// Returns the path of a module in another.
 fn child(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()

@@ -20,7 +20,6 @@ const GAP: usize = 32;
 const LINE: usize = 15;
 const LETTERS_MAX: usize = 36;
 
-/// A crate.
 struct Crate {
     /// The name of its folder, and of the package.
     folder: String,

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::sources::{Source, is_word};
 
-/// The list of scenarios.
 pub(super) const LIST: &str = "docs/scenarios.md";
 
 /// The letters of scenarios. Tests of CUDA's rules begin with `r` and the rule's number.

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 /// The extensions of the checked files.
 const EXTENSIONS: [&str; 7] = ["rs", "py", "sh", "toml", "cu", "cuh", "md"];
 
-/// One file.
 pub(super) struct Source {
     /// The path from the root, with `/` between folders.
     pub(super) path: String,
@@ -52,7 +51,6 @@ pub(super) enum Marker {
     Plain,
 }
 
-/// One line of a comment.
 #[derive(Debug, PartialEq)]
 pub(super) struct Comment {
     /// The line's number.

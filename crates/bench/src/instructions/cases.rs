@@ -55,7 +55,6 @@ pub(crate) enum Pattern {
     PeerCopy,
 }
 
-/// One counted case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// The name on the command line.

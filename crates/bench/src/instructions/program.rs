@@ -46,7 +46,6 @@ fn layer(x: &Array<f32, Ix2>, weight: &Array<f32, Ix1>, bias: &Array<f32, Ix1>) 
     (x * weight + bias).relu()
 }
 
-/// Returns the softmax of each row.
 #[region]
 fn softmax(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
     let powers = (x - x.max_keepdims(&[Axis(1)])).exp();

@@ -90,7 +90,6 @@ impl RawGraph {
         })
     }
 
-    /// Enqueues the graph.
     #[inline]
     pub(crate) fn launch(&self, stream: &RawStream) -> Result<()> {
         let raw = &self.raw;

@@ -218,7 +218,6 @@ impl Drop for RawHost {
     }
 }
 
-/// An event of the driver.
 #[derive(Debug)]
 pub(crate) struct RawEvent {
     raw: Arc<Raw>,

@@ -12,7 +12,6 @@ use super::{BLOCK, Raw, RawEvent, RawHost, RawKernel, RawMemory};
 /// The maximum number of a kernel's parameters.
 const PARAMS_MAX: usize = 5;
 
-/// A stream of the driver.
 #[derive(Debug)]
 pub(crate) struct RawStream {
     raw: Arc<Raw>,

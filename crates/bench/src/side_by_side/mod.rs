@@ -162,7 +162,6 @@ fn print_row(work: &Work<'_>, figures: &[Figures]) {
     }
 }
 
-/// Returns the names of all rows.
 pub(crate) fn names() -> Vec<&'static str> {
     works().map(|work| work.row).into()
 }

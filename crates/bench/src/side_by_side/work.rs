@@ -11,7 +11,6 @@ use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, Ix2, Ix3, ShapeBuild
 /// A result that is still on the device.
 pub(super) type Held = Box<dyn Any>;
 
-/// The work of one row.
 pub(super) struct Work<'a> {
     /// The name of the row: `R1`.
     pub(super) row: &'static str,
@@ -23,7 +22,6 @@ pub(super) struct Work<'a> {
 /// A function that does the work once.
 type Prepared<'a> = Result<Box<dyn FnMut() -> Result<Held> + 'a>>;
 
-/// The sizes of the arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
     Full,
@@ -33,7 +31,6 @@ pub(super) enum Size {
 }
 
 impl Size {
-    /// Returns a length of the full size, or a short one.
     fn length(self, full: usize) -> usize {
         match self {
             Size::Full => full,

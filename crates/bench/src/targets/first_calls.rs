@@ -56,7 +56,6 @@ fn host_ms<T>(run: impl FnOnce() -> millstream_region::Result<T>) -> Result<f64>
     Ok(ms)
 }
 
-/// Returns an array of ones with so many rows.
 fn ones(device: &Device, rows: usize) -> Result<Array<f32, Ix2>> {
     Ok(device
         .region(|g| Keep(g.ones::<f32, _>((rows, COLUMNS))))?

@@ -191,7 +191,6 @@ fn share(operations: &[TimedOperation]) -> Result<f64> {
     Ok(covered as f64 / total as f64)
 }
 
-/// Returns the union of the intervals, as disjoint intervals.
 fn union(intervals: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut intervals: Vec<_> = intervals.collect();
     intervals.sort_by_key(|interval| interval.start);

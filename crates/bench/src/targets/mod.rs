@@ -30,7 +30,6 @@ enum Needs {
     AnyDevice,
 }
 
-/// A measurement of one target.
 struct Measurement {
     target: &'static str,
     what: &'static str,

@@ -18,14 +18,12 @@ const REPETITIONS: usize = 8;
 const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);
 const SMALL: SampleSize = SampleSize::of(64, 50);
 
-/// Applies the ten operations.
 #[region]
 pub(crate) fn ten_operations(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
     let y = ((x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu();
     -((y + x) * x).minimum(100.0) + 1.0
 }
 
-/// Creates an array of ones.
 #[region]
 fn ones(g: &Region, count: usize) -> Array<f32, Ix1> {
     g.ones(count)

@@ -27,7 +27,6 @@ const fn latency_of(what: &'static str, goal: Goal) -> Target {
 }
 
 const SAMPLE_SIZE: SampleSize = SampleSize::of(400, 1);
-/// The duration of the awaited kernel.
 const KERNEL: Duration = Duration::from_secs(1);
 /// The duration of the idle period, without futures.
 const IDLE: Duration = Duration::from_secs(2);

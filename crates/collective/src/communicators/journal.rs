@@ -37,7 +37,6 @@ enum Sequence {
     Messages { from: usize, to: usize },
 }
 
-/// A call of a sequence.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     /// The number in its sequence, from 1.

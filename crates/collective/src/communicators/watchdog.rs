@@ -27,7 +27,6 @@ use super::{
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A handle to the watchdog.
 pub(super) struct Watchdog {
     shared: Arc<Shared>,
 }

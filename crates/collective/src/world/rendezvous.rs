@@ -9,10 +9,8 @@ use super::WorldError;
 /// The largest number of ranks.
 pub(super) const RANKS_MAX: usize = 1 << 16;
 
-/// The largest key in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 1024;
 
-/// The largest value in bytes.
 pub(super) const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// A store of keys and values that all ranks of a world share.

@@ -130,7 +130,6 @@ impl Rank {
         self.state_after(|state| state != CommState::InProgress)
     }
 
-    /// Returns the first state for which `holds`.
     pub(crate) fn state_after(&self, holds: impl Fn(CommState) -> bool) -> CommState {
         let deadline = Instant::now() + SOON;
         loop {

@@ -18,7 +18,6 @@ use millstream_collective::{
     world::{Rendezvous, World, WorldError},
 };
 
-/// A store for the threads of one process.
 #[derive(Default)]
 struct Store {
     values: Mutex<HashMap<String, Vec<u8>>>,
@@ -45,7 +44,6 @@ impl Rendezvous for Store {
     }
 }
 
-/// One rank of a world of threads.
 pub(crate) struct Rank {
     pub(crate) rank: usize,
     pub(crate) gpu: Gpu,

@@ -324,7 +324,6 @@ fn text(buffer: &[u8]) -> String {
     String::from_utf8_lossy(&buffer[..end.unwrap_or(buffer.len())]).into_owned()
 }
 
-/// Converts a name to a C string.
 fn c_name(call: &'static str, name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| {
         DriverError::new(call, ResultCode::NOT_FOUND)

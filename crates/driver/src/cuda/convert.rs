@@ -25,7 +25,6 @@ pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
     }
 }
 
-/// Returns the flags with which a stream is created.
 pub(super) fn stream_flags(non_blocking: bool) -> c_uint {
     if non_blocking {
         api::STREAM_NON_BLOCKING
@@ -34,7 +33,6 @@ pub(super) fn stream_flags(non_blocking: bool) -> c_uint {
     }
 }
 
-/// Returns the flags with which an event is created.
 pub(super) fn event_flags(kind: EventKind) -> c_uint {
     match kind {
         EventKind::Ordering => api::EVENT_DISABLE_TIMING,
@@ -203,7 +201,6 @@ pub(super) fn kernel_node(node: &KernelNode<'_>) -> KernelNodeParams {
     }
 }
 
-/// Returns the number of a capture mode in `CUstreamCaptureMode`.
 pub(super) fn capture_mode_number(mode: CaptureMode) -> c_int {
     match mode {
         CaptureMode::Global => api::STREAM_CAPTURE_MODE_GLOBAL,

@@ -97,7 +97,6 @@ pub fn compilations() -> u64 {
     COMPILATIONS.load(Ordering::Relaxed)
 }
 
-/// The loaded library.
 static LOADED: Mutex<Option<Arc<Nvrtc>>> = Mutex::new(None);
 
 /// NVRTC, loaded for the rest of the process.
@@ -237,7 +236,6 @@ fn check(call: &'static str, code: NvrtcCode) -> Result<(), NvrtcError> {
     }
 }
 
-/// Converts a text for NVRTC to a C string.
 fn c_string(what: &str, text: &str) -> Result<CString, NvrtcError> {
     CString::new(text).map_err(|error| NvrtcError {
         call: "nvrtcCreateProgram",
@@ -249,7 +247,6 @@ fn c_string(what: &str, text: &str) -> Result<CString, NvrtcError> {
     })
 }
 
-/// Converts texts for NVRTC to C strings.
 fn c_strings<'a>(
     what: &str,
     texts: impl IntoIterator<Item = &'a String>,
@@ -258,7 +255,6 @@ fn c_strings<'a>(
     texts.map(|text| c_string(what, text)).collect()
 }
 
-/// Returns the pointers to C strings.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).collect()
 }

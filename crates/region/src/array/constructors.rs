@@ -147,7 +147,6 @@ impl Region {
         self.made(Shape::from_slice(shape), Op::Iota, site)
     }
 
-    /// Creates an array with one value for all elements.
     fn filled<T: Element, D>(&self, shape: Shape, value: T, site: Site) -> Array<T, D> {
         self.made(shape, Op::Constant(value.scalar()), site)
     }

@@ -188,7 +188,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     }
 }
 
-/// Returns the product of matrices in a precision.
 fn matrix_product<T: Number, D: Dimension, E: Dimension>(
     left: &Array<T, D>,
     right: &Array<T, E>,

@@ -68,7 +68,6 @@ pub struct Array<T, D> {
 }
 
 impl<T, D> Array<T, D> {
-    /// Returns a handle of a node.
     pub(crate) fn of(session: &Arc<Session>, node: NodeRef) -> Self {
         node.hold();
         Self {
@@ -225,7 +224,6 @@ impl<T: Element, D> Array<T, D> {
         NodeRef::clone(&view.node)
     }
 
-    /// Returns an array that has failed with this error.
     pub(crate) fn failed_with(
         session: &Arc<Session>,
         shape: &[usize],
@@ -253,12 +251,10 @@ impl<T: Element, D> Array<T, D> {
         self.apply_here(function, smallvec![NodeRef::clone(&self.node)])
     }
 
-    /// Returns an array of one value for all elements of a shape.
     fn constant<E>(&self, value: Scalar, shape: &[usize], line: Line) -> Array<T, E> {
         Array::of(&self.session, self.constant_node(value, shape, line))
     }
 
-    /// Returns the node of one value for all elements of a shape.
     fn constant_node(&self, value: Scalar, shape: &[usize], line: Line) -> NodeRef {
         let (shape, op) = (Shape::from_slice(shape), Op::Constant(value));
         self.session

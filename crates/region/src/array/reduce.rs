@@ -71,7 +71,6 @@ impl<T: Element, D> Array<T, D> {
     }
 }
 
-/// Returns the numbers of the axes.
 fn numbers(axes: &[Axis]) -> Axes {
     axes.iter().map(|axis| axis.index()).collect()
 }
@@ -310,7 +309,6 @@ fn divided<E>(sums: Array<f64, E>, divisor: f64) -> Array<f64, E> {
     }
 }
 
-/// Converts a float to `f64`.
 fn wide<T: Float>(value: T) -> f64 {
     match value.scalar() {
         Scalar::F16(value) => value.into(),

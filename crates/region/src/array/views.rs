@@ -38,7 +38,6 @@ impl<T, D> Array<T, D> {
         self.view_of(self.sliced(info.as_ref()), &failed, Site::of("slice"))
     }
 
-    /// Returns the view of a slice, or a failed array of the shape `failed`.
     fn view_of<E>(
         &self,
         sliced: Result<SliceView, UsageErrorKind>,
@@ -83,7 +82,6 @@ impl<T, D> Array<T, D> {
         self.sliced_at(axis, SliceInfoElem::Index(index))
     }
 
-    /// Resolves a slice of one axis.
     fn sliced_at(&self, axis: Axis, part: SliceInfoElem) -> Result<SliceView, UsageErrorKind> {
         self.length_of(axis.index())?;
         let mut elements = vec![Slice::new(0, None, 1).into(); self.ndim()];
@@ -271,7 +269,6 @@ impl<T, D> Array<T, D> {
         }
     }
 
-    /// Returns an error unless the array broadcasts to this shape.
     pub(super) fn check_broadcast(&self, target: &Shape) -> Result<(), UsageErrorKind> {
         if shape::broadcast(self.shape(), target).as_ref() == Some(target) {
             return Ok(());

@@ -66,7 +66,6 @@ impl From<usize> for Threads {
     }
 }
 
-/// The destination of a pass.
 #[derive(Clone)]
 pub(crate) enum PassOutput {
     /// The outputs of the fused kernel.
@@ -127,7 +126,6 @@ impl GeneratedPasses {
 }
 
 impl Temporary {
-    /// Returns a temporary of this many elements.
     pub(crate) fn of(elements: usize, dtype: DType) -> Self {
         Self {
             bytes: elements * dtype.bytes(),
@@ -137,7 +135,6 @@ impl Temporary {
 }
 
 impl<P> GeneratedPasses<P> {
-    /// Returns the passes with each parameter replaced.
     pub(crate) fn map_parameters<Q>(
         &self,
         mut parameter: impl FnMut(&P) -> Q,

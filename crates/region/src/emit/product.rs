@@ -31,7 +31,6 @@ use crate::{
 const ELEMENT: &str = "%element";
 const ADDRESS: &str = "%address";
 
-/// Generates the kernels of a product, and of its epilogue.
 pub(crate) fn product(kernel: &FusedKernel, plan: &LaunchPlan) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(Op::MatrixProduct(left, right, _)) = kernel.op(node) else {
@@ -79,7 +78,6 @@ struct BuiltinText {
     bits: usize,
 }
 
-/// A store of an element.
 struct ElementStore<'a> {
     base: &'a str,
     offset: &'a str,
@@ -131,7 +129,6 @@ impl BuiltinText {
         }
     }
 
-    /// Returns the kernel with the epilogue of a fused kernel.
     fn with_epilogue(&self, kernel: &FusedKernel, mut parameters: Vec<KernelParameter>) -> Kernel {
         let IndexAnalysis { wide, .. } = IndexAnalysis::of(kernel);
         let block = self.epilogue(kernel, wide);

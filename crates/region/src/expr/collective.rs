@@ -29,12 +29,10 @@ pub(crate) struct MeshShape {
 }
 
 impl MeshShape {
-    /// Returns the number of devices.
     pub(crate) fn devices(&self) -> usize {
         self.axes.iter().map(|(_, length)| length).product()
     }
 
-    /// Returns the index of the axis with this name.
     pub(crate) fn axis(&self, name: &str) -> Option<usize> {
         self.axes.iter().position(|(known, _)| known == name)
     }
@@ -45,7 +43,6 @@ impl MeshShape {
         inner.iter().map(|(_, length)| length).product()
     }
 
-    /// Returns the position of a rank along an axis.
     pub(crate) fn position(&self, rank: usize, axis: usize) -> usize {
         rank / self.stride(axis) % self.axes[axis].1
     }
@@ -58,7 +55,6 @@ impl MeshShape {
         positions.map(|at| first + at * stride).collect()
     }
 
-    /// Returns all groups along an axis.
     pub(crate) fn groups(&self, axis: usize) -> Vec<Vec<usize>> {
         let ranks = 0..self.devices();
         let first = ranks.filter(|&rank| self.position(rank, axis) == 0);
@@ -102,7 +98,6 @@ impl MeshMember {
         }
     }
 
-    /// Appends a collective.
     pub(crate) fn record(&self, collective: Collective) {
         self.recorded.lock().push(collective);
     }

@@ -50,7 +50,6 @@ pub(crate) struct Node {
     state: Mutex<State>,
 }
 
-/// The evaluation state of a node.
 #[derive(Clone)]
 pub(crate) enum State {
     /// A node that is not evaluated, with its operation.
@@ -88,7 +87,6 @@ impl Storage {
     }
 }
 
-/// The identifier of the next node.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
@@ -143,12 +141,10 @@ impl Node {
         }
     }
 
-    /// Returns the current state.
     pub(crate) fn state(&self) -> State {
         self.state.lock().clone()
     }
 
-    /// Returns the error of a failed node.
     pub(crate) fn failure(&self) -> Option<Error> {
         match &*self.state.lock() {
             State::Failed(error) => Some(error.clone()),

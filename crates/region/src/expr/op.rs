@@ -197,7 +197,6 @@ impl Op {
         }
     }
 
-    /// Returns the operation with other operands.
     pub(crate) fn with_operands(&self, mut other: impl FnMut(&NodeRef) -> NodeRef) -> Self {
         let mut op = self.clone();
         each_operand!(&mut op, iter_mut, as_mut, |node: &mut NodeRef| *node =
@@ -214,7 +213,6 @@ impl Op {
         }
     }
 
-    /// Calls `visit` with each operand.
     pub(crate) fn operands(&self, visit: impl FnMut(&NodeRef)) {
         each_operand!(self, iter, as_ref, visit);
     }

@@ -143,7 +143,6 @@ impl Session {
         }
     }
 
-    /// Creates the session of one device of a mesh region.
     pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Arc<Self> {
         Arc::new(Self::of(device, Some(member)))
     }
@@ -160,7 +159,6 @@ impl Session {
         }
     }
 
-    /// Locks the streams of the session.
     pub(crate) fn streams(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock()
     }
@@ -299,12 +297,10 @@ impl Session {
         Arc::new(Node::new(device, dtype, shape, state, location))
     }
 
-    /// Records an error, if it is the first.
     pub(crate) fn record_failure(&self, error: Error) {
         self.inner.lock().failure.get_or_insert(error);
     }
 
-    /// Returns the first error.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.inner.lock().failure.clone()
     }

@@ -87,7 +87,6 @@ tuples! {
 /// A region whose body does not run again: see [`RegionExt::prepare`](crate::RegionExt::prepare).
 pub struct Prepared<A, R> {
     session: SessionOfArrays,
-    /// The shape of each argument.
     arguments: Vec<Shape>,
     inputs: Vec<PreparedInput>,
     graph: SharedGraph,
@@ -221,7 +220,6 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
         }))
     }
 
-    /// Returns the memory of the argument with this number.
     fn memory_of(&self, node: &NodeRef, number: usize) -> Result<Arc<Storage>> {
         let session = &self.session.0;
         let shape = &self.arguments[number];

@@ -68,7 +68,6 @@ pub trait WriteBack: Send {
     }
 }
 
-/// A write-back to a host array.
 struct HostWriteBack<'m, T: Element, D> {
     body: Array<T, D>,
     target: ArrayViewMut<'m, T, D>,
@@ -123,7 +122,6 @@ impl<T: Element, D: Dimension> WriteBack for DeviceWriteBack<'_, T, D> {
     }
 }
 
-/// A write-back of a plain value.
 pub(super) struct PlainWriteBack<'m, T> {
     pub(super) body: T,
     pub(super) target: &'m mut T,

@@ -118,7 +118,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
         Array::of(session, Arc::new(node.varying(varies)))
     }
 
-    /// Records a collective, and returns its only result.
     fn recorded(
         &self,
         (kind, mesh_axis): (CollectiveKind, usize),

@@ -185,7 +185,6 @@ impl Mesh {
     }
 }
 
-/// Returns the index of a mesh axis.
 fn axis_of(shape: &MeshShape, name: &str) -> Result<usize, UsageErrorKind> {
     shape.axis(name).ok_or_else(|| {
         let (name, axes) = (name.to_owned(), shape.to_string());

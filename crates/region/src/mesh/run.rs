@@ -108,7 +108,6 @@ impl Mesh {
     }
 }
 
-/// Returns the next collective of each device.
 fn next_of_all(queues: &mut [std::vec::IntoIter<Collective>]) -> Option<Vec<Collective>> {
     queues.iter_mut().map(Iterator::next).collect()
 }

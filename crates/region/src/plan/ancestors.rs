@@ -61,7 +61,6 @@ impl Ancestors {
     }
 }
 
-/// Adds a candidate and its ancestors.
 fn add(own: &mut [u64], at: usize, ancestors: &[u64]) {
     own.iter_mut()
         .zip(ancestors)

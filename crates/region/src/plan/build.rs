@@ -240,7 +240,6 @@ impl StepBuilder<'_> {
         plan
     }
 
-    /// Returns how a kernel with these outputs is enqueued.
     fn kind(&self, outputs: &[OutputPlan]) -> KernelKind {
         let mut values = outputs.iter().map(|output| self.graph.node(output.value));
         match values.all(|value| value.elements == 0) {

@@ -36,7 +36,6 @@ pub(crate) struct Candidate {
     pub(crate) tiled: SmallVec<[usize; 1]>,
 }
 
-/// An operand of a candidate.
 pub(crate) struct CandidateOperand {
     pub(crate) node: NodeRef,
     /// The index among all candidates; `None` for a node in memory.
@@ -61,7 +60,6 @@ impl Candidate {
         self.operands.iter().filter_map(|operand| operand.candidate)
     }
 
-    /// Stores the node.
     pub(crate) fn store(&mut self, reason: StoreReason) {
         self.is_stored = true;
         self.reason.get_or_insert(reason);
@@ -120,7 +118,6 @@ impl Candidate {
         });
     }
 
-    /// Adds a use by a kernel.
     pub(crate) fn add_consumer(&mut self, kernel: u64, elements: usize, times: Times) {
         let mut consumers = self.consumers.iter_mut();
         if let Some(consumer) = consumers.find(|consumer| consumer.kernel == kernel) {
@@ -218,7 +215,6 @@ pub(crate) fn has_own_kernel(op: &Op) -> bool {
     }
 }
 
-/// Returns a candidate and all that its kernel computes for it.
 pub(crate) fn computed_with(candidates: &[Candidate], root: usize) -> SmallVec<[usize; 16]> {
     let mut members: SmallVec<[usize; 16]> = smallvec![root];
     let mut next = 0;

@@ -212,7 +212,6 @@ impl Walk {
             .collect()
     }
 
-    /// Returns the size of all values.
     fn size(&mut self) -> Size {
         // Each value since the last count may be live together with those counted then.
         if self.size.live > LIVE_MAX && self.counted < self.values.len() {

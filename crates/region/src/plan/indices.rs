@@ -20,7 +20,6 @@ pub(crate) struct IndexAnalysis {
 }
 
 impl IndexAnalysis {
-    /// Analyses the indices of a kernel.
     pub(crate) fn of(kernel: &FusedKernel) -> Self {
         let calculated = kernel.nodes.iter().map(|fused| &fused.node);
         let written = kernel.outputs.iter().map(|output| &output.target);

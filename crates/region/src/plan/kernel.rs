@@ -119,7 +119,6 @@ impl FusedKernel {
         })
     }
 
-    /// Returns the only output, or the first.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }

@@ -25,7 +25,6 @@ impl PlannedGraph {
         }
     }
 
-    /// Returns the lengths by which graphs of one plan differ.
     pub(crate) fn differing_lengths(&self, free: FreeLengths) -> Shape {
         let last = self.nodes.last().map(|fused| &fused.node.shape);
         match (free, last) {

@@ -62,7 +62,6 @@ impl Numbers {
         }
     }
 
-    /// Returns the number of an identifier.
     pub(crate) fn get(&self, id: u64) -> Option<u32> {
         if let Some(position) = self.position(id) {
             return Some(self.near[position]).filter(|&number| number != NONE);

@@ -26,7 +26,6 @@ pub(crate) struct PlannedGraph {
 }
 
 impl PlannedGraph {
-    /// Returns the graph of all planned nodes that the targets depend on.
     pub(crate) fn of(targets: &[NodeRef]) -> Self {
         let mut nodes: Vec<FusedNode> = Vec::with_capacity(NODES_USUAL);
         let mut inputs: SmallVec<[NodeRef; 4]> = SmallVec::new();
@@ -86,7 +85,6 @@ impl PlannedGraph {
         }
     }
 
-    /// Returns the number of a node of the graph.
     pub(crate) fn number(&self, node: &NodeRef) -> u32 {
         let number = self.numbers.get(node.id);
         number.expect("the node is in the graph")
@@ -97,7 +95,6 @@ impl PlannedGraph {
         Some(self.number(node) as usize).filter(|&number| number < self.nodes.len())
     }
 
-    /// Returns the node with a number.
     pub(crate) fn node(&self, number: u32) -> &NodeRef {
         let number = number as usize;
         match number.checked_sub(self.nodes.len()) {

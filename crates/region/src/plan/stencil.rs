@@ -49,7 +49,6 @@ impl TileAxes {
         std::iter::once(self.along).chain(self.across)
     }
 
-    /// Returns the number of tiles of a shape.
     pub(crate) fn tiles(self, shape: &[usize]) -> usize {
         let mut batches = Shape::from_slice(shape);
         let tiles: usize = self

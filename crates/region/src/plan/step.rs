@@ -195,7 +195,6 @@ impl KernelPlan {
         1 + usize::from(self.separate_epilogue.is_some())
     }
 
-    /// Returns the kernel of the nodes of a graph.
     pub(crate) fn fused(&self, nodes: &HeldNodes) -> FusedKernel {
         let node = |&number: &u32| nodes.node(number).clone();
         let fused = |&number: &u32| nodes.fused(number);

@@ -21,7 +21,6 @@ pub(crate) struct Strided<'a> {
 }
 
 impl Strided<'_> {
-    /// Returns the strides of a factor of a product.
     pub(crate) fn factor(&self) -> FactorStrides<'_> {
         let (batch, matrix) = self.strides.split_at(self.strides.len() - 2);
         FactorStrides {

@@ -67,7 +67,6 @@ impl<'a> Uniform<'a> {
         Some(Self { shape, is_flat })
     }
 
-    /// Returns the shape of a kernel if it is uniform.
     pub(crate) fn of_kernel(kernel: &'a FusedKernel) -> Option<Self> {
         let mut outputs = kernel.outputs.iter();
         let is_plain = kernel.epilogue.is_empty()
@@ -110,7 +109,6 @@ impl KeyFreeLengths<'_> {
         }
     }
 
-    /// Returns which lengths these are, without the lengths.
     pub(crate) fn kind(self) -> FreeLengths {
         match self {
             Self::None => FreeLengths::None,

@@ -18,7 +18,6 @@ pub(crate) struct Strides<B> {
     pub(crate) batch: B,
 }
 
-/// The strides of a factor.
 pub(crate) type FactorStrides<'a> = Strides<&'a [isize]>;
 
 /// The strides of a factor with the dimensions of [`ProductLayout::batch`].
@@ -90,14 +89,12 @@ impl ProductLayout {
         self.batch.iter().product()
     }
 
-    /// Returns the number of elements of the product.
     pub(crate) fn elements(&self) -> usize {
         self.batches() * self.m * self.n
     }
 }
 
 impl FactorLayout {
-    /// Returns the transposed factor.
     fn transposed(self) -> Self {
         Self {
             row: self.column,

@@ -152,7 +152,6 @@ impl<'a> CheckedProduct<'a> {
         Self { layout, a, b }
     }
 
-    /// Returns the transposed product, as [`ProductLayout::transposed`].
     pub(super) fn transposed(self) -> Self {
         Self {
             layout: self.layout.transposed(),

@@ -30,12 +30,10 @@ impl<'a> BoundKernel<'a> {
         self.nodes.node(self.kernel.root)
     }
 
-    /// Returns a node by its number in the kernel.
     pub(crate) fn node(self, number: usize) -> &'a NodeRef {
         self.nodes.node(self.kernel.node(number))
     }
 
-    /// Returns the value of a constant by its number in the kernel.
     pub(crate) fn constant(self, number: usize) -> Scalar {
         match **self.nodes.op(self.kernel.node(number)) {
             Op::Constant(value) => value,

@@ -140,7 +140,6 @@ pub(crate) fn enqueue_code(
     Ok(())
 }
 
-/// Adds the launch of a kernel to the log.
 fn note(log: &LaunchLog, kernel: &Kernel<CodeParameter>, plan: &KernelPlan) {
     let differing = |(place, parameter): (usize, &CodeParameter)| {
         let parameter = match *parameter {

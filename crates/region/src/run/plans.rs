@@ -28,7 +28,6 @@ type PlanByKey = RecentMap<Box<[u64]>, Arc<Plan>>;
 
 static PLANS: LazyLock<Mutex<PlanByKey>> = LazyLock::new(|| Mutex::new(RecentMap::new(PLANS_MAX)));
 
-/// The identifier of the next plan.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// The plan of all graphs with one key, or of a single graph.
@@ -50,7 +49,6 @@ pub(crate) struct Plan {
     pub(crate) is_repeatable: bool,
 }
 
-/// A graph and its plan.
 pub(crate) struct Recalled {
     pub(crate) graph: PlannedGraph,
     pub(crate) plan: Arc<Plan>,
@@ -128,7 +126,6 @@ mod tests {
     use super::*;
     use crate::{Array, ProductPrecision, expr::Op, plan::FusedKernel};
 
-    /// Returns the plan for some nodes and its kernels.
     fn kernels(nodes: &[&NodeRef]) -> (Arc<Plan>, Vec<FusedKernel>) {
         let targets: Vec<NodeRef> = nodes.iter().map(|&node| NodeRef::clone(node)).collect();
         let Recalled { graph, plan, .. } = recall(&targets, u64::MAX);

@@ -88,7 +88,6 @@ impl<'a> NodeNumbering<'a> {
         number.map_or(NOT_IN_KERNEL, |&(number, _)| number as u64)
     }
 
-    /// Returns the key, without lengths that are free.
     fn key(&self, free: KeyFreeLengths<'_>) -> KernelKey {
         let FusedKernel {
             root,
@@ -130,7 +129,6 @@ impl<'a> NodeNumbering<'a> {
         words
     }
 
-    /// Replaces the nodes of a parameter by their numbers.
     fn template(&self, parameter: &KernelParameter) -> CodeParameter {
         let number_of = |id: u64| self.nodes.get(&id).copied();
         let fixed = || CodeParameter::Fixed(parameter.clone());
@@ -159,7 +157,6 @@ impl<'a> NodeNumbering<'a> {
         }
     }
 
-    /// Generates the code.
     fn generate(&self, schedule: Schedule) -> Arc<Code> {
         let made = passes_of(self.kernel, schedule);
         Arc::new(made.map_parameters(|parameter| self.template(parameter)))
@@ -224,7 +221,6 @@ impl Code {
     }
 }
 
-/// The code of a kernel of a plan.
 struct CodeOfPlan {
     choice: Choice,
     /// The schedule of the kernels that the code serves.
@@ -302,7 +298,6 @@ pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
     code_for(kernel, schedule_of(kernel)).0
 }
 
-/// Returns new code of a fused kernel.
 #[cfg(test)]
 pub(crate) fn generate_anew(kernel: &FusedKernel) -> Arc<Code> {
     generate_scheduled(kernel, schedule_of(kernel))
@@ -314,7 +309,6 @@ fn schedule_of(kernel: &FusedKernel) -> Schedule {
     schedule(kernel, &machine)
 }
 
-/// Returns new code of a fused kernel by a schedule.
 #[cfg(test)]
 pub(crate) fn generate_scheduled(kernel: &FusedKernel, schedule: Schedule) -> Arc<Code> {
     NodeNumbering::new(kernel).generate(schedule)

@@ -182,7 +182,6 @@ impl Choice {
         Self::Fixed(Schedule::Row(split, of_row))
     }
 
-    /// Chooses the schedule for a root with `root` elements.
     pub(crate) fn schedule(self, root: usize, machine: &Machine) -> Schedule {
         match self {
             Self::Fixed(schedule) => schedule,

@@ -84,7 +84,6 @@ impl Machine {
         l2_bytes: 40 << 20,
         ..Self::H200
     };
-    /// An NVIDIA L4.
     #[cfg(test)]
     pub(crate) const L4: Self = Self {
         multiprocessors: 58,

@@ -18,7 +18,6 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// Opens the device.
     pub(crate) fn open(&self) -> Result<Device, String> {
         let device = match &self.gpu {
             Some(gpu) => Device::open_simulated(gpu, 0),
@@ -45,7 +44,6 @@ impl Configuration {
 /// The interval at which rounds of the four schedules also check for races within kernels.
 const WITHIN_KERNELS: u64 = 8;
 
-/// Returns the configuration for a program with this seed.
 pub(crate) fn configuration(seed: u64) -> Configuration {
     let schedule = match seed % 4 {
         0 => Schedule::Timed,
@@ -56,7 +54,6 @@ pub(crate) fn configuration(seed: u64) -> Configuration {
     simulated(schedule, (seed / 4).is_multiple_of(WITHIN_KERNELS))
 }
 
-/// Returns a configuration of each schedule.
 pub(crate) fn configurations() -> Vec<Configuration> {
     let schedules = [
         Schedule::Timed,

@@ -189,7 +189,6 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     }
 }
 
-/// Returns the array as a mask.
 fn truth(array: &Dev) -> &Array<bool, IxDyn> {
     match array {
         Dev::Bool(which) => which,

@@ -13,7 +13,6 @@ use crate::differential::{
     value::Exact,
 };
 
-/// A float of 16 bits.
 trait Half:
     Float
     + Number

@@ -156,7 +156,6 @@ fn wider_operand(step: &Step, slots: &[Host]) -> Option<Kind> {
     kind.is_half().then_some(kind)
 }
 
-/// Returns the array as a mask.
 fn truth(host: &Host) -> &ArrayD<bool> {
     match host {
         Host::Bool(which) => which,
@@ -381,7 +380,6 @@ fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
     })
 }
 
-/// Returns a slice of all elements.
 pub(crate) fn whole(rank: usize) -> Vec<SliceInfoElem> {
     vec![Slice::new(0, None, 1).into(); rank]
 }

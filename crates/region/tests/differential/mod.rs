@@ -53,7 +53,6 @@ use self::configurations::{Configuration, configuration, configurations};
 use self::program::{Program, STEP_KINDS, Size, program};
 use self::value::{Back, Dev, Given};
 
-/// The result of a test.
 pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// The numbers of random programs of a day and of the whole suite.

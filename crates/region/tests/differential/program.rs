@@ -36,10 +36,8 @@ pub(crate) struct Size {
     pub(crate) only: Option<u32>,
 }
 
-/// The number of kinds of steps.
 pub(crate) const STEP_KINDS: u32 = 26;
 
-/// Generates the program of a seed.
 pub(crate) fn program(seed: u64, size: Size) -> Program {
     let mut generator = ProgramGenerator {
         rng: Pcg32::seed_from_u64(seed),

@@ -60,7 +60,6 @@ functions! {
     Reduce { Sum, Product, Minimum, Maximum, ArgMinimum, ArgMaximum, Any, All, }
 }
 
-/// Views of an array.
 #[derive(Clone, Debug)]
 pub(crate) enum View {
     Slice(Vec<SliceInfoElem>),

@@ -71,7 +71,6 @@ struct Counted {
     gpu: Gpu,
 }
 
-/// The work of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Work {
     kernels: usize,
@@ -89,7 +88,6 @@ impl Work {
     }
 }
 
-/// The schedules of the tests.
 const SCHEDULES: [Schedule; 3] = [Schedule::Timed, Schedule::Lazy, Schedule::Random(7)];
 
 impl Counted {
@@ -127,7 +125,6 @@ impl Counted {
         Array::from_host(&self.device, host).unwrap()
     }
 
-    /// Returns the result of a region.
     fn result<R: DeviceValue>(&self, body: impl FnOnce(&Region) -> R) -> Value<R> {
         evaluate(&self.device, body).unwrap()
     }

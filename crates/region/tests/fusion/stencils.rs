@@ -28,7 +28,6 @@ fn stencil(values: &Array<f32, Ix2>, places: &[(usize, usize)]) -> Array<f32, Ix
     parts.reduce(|sum, part| sum + part).unwrap()
 }
 
-/// Returns the result of a stencil of stored values.
 fn of_stored(values: &Array<f32, Ix2>, places: &[(usize, usize)]) -> Array2<f32> {
     drop(values.to_host().unwrap());
     stencil(values, places).to_host().unwrap()

@@ -12,9 +12,7 @@ pub(crate) struct Function<D, S> {
     pub(crate) limits: (u64, u64),
 }
 
-/// A function of one operand.
 pub(crate) type One = Function<fn(f64) -> f64, fn(f32) -> f32>;
-/// A function of two operands.
 pub(crate) type Two = Function<fn(f64, f64) -> f64, fn(f32, f32) -> f32>;
 
 macro_rules! table {

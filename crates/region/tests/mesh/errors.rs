@@ -24,7 +24,6 @@ fn sharded(machine: &Machine) -> (Mesh, Sharded<Matrix, 0>) {
     (mesh, sharded)
 }
 
-/// Asserts that an axis is missing.
 #[track_caller]
 fn assert_missing(error: &UsageError, number: usize) {
     let is_named = matches!(error.problem(), UsageErrorKind::Axis { axis, .. } if *axis == number);

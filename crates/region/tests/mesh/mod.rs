@@ -78,7 +78,6 @@ fn open(calls: &Arc<Calls>, ordinal: i32) -> Device {
     unsafe { Device::with_driver(driver, ordinal) }.expect("the device opens")
 }
 
-/// Returns the usage error of a region.
 #[track_caller]
 fn usage_error<T>(result: Result<T>) -> UsageError {
     match result {
@@ -97,7 +96,6 @@ fn mesh_error<T>(result: Result<T>) -> MeshErrorKind {
     }
 }
 
-/// Asserts that a message contains a text.
 #[track_caller]
 fn assert_contains(message: &impl std::fmt::Display, text: &str) {
     let message = message.to_string();

@@ -12,7 +12,6 @@ use std::{env, error::Error};
 
 use crate::evaluate;
 
-/// The result of a test.
 pub(crate) type Outcome = Result<(), Failed>;
 type Failed = Box<dyn Error + Send + Sync>;
 

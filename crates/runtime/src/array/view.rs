@@ -112,7 +112,6 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns the range of `len` elements from `start` on.
 pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
     start..start.saturating_add(len)
 }

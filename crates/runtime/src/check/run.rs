@@ -53,7 +53,6 @@ pub(super) fn schedules(
         .chain((0..seeds).map(move |seed| Schedule::Pct { seed, depth }))
 }
 
-/// A run to be executed.
 pub(super) struct Run<'a> {
     check: &'a Check,
     program: &'a Program<'a>,

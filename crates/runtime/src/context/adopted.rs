@@ -18,7 +18,6 @@ impl Keeper {
         Self(Mutex::new(Some(Box::new(value))))
     }
 
-    /// Returns the value if it has this type.
     pub(crate) fn value_mut<K: Any>(&mut self) -> Option<&mut K> {
         self.0.get_mut().as_mut()?.downcast_mut()
     }

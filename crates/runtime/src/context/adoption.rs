@@ -44,7 +44,6 @@ impl DeviceState {
     }
 }
 
-/// The adopted streams of a device.
 #[derive(Default)]
 pub(crate) struct AdoptedStreams(Ranked<ADOPTED_STREAMS, Vec<Entry>>);
 

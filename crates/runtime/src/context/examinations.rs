@@ -49,7 +49,6 @@ impl ExaminedOperands {
         Self(Some(device))
     }
 
-    /// Returns whether this is for one device, which has this number.
     pub(crate) fn is_on(&self, device: DeviceNumber) -> bool {
         self.0 == Some(device)
     }

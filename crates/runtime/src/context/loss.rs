@@ -28,7 +28,6 @@ pub(crate) struct RecentOperations {
     others: Ring<OTHERS_MAX>,
 }
 
-/// A submitted operation.
 #[derive(Clone, Copy, Debug)]
 struct Submitted {
     label: &'static str,

@@ -14,10 +14,8 @@ use parking_lot::Mutex;
 use super::{DeviceState, GraphLayer, Operation, Stream, StreamSlot, StreamState};
 use crate::{Error, Result, UsageError, UsageErrorKind};
 
-/// The advice for downloads in a recording.
 pub(super) const DOWNLOAD: &str =
     "there is no value yet: download on an ordinary stream, behind the replay";
-/// The advice for page-locked and managed memory in a recording.
 pub(crate) const HOST_MEMORY: &str = "the host can use page-locked and managed memory at any time, \
                                       which a replay cannot respect: copy it to or from a \
                                       `Buffer` on an ordinary stream, around the replay";
@@ -93,7 +91,6 @@ impl From<DriverError> for NotRecorded {
     }
 }
 
-/// The recorder of a stream, if the stream is recording.
 #[derive(Debug, Default)]
 pub(crate) struct RecorderOfStream(Mutex<Option<Arc<dyn NodeRecorder>>>);
 

@@ -83,7 +83,6 @@ impl DeviceState {
         self.retired.lock().streams.push_back(stream);
     }
 
-    /// Returns the numbers of the streams that are not retired.
     #[cfg(feature = "sim")]
     pub(crate) fn held_streams(&self) -> Vec<u64> {
         let retired: Vec<_> = self

@@ -65,7 +65,6 @@ struct Opened {
 /// The number of devices opened in this process.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// A stream together with its device.
 pub(crate) struct DeviceStream {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) stream: Arc<StreamState>,
@@ -212,7 +211,6 @@ impl DeviceState {
         })
     }
 
-    /// Returns the pool of the events that are recorded on the stream.
     #[inline]
     pub(crate) fn events_of(&self, stream: &StreamState) -> &EventPool {
         match stream.is_own() {
@@ -226,7 +224,6 @@ impl DeviceState {
         priority.clamp(self.priorities.greatest, self.priorities.least)
     }
 
-    /// Returns the stream with this id, if it belongs to this device.
     #[inline]
     pub(crate) fn stream(&self, id: StreamId) -> Option<&Arc<StreamState>> {
         self.streams.get(id)

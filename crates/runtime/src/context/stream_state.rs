@@ -120,7 +120,6 @@ pub(crate) struct StreamState {
     pub(super) graph_slot: <GraphLayer as StreamSlot>::Value,
     /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
-    /// The state of the layer `page_locked`.
     pub(crate) page_locked_slot: <PageLockedLayer as StreamSlot>::Value,
     done: AtomicU64,
 }

@@ -38,7 +38,6 @@ impl Streams {
         }
     }
 
-    /// Returns the number of the device whose streams these are.
     pub(crate) fn device(&self) -> DeviceNumber {
         self.device
     }
@@ -59,7 +58,6 @@ impl Streams {
         Some(stream)
     }
 
-    /// Returns the stream with this id, if it is in this table.
     #[inline]
     pub(crate) fn get(&self, id: StreamId) -> Option<&Arc<StreamState>> {
         let (block, offset) = position(id.index());

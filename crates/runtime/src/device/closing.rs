@@ -32,7 +32,6 @@ struct Waiting {
     passes: u64,
 }
 
-/// A device that is closing.
 struct Closing {
     teardown: Teardown,
     /// The time of the first try.

@@ -217,7 +217,6 @@ impl Entry<'_> {
     }
 }
 
-/// Returns the status of a pair if it is known.
 fn known_status(one: &DeviceState, other: &DeviceState) -> Option<PeerStatus> {
     if one.shares_driver(other) {
         known_peer_status(one, other)

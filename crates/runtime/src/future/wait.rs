@@ -7,7 +7,6 @@ use crate::{
     tracker::{Sequence, Ticket},
 };
 
-/// The advice for waits in a recording.
 const NO_WORK: &str =
     "a recording stream has no work: wait on an ordinary stream, behind the replay";
 

@@ -33,7 +33,6 @@ pub struct GraphNodeMut<'a> {
     number: usize,
 }
 
-/// Creates the error for a change that is not possible.
 fn refused(operation: &'static str, detail: impl Into<String>) -> UsageError {
     let detail = detail.into();
     UsageError::new(operation, UsageErrorKind::Graph { detail })

@@ -156,7 +156,6 @@ fn word(address: Address, kind: AccessKind) -> NodeAccess {
     }
 }
 
-/// The flag of a conditional node.
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) allocation: Arc<Allocation>,

@@ -33,7 +33,6 @@ use crate::{
 /// share the last note.
 const NOTES_MAX: u32 = 1023;
 
-/// A loop of a graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoopSite {
     pub(super) iterations_max: u32,

@@ -244,7 +244,6 @@ impl Device {
 }
 
 impl Graph {
-    /// Records a graph whose memory is in `memory`.
     fn record(
         device: &Arc<DeviceState>,
         name: &str,

@@ -20,7 +20,6 @@ use crate::{
     tracker::{AccessKind, AccessUnion, Extent},
 };
 
-/// An access of a node to an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeAccess {
     pub(super) operand: usize,
@@ -44,7 +43,6 @@ impl NodeAccess {
     }
 }
 
-/// A node of a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) kind: OperationKind,
@@ -123,7 +121,6 @@ pub(super) fn resolve(nodes: &mut [Node], operands: &[Operand]) {
     }
 }
 
-/// The operation of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Kernel(Kernel),
@@ -150,7 +147,6 @@ pub(super) struct Copy {
     pub(super) height: usize,
 }
 
-/// A kernel launch.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
     pub(super) function: FunctionHandle,

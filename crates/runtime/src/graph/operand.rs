@@ -7,7 +7,6 @@ use millstream_driver::DevicePtr;
 use super::body::Block;
 use crate::memory::Allocation;
 
-/// The memory of an operand.
 #[derive(Clone, Debug)]
 pub(super) struct Operand {
     pub(super) pointer: DevicePtr,
@@ -55,7 +54,6 @@ impl Operand {
     }
 }
 
-/// A position in an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) operand: usize,

@@ -9,7 +9,6 @@ use super::operand::{Address, Operand};
 /// The number of parameters up to which a kernel is passed to the driver without an allocation.
 const INLINE: usize = 16;
 
-/// The bytes of a word.
 const WORD: usize = size_of::<u64>();
 
 /// The arguments of a kernel.
@@ -23,7 +22,6 @@ pub(super) struct Params {
     addresses: Vec<(usize, Address)>,
 }
 
-/// The place of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ParamPlace {
     first_word: usize,

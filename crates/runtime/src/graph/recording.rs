@@ -37,7 +37,6 @@ use crate::{
     },
 };
 
-/// A recording in progress.
 #[derive(Debug)]
 pub(super) struct Recording {
     device: Arc<DeviceState>,
@@ -68,7 +67,6 @@ struct State {
     nodes: Vec<Node>,
 }
 
-/// A recording stream.
 #[derive(Debug)]
 struct Queue {
     id: StreamId,
@@ -78,7 +76,6 @@ struct Queue {
     last: Option<Ticket>,
 }
 
-/// A recorded operation.
 #[derive(Debug)]
 struct Recorded {
     /// The numbers of the nodes with which it ends.
@@ -108,7 +105,6 @@ enum Role {
     OtherGraph(Arc<Block>),
 }
 
-/// The result of a recording.
 #[derive(Debug, Default)]
 pub(super) struct RecordedGraph {
     pub(super) nodes: Vec<Node>,

@@ -86,14 +86,12 @@ enum UnboundWork {
     },
 }
 
-/// A value of a node.
 #[derive(Clone, Copy)]
 struct ValuePlace {
     node: usize,
     value: usize,
 }
 
-/// An array of a replay.
 #[derive(Default)]
 struct BoundArray {
     /// The address in the last replay.

@@ -27,7 +27,6 @@ pub struct Cuda {
     pub(super) cache: CacheChoice,
 }
 
-/// The cache of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CacheChoice {
     /// The user's folder, or `MILLSTREAM_KERNEL_CACHE`.

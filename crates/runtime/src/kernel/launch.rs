@@ -109,7 +109,6 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Returns the array and the kind of access, if the argument is an array.
     #[inline(always)]
     pub(crate) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.value {

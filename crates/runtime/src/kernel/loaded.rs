@@ -61,7 +61,6 @@ struct ModuleState {
     from_cache: bool,
 }
 
-/// The parts of a module to load.
 pub(super) struct Parts {
     pub(super) name: String,
     /// The PTX, with which signatures are compared.

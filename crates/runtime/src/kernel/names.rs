@@ -20,7 +20,6 @@ pub(crate) fn interned(name: &str) -> &'static str {
     NAMES.lock().get_or_insert_default().intern(name)
 }
 
-/// The interned names.
 #[derive(Default)]
 struct Names {
     names: FxHashSet<&'static str>,

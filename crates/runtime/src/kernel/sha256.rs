@@ -17,7 +17,6 @@ const INITIAL: [u32; 8] = [
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 ];
 
-/// The bytes of a block.
 const BLOCK: usize = 64;
 
 /// The length of the number of bits at the end of the padding, in bytes.

@@ -39,7 +39,6 @@ impl UsedVariable {
     }
 }
 
-/// A variable of a loaded module.
 #[derive(Debug)]
 pub(super) struct LoadedVariable {
     declared: DeviceVariable,
@@ -89,7 +88,6 @@ pub(super) fn look_up(
     loaded.collect()
 }
 
-/// Returns the memory of a variable, if the module has it.
 fn find(
     device: &DeviceState,
     module: ModuleHandle,

@@ -85,7 +85,6 @@ impl Release {
         }
     }
 
-    /// Returns the keeper if it has this type.
     pub(super) fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
         self.keeper.value_mut()
     }

@@ -64,7 +64,6 @@ impl Drop for Reservation {
     }
 }
 
-/// The outcome of a reservation.
 pub(super) enum ReserveOutcome {
     /// A cached block serves the array.
     Cached(DroppedBlock),

@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, VecDeque};
 use super::free::{Contents, DroppedBlock, FreeingBlock, release};
 use crate::{context::DeviceState, tracker::Ticket};
 
-/// The default limit of the cache.
 const LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
 /// The number of blocks of a size that a lookup examines, newest first.
 const SCAN_MAX: usize = 32;
@@ -29,12 +28,10 @@ const AGES_MIN: usize = 64;
 /// Blocks to be freed, usually none, which is cheap to move.
 pub(super) type Evicted = Vec<DroppedBlock>;
 
-/// The statistics of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CacheStats {
     /// Bytes of the cached blocks.
     pub(super) cached_bytes: u64,
-    /// The limit of `cached_bytes`.
     pub(super) limit_bytes: u64,
     /// The number of arrays that reused a cached block.
     pub(super) hits: u64,

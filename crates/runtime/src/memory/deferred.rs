@@ -11,7 +11,6 @@ use crate::{
     sync::ranked::{Ranked, STREAM_FOR_FREES},
 };
 
-/// The deferred frees of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredFrees {
     frees: Mutex<Vec<FreeingBlock>>,

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::context::{DeviceSlot, DeviceState, MemoryLayer, StreamSlot, StreamState};
 
-/// The memory state of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceMemory {
     pub(super) budget: Arc<Budget>,
@@ -28,7 +27,6 @@ impl DeviceState {
     }
 }
 
-/// The memory state of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(super) frees: Frees,

@@ -88,7 +88,6 @@ pub(crate) struct CrossDeviceImport {
     place: Arc<Place>,
     /// Set if the operation may end without its results.
     failure: Option<Failure>,
-    /// A [`State`].
     state: AtomicU64,
 }
 

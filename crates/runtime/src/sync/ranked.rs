@@ -79,7 +79,6 @@ fn is_held(rank: u8) -> bool {
     HELD.with(|held| held[usize::from(rank)].get() > 0)
 }
 
-/// A lock of the rank `RANK`.
 #[derive(Debug, Default)]
 pub(crate) struct Ranked<const RANK: u8, T>(Mutex<T>);
 
@@ -137,7 +136,6 @@ impl<'a, const RANK: u8, T> RankedGuard<'a, RANK, T> {
         Self { guard, _held: Held }
     }
 
-    /// Returns the guard for a condition variable.
     pub(crate) fn for_condition(&mut self) -> &mut MutexGuard<'a, T> {
         &mut self.guard
     }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read,

@@ -21,7 +21,6 @@ pub(crate) trait PutOffEnd: fmt::Debug + Send + Sync {
     fn end(&self, history: &AccessHistory, patient: bool) -> Result<bool>;
 }
 
-/// A lease that conflicts with an access.
 #[derive(Debug)]
 pub(crate) enum ConflictingLease {
     /// The bytes were lent at this source line, and were not returned.

@@ -47,7 +47,6 @@ impl StreamId {
         (index < Self::INDICES).then(|| Self::from_parts(device.0, index))
     }
 
-    /// Returns the number of the device to which the stream belongs.
     #[inline]
     pub(crate) fn device(self) -> DeviceNumber {
         DeviceNumber(self.0.get() >> INDEX_BITS)

@@ -102,7 +102,6 @@ impl Tickets {
         self.others.clear();
     }
 
-    /// Keeps the tickets for which `keeps` returns `true`.
     pub(super) fn retain(&mut self, mut keeps: impl FnMut(Ticket) -> bool) {
         self.others.retain(|&ticket| keeps(ticket));
         if !self.first.is_some_and(keeps) {

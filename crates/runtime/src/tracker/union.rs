@@ -6,7 +6,6 @@ use super::{Access, AccessHistory, AccessKind, extent::Extent};
 /// bytes in between, which costs later operations unnecessary waits, but never loses a dependency.
 const ENTRIES_MAX: usize = 16;
 
-/// One access of a union.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnionEntry {
     pub(crate) extent: Extent,

@@ -25,7 +25,6 @@ impl Folder {
         Self(folder)
     }
 
-    /// Returns the cached entries.
     fn entries(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).expect("the folder is there");
         let paths = entries.map(|entry| entry.expect("an entry").path());

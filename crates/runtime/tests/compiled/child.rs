@@ -79,7 +79,6 @@ pub(crate) fn start_in(
         .expect("the process starts")
 }
 
-/// Returns what a child printed.
 pub(crate) fn output(child: Child) -> String {
     let output = child.wait_with_output().expect("the process ends");
     assert!(output.status.success(), "{output:?}");

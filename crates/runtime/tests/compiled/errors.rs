@@ -12,7 +12,6 @@ use crate::compiled::{Outcome, child, device};
 
 use crate::scenarios::prelude::assert_says;
 
-/// Returns the error of a compilation.
 fn refused(device: &Device, source: Cuda) -> CompileError {
     match device.compile(source.without_cache()) {
         Err(Error::Compile(error)) => (*error).clone(),

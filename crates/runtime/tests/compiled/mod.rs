@@ -12,7 +12,6 @@ use std::{env, error::Error};
 
 use millstream::{Device, Select};
 
-/// The result of a test.
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Returns whether the tests run on a GPU.

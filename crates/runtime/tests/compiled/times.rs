@@ -42,7 +42,6 @@ fn options(device: &Device) -> Result<Vec<String>, Box<dyn Error>> {
     ])
 }
 
-/// Compiles a source to machine code for a device.
 pub(crate) fn machine_code(device: &Device, source: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let options = options(device)?;
     let program = Program {

@@ -149,7 +149,6 @@ pub(crate) fn cases(program: u64, kind: Kind) -> Vec<Case> {
 }
 
 impl Case {
-    /// Draws the case's program.
     pub(crate) fn draw(&self) -> Program {
         let mut sort = Sort::of(self.program);
         if self.options.is_none() {

@@ -15,12 +15,10 @@ struct Line([u8; 256]);
 #[repr(C, align(512))]
 struct TwoLines([[u8; 256]; 2]);
 
-/// An element with the alignment of two pages.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(8192))]
 struct TwoPages([[u8; 4096]; 2]);
 
-/// An element with the alignment of sixteen pages.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(65_536))]
 struct SixteenPages([[u8; 4096]; 16]);

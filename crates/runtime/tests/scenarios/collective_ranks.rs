@@ -131,7 +131,6 @@ halves!(f16, bf16);
 /// The number of element types.
 pub(crate) const TYPES: usize = 8;
 
-/// Returns references to the arrays of all ranks.
 pub(crate) fn each_mut<T>(arrays: &mut [Buffer<T>]) -> Vec<&mut Buffer<T>> {
     arrays.iter_mut().collect()
 }
@@ -164,7 +163,6 @@ impl Ranks {
         self.streams.len()
     }
 
-    /// Returns an array of each rank.
     pub(crate) fn values<T: Element>(&self, len: usize, reduce: Option<Reduce>) -> Vec<Vec<T>> {
         let array = |rank| {
             (0..len)
@@ -350,7 +348,6 @@ impl Ranks {
     }
 }
 
-/// Reduces the arrays in their order.
 pub(crate) fn reduced<T: Element>(arrays: &[Vec<T>], reduce: Reduce) -> Vec<T> {
     let (first, rest) = arrays.split_first().unwrap();
     let mut result = first.clone();

@@ -21,7 +21,6 @@ const STEPS: usize = 16;
 /// The number of threads, more than one for each core: a run sleeps while the reactor still holds
 /// its device.
 const THREADS: usize = 4;
-/// Returns the schedule of a program.
 fn schedule_of(seed: u64) -> Schedule {
     match seed % 4 {
         0 => Schedule::Timed,

@@ -105,7 +105,6 @@ fn table(harness: &Harness, stream: &Stream) -> Result<(Sum, Global<u32>)> {
     Ok((kernel, variable))
 }
 
-/// Launches the kernel.
 fn sum<N0, S, T>(kernel: &Sum, stream: &Stream, arguments: (N0, S, T, u64)) -> Result<()>
 where
     (N0, S, T, u64): LaunchArguments<signature!(&[u32], &[u32], &mut [u32], u64)>,

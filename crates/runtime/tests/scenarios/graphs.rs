@@ -17,7 +17,6 @@ pub(crate) fn doubling(
     })
 }
 
-/// Records `x = x + ones`.
 fn counting(harness: &Harness, x: &mut Buffer<f32>, ones: &Buffer<f32>) -> Result<Graph> {
     let kernels = sums::load(&harness.device)?;
     harness.record("counting", |r| increment(&kernels, &r.stream()?, x, ones))

@@ -80,7 +80,6 @@ fn without_conditional_nodes(calls: &Calls) {
     });
 }
 
-/// Runs a scenario with conditional nodes and without.
 pub(crate) fn with_and_without_conditional_nodes(run: impl Fn(&Harness) -> Result<()>) {
     counted_scenario(|harness, _| run(harness));
     counted_scenario(|harness, calls| {

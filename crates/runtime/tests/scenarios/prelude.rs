@@ -57,7 +57,6 @@ pub(crate) fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
 /// The length of most arrays: enough for several thread blocks and pages.
 pub(crate) const N: usize = 1500;
 
-/// Returns the usage error of a call.
 #[track_caller]
 pub(crate) fn usage_error<T>(result: Result<T>) -> UsageError {
     match result {
@@ -67,7 +66,6 @@ pub(crate) fn usage_error<T>(result: Result<T>) -> UsageError {
     }
 }
 
-/// Returns the kind of the usage error of a call.
 #[track_caller]
 pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
     usage_error(result).problem().clone()
@@ -132,7 +130,6 @@ pub(crate) fn with_outsider<const N: usize>(
     (outsider, theirs, harness.streams())
 }
 
-/// Lends an array to the owner of a stream, which fills it.
 pub(crate) fn fill_lent(owner: &Outsider, theirs: &Stream, array: &mut Buffer<u8>, value: u8) {
     let lease = array.lend_mut(theirs).unwrap();
     owner.fill(lease.as_raw(), lease.len(), value);

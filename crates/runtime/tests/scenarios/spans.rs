@@ -14,7 +14,6 @@ use crate::scenarios::prelude::*;
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<String>>>);
 
-/// The field `operation` of a span.
 struct Operation(String);
 
 impl Visit for Operation {

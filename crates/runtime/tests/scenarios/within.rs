@@ -109,7 +109,6 @@ fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
     });
 }
 
-/// An element of `N` bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(transparent)]
 struct Bytes<const N: usize>([u8; N]);

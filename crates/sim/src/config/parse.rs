@@ -184,7 +184,6 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
     }
 }
 
-/// Returns the schedule with this name, seed and depth.
 fn schedule(name: Option<&str>, seed: Option<u64>, depth: Option<u32>) -> Result<Schedule, String> {
     let schedule = match (name, seed) {
         (Some("pct"), seed) => {

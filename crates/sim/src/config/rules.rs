@@ -96,7 +96,6 @@ impl Rules {
         }
     }
 
-    /// Returns each rule's name and reading.
     fn named(&mut self) -> [(&'static str, &mut Reading); 7] {
         [
             ("small_upload", &mut self.small_upload),

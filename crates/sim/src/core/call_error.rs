@@ -29,5 +29,4 @@ impl CallError {
     }
 }
 
-/// The result of a driver call.
 pub(crate) type CallResult<T> = Result<T, CallError>;

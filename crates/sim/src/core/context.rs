@@ -61,7 +61,6 @@ impl SimState {
         Ok(self.contexts[&context].device)
     }
 
-    /// Returns the free memory of a device in bytes.
     pub(crate) fn free_bytes(&self, device: u32) -> u64 {
         let reserved = |pool: &MemoryPool| pool.bytes.usage().reserved_bytes;
         let reserved_bytes = self.pools_of(device).map(reserved).sum::<u64>();

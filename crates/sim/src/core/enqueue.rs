@@ -233,7 +233,6 @@ impl SimState {
             .stream_destroyed(handle, stream.context, blocking);
     }
 
-    /// Releases a hold.
     pub(crate) fn release_hold(&mut self, id: OpId) {
         let now_ns = self.now_ns;
         // The operation is gone if its context was lost or destroyed.

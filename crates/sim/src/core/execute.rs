@@ -26,7 +26,6 @@ pub(super) struct OpFailure {
     pub(super) kind: ReportKind,
     pub(super) code: ResultCode,
     pub(super) text: String,
-    /// The fault of a kernel.
     pub(super) fault: Option<Box<KernelFault>>,
 }
 

@@ -30,7 +30,6 @@ pub(crate) enum GraphOwner {
     Node,
 }
 
-/// A graph.
 pub(crate) struct Graph {
     pub(crate) context: ContextHandle,
     pub(crate) owner: GraphOwner,
@@ -56,7 +55,6 @@ pub(crate) struct Node<B> {
     pub(crate) site: Option<Site>,
 }
 
-/// The operation of a node.
 #[derive(Clone)]
 pub(crate) enum NodeOperation<B> {
     Kernel(Arc<KernelLaunch>),
@@ -104,7 +102,6 @@ impl ConditionalForm {
     }
 }
 
-/// An executable graph.
 pub(crate) struct Executable {
     pub(crate) context: ContextHandle,
     pub(crate) template: Template,
@@ -207,7 +204,6 @@ impl<B> NodeOperation<B> {
 }
 
 impl Conditions {
-    /// Creates conditions with these initial values.
     pub(crate) fn new(initial: impl Iterator<Item = (ConditionHandle, u32)>) -> Self {
         let conditions = initial.map(|(condition, initial)| {
             let value = initial;
@@ -234,14 +230,12 @@ impl Conditions {
         }
     }
 
-    /// Returns the value of a condition.
     pub(crate) fn value(&self, condition: ConditionHandle) -> u32 {
         self.0.lock().get(&condition).map_or(0, |found| found.value)
     }
 }
 
 impl NodePlace {
-    /// Returns the description of an operation at this place.
     pub(crate) fn summary(&self, operation: OperationSummary) -> OperationSummary {
         OperationSummary::Node {
             operation: Box::new(operation),

@@ -11,7 +11,6 @@ use super::{
 };
 
 impl SimState {
-    /// Adds an empty graph.
     pub(crate) fn add_graph(&mut self, context: ContextHandle, owner: GraphOwner) -> GraphHandle {
         let handle = self.handles.next();
         self.graphs.insert(handle, Graph::new(context, owner));
@@ -70,7 +69,6 @@ impl SimState {
         }
     }
 
-    /// Removes a graph with the bodies in it.
     pub(crate) fn remove_graph(&mut self, graph: GraphHandle) {
         if let Some(gone) = self.graphs.remove(&graph) {
             for body in gone.bodies().collect::<Vec<_>>() {

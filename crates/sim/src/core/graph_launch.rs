@@ -31,7 +31,6 @@ use crate::{
     race::{DestroyedStreams, EnqueuedOp, OpClock, OperationSummary},
 };
 
-/// An enqueued operation of a launch.
 #[derive(Clone)]
 struct Enqueued {
     id: OpId,
@@ -71,7 +70,6 @@ impl Launch {
 }
 
 impl SimState {
-    /// Enqueues a launch of an executable graph on a stream.
     pub(crate) fn launch_executable(&mut self, exec: GraphExecHandle, stream: StreamHandle) {
         let executable = &self.executables[&exec];
         let template = executable.template.clone();
@@ -170,7 +168,6 @@ impl SimState {
         dependencies(&template.leaves(), &added, entry)
     }
 
-    /// Adds a node of a template.
     fn add_template_node(
         &mut self,
         launch: &mut Launch,
@@ -230,7 +227,6 @@ impl SimState {
         }
     }
 
-    /// Enqueues the operation of one node.
     fn enqueue_node(
         &mut self,
         launch: &mut Launch,
@@ -354,7 +350,6 @@ impl SimState {
         }
     }
 
-    /// Enqueues a conditional node.
     fn enqueue_conditional(
         &mut self,
         launch: &mut Launch,

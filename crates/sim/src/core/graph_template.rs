@@ -20,7 +20,6 @@ pub(crate) struct Template {
     pub(crate) nodes: Vec<TemplateNode>,
 }
 
-/// A node of a [`Template`].
 #[derive(Clone)]
 pub(crate) struct TemplateNode {
     /// The node of the graph that the template was made from.
@@ -173,7 +172,6 @@ impl Template {
 }
 
 impl<B: Copy> NodeOperation<B> {
-    /// Returns the operation with templates for its bodies.
     pub(crate) fn with_bodies(
         &self,
         template: impl Fn(B) -> Result<Template, GraphNodeHandle>,

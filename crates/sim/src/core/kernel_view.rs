@@ -24,7 +24,6 @@ pub(crate) struct KernelView<'a> {
     pub(crate) op: OpId,
     /// The base addresses of the allocations accessed so far, if the race checker records them.
     pub(crate) accessed: Option<&'a Mutex<Vec<u64>>>,
-    /// The output of `printf`.
     pub(crate) printf_output: &'a PrintfOutput,
     /// The conditions of the graph that the kernel runs in.
     pub(crate) conditions: Option<&'a Conditions>,

@@ -7,7 +7,6 @@ use millstream_ptx::Site;
 
 use crate::{ids::name, ptx, race::ElementMismatch};
 
-/// A loaded module.
 pub(crate) struct LoadedModule {
     pub(crate) context: ContextHandle,
     pub(crate) ptx: ptx::Module,

@@ -82,7 +82,6 @@ pub(crate) enum OpKind {
     Hold(Option<u64>),
 }
 
-/// A kernel launch with its arguments.
 #[derive(Clone)]
 pub(crate) struct KernelLaunch {
     pub(crate) module: Arc<LoadedModule>,
@@ -96,7 +95,6 @@ pub(crate) struct KernelLaunch {
     pub(crate) mismatches: Arc<[ElementMismatch]>,
 }
 
-/// The source of a copy.
 #[derive(Clone, Debug)]
 pub(crate) enum CopySource {
     /// An address in the memory map: device, page-locked or managed memory.
@@ -108,7 +106,6 @@ pub(crate) enum CopySource {
     Host(HostRange),
 }
 
-/// The destination of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CopyTarget {
     /// An address in the memory map: device, page-locked or managed memory.
@@ -117,7 +114,6 @@ pub(crate) enum CopyTarget {
     Host(HostRange),
 }
 
-/// A copy of rows.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyOp {
     pub(crate) source: CopySource,

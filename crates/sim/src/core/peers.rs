@@ -41,7 +41,6 @@ pub(crate) struct PeerAccess {
 }
 
 impl PeerAccess {
-    /// Returns the effect of an access to the allocation.
     pub(crate) fn reach(&self, allocation: &Allocation) -> Reach {
         if allocation.kind.is_everyones() || allocation.device == self.device {
             return Reach::Works;

@@ -28,7 +28,6 @@ impl SimState {
         pools.filter(move |pool| pool.device == device)
     }
 
-    /// Adds a pool.
     pub(crate) fn add_pool(&mut self, device: u32, bytes_max: u64) -> PoolHandle {
         let handle = self.handles.next();
         self.pools

@@ -25,7 +25,6 @@ impl PrintfOutput {
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
     }
 
-    /// Returns the kept output.
     pub(crate) fn text(&self) -> String {
         self.text.lock().clone()
     }

@@ -95,7 +95,6 @@ impl SimState {
         picked
     }
 
-    /// Returns the policy, and its view of the state.
     fn policy(&mut self) -> (&mut dyn Policy, View<'_>) {
         let view = View {
             call: self.call,

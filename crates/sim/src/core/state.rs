@@ -46,7 +46,6 @@ use crate::{
 /// The kernel that runs and the time of its start, for threads that must not wait for it.
 pub(crate) type RunningKernel = Mutex<Option<(Arc<str>, Instant)>>;
 
-/// The simulator state.
 pub(crate) struct SimState {
     pub(crate) config: SimConfig,
     /// The host clock, in nanoseconds of virtual time.

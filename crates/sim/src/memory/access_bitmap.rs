@@ -146,7 +146,6 @@ fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
     }
 }
 
-/// A chunk of bitmap words.
 type Chunk = Box<[AtomicU64]>;
 
 /// One bit for each byte of an allocation, in chunks allocated on first use.
@@ -156,7 +155,6 @@ struct Bitmap {
 }
 
 impl Bitmap {
-    /// Returns a chunk if it was allocated.
     #[inline(always)]
     fn chunk(&self, index: usize) -> Option<&[AtomicU64]> {
         Some(self.chunks.get()?.get(index)?.get()?)

@@ -54,7 +54,6 @@ impl Backing {
         self.start
     }
 
-    /// Returns the memory.
     pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         // SAFETY: the block is valid as long as `self` is, and this type gives access through
         // `SharedBytes` only. The host also accesses page-locked and managed memory by address; the

@@ -28,17 +28,14 @@ impl HostRange {
         }
     }
 
-    /// Returns the first address.
     pub(crate) fn address(self) -> u64 {
         self.address as u64
     }
 
-    /// Returns the length in bytes.
     pub(crate) fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// Returns the memory.
     pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         let pointer = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: the caller of `new` promised that the range is valid and accessed without

@@ -57,7 +57,6 @@ const DEAD_MAX: usize = 1 << 16;
 /// reuse, so that late accesses are detected.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
 
-/// The time at which an access is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AccessTime {
     /// At the call: the memory must be allocated, though its allocation may still be pending.
@@ -230,7 +229,6 @@ impl MemoryMap {
         })
     }
 
-    /// Creates the entry of host memory.
     fn host_allocation(
         (kind, info): (MemoryKind, Arc<AllocationInfo>),
         context: ContextHandle,
@@ -274,7 +272,6 @@ impl MemoryMap {
         self.allocations.get(&base)
     }
 
-    /// Records an enqueued free.
     pub(crate) fn enqueue_free(&mut self, base: u64, op: OpId, stream: StreamHandle) {
         if let Some(allocation) = self.allocations.get_mut(&base) {
             allocation.free = Some((op, stream));

@@ -21,7 +21,6 @@ pub(crate) enum NearestAllocation<'m> {
 }
 
 impl<'m> NearestAllocation<'m> {
-    /// Returns the nearest allocation.
     pub(crate) fn nearest(&self) -> Option<&'m Allocation> {
         match self {
             Self::Behind(found, _) | Self::InFront(found, _) | Self::Across(found, _) => {

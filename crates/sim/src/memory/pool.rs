@@ -152,7 +152,6 @@ impl Pool {
         usage.reserved_peak_bytes = usage.reserved_peak_bytes.max(usage.reserved_bytes);
     }
 
-    /// Records an enqueued free of `bytes`.
     pub(crate) fn free_enqueued(&mut self, op: OpId, stream: StreamHandle, bytes: u64) {
         self.pending.push(PendingFree { op, stream, bytes });
     }
@@ -218,7 +217,6 @@ impl Pool {
         self.release_threshold = bytes;
     }
 
-    /// Returns the usage figures.
     pub(crate) fn usage(&self) -> PoolUsage {
         self.usage
     }

@@ -28,7 +28,6 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Creates a single row of `bytes` bytes.
     pub(crate) fn one(bytes: u64) -> Self {
         Self {
             width: bytes,

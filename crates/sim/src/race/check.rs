@@ -26,7 +26,6 @@ use crate::{
 /// The number of freed allocations that are remembered.
 const FREED_MAX: usize = 1 << 12;
 
-/// The shadow memory of one allocation.
 #[derive(Debug)]
 struct AllocationShadow {
     pages: Pages,
@@ -67,7 +66,6 @@ impl AccessChecker {
         }
     }
 
-    /// Checks all effects of one actor.
     pub(super) fn judge(&mut self, actor: &Actor, effects: &[Effect]) {
         let mut cache = TransitionCache::default();
         for effect in effects {

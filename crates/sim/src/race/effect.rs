@@ -18,7 +18,6 @@ pub(crate) struct ByteRanges {
 }
 
 impl ByteRanges {
-    /// The same access to all of the bytes.
     pub(crate) fn accessed(self, flags: AccessFlags) -> Effect {
         let runs = self.runs.into_iter().map(|range| (range, flags)).collect();
         Effect::Access(self.info, runs)

@@ -21,7 +21,6 @@ pub(super) struct Findings {
     omits_some: bool,
 }
 
-/// A pair of places.
 #[derive(Debug)]
 struct Place {
     /// The index of the first finding there.
@@ -68,7 +67,6 @@ impl Findings {
         self.listed.push(finding);
     }
 
-    /// Returns the listed findings.
     pub(super) fn listed(&self) -> &[Finding] {
         &self.listed
     }
@@ -78,7 +76,6 @@ impl Findings {
         self.omits_some
     }
 
-    /// Returns the findings that are not listed.
     pub(super) fn unlisted(&self) -> UnlistedFindings {
         let places = self.places.values().filter(|place| place.unlisted > 0);
         UnlistedFindings {
@@ -95,7 +92,6 @@ mod tests {
     use super::{super::finding::Party, *};
     use crate::{ReportKind, Severity};
 
-    /// Creates a finding of an operation at this place.
     fn finding(operation: u64, place: usize) -> Finding {
         Finding {
             kind: ReportKind::UninitialisedRead,

@@ -6,7 +6,6 @@ use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 
 use super::vector_clock::{Timestamp, VectorClock};
 
-/// The clock of one stream at its tail.
 #[derive(Clone, Debug)]
 struct StreamClock {
     slot: usize,
@@ -45,7 +44,6 @@ pub(crate) enum DestroyedStreams {
     All(ContextHandle),
 }
 
-/// The clocks of the destroyed streams of one context.
 #[derive(Debug, Default)]
 struct DestroyedStreamClocks {
     blocking: Arc<VectorClock>,

@@ -38,7 +38,6 @@ pub(super) struct OperationInfo {
     pub(super) launch: Option<OpId>,
 }
 
-/// The kind of an actor.
 #[derive(Clone, Debug)]
 pub(super) enum ActorKind {
     /// An operation, with its timestamp.
@@ -92,7 +91,6 @@ struct History {
     accesses: SmallVec<[PriorAccess; 2]>,
 }
 
-/// The outcome of an access to bytes of one history.
 #[derive(Clone, Debug)]
 pub(super) struct AccessOutcome {
     pub(super) next: HistoryId,
@@ -150,7 +148,6 @@ fn hides(later: AccessFlags, earlier: AccessFlags) -> bool {
     class(later) == ConflictClass::Write || class(later) == class(earlier)
 }
 
-/// All histories.
 #[derive(Debug)]
 pub(super) struct Histories {
     all: Vec<History>,
@@ -289,7 +286,6 @@ impl Histories {
         self.all[history as usize].initialised
     }
 
-    /// Returns the accesses of this history.
     pub(super) fn accesses(&self, history: HistoryId) -> &[PriorAccess] {
         &self.all[history as usize].accesses
     }

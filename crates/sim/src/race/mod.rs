@@ -345,7 +345,6 @@ impl RaceChecker {
         }
     }
 
-    /// Notes that the event was destroyed.
     pub(crate) fn event_destroyed(&mut self, event: EventHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.forget_event(event);
@@ -454,7 +453,6 @@ impl RaceChecker {
         parts.is_some_and(|parts| parts.checker.findings.omits_some())
     }
 
-    /// Returns the findings that are not listed.
     pub(crate) fn unlisted_findings(&self) -> UnlistedFindings {
         let parts = self.on.as_deref();
         parts.map_or_else(UnlistedFindings::default, |parts| {

@@ -130,7 +130,6 @@ impl Pages {
         }
     }
 
-    /// Renumbers histories.
     pub(super) fn renumber(&mut self, renumber: &mut dyn FnMut(&mut HistoryId)) {
         for page_histories in self.page_histories.values_mut() {
             match page_histories {
@@ -181,7 +180,6 @@ impl Pages {
         }
     }
 
-    /// Visits whole pages.
     fn visit_pages<T>(&mut self, range: Range<u64>, tag: &T, visit: &mut Visit<'_, T>) {
         self.split(range.start);
         self.split(range.end);
@@ -202,7 +200,6 @@ impl Pages {
         self.join(range);
     }
 
-    /// Stores the pages of the range that are not stored yet.
     fn store_fresh(&mut self, range: Range<u64>) {
         let mut at = range.start;
         let mut gaps = Vec::new();

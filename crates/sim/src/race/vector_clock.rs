@@ -28,7 +28,6 @@ impl VectorClock {
         host_clock && other.0.iter().skip(self.0.len()).all(|op| *op == 0)
     }
 
-    /// Joins the clock with `other`.
     pub(super) fn join(this: &mut Arc<Self>, other: &Arc<Self>) {
         if Arc::ptr_eq(this, other) || this.covers(other) {
             return;

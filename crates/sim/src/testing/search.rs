@@ -54,7 +54,6 @@ pub struct Search {
     shared: Arc<Mutex<ChoicePath>>,
 }
 
-/// The progress of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum SearchState {
     #[default]
@@ -161,7 +160,6 @@ impl Search {
     }
 }
 
-/// The policy of one run of a search.
 #[derive(Debug)]
 struct SearchPolicy {
     path: Arc<Mutex<ChoicePath>>,

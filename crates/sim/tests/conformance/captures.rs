@@ -23,7 +23,6 @@ fn refused<T>(
     check(seen == code, &format!("{what}: {seen}, not {code}"))
 }
 
-/// Checks that the capture of a stream is invalid, and ends it.
 fn ends_invalid(dev: &DeviceHarness, stream: StreamHandle, what: &str) -> Result<(), Failed> {
     let status = dev.stream_capture_info(stream)?.status;
     check(

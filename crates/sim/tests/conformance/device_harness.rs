@@ -157,7 +157,6 @@ impl DeviceHarness {
         self.event_create(EventKind::Ordering)
     }
 
-    /// Creates an event and records it on `stream`.
     pub(crate) fn recorded(&self, stream: StreamHandle) -> Result<EventHandle> {
         let event = self.event()?;
         self.event_record(event, stream)?;

@@ -59,7 +59,6 @@ pub(crate) enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// Returns the outcome as one word for the table.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Returned(_) => "returns",

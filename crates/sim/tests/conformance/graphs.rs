@@ -12,7 +12,6 @@ use crate::conformance::{
     harness::graphs::{GRAPH_PTX, copy, fill},
 };
 
-/// The bytes of the arrays.
 const BYTES: usize = 64;
 
 /// Adds a kernel of [`GRAPH_PTX`] with one thread.

@@ -12,7 +12,6 @@ const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const NULL: StreamHandle = StreamHandle::from_raw(0);
 const MINE: StreamHandle = StreamHandle::PER_THREAD;
 
-/// A driver call with its name.
 type NamedCall<'a> = (
     &'static str,
     Box<dyn FnOnce() -> Result<(), DriverError> + Send + 'a>,

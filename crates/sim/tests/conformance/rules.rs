@@ -7,7 +7,6 @@ use crate::conformance::{
     shared_memory, streams, sync_copies, synchronisation, two_devices,
 };
 
-/// A rule with its test.
 pub(crate) struct Rule {
     pub(crate) number: u32,
     /// The number of devices that the test needs.

@@ -222,7 +222,6 @@ fn kernel_node<'a>(
     })
 }
 
-/// Returns a node that fills bytes.
 pub(crate) fn fill(target: DevicePtr, value: u8, count: usize) -> GraphNode<'static> {
     GraphNode::Fill {
         target,
@@ -231,7 +230,6 @@ pub(crate) fn fill(target: DevicePtr, value: u8, count: usize) -> GraphNode<'sta
     }
 }
 
-/// Returns a node that copies bytes.
 pub(crate) fn copy(target: DevicePtr, source: DevicePtr, bytes: usize) -> GraphNode<'static> {
     GraphNode::Copy(Copy2d {
         source: Side2d::device(source, bytes),

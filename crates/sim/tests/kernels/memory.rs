@@ -38,7 +38,6 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// Device memory.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct DeviceMemory {
     // Stored as words, so that allocations are aligned.

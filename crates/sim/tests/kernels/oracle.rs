@@ -114,7 +114,6 @@ pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Ve
     Ok(memory.get(output))
 }
 
-/// Returns the FNV-1a hash of the bytes.
 fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.into_iter().fold(start, |hash, byte| {

@@ -12,7 +12,6 @@ use millstream_driver::{
 };
 use millstream_sim::{Gpu, SimConfig};
 
-/// A device with a stream.
 pub(crate) struct TestDevice {
     driver: Arc<dyn Driver>,
     /// The simulated GPU, or `None` on a real one.

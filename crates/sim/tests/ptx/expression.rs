@@ -10,7 +10,6 @@ pub(crate) trait Names {
     fn address(&self, name: &str) -> Option<u64>;
 }
 
-/// Evaluates `text` for index `i`.
 pub(crate) fn evaluate(text: &str, i: i128, names: &dyn Names) -> Result<Number, String> {
     let mut parser = Parser {
         rest: text,

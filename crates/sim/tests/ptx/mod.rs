@@ -93,7 +93,6 @@ fn add(
     }
 }
 
-/// Lists a trial as ignored, with the reason.
 fn reasoned(trial: Trial, ignored: bool, reason: &str) -> Trial {
     if ignored {
         trial.with_ignored_flag(true).with_kind(reason)

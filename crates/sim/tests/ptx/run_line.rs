@@ -19,7 +19,6 @@
 
 use super::values::ElementType;
 
-/// The directives of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Directives {
     pub(crate) runs: Vec<Run>,

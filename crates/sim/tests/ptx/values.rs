@@ -35,7 +35,6 @@ impl Number {
     }
 }
 
-/// The type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ElementType {
     Unsigned(usize),

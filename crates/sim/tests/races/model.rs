@@ -127,7 +127,6 @@ impl Program<'_> {
         }
     }
 
-    /// Adds an access to a graph, and returns the node.
     fn add_access(
         &self,
         graph: GraphHandle,
@@ -144,7 +143,6 @@ impl Program<'_> {
         self.sim.graph_add(graph, dependencies, &operation).unwrap()
     }
 
-    /// Makes a graph of random nodes.
     fn make_graph(&mut self, memory: DevicePtr) -> (GraphExecHandle, Vec<ModelNode>) {
         let sim = self.sim;
         let graph = sim.graph_create().unwrap();

@@ -300,7 +300,6 @@ fn calls_enqueued(edge: OrderingEdge) -> u64 {
     }
 }
 
-/// The findings of a run.
 struct RunFindings {
     /// The pairs of operations in the checker's findings.
     pairs: Pairs,

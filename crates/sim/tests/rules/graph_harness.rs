@@ -7,7 +7,6 @@ use crate::rules::{
     sim_harness::SimHarness,
 };
 
-/// The kernels of [`GRAPH_PTX`].
 pub(crate) struct Kernels {
     pub(crate) add: FunctionHandle,
     pub(crate) count: FunctionHandle,

@@ -20,7 +20,6 @@ use crate::rules::{
     },
 };
 
-/// Makes a graph that fills `a` and copies it to `b`.
 fn fill_and_copy(
     sim: &SimHarness,
     a: DevicePtr,

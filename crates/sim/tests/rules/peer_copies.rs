@@ -12,7 +12,6 @@ use crate::rules::{
 /// A size at which the bandwidth determines a copy's duration.
 const LARGE: usize = 1 << 20;
 
-/// Returns the copies of the timeline.
 fn copies(sim: &SimHarness) -> Vec<Span> {
     let spans = sim.gpu.timeline().into_iter();
     spans

@@ -8,7 +8,6 @@ use crate::rules::sim_harness::{
     each_schedule_and_stream, each_schedule_with,
 };
 
-/// The width of a row in bytes.
 const WIDTH: usize = 3;
 const HEIGHT: usize = 4;
 

@@ -127,7 +127,6 @@ impl SimHarness {
         self.event_create(EventKind::Ordering).unwrap()
     }
 
-    /// Creates an event and records it on `stream`.
     pub(crate) fn recorded(&self, stream: StreamHandle) -> EventHandle {
         let event = self.event();
         self.event_record(event, stream).unwrap();
@@ -176,7 +175,6 @@ impl SimHarness {
         self.harness.host_function(stream, function)
     }
 
-    /// Fills device memory with a byte.
     pub(crate) fn fill(&self, target: DevicePtr, value: u8, bytes: usize, stream: StreamHandle) {
         let pattern = FillPattern::U8(value);
         self.memset_async(target, pattern, bytes, stream).unwrap();
@@ -354,7 +352,6 @@ impl<T: std::fmt::Debug> Fails for Result<T> {
     }
 }
 
-/// Asserts that a text contains some words.
 #[track_caller]
 pub(crate) fn assert_contains(text: &str, words: &str) {
     assert!(text.contains(words), "`{words}` is missing in: {text}");

@@ -125,7 +125,6 @@ mod tests {
 
     use super::*;
 
-    /// A PNG file with these samples.
     fn png(size: (u32, u32), colour: ColorType, depth: BitDepth, samples: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);

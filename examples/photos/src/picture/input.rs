@@ -105,7 +105,6 @@ impl Place {
         }
     }
 
-    /// The path, if it is a file.
     fn file(&self) -> Option<&Path> {
         match self {
             Place::File(path) => Some(path),

@@ -9,7 +9,6 @@ use zune_jpeg::errors::DecodeErrors;
 /// takes 1.5 GiB.
 pub(super) const PIXELS_MAX: u64 = 1 << 28;
 
-/// A problem of an input.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     #[error("there is no such file")]

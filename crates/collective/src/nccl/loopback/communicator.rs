@@ -15,7 +15,6 @@ use millstream_driver::ContextHandle;
 
 use crate::nccl::{CommHandle, CommState, NcclError, OperationType, Result};
 
-/// A communicator.
 pub(super) struct Comm {
     pub(super) handle: CommHandle,
     pub(super) context: ContextHandle,

@@ -2,7 +2,6 @@
 
 use std::io::{self, Read, Write};
 
-/// The meaning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// From a rank: its number (`peer`), the world size (`sequence`), and the identifier.

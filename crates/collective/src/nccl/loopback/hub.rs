@@ -26,7 +26,6 @@ pub(super) struct Hub {
     stop: Arc<AtomicBool>,
 }
 
-/// The ranks that have connected.
 struct Ranks {
     /// The world size that the first rank named.
     size: Option<usize>,
@@ -178,7 +177,6 @@ impl Ranks {
         Ok(())
     }
 
-    /// Sends a frame to all connected ranks except one.
     fn send_to_all(&self, except: u32, frame: &Frame) {
         for (_, target) in (0..).zip(&self.connections).filter(|(at, _)| *at != except) {
             target.iter().for_each(|target| target.send(frame));

@@ -45,7 +45,6 @@ struct LinkState {
 }
 
 impl Link {
-    /// Begins to connect to the hub.
     pub(super) fn connect(
         hub: SocketAddr,
         secret: u64,

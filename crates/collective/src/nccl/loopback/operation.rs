@@ -10,7 +10,6 @@ use millstream_driver::StreamHandle;
 
 use crate::nccl::{Operation, OperationType};
 
-/// An operation of one rank that was issued.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issued {
     pub(super) operation: Operation,
@@ -35,7 +34,6 @@ impl Issued {
         }
     }
 
-    /// Returns the other rank that the operation names, if any.
     pub(super) fn named_rank(&self) -> Option<usize> {
         match self.operation.kind {
             OperationType::Broadcast { root: rank }

@@ -37,7 +37,6 @@ pub(super) struct Memory {
 // SAFETY: the memory belongs to no thread; operations on one stream use it one after another.
 unsafe impl Send for Memory {}
 
-/// The blocks of one context.
 #[derive(Debug, Default)]
 pub(super) struct Blocks(Vec<Block>);
 

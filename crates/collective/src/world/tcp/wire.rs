@@ -7,7 +7,6 @@ use std::{
 
 use crate::world::rendezvous::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// The version of the protocol.
 pub(super) const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"\x89MSWORLD";
@@ -93,7 +92,6 @@ impl From<Message> for Frame {
 }
 
 impl Greeting {
-    /// Creates a greeting of this version.
     pub(super) fn new(size: usize, word: u64) -> Self {
         Self {
             version: VERSION,

@@ -149,7 +149,6 @@ impl Cuda {
     }
 }
 
-/// Returns a list of nodes.
 fn list(read: &List<'_>) -> Result<Vec<GraphNodeHandle>> {
     let mut count = 0;
     read(ptr::null_mut(), &mut count)?;

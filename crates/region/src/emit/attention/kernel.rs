@@ -26,7 +26,6 @@ pub(crate) const NAMES: [&str; 3] = ["attention_queries", "attention_keys", "att
 /// Registers, a row for each query of a thread.
 pub(crate) type Rows = Vec<Vec<Reg>>;
 
-/// Generates the kernel of attention.
 pub(crate) fn attention(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(Op::Attention(operands)) = kernel.op(node) else {

@@ -46,7 +46,6 @@ impl KernelBody {
         loaded
     }
 
-    /// Returns the declarations of the registers.
     fn declare_registers(&self) -> String {
         let mut counts: Vec<_> = self.counts.iter().collect();
         counts.sort_by_key(|(class, _)| class.declaration().1);

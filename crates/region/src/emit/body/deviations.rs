@@ -93,7 +93,6 @@ fn sum_of_pairs(body: &mut KernelBody, numbers: &[Reg]) -> Reg {
     sums[0]
 }
 
-/// Returns the literal of a number.
 fn float(number: f64) -> String {
     format!("0d{:016X}", number.to_bits())
 }

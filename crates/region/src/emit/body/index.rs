@@ -49,7 +49,6 @@ impl KernelBody {
         value!(self, B64; "{name} {index}, {bytes}, {base}")
     }
 
-    /// Returns the index of the block in its grid and that of the thread in its block.
     pub(crate) fn block_and_thread(&mut self) -> (Reg, Reg) {
         let block = value!(self, B32; "mov.u32 %ctaid.x");
         let thread = value!(self, B32; "mov.u32 %tid.x");

@@ -24,7 +24,6 @@ pub(crate) const PARAMETER_BYTES_MAX: usize = 4096;
 /// The size in bytes of a value in the table of a kernel whose parameters would exceed that limit.
 pub(crate) const ENTRY_BYTES: usize = 8;
 
-/// A parameter of a generated kernel.
 #[derive(Clone)]
 pub(crate) enum KernelParameter {
     /// The address of a node's elements.
@@ -93,7 +92,6 @@ impl KernelParameter {
     }
 }
 
-/// A generated kernel.
 pub(crate) struct Kernel<P = KernelParameter> {
     /// The PTX of the module; its entry is named `region`.
     pub(crate) ptx: Arc<str>,
@@ -111,7 +109,6 @@ pub(crate) struct Kernel<P = KernelParameter> {
 }
 
 impl<P> Kernel<P> {
-    /// Returns the kernel with each parameter replaced.
     pub(crate) fn map_parameters<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> Kernel<Q> {
         Kernel {
             ptx: Arc::clone(&self.ptx),
@@ -233,7 +230,6 @@ pub(crate) struct KernelBody {
     /// The instructions between the loads of the parameters and all others.
     pub(crate) prologue: String,
     pub(crate) parameters: Vec<DeclaredParameter>,
-    /// The registers of the parameters.
     pub(crate) registers: FxHashMap<ParameterKey, Reg>,
     /// The called functions of the maths library.
     pub(crate) calls: BTreeSet<String>,
@@ -345,7 +341,6 @@ impl KernelBody {
         line!(self; "@{holds} bra {label};");
     }
 
-    /// Appends a label.
     pub(crate) fn label(&mut self, name: &str) {
         writeln!(self.text, "{name}:").expect(STRING);
     }

@@ -9,12 +9,10 @@ use crate::{
 };
 
 impl KernelBody {
-    /// Returns the register of an index parameter.
     pub(crate) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
         self.of_index_width(purpose, KernelParameter::Index(value))
     }
 
-    /// Returns the register of a parameter that has a name.
     pub(crate) fn named(&mut self, name: &'static str, value: usize) -> Reg {
         self.index_parameter(ParameterKey::Named(name), value as i64)
     }
@@ -50,7 +48,6 @@ impl KernelBody {
         self.parameter(purpose, self.index_class(), kind, parameter)
     }
 
-    /// Returns the register of an address parameter.
     pub(crate) fn address(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
@@ -78,7 +75,6 @@ impl KernelBody {
         self.registers.insert(purpose, reg);
     }
 
-    /// Returns the register of a check code.
     pub(crate) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
         let parameter = KernelParameter::CheckCode {
             node: NodeRef::clone(node),

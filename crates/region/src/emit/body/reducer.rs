@@ -25,7 +25,6 @@ use crate::{
     expr::Reduction,
 };
 
-/// The registers of an accumulator.
 pub(crate) type Accumulator = SmallVec<[Reg; 2]>;
 
 /// A reduction of elements of one type.
@@ -66,7 +65,6 @@ impl Reducer {
         }
     }
 
-    /// Returns the type of the sort keys.
     fn key_type(self) -> DType {
         match self.element {
             DType::F64 | DType::I64 => DType::I64,
@@ -341,7 +339,6 @@ pub(crate) fn two_sum(body: &mut KernelBody, a: Reg, b: Reg) -> (Reg, Reg) {
     (sum, lost_a)
 }
 
-/// Assigns one accumulator to another.
 pub(crate) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
     for (reg, to) in accumulator.iter().zip(to) {
         line!(body; "mov.{} {reg}, {to};", reg.class.move_type());

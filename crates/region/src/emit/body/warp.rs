@@ -25,7 +25,6 @@ pub(crate) const WARPS: usize = BLOCK / WARP;
 /// The mask of all threads of a warp.
 const ALL: &str = "0xffffffff";
 
-/// A thread, and the row that it belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct RowThread {
     pub(crate) row: Reg,
@@ -73,7 +72,6 @@ impl RowThread {
         }
     }
 
-    /// Returns whether the threads of a row are those of a block.
     pub(crate) fn has_block(self) -> bool {
         self.threads > WARP
     }
@@ -200,7 +198,6 @@ impl WarpTotals {
         }
     }
 
-    /// Stores the accumulator that one thread of each warp has.
     pub(crate) fn store(&self, body: &mut KernelBody, accumulator: &Accumulator, lane: usize) {
         let is_lane = test!(body; "eq.u# {}, {lane}", self.lane);
         self.store_if(body, accumulator, is_lane);
@@ -232,7 +229,6 @@ impl WarpTotals {
         }
     }
 
-    /// Loads the accumulator of a warp.
     pub(crate) fn load(&self, body: &mut KernelBody, warp: usize) -> Accumulator {
         let load = |&(dtype, first, _): &(DType, Reg, Reg)| {
             let class = RegClass::of(dtype);

@@ -89,7 +89,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the positions of a group.
     pub(crate) fn group_members(&self, first: Position) -> impl Iterator<Item = Position> + use<> {
         (first.0..first.0 + self.lanes).map(Position)
     }
@@ -102,14 +101,12 @@ impl Lowering<'_> {
         Some((first, axis, residue))
     }
 
-    /// Returns the length of an axis of the array.
     pub(crate) fn axis_length(&mut self, position: Position, axis: usize) -> Reg {
         let indices = &self.cache.positions[position.0];
         let (owner, length) = (indices.owner, indices.shape[axis]);
         self.body.length(owner, axis, length)
     }
 
-    /// Returns the linear index of a position.
     pub(crate) fn linear_index(&mut self, position: Position) -> Reg {
         if let Some(number) = self.cache.positions[position.0].linear_index {
             return number;
@@ -131,7 +128,6 @@ impl Lowering<'_> {
         number
     }
 
-    /// Returns the index of a position along an axis.
     pub(crate) fn axis_index(&mut self, position: Position, axis: usize) -> Reg {
         if let Some(index) = self.cache.positions[position.0].axes[axis] {
             return index;

@@ -26,7 +26,6 @@ pub(crate) struct RowNodes {
 }
 
 impl RowNodes {
-    /// Returns the nodes of this class, for the row with an index.
     pub(crate) fn new(classes: &FxHashMap<u64, RowClass>, rows: RowShape, row: Reg) -> Self {
         let of_row = classes.iter().filter(|(_, class)| **class == RowClass::Row);
         Self {
@@ -46,7 +45,6 @@ impl Lowering<'_> {
         row_nodes.is_some_and(|rows| rows.ids.contains(&node.id))
     }
 
-    /// Returns the position of a node that has one element for each row.
     pub(crate) fn row_position(&mut self, node: &NodeRef) -> Position {
         let position = self.row_position_of(node);
         position.expect("the node has an element for each row")

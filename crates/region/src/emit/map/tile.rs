@@ -16,7 +16,6 @@ use crate::{
 /// The number of the batch of tiles in parameter keys, which no node has.
 const BATCH: u64 = u64::MAX - 1;
 
-/// The tile of a block.
 pub(crate) struct BlockTile {
     /// The indices of the tile's first element along both axes of the result.
     pub(crate) first_along: Reg,
@@ -116,7 +115,6 @@ fn is_beyond(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> 
     test!(body; "ge.u# {index}, {length}")
 }
 
-/// Returns the length of an axis.
 fn length(body: &mut KernelBody, node: &NodeRef, axis: usize) -> Reg {
     body.index_parameter(ParameterKey::Length(node.id, axis), node.shape[axis] as i64)
 }
@@ -137,7 +135,6 @@ pub(crate) fn shared_address(
     body.element(base, number, shared_bytes(dtype))
 }
 
-/// Declares an array in shared memory.
 pub(crate) fn declare_shared(shared: &mut String, array: usize, dtype: DType, elements: usize) {
     let bytes = elements * shared_bytes(dtype);
     shared.push_str(&format!("\t.shared .align 8 .b8 tile{array}[{bytes}];\n"));

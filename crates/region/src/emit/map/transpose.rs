@@ -34,7 +34,6 @@ struct TileThread {
     tile: BlockTile,
 }
 
-/// Generates the kernel with one block for each tile.
 pub(crate) fn tiles(kernel: &FusedKernel) -> GeneratedPasses {
     let root = &kernel.root;
     let transposed = TransposedViews::of(kernel).expect("the kernel reads transposed views");

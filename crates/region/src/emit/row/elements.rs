@@ -31,7 +31,6 @@ pub(crate) struct RowElements {
     positions: Vec<(Shape, RowPositions)>,
 }
 
-/// The positions of neighbouring elements.
 type RowPositions = SmallVec<[Position; 4]>;
 
 /// The first of a thread's neighbours of one turn.
@@ -317,7 +316,6 @@ impl<'a> RowReduction<'a> {
     }
 }
 
-/// Stores the element for the row.
 pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, row: Reg) {
     let root = &lowering.kernel.root;
     let position = lowering.row_position(root);

@@ -73,7 +73,6 @@ impl Tiling {
         WARP / self.width
     }
 
-    /// Returns the number of rows of a warp.
     fn rows_per_warp(&self) -> usize {
         self.items * self.lanes_per_column()
     }
@@ -84,7 +83,6 @@ impl Tiling {
     }
 }
 
-/// The place of a thread in its tile.
 pub(crate) struct TileThread {
     pub(crate) thread: Reg,
     pub(crate) lane: Reg,
@@ -124,7 +122,6 @@ impl ScanGenerator<'_> {
         GeneratedPasses::one_with(temporaries, kernel, threads)
     }
 
-    /// Generates a kernel with one thread per column.
     pub(crate) fn thread_per_column(&self, count: usize, columns: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let thread = body.thread();
@@ -159,7 +156,6 @@ impl ScanGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Generates a kernel with one block per tile.
     fn block_per_tile(&self, tiling: &Tiling, blocks: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         body.blocks_min = Some(blocks);

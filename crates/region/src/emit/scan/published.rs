@@ -20,7 +20,6 @@ use crate::{
     },
 };
 
-/// The form in which a total is published.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// A component of 32 bits in the upper half of a word, above a 1.
@@ -58,7 +57,6 @@ impl Form {
     }
 }
 
-/// Returns the arrays for `totals` totals with components of these types.
 pub(crate) fn arrays_of_totals(components: &[DType], totals: usize) -> SmallVec<[Temporary; 2]> {
     let form = Form::of(components);
     let mut arrays: SmallVec<[Temporary; 2]> = components[..form.arrays(components)]
@@ -112,7 +110,6 @@ impl ScanGenerator<'_> {
 }
 
 impl Published {
-    /// Returns the word of a total.
     fn word_of(&self, body: &mut KernelBody, total: &Accumulator) -> Reg {
         let word = body.reg(RegClass::B64);
         if self.form == Form::Inverted {

@@ -76,7 +76,6 @@ pub(crate) fn scan(kernel: &FusedKernel, order: ScanOrder, blocks: usize) -> Gen
 }
 
 impl ScanGenerator<'_> {
-    /// Generates a kernel with one thread per row.
     fn thread_per_row(&self, count: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let row = body.thread();
@@ -97,7 +96,6 @@ impl ScanGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Generates a kernel with one block per row.
     fn block_per_row(&self, length: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
@@ -152,14 +150,12 @@ impl ScanGenerator<'_> {
         self.finish(body, &self.reducer.shared_memory(0, WARPS))
     }
 
-    /// Returns the accumulators of neighbouring elements.
     fn elements(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Accumulator> {
         let values = self.values(body, first, lanes);
         let lift = |value| self.lifted(body, value);
         values.into_iter().map(lift).collect()
     }
 
-    /// Returns a new accumulator of one element.
     pub(crate) fn lifted(&self, body: &mut KernelBody, value: Reg) -> Accumulator {
         // Scans do not find positions.
         let only = self.reducer.lift(body, value, |body| body.index_reg());
@@ -199,7 +195,6 @@ impl ScanGenerator<'_> {
         positions.into_iter().map(lower).collect()
     }
 
-    /// Stores neighbouring results.
     pub(crate) fn store_results(
         &self,
         body: &mut KernelBody,
@@ -210,7 +205,6 @@ impl ScanGenerator<'_> {
         self.store_results_to(body, accumulators, address);
     }
 
-    /// Returns the address of a result.
     pub(crate) fn result_address(&self, body: &mut KernelBody, at: Reg) -> Reg {
         let base = body.output(0);
         body.element(base, at, self.node.dtype.bytes())

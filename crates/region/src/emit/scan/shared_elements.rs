@@ -52,7 +52,6 @@ impl SharedElements {
         (kind, elements, turn * BLOCK * self.lanes * bytes)
     }
 
-    /// Stores the neighbours of a turn.
     pub(crate) fn store(&self, body: &mut KernelBody, turn: usize, values: &[Reg]) {
         let (kind, elements, first) = self.vector(turn);
         let words: SmallVec<[Reg; 4]> = values.iter().map(|&value| body.as_word(value)).collect();
@@ -64,7 +63,6 @@ impl SharedElements {
         }
     }
 
-    /// Loads the neighbours of a turn.
     pub(crate) fn load(&self, body: &mut KernelBody, turn: usize) -> Vec<Reg> {
         let (kind, elements, first) = self.vector(turn);
         let class = self.class.word();

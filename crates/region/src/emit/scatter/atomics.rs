@@ -45,7 +45,6 @@ pub(crate) fn operands_of(kernel: &FusedKernel) -> (&NodeRef, &NodeRef, usize) {
     }
 }
 
-/// Returns a thread for each index.
 fn threads(kernel: &FusedKernel) -> usize {
     operands_of(kernel).0.elements.next_multiple_of(BLOCK)
 }

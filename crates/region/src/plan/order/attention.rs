@@ -34,7 +34,6 @@ pub(crate) struct TileSizes {
     pub(crate) lanes: usize,
     /// The size of a query and of a key.
     pub(crate) key_size: usize,
-    /// The size of a value.
     pub(crate) value_size: usize,
     /// The number of queries and of keys in a tile.
     pub(crate) tile: usize,

@@ -124,7 +124,6 @@ impl ReducedRows {
         }
     }
 
-    /// Returns the order for this number of results.
     pub(crate) fn order(self, results: usize) -> ReductionOrder {
         let length = self.length;
         let threads = RowSplit::of(length).threads;

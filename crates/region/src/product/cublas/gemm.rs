@@ -221,7 +221,6 @@ impl GemmFunction {
         })
     }
 
-    /// Returns the name of the function.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::F32(_) => "cublasSgemmStridedBatched",

@@ -63,7 +63,6 @@ type PatternKey = (u64, Results, Shape);
 /// The numbers of the nodes that a call stores.
 pub(crate) type Results = SmallVec<[u32; 4]>;
 
-/// The graphs of one device.
 #[derive(Default)]
 struct RegionGraphs(Mutex<State>);
 
@@ -118,7 +117,6 @@ impl RegionGraphs {
         graphs
     }
 
-    /// Adds the graph of a prepared region.
     fn add_prepared(&self, graph: &SharedGraph) {
         self.0.lock().prepared.add(graph);
     }

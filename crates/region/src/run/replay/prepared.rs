@@ -237,7 +237,6 @@ impl PreparedGraphs {
         self.0.push(Arc::downgrade(graph));
     }
 
-    /// Returns the graphs.
     pub(crate) fn all(&self) -> Vec<SharedGraph> {
         self.0.iter().filter_map(Weak::upgrade).collect()
     }

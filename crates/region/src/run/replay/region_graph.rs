@@ -23,10 +23,8 @@ use crate::{
     streams::Streams,
 };
 
-/// The graph of one plan.
 pub(crate) struct RegionGraph {
     unbound: UnboundGraph,
-    /// The memory of each result.
     results: SmallVec<[ResultMemory; 4]>,
     /// The scalar parameters that each replay sets.
     scalars: Vec<LoggedParameter>,
@@ -36,7 +34,6 @@ pub(crate) struct RegionGraph {
     last_results: SmallVec<[u64; 4]>,
 }
 
-/// The memory of a result.
 enum ResultMemory {
     Own,
     /// That of an earlier result.

@@ -332,7 +332,6 @@ pub(crate) fn follow(
     wait_with_clock(device, stream, owner, event, &clock)
 }
 
-/// A pooled event that returns to the pool on drop.
 struct PooledEventGuard<'a> {
     pool: &'a EventPool,
     event: Option<PooledEvent>,
@@ -442,7 +441,6 @@ fn wait_elsewhere(
     }
 }
 
-/// Enqueues a wait for an event of `owner`.
 #[inline]
 fn enqueue_wait_for(
     device: &DeviceState,

@@ -81,7 +81,6 @@ fn swap(graph: &mut Graph, [old, new]: [&mut Array; 2], exclusive: [bool; 2]) ->
     with(graph, old.part(whole, 1), new, exclusive[1])
 }
 
-/// A running program.
 pub(super) struct Running {
     // In the order of the drops.
     graphs: [Option<Graph>; GRAPHS],
@@ -269,7 +268,6 @@ impl Running {
         self.streams.iter().try_for_each(Stream::synchronize)
     }
 
-    /// Executes a step.
     pub(super) fn step(&mut self, step: &Step) -> Result<()> {
         match *step {
             Step::Make(slot, source) => {

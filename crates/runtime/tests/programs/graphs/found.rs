@@ -74,7 +74,6 @@ impl Op<Place> {
     }
 }
 
-/// A recorded graph.
 #[derive(Clone, Default)]
 pub(super) struct Recorded {
     pub(super) ops: Vec<Op<Place>>,

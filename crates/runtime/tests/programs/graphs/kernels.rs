@@ -8,7 +8,6 @@ use super::step::{BYTES, KERNELS, VARIABLES, variable_of};
 
 pub(super) type Add = Kernel<signature!(&[u32], &mut [u32], u32, u32)>;
 
-/// Returns the name of a kernel.
 pub(super) fn name(kernel: usize) -> String {
     format!("add{kernel}")
 }

@@ -141,7 +141,6 @@ pub(crate) enum Step {
     DropGraph(usize),
 }
 
-/// Draws the program of this number.
 pub(crate) fn draw(number: u64) -> Vec<Step> {
     let mut draw = Draw {
         random: Pcg64Mcg::seed_from_u64(number + (2 << 32)),

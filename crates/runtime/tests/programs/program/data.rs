@@ -17,7 +17,6 @@ use super::{
     step::{Made, On, Owner, Pages, Part, Rect},
 };
 
-/// Returns the elements generated from a value.
 fn elements<T: Pod>(value: u32, len: usize) -> Vec<T> {
     let mut elements = vec![T::zeroed(); len];
     let bytes = content(value, len * size_of::<T>());

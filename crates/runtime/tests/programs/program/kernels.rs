@@ -27,7 +27,6 @@ millstream::kernels! {
     }
 }
 
-/// The kernels of one device.
 pub(super) struct Kernels {
     sums: sums::Kernels,
     products: products::Kernels,

@@ -5,7 +5,6 @@ use millstream::{Error, Rejected};
 /// The bytes that a step returned to the host.
 pub(crate) type Seen = Option<Vec<u8>>;
 
-/// The log entry of a step.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
     pub(crate) outcome: Outcome,

@@ -156,7 +156,6 @@ pub(crate) enum Look {
     Drop,
 }
 
-/// The kind of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StreamOf {
     New,
@@ -181,7 +180,6 @@ pub(crate) struct ScopeCopy {
     pub(crate) upload: Option<u32>,
 }
 
-/// An operation on a timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimelineStep {
     /// Starts a timeline on this device, in place of the running one.
@@ -190,7 +188,6 @@ pub(crate) enum TimelineStep {
     Drop,
 }
 
-/// A step of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Creates a stream; replaces the one in the slot, which may have pending work.

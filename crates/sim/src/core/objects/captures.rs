@@ -17,7 +17,6 @@ pub(crate) struct Captures {
     modes: Vec<(ThreadId, CaptureMode)>,
 }
 
-/// A capture in progress.
 pub(crate) struct CaptureInProgress {
     pub(crate) graph: GraphHandle,
     /// Set if the capture created the graph.
@@ -40,7 +39,6 @@ pub(crate) struct CapturedPoint {
 }
 
 impl Captures {
-    /// Returns the capture with this number, if it is in progress.
     pub(crate) fn get(&self, capture: u64) -> Option<&CaptureInProgress> {
         self.active.get(&capture)
     }

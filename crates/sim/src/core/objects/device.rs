@@ -11,7 +11,6 @@ use crate::core::{call_error::CallError, engine::Engines};
 /// operations that were enqueued before the grant.
 pub(crate) type Grants<P> = BTreeMap<P, u64>;
 
-/// A simulated device.
 #[derive(Debug)]
 pub(crate) struct Device {
     /// The device's default memory pool.

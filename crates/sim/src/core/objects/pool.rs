@@ -25,7 +25,6 @@ pub(crate) struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// Creates an empty pool.
     pub(crate) fn new(device: u32, bytes_max: u64) -> Self {
         Self {
             device,

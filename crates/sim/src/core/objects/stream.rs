@@ -8,7 +8,6 @@ use millstream_ptx::Site;
 use super::captures::CapturedPoint;
 use crate::ids::OpId;
 
-/// A stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
@@ -36,7 +35,6 @@ impl Stream {
     }
 }
 
-/// An event.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: ContextHandle,
@@ -70,7 +68,6 @@ pub(crate) struct Waiter {
     pub(crate) finish_ns: u64,
 }
 
-/// A set of operations to wait for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitSet {
     /// The operations that were not complete when the set was made.

@@ -57,7 +57,6 @@ impl Scheduler {
         }
     }
 
-    /// Creates a scheduler with this policy.
     pub(crate) fn of(policy: Box<dyn Policy>) -> Self {
         Self {
             goes_by_clock: policy.goes_by_clock(),
@@ -77,7 +76,6 @@ impl Scheduler {
     }
 }
 
-/// Creates the policy of a schedule.
 fn policy(schedule: Schedule) -> Box<dyn Policy> {
     match schedule {
         Schedule::Timed => Box::new(simple::Timed),

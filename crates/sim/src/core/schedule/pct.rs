@@ -27,7 +27,6 @@ const DEPTH_MAX: u32 = 64;
 /// The boundary of ranks: initial ranks lie above, ranks after a change point below.
 const FALLEN: u64 = 1 << 63;
 
-/// The PCT policy.
 #[derive(Debug)]
 pub(super) struct Pct {
     generator: Mcg128Xsl64,

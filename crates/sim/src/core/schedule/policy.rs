@@ -34,7 +34,6 @@ pub(crate) enum SchedulePoint {
     Wait,
 }
 
-/// A scheduling policy.
 pub(crate) trait Policy: Debug + Send {
     /// Begins a schedule point. `awaited` holds the unfinished operations that the host queries or
     /// waits for.

@@ -42,7 +42,6 @@ impl Window {
     }
 }
 
-/// The state space of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessSpace {
     Is(Window),
@@ -121,7 +120,6 @@ pub(crate) enum AtomicOp {
     CompareSwap,
 }
 
-/// An atomic operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Atomic {
     pub(crate) f: AtomicOp,

@@ -28,7 +28,6 @@ pub(crate) enum MbarrierOp {
     },
 }
 
-/// An `mbarrier` instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mbarrier {
     pub(crate) f: MbarrierOp,

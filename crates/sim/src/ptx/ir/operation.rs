@@ -3,7 +3,6 @@
 use super::Slot;
 use millstream_ptx::Type;
 
-/// The modes of `prmt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prmt {
     Index,

@@ -5,7 +5,6 @@ use millstream_ptx::Type;
 /// An index into a register file.
 pub(crate) type Slot = u32;
 
-/// A register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RegisterClass {
     Word,

@@ -214,7 +214,6 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// Returns the truth table that an operand of `lop3` is.
 fn truth_table(m: &Mnemonic<'_>, operand: &Operand<'_>) -> Result<u8, PtxError> {
     match operand {
         Operand::Int(table @ 0..=255) => Ok(*table as u8),

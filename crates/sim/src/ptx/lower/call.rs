@@ -58,7 +58,6 @@ impl<'a> Lowerer<'a> {
         })
     }
 
-    /// Lowers `call`.
     pub(super) fn call(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.take("uni");
         m.finish()?;

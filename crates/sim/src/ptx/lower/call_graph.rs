@@ -19,7 +19,6 @@ struct CallEdges {
     calls_pointers: bool,
 }
 
-/// The call graph of a module.
 pub(in crate::ptx) struct CallGraph {
     /// The edges of each function and kernel.
     edges: Vec<CallEdges>,

@@ -10,7 +10,6 @@ use crate::ptx::ir::{
 use millstream_ptx::{PtxError, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
-    /// Lowers `mbarrier`.
     pub(super) fn mbarrier(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.ty_of(&[Type::B64])?;
         if m.take("pending_count") {

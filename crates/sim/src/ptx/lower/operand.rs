@@ -116,7 +116,6 @@ impl<'a> Lowerer<'a> {
         )
     }
 
-    /// Returns the slot of the predicate register `name`.
     pub(super) fn predicate(&mut self, name: &'a str) -> Result<Slot, PtxError> {
         match self.resolve(name)? {
             Symbol::Register(Register {
@@ -217,7 +216,6 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Returns the slot of the address of `symbol`, plus an offset.
     fn address_value(
         &mut self,
         m: &Mnemonic<'a>,
@@ -460,7 +458,6 @@ fn size_problem(found: Type, wanted: Type) -> String {
     format!("expected type {}, found {}", wanted.name(), found.name())
 }
 
-/// Returns the low `bytes` bytes of `bits`.
 pub(super) fn truncate(bits: u64, bytes: usize) -> u64 {
     if bytes >= 8 {
         bits

@@ -7,7 +7,6 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::{RegisterType, RegistersAst, Space, VariableAst, is_number_below};
 use millstream_ptx::{PtxError, PtxErrorKind};
 
-/// A scalar register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Register {
     pub(super) ty: Type,
@@ -53,7 +52,6 @@ pub(super) enum Symbol<'a> {
     Targets(&'a [&'a str]),
 }
 
-/// A family of numbered registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegisterFamily {
     pub(super) ty: RegisterType,

@@ -81,7 +81,6 @@ impl ModelEvent {
     }
 }
 
-/// The reading of the memory model.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ModelReading {
     /// Makes every strong read an acquire.

@@ -29,7 +29,6 @@ pub(super) enum StepAccess {
     },
 }
 
-/// The value of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StoredValue {
     /// The same value in all threads.
@@ -94,7 +93,6 @@ impl StepAccess {
     }
 }
 
-/// A fence of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FenceStep {
     pub(super) acquire: bool,
@@ -155,7 +153,6 @@ impl KernelGenerator {
         }
     }
 
-    /// Returns the steps of a kernel.
     pub(super) fn steps(&mut self) -> Vec<Step> {
         let count = 2 + self.below(STEPS_MAX - 1);
         let mut steps: Vec<Step> = (0..count).map(|_| self.step()).collect();

@@ -21,7 +21,6 @@ fn request(mut to: &TcpStream, verb: Verb, id: u64, key: &str) {
     Frame::from(message).write(&mut to).expect("sent");
 }
 
-/// Sends bytes to the other end.
 fn send(mut to: &TcpStream, bytes: Vec<u8>) {
     to.write_all(&bytes).expect("sent");
 }

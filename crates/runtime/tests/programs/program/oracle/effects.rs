@@ -10,7 +10,6 @@ use super::{
 };
 
 impl Oracle {
-    /// Writes bytes to an array.
     pub(super) fn put(&mut self, array: usize, start: usize, bytes: &Bytes) -> Option<Expected> {
         self.arrays[array].as_mut()?.bytes.write(start, bytes);
         Some(Expected::Done(None))
