@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{DeviceState, realm};
 use crate::{
-    sync::ranked::{self, Ranked, RankedGuard},
+    sync::ranked::{self, Ranked},
     tracker::DeviceNumber,
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn begin_examining() {
     let mut unsettled = UNSETTLED.lock();
     *unsettled += 1;
     if *unsettled == 1 {
-        examine_operands(true, unsettled);
+        examine_operands(true);
     }
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn end_examining() {
     let mut unsettled = UNSETTLED.lock();
     *unsettled -= 1;
     if *unsettled == 0 {
-        examine_operands(false, unsettled);
+        examine_operands(false);
     }
 }
 
@@ -67,15 +67,11 @@ impl Drop for ExaminedOperands {
     }
 }
 
-/// Sets for all devices whether they examine their operands. `unsettled` is locked meanwhile.
-fn examine_operands(examine: bool, unsettled: RankedGuard<'_, { ranked::UNSETTLED }, u64>) {
-    let devices = realm::all();
-    for device in &devices {
+/// Sets for all devices whether they examine their operands. `UNSETTLED` is locked meanwhile.
+fn examine_operands(examine: bool) {
+    for device in realm::all() {
         device.admission.examine_operands(examine);
     }
-    // In this order: the last reference to a device closes it, which may end imports.
-    drop(unsettled);
-    drop(devices);
 }
 
 /// Adds a device to the realm. It examines its operands if all others do.

@@ -45,7 +45,7 @@ pub(crate) use polling::{
     Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, poll_until, query_stream, register,
     retain_patiently, retain_until_complete, wait_backoff, wait_until,
 };
-pub(crate) use realm::contains as realm_contains;
+pub(crate) use realm::{Visit, contains as realm_contains};
 pub(crate) use recording::{
     HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream, RelocatableKernel,
 };

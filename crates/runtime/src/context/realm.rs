@@ -8,6 +8,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     sync::{Arc, Weak},
 };
 
@@ -39,19 +40,50 @@ pub(super) fn leave(number: DeviceNumber) {
     drop(left);
 }
 
-pub(super) fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
-    REALM.read().get(&number)?.device.upgrade()
+/// A reference to a device that its other users may drop meanwhile. Its own drop never closes the
+/// device on this thread, which may hold locks: the last reference is left to the closing thread.
+pub(crate) struct Visit(Option<Arc<DeviceState>>);
+
+impl Visit {
+    pub(crate) fn new(device: Arc<DeviceState>) -> Self {
+        Self(Some(device))
+    }
+
+    /// Visits a device that may be closed.
+    pub(crate) fn to(device: &Weak<DeviceState>) -> Option<Self> {
+        device.upgrade().map(Self::new)
+    }
+}
+
+impl Deref for Visit {
+    type Target = Arc<DeviceState>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("only the drop takes it")
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take().and_then(Arc::into_inner) {
+            last.close_later();
+        }
+    }
+}
+
+pub(super) fn device(number: DeviceNumber) -> Option<Visit> {
+    Visit::to(&REALM.read().get(&number)?.device)
 }
 
 pub(crate) fn contains(number: DeviceNumber) -> bool {
     REALM.read().contains_key(&number)
 }
 
-pub(super) fn all() -> Vec<Arc<DeviceState>> {
+pub(super) fn all() -> Vec<Visit> {
     let realm = REALM.read();
     realm
         .values()
-        .filter_map(|open| open.device.upgrade())
+        .filter_map(|open| Visit::to(&open.device))
         .collect()
 }
 
@@ -72,12 +104,39 @@ pub(super) fn is_done(ticket: Ticket) -> bool {
 
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests {
-    use std::{thread, time::Duration};
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
 
     use millstream_sim::{Gpu, SimConfig};
 
     use super::*;
-    use crate::context::Device;
+    use crate::{
+        context::Device,
+        sync::ranked::{self, Ranked},
+    };
+
+    /// Another thread may drop all handles of a device while this one visits it with locks held.
+    #[test]
+    fn a_device_that_is_visited_last_under_a_lock_is_closed() {
+        let gpu = Gpu::new(SimConfig::new());
+        let device = Device::open_simulated(&gpu, 0).expect("it opens");
+        let stream = device.stream().unwrap();
+        let array = stream.upload(&[1_u8; 9]).unwrap();
+        let visit = super::device(device.state().number()).expect("it is open");
+        drop((array, stream, device));
+        assert_ne!(gpu.live_object_counts().streams, 0);
+        let lock = Ranked::<{ ranked::UNSETTLED }, _>::new(());
+        let held = lock.lock();
+        drop(visit);
+        drop(held);
+        let since = Instant::now();
+        while gpu.live_object_counts().streams > 0 {
+            assert!(since.elapsed() < Duration::from_secs(30), "it is closed");
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
 
     #[test]
     fn closed_devices_leave_the_realm() {

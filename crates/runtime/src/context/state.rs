@@ -27,7 +27,7 @@ use super::{
     events::EventPool,
     limits::Limits,
     loss::Loss,
-    realm,
+    realm::{self, Visit},
     slots::{
         AdoptionLayer, CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, MultiDeviceLayer, OpenSlot,
         PageLockedLayer, Slots, TraceLayer,
@@ -51,6 +51,9 @@ pub(crate) trait DeviceHooks: Sync {
 
     /// Frees the device's resources without waiting. Called when its last handle is dropped.
     fn close(&self, device: &mut DeviceState);
+
+    /// Drops the device on another thread, because this one may hold locks.
+    fn close_later(&self, device: DeviceState);
 }
 
 /// The identity of an opened device within the process, for messages.
@@ -66,7 +69,7 @@ struct Opened {
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) struct DeviceStream {
-    pub(crate) device: Arc<DeviceState>,
+    pub(crate) device: Visit,
     pub(crate) stream: Arc<StreamState>,
 }
 
@@ -260,7 +263,7 @@ impl DeviceState {
     pub(crate) fn find(self: &Arc<Self>, id: StreamId) -> Option<DeviceStream> {
         match self.stream(id) {
             Some(stream) => Some(DeviceStream {
-                device: Arc::clone(self),
+                device: Visit::new(Arc::clone(self)),
                 stream: Arc::clone(stream),
             }),
             None => realm::find(id),
@@ -454,6 +457,13 @@ impl fmt::Debug for DeviceState {
             .field("ordinal", &self.ordinal)
             .field("name", &self.name)
             .finish()
+    }
+}
+
+impl DeviceState {
+    /// Closes the device on another thread.
+    pub(super) fn close_later(self) {
+        self.hooks.close_later(self);
     }
 }
 

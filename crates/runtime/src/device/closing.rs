@@ -1,7 +1,8 @@
 //! Devices that are closing: one thread per process frees the resources of those whose work was
 //! pending when their last handle was dropped.
 //!
-//! The thread ends when no device is left. A close also tries the devices that have waited longest,
+//! The thread also closes devices whose last reference was dropped by a thread that may hold locks.
+//! It ends when no device is left. A close also tries the devices that have waited longest,
 //! so that devices whose work is complete do not accumulate however slowly the thread runs.
 
 use std::{collections::VecDeque, sync::Arc, thread, time::Duration};
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::teardown::Teardown;
 use crate::{
-    context::wait_backoff,
+    context::{DeviceState, wait_backoff},
     disposal::{contain, log},
 };
 
@@ -27,6 +28,8 @@ static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new();
 #[derive(Default)]
 struct Waiting {
     devices: VecDeque<Closing>,
+    /// The devices of which nothing is closed yet.
+    unclosed: Vec<DeviceState>,
     has_thread: bool,
     /// The number of times that the thread has tried all devices.
     passes: u64,
@@ -90,6 +93,17 @@ pub(super) fn close(teardown: Teardown) {
     }
     let mut waiting = waiting().lock();
     waiting.devices.push_back(closing);
+    ensure_thread(&mut waiting);
+}
+
+/// Leaves a device to the thread. Takes no lock that another operation holds.
+pub(super) fn close_later(device: DeviceState) {
+    let mut waiting = waiting().lock();
+    waiting.unclosed.push(device);
+    ensure_thread(&mut waiting);
+}
+
+fn ensure_thread(waiting: &mut Waiting) {
     if waiting.has_thread {
         return;
     }
@@ -116,14 +130,21 @@ fn run() {
 fn close_all() {
     let mut pauses = Vec::new();
     loop {
-        let count = {
+        let (count, unclosed) = {
             let mut waiting = waiting().lock();
-            waiting.has_thread = !waiting.devices.is_empty();
             waiting.passes += 1;
-            waiting.devices.len()
+            let unclosed = std::mem::take(&mut waiting.unclosed);
+            let count = waiting.devices.len();
+            waiting.has_thread = count > 0 || !unclosed.is_empty();
+            if !waiting.has_thread {
+                return;
+            }
+            (count, unclosed)
         };
-        if count == 0 {
-            return;
+        for device in unclosed {
+            if contain(|| drop(device)).is_none() {
+                log!(warn, "a panic while closing a device leaks its resources");
+            }
         }
         for _ in 0..count {
             if let Some((driver, waited_ns)) = retry_first() {

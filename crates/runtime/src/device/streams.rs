@@ -12,7 +12,7 @@ use bytemuck::Pod;
 
 use crate::{
     Buffer, Device, Result, Stream,
-    context::{DeviceState, StreamState},
+    context::{DeviceState, StreamState, Visit},
 };
 
 impl Device {
@@ -84,7 +84,7 @@ struct ThreadStream {
 
 impl Drop for ThreadStream {
     fn drop(&mut self) {
-        if let Some(device) = self.device.upgrade() {
+        if let Some(device) = Visit::to(&self.device) {
             device.retire_stream(Arc::clone(&self.state));
         }
     }

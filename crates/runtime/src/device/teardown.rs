@@ -31,6 +31,10 @@ impl DeviceHooks for Hooks {
         drain_frees(device);
     }
 
+    fn close_later(&self, device: DeviceState) {
+        closing::close_later(device);
+    }
+
     /// Tears the device down. The primary context stays retained, because the process shares it
     /// with other libraries.
     fn close(&self, device: &mut DeviceState) {

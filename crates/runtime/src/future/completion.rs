@@ -155,7 +155,11 @@ pub(crate) fn completions(
 ) -> SmallVec<[Completion; 4]> {
     let of = |ticket: Ticket| {
         let DeviceStream { device, stream } = device.find(ticket.stream)?;
-        Some(Completion::new(device, stream, ticket.sequence))
+        Some(Completion::new(
+            Arc::clone(&device),
+            stream,
+            ticket.sequence,
+        ))
     };
     tickets.into_iter().filter_map(of).collect()
 }

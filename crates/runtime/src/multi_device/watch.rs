@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::verdict::{CrossDeviceImport, Place, answers};
 use crate::{
-    context::{DeviceState, StreamState, retain_patiently},
+    context::{DeviceState, StreamState, Visit, retain_patiently},
     tracker::{DeviceNumber, Sequence},
 };
 
@@ -116,7 +116,7 @@ struct SettleOnDrop(Weak<DeviceState>);
 
 impl Drop for SettleOnDrop {
     fn drop(&mut self) {
-        if let Some(device) = self.0.upgrade() {
+        if let Some(device) = Visit::to(&self.0) {
             settle_completed(&device);
         }
     }

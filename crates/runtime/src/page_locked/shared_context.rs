@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Result,
-    context::DeviceState,
+    context::{DeviceState, Visit},
     disposal::log,
     sync::ranked::{self, MEMBERS, Ranked, RankedGuard},
     tracker::Ticket,
@@ -51,9 +51,9 @@ struct Members {
 }
 
 impl Members {
-    fn open(&mut self) -> Vec<Arc<DeviceState>> {
+    fn open(&mut self) -> Vec<Visit> {
         self.open.retain(|member| member.strong_count() > 0);
-        self.open.iter().filter_map(Weak::upgrade).collect()
+        self.open.iter().filter_map(Visit::to).collect()
     }
 }
 
@@ -127,7 +127,7 @@ impl SharedContext {
 /// A query that fails is an error for a device of `context`. A device of another context then
 /// counts as busy, or as idle once it is known to be lost.
 fn while_streams_idle(
-    states: &[Arc<DeviceState>],
+    states: &[Visit],
     context: Option<ContextHandle>,
     body: impl FnOnce(),
 ) -> Result<bool, DriverError> {
@@ -184,8 +184,6 @@ impl DeviceState {
     ) -> Result<(), DriverError> {
         let own = &self.page_locked().shared;
         let others = own.others();
-        // Dropped after the locks: dropping the last reference to a state makes it leave, which
-        // locks.
         let mut states = Vec::new();
         // While these are locked, no device opens one of the contexts.
         let mut locked = Vec::new();
@@ -217,9 +215,8 @@ pub(crate) struct LeavingDevice<'a> {
     members: RankedGuard<'a, MEMBERS, Members>,
     others: Vec<RankedGuard<'a, MEMBERS, Members>>,
     _one_at_a_time: RankedGuard<'static, { ranked::LEAVING }, ()>,
-    // Dropped after the locks: dropping the last reference to a state makes it leave, which locks.
-    states: Vec<Arc<DeviceState>>,
-    states_of_others: Vec<Arc<DeviceState>>,
+    states: Vec<Visit>,
+    states_of_others: Vec<Visit>,
 }
 
 impl<'a> LeavingDevice<'a> {

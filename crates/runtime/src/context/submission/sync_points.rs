@@ -12,7 +12,8 @@ use crate::{
     Error, Result,
     context::{
         DeviceState, EventPool, HostWaiter, PooledEvent, StreamState, SubmitQueue,
-        polling::query_stream, realm,
+        polling::query_stream,
+        realm::{self, Visit},
     },
     tracker::{Dependencies, Sequence, Ticket, VectorClock, drop_implied},
 };
@@ -37,9 +38,8 @@ impl Deref for Waits {
     }
 }
 
-/// The other devices whose sync points are waited for. The caller drops them when it holds no lock,
-/// because the last reference to a device closes it.
-pub(super) type OtherDevices = Option<SmallVec<[Arc<DeviceState>; 1]>>;
+/// The other devices whose sync points are waited for, which stay open meanwhile.
+pub(super) type OtherDevices = Option<SmallVec<[Visit; 1]>>;
 
 /// Records a sync point behind the stream's last ticket if the host may still wait for it. Records
 /// nothing if `next`, the next operation's waiter, continues the chain of all earlier ones.
