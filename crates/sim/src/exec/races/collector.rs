@@ -124,6 +124,9 @@ pub enum MissingOrder {
     /// An acquire: a thread has atomically read a value with which the earlier access was released,
     /// but no fence of a sufficient scope follows the read.
     Acquire,
+    /// An atomic function: the threads read the bytes and then write them by the same lines, so
+    /// that updates are lost.
+    Update,
 }
 
 impl fmt::Display for MissingOrder {
@@ -141,6 +144,11 @@ impl fmt::Display for MissingOrder {
                 "the earlier access was released with a value that was then read atomically, but \
                  the reader must call __threadfence() (__threadfence_block() suffices within a \
                  block) behind that read, or make it an acquire"
+            }
+            Self::Update => {
+                "no atomic: threads read the bytes and then write them by the same lines, so \
+                 updates are lost; use an atomic function, such as atomicAdd(), or a lock with a \
+                 __threadfence() after it is taken and another before it is released"
             }
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
-use super::collector::{KernelRace, RacedMemory};
+use super::collector::{KernelRace, MissingOrder, RacedMemory};
 use crate::exec::divergence::BarrierDivergence;
 use crate::exec::order::KernelOrder;
 
@@ -82,10 +82,44 @@ impl RaceUnion {
 
     /// Returns all races and divergent barriers, in the order of their lines.
     pub(in crate::exec) fn findings(self) -> (Vec<KernelRace>, Vec<BarrierDivergence>) {
-        let counted = self.races.into_values().map(|mut race| {
+        let mut races = self.races;
+        mark_lost_updates(&mut races);
+        let counted = races.into_values().map(|mut race| {
             race.orders.run = self.run;
             race
         });
         (counted.collect(), self.divergences.into_values().collect())
+    }
+}
+
+/// Marks the races of threads that read bytes and then write them by the same lines: a barrier
+/// between the two accesses would keep none of the updates.
+fn mark_lost_updates(races: &mut BTreeMap<(bool, u32, u32), KernelRace>) {
+    let is_plain = |race: &KernelRace| {
+        let is_acquired = race.missing == MissingOrder::Acquire;
+        !race.later.atomic && !race.earlier.atomic && !is_acquired
+    };
+    let among_writers = |(key, race): (&(bool, u32, u32), &KernelRace)| {
+        (key.1 == key.2 && is_plain(race)).then(|| (*key, race.memory.clone(), race.ranges.clone()))
+    };
+    let writes: Vec<_> = races.iter().filter_map(among_writers).collect();
+    for (key @ (_, line, _), memory, written) in writes {
+        let reads = races.range_mut((key.0, 0, line)..(key.0, line, line));
+        let reads = reads.filter(|((.., last), race)| {
+            let mut pairs = written
+                .iter()
+                .flat_map(|a| race.ranges.iter().map(move |b| (a, b)));
+            *last == line
+                && is_plain(race)
+                && race.later.write != race.earlier.write
+                && race.memory == memory
+                && pairs.any(|(a, b)| a.start < b.end && b.start < a.end)
+        });
+        let marked = reads.map(|(_, race)| race.missing = MissingOrder::Update);
+        if marked.count() > 0
+            && let Some(race) = races.get_mut(&key)
+        {
+            race.missing = MissingOrder::Update;
+        }
     }
 }
