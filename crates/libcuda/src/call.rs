@@ -49,14 +49,13 @@ impl Call {
         process::process()
     }
 
-    /// Returns the code for a handle that refers to no live object, and adds the use of it to the
-    /// report.
+    /// Returns the code for a handle that refers to no live object, and reports the use of it.
     pub(crate) fn wrong_handle(&self, kind: &str, handle: Handle) -> ResultCode {
         if handle != 0
             && let Ok(process) = self.process()
         {
             let name = self.name;
-            process.problem(format!(
+            process.problem(&format!(
                 "{name}: {handle:#x} is no {kind}, or was destroyed before"
             ));
         }

@@ -2,8 +2,8 @@
 //!
 //! The library takes the place of `libcuda.so.1`: a program that calls the driver API and brings
 //! its kernels as PTX runs unchanged on a machine without a GPU. Every race between its streams,
-//! and every other violation that the simulator finds, is printed to standard error when the
-//! process ends.
+//! and every other violation that the simulator finds, is printed to standard error when it is
+//! found.
 //!
 //! ```text
 //! mkdir shim && ln -s …/libmillstream_libcuda.so shim/libcuda.so.1
@@ -19,7 +19,7 @@
 //! | `MILLSTREAM_LEAKS` | `on` reports memory, streams and events that the program left |
 //! | `MILLSTREAM_SUPPRESS` | a file of patterns, a line each; problems that match one are left out |
 //! | `MILLSTREAM_TIMELINE` | a file to which the operations are appended as a trace |
-//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too: a line of JSON for each process |
+//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too, in lines of JSON |
 //!
 //! [`SimConfig::parse`]: millstream_sim::SimConfig::parse
 //!

@@ -11,7 +11,7 @@
 //! | `MILLSTREAM_SUPPRESS` | a file of patterns; problems that match one are left out |
 //! | `MILLSTREAM_TIMELINE` | a file to which the operations are appended as a trace |
 //! | `MILLSTREAM_PROGRESS` | the seconds after which, and in between which, a running kernel is named |
-//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too: a line of JSON for each process |
+//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too, in lines of JSON: one when a process opens the driver, one for each problem when it is found, and one with all when the process ends by `exit` |
 
 use std::{path::PathBuf, time::Duration};
 
@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) leaks: bool,
     /// The problems that the program's owner knows.
     pub(crate) suppressions: Suppressions,
+    /// The file to which the reports are appended.
+    pub(crate) report: Option<PathBuf>,
     /// The file to which the operations are written.
     pub(crate) timeline: Option<PathBuf>,
     /// The time after which, and in between which, standard error names a running kernel.
@@ -119,6 +121,7 @@ impl Options {
             sites,
             leaks,
             suppressions,
+            report: variable("MILLSTREAM_REPORT").map(PathBuf::from),
             timeline,
             progress,
         })

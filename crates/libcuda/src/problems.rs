@@ -1,5 +1,5 @@
 //! The problems of the program: reports of the simulator and wrong handles, each kind once with a
-//! count.
+//! count. A problem is reported when it is found, so that its report survives the process.
 
 use std::fmt::Write as _;
 
@@ -18,35 +18,41 @@ pub(crate) struct Problems {
     known: FxHashMap<String, usize>,
     /// The number of problems beyond [`KEPT_MAX`].
     dropped: u64,
-    /// The number of different problems that were left out on request.
-    suppressed: u64,
 }
 
 /// A problem, with the number of times it happened.
 #[derive(Debug)]
 struct Problem {
-    text: String,
+    /// `None` for a problem that is left out on request.
+    text: Option<String>,
     count: u64,
 }
 
 impl Problems {
     /// Adds a problem, or counts it if one is known that differs only in its numbers: the numbers
-    /// of operations, addresses and sizes.
-    pub(crate) fn add(&mut self, text: String) {
-        self.add_several(text, 1);
-    }
-
-    /// Adds a problem that happened `count` times.
-    pub(crate) fn add_several(&mut self, text: String, count: u64) {
-        let key = without_numbers(&text);
+    /// of operations, addresses and sizes. Returns the report about a new one, whose text is the
+    /// result of `shown`, or `None` to leave it out.
+    pub(crate) fn add(
+        &mut self,
+        text: &str,
+        count: u64,
+        shown: impl FnOnce(&str) -> Option<String>,
+    ) -> Option<Found<'_>> {
+        let key = without_numbers(text);
         if let Some(&index) = self.known.get(&key) {
             self.list[index].count += count;
-        } else if self.list.len() == KEPT_MAX {
-            self.dropped += count;
-        } else {
-            self.known.insert(key, self.list.len());
-            self.list.push(Problem { text, count });
+            return None;
         }
+        if self.list.len() == KEPT_MAX {
+            self.dropped += count;
+            return None;
+        }
+        self.known.insert(key, self.list.len());
+        let text = shown(text);
+        self.list.push(Problem { text, count });
+        let number = self.shown().count();
+        let text = self.list.last()?.text.as_deref()?;
+        Some(Found { number, text })
     }
 
     /// Counts problems that cannot be listed.
@@ -54,59 +60,80 @@ impl Problems {
         self.dropped += count;
     }
 
-    /// Rewrites the text of each problem.
-    pub(crate) fn rewrite(&mut self, rewritten: impl Fn(&str) -> String) {
-        for problem in &mut self.list {
-            problem.text = rewritten(&problem.text);
-        }
+    /// Returns the texts that are not left out, with their counts.
+    fn shown(&self) -> impl Iterator<Item = (&str, u64)> {
+        let list = self.list.iter();
+        list.filter_map(|problem| Some((problem.text.as_deref()?, problem.count)))
     }
 
-    /// Leaves the problems out that have such a text.
-    pub(crate) fn suppress(&mut self, is_known: impl Fn(&str) -> bool) {
-        let before = self.list.len();
-        self.list.retain(|problem| !is_known(&problem.text));
-        self.suppressed += (before - self.list.len()) as u64;
-        self.known.clear();
+    /// Returns the number of different problems that are left out on request.
+    fn suppressed(&self) -> usize {
+        self.list.len() - self.shown().count()
     }
 
     /// Returns the problems of this process as a line of JSON.
     pub(crate) fn to_json(&self) -> String {
-        let list = self.list.iter();
-        let list = list.map(|problem| json!({ "text": problem.text, "count": problem.count }));
+        let list = self.shown();
+        let list = list.map(|(text, count)| json!({ "text": text, "count": count }));
         let line = json!({
             "process": std::process::id(),
             "problems": list.collect::<Vec<_>>(),
             "dropped": self.dropped,
-            "suppressed": self.suppressed,
+            "suppressed": self.suppressed(),
         });
         format!("{line}\n")
     }
 
-    /// Returns the report about all problems; empty if there are none.
-    pub(crate) fn report(&self) -> String {
-        let mut report = String::new();
-        if self.suppressed > 0 {
-            let count = self.suppressed;
-            let _ = writeln!(report, "millstream: different problems suppressed: {count}");
+    /// Returns the numbers of problems, which follow the reports about each; empty if there are
+    /// none.
+    pub(crate) fn summary(&self) -> String {
+        let mut summary = String::new();
+        if self.suppressed() > 0 {
+            let count = self.suppressed();
+            let _ = writeln!(
+                summary,
+                "millstream: different problems suppressed: {count}"
+            );
         }
-        if self.list.is_empty() {
-            return report;
-        }
-        let _ = match self.list.len() {
-            1 => writeln!(report, "millstream: 1 problem"),
-            count => writeln!(report, "millstream: {count} different problems"),
+        let _ = match self.shown().count() {
+            0 => return summary,
+            1 => writeln!(summary, "millstream: 1 problem"),
+            count => writeln!(summary, "millstream: {count} different problems"),
         };
-        for (index, problem) in self.list.iter().enumerate() {
-            let _ = writeln!(report, "{}. {}", index + 1, problem.text);
-            if problem.count > 1 {
-                let more = problem.count - 1;
-                let _ = writeln!(report, "  and {more} more that differ only in numbers");
-            }
+        for (index, (_, count)) in self.shown().enumerate().filter(|(_, it)| it.1 > 1) {
+            let (number, more) = (index + 1, count - 1);
+            let _ = writeln!(
+                summary,
+                "{number}. and {more} more that differ only in numbers"
+            );
         }
         if self.dropped > 0 {
-            let _ = writeln!(report, "and {} more of other kinds", self.dropped);
+            let _ = writeln!(summary, "and {} more of other kinds", self.dropped);
         }
-        printable(&report)
+        summary
+    }
+}
+
+/// A problem that was not known before.
+pub(crate) struct Found<'a> {
+    /// Counted from 1.
+    number: usize,
+    text: &'a str,
+}
+
+impl Found<'_> {
+    /// Returns the report.
+    pub(crate) fn report(&self) -> String {
+        printable(&format!("millstream: {}. {}\n", self.number, self.text))
+    }
+
+    /// Returns the problem as a line of JSON.
+    pub(crate) fn to_json(&self) -> String {
+        let problem = json!({ "text": self.text, "count": 1 });
+        format!(
+            "{}\n",
+            json!({ "process": std::process::id(), "problem": problem })
+        )
     }
 }
 
@@ -138,26 +165,42 @@ fn without_numbers(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_name_does_not_move_the_cursor_of_a_terminal() {
-        let mut problems = Problems::default();
-        problems.add("no kernel `a\x1b[2J`\r\n  missing: x".into());
-        let expected = "millstream: 1 problem\n1. no kernel `a\u{fffd}[2J`\u{fffd}\n  missing: x\n";
-        assert_eq!(problems.report(), expected);
+    fn add(problems: &mut Problems, text: &str) -> Option<String> {
+        let found = problems.add(text, 1, |text| Some(text.to_owned()));
+        found.map(|found| found.report())
     }
 
     #[test]
-    fn problems_that_differ_only_in_numbers_are_listed_once() {
+    fn a_name_does_not_move_the_cursor_of_a_terminal() {
+        let report = add(
+            &mut Problems::default(),
+            "no kernel `a\x1b[2J`\r\n  missing: x",
+        );
+        let expected = "millstream: 1. no kernel `a\u{fffd}[2J`\u{fffd}\n  missing: x\n";
+        assert_eq!(report.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn problems_that_differ_only_in_numbers_are_reported_once_and_counted() {
         let mut problems = Problems::default();
-        problems.add("operation 3, kernel `add1`, writes 0x7f00".into());
-        problems.add("operation 4, kernel `add1`, writes 0x7f80".into());
-        problems.add("operation 5, kernel `add2`, writes 0x7f80".into());
+        assert_eq!(problems.summary(), "");
+        let first = add(&mut problems, "operation 3, kernel `add1`, writes 0x7f00");
+        let expected = "millstream: 1. operation 3, kernel `add1`, writes 0x7f00\n";
+        assert_eq!(first.as_deref(), Some(expected));
         assert_eq!(
-            problems.report(),
-            "millstream: 2 different problems\n\
-             1. operation 3, kernel `add1`, writes 0x7f00\n  \
-             and 1 more that differ only in numbers\n\
-             2. operation 5, kernel `add2`, writes 0x7f80\n"
+            add(&mut problems, "operation 4, kernel `add1`, writes 0x7f80"),
+            None
+        );
+        assert_eq!(
+            problems.add("left out", 1, |_| None).map(|it| it.number),
+            None
+        );
+        let other = add(&mut problems, "operation 5, kernel `add2`, writes 0x7f80");
+        assert!(other.unwrap().starts_with("millstream: 2. "));
+        assert_eq!(
+            problems.summary(),
+            "millstream: different problems suppressed: 1\nmillstream: 2 different problems\n\
+             1. and 1 more that differ only in numbers\n"
         );
     }
 
@@ -165,21 +208,26 @@ mod tests {
     fn problems_at_different_lines_are_different() {
         let mut problems = Problems::default();
         for line in [3, 4, 4] {
-            problems.add(format!("kernel `k` at a.py:{line} reads 4 bytes"));
-            problems.add(format!("kernel `k` faults in line {line} with 4 bytes"));
+            add(
+                &mut problems,
+                &format!("kernel `k` at a.py:{line} reads 4 bytes"),
+            );
+            add(
+                &mut problems,
+                &format!("kernel `k` faults in line {line} with 4 bytes"),
+            );
         }
-        assert_eq!(problems.list.len(), 4);
-        assert_eq!(problems.list[3].count, 2);
+        let counts: Vec<_> = problems.shown().map(|(_, count)| count).collect();
+        assert_eq!(counts, [1, 1, 2, 2]);
     }
 
     #[test]
-    fn the_list_is_bounded_and_a_clean_program_has_no_report() {
+    fn the_list_is_bounded() {
         let mut problems = Problems::default();
-        assert_eq!(problems.report(), "");
         for index in 0..KEPT_MAX + 7 {
-            problems.add(format!("name{index}"));
+            add(&mut problems, &format!("name{index}"));
         }
         assert_eq!(problems.list.len(), KEPT_MAX);
-        assert!(problems.report().ends_with("and 7 more of other kinds\n"));
+        assert!(problems.summary().ends_with("and 7 more of other kinds\n"));
     }
 }

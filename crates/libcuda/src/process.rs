@@ -1,10 +1,22 @@
-//! The state of the process: the simulated device, the live objects, and the report at the end.
+//! The state of the process: the simulated device, the live objects, and the reports.
+//!
+//! A report is written when its problem is found, within the driver call, since a process that ends
+//! by `abort`, `_exit` or a signal calls no function of the library. The normal end adds counts.
 
-use std::{fs::OpenOptions, io::Write as _, path::Path, sync::OnceLock, thread, time::Duration};
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{Once, OnceLock},
+    thread,
+    time::Duration,
+};
 
-use millstream_driver::{Driver as _, DriverError, ResultCode, printable};
-use millstream_sim::{Gpu, LiveKind, ReportKind, race::Label};
+use millstream_driver::{Driver as _, ResultCode, printable};
+use millstream_sim::{Gpu, LiveKind, Report, ReportKind, race::Label};
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::{
     codes::Answer, demangle, objects::Objects, options::Options, problems::Problems, sites::Sites,
@@ -44,6 +56,9 @@ pub(crate) fn initialise() -> Answer {
     let process = PROCESS.get_or_init(|| {
         crate::at_exit::register(report_at_exit);
         let gpu = Gpu::new(options.config.clone());
+        gpu.on_report(report);
+        let opened = json!({ "process": std::process::id(), "opened": true });
+        append_to_report(options, &format!("{opened}\n"));
         if let Some(interval) = options.progress {
             let gpu = gpu.clone();
             thread::spawn(move || name_running_kernels(&gpu, interval));
@@ -87,6 +102,22 @@ fn name_running_kernels(gpu: &Gpu, interval: Duration) {
     }
 }
 
+/// Says once that the program uses NVIDIA's runtime library, which cannot work.
+pub(crate) fn note_runtime_library() {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        if let Ok(options) = options() {
+            let used = json!({ "process": std::process::id(), "runtime": true });
+            append_to_report(options, &format!("{used}\n"));
+        }
+        say(
+            "the program uses NVIDIA's runtime library (libcudart), which needs undocumented \
+             tables of the driver (cuGetExportTable) that the simulated device does not have: \
+             call the driver API (`cu…`), with kernels as PTX, or run the program on a GPU",
+        );
+    });
+}
+
 /// Writes a line to standard error. A closed standard error is ignored.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "millstream: {}", printable(text));
@@ -111,45 +142,47 @@ impl Process {
         self.sites.as_ref().map(Sites::label)
     }
 
-    /// Adds a problem to the report at the end.
-    pub(crate) fn problem(&self, text: String) {
-        self.problems.lock().add(text);
+    /// Reports a problem.
+    pub(crate) fn problem(&self, text: &str) {
+        self.problems(text, 1);
     }
 
-    /// Returns the code of an error, and keeps what the simulator reports about it.
-    pub(crate) fn failed(&self, error: &DriverError) -> ResultCode {
-        self.collect();
-        error.code()
+    /// Reports a problem that happened `count` times, if none is known that differs only in its
+    /// numbers.
+    fn problems(&self, text: &str, count: u64) {
+        let Ok(options) = options() else {
+            return;
+        };
+        let shown = |text: &str| {
+            let sites = self.sites.as_ref();
+            let text = sites.map_or_else(|| text.to_owned(), |sites| sites.describe(text));
+            (!options.suppressions.matches(&text)).then_some(text)
+        };
+        // The lock is kept, so that reports appear in the order of their numbers.
+        let mut problems = self.problems.lock();
+        if let Some(found) = problems.add(text, count, shown) {
+            // A closed standard error is ignored.
+            let _ = std::io::stderr().write_all(found.report().as_bytes());
+            append_to_report(options, &found.to_json());
+        }
     }
 
     /// Adds the memory, the streams and the events that the program left alive. Modules are left
     /// out, because programs keep them on purpose.
     fn add_leaks(&self) {
         let live = self.gpu.live_objects().into_iter();
-        let mut problems = self.problems.lock();
         for object in live.filter(|object| object.kind != LiveKind::Module) {
-            problems.add(format!("Leak: {object}"));
-        }
-    }
-
-    /// Moves the simulator's reports to the list of problems, which is bounded. Findings that the
-    /// simulator only counted are added at the end, so that its report of that is left out.
-    fn collect(&self) {
-        let reports = self.gpu.take_reports().into_iter();
-        let mut problems = self.problems.lock();
-        for report in reports.filter(|report| report.kind != ReportKind::FindingsOmitted) {
-            problems.add(problem_text(report.kind, &report.text));
+            self.problem(&format!("Leak: {object}"));
         }
     }
 
     /// Adds the findings that the simulator only counted.
     fn add_unlisted(&self) {
         let unlisted = self.gpu.unlisted_findings();
-        let mut problems = self.problems.lock();
         for (first, count) in unlisted.repeated {
-            problems.add_several(problem_text(first.kind, &first.to_string()), count);
+            self.problems(&problem_text(first.kind, &first.to_string()), count);
         }
-        problems.drop_several(unlisted.elsewhere);
+        self.problems.lock().drop_several(unlisted.elsewhere);
     }
 }
 
@@ -158,36 +191,46 @@ fn problem_text(kind: ReportKind, text: &str) -> String {
     format!("{kind:?}: {}", demangle::text(text))
 }
 
-/// Prints the problems of the program to standard error, and appends them to the file that
+/// Reports a problem that the simulator has found. Its own report on findings that it only counts
+/// is left out, because their number is added at the end.
+fn report(report: Report) {
+    if let Ok(process) = process()
+        && report.kind != ReportKind::FindingsOmitted
+    {
+        // A panic must not reach the simulator, and a report is worth nothing then.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            process.problem(&problem_text(report.kind, &report.text));
+        }));
+    }
+}
+
+/// Prints the numbers of problems to standard error, and appends the problems to the file that
 /// `MILLSTREAM_REPORT` names.
 extern "C" fn report_at_exit() {
     // A panic must not reach the C library, and a report is worth nothing then.
-    let _ = std::panic::catch_unwind(|| {
-        let Ok(process) = process() else {
+    let _ = catch_unwind(|| {
+        let (Ok(process), Ok(options)) = (process(), options()) else {
             return;
         };
-        process.collect();
         process.add_unlisted();
-        let Ok(options) = options() else {
-            return;
-        };
         if options.leaks {
             process.add_leaks();
         }
-        let mut problems = process.problems.lock();
-        if let Some(sites) = &process.sites {
-            problems.rewrite(|text| sites.describe(text));
-        }
-        problems.suppress(|text| options.suppressions.matches(text));
+        let problems = process.problems.lock();
         // A report that cannot be written is lost: the process is about to end.
-        let _ = std::io::stderr().write_all(problems.report().as_bytes());
-        if let Some(path) = std::env::var_os("MILLSTREAM_REPORT") {
-            append(path.as_ref(), &problems.to_json());
-        }
+        let _ = std::io::stderr().write_all(problems.summary().as_bytes());
+        append_to_report(options, &problems.to_json());
         if let Some(path) = &options.timeline {
             append(path, &timeline::events(process.id, &process.gpu.timeline()));
         }
     });
+}
+
+/// Appends a line to the file that `MILLSTREAM_REPORT` names.
+fn append_to_report(options: &Options, line: &str) {
+    if let Some(path) = &options.report {
+        append(path, line);
+    }
 }
 
 /// Appends a text to a file. One that cannot be written is lost, as above.

@@ -62,7 +62,7 @@ macro_rules! method {
     (device_count $($row:tt)*) => {};
     ($name:ident [safe] ($($argument:ident: $ty:ty),*) -> $value:ty) => {
         pub(crate) fn $name(&self, $($argument: $ty),*) -> Answer<$value> {
-            self.gpu.$name($($argument),*).map_err(|error| self.failed(&error))
+            self.gpu.$name($($argument),*).map_err(|error| error.code())
         }
     };
     ($name:ident [unsafe] ($($argument:ident: $ty:ty),*) -> $value:ty) => {
@@ -71,7 +71,7 @@ macro_rules! method {
             // SAFETY: the simulator checks handles and device addresses; the program vouches for
             // host memory and for the order of accesses, as the module says.
             let result = unsafe { self.gpu.$name($($argument),*) };
-            result.map_err(|error| self.failed(&error))
+            result.map_err(|error| error.code())
         }
     };
 }
@@ -164,10 +164,7 @@ macro_rules! detailed {
             pub(crate) fn $name(&self, $($argument: $ty),*) -> Result<$value, DriverError> {
                 let _label = if is_labelled(stringify!($name)) { self.label() } else { None };
                 // SAFETY: the simulator checks the handles.
-                let result = unsafe { self.gpu.$name($($argument),*) };
-                result.inspect_err(|error| {
-                    self.failed(error);
-                })
+                unsafe { self.gpu.$name($($argument),*) }
             }
         )*}
     };
@@ -192,6 +189,6 @@ impl Process {
     pub(crate) fn pool_create(&self, device: DeviceOrdinal, bytes_max: u64) -> Answer<PoolHandle> {
         let _label = self.label();
         let result = self.gpu.pool_create(device, bytes_max);
-        result.map_err(|error| self.failed(&error))
+        result.map_err(|error| error.code())
     }
 }

@@ -46,9 +46,10 @@ exports! {
         }
     }
 
-    /// The tables are undocumented, and none is offered.
+    /// The tables are undocumented, and none is offered. NVIDIA's runtime library needs them.
     [cuGetExportTable]
     fn export_table(_call, table: Out<*const c_void>, _id: In<[u8; 16]>) {
+        process::note_runtime_library();
         table.set(std::ptr::null())?;
         Err(ResultCode::NOT_FOUND)
     }

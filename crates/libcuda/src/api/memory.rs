@@ -51,6 +51,13 @@ fn location(call: &Call, fields: LocationFields) -> Answer<ManagedLocation> {
     }
 }
 
+/// Names the function that the program called for an allocation in reports.
+fn name_origin(call: &Call, address: Address, function: &'static str) -> Answer {
+    let base = DevicePtr::from_raw(address);
+    call.process()?.gpu.set_allocation_origin(base, function);
+    Ok(())
+}
+
 fn prefetch_to(
     call: &Call,
     pointer: Address,
@@ -114,6 +121,7 @@ exports! {
         let row = row.ok_or(ResultCode::OUT_OF_MEMORY)?;
         let bytes = row.checked_mul(height).ok_or(ResultCode::OUT_OF_MEMORY)?;
         allocate(call, pointer, bytes)?;
+        name_origin(call, pointer.get_at(0)?, "cuMemAllocPitch")?;
         pitch.set(row)
     }
 
@@ -182,7 +190,9 @@ exports! {
 
     [cuMemAllocHost_v2]
     fn allocate_host_plain(call, pointer: Out<*mut u8>, bytes: usize) {
-        allocate_host(call, pointer, bytes, 0)
+        allocate_host(call, pointer, bytes, 0)?;
+        let address = pointer.get_at(0)?.expose_provenance() as Address;
+        name_origin(call, address, "cuMemAllocHost")
     }
 
     [cuMemFreeHost]

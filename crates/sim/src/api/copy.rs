@@ -16,13 +16,13 @@ use crate::{
         objects::stream::WaitSet,
         op::{CopyOp, CopySource, CopyTarget, FillOp, OpKind},
     },
-    memory::{AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows},
+    memory::{
+        AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows,
+        SMALL_UPLOAD_BYTES,
+    },
     race::ClockSnapshot,
 };
 
-/// The largest copy that the synchronous form may leave pending (rule 6: a small upload may return
-/// early).
-const SMALL_BYTES: u64 = 64 << 10;
 /// The largest pageable source that is staged without waiting for the stream (rule 8: pageable
 /// sources are staged).
 const STAGED_BYTES: u64 = 1 << 20;
@@ -259,7 +259,7 @@ impl StateGuard<'_> {
                 HostWait::Not
             }
             // Rule 6: the copy may still be pending.
-            (CopyForm::Synchronous, Direction::PageableToDevice) if bytes <= SMALL_BYTES => {
+            (CopyForm::Synchronous, Direction::PageableToDevice) if bytes <= SMALL_UPLOAD_BYTES => {
                 HostWait::Not
             }
             _ => host_wait,
@@ -318,7 +318,7 @@ impl StateGuard<'_> {
             // Rules 1 and 6: the call waits for the stream and reads the source; the copy may be
             // pending.
             (CopyForm::Synchronous, Direction::PageableToDevice) => {
-                if bytes <= SMALL_BYTES && rules.small_upload.is_strict() {
+                if bytes <= SMALL_UPLOAD_BYTES && rules.small_upload.is_strict() {
                     HostWait::Not
                 } else {
                     HostWait::ForEarlierWork

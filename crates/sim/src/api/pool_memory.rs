@@ -58,6 +58,8 @@ impl StateGuard<'_> {
             self.pool_mut(handle).bytes.freed_synchronously(budget);
             return Err(host_out_of_memory(bytes));
         };
+        let origin = self.call;
+        self.memory.set_origin(base, origin);
         let after = WaitSet {
             ops: frees,
             finish_ns: 0,
@@ -74,6 +76,8 @@ impl StateGuard<'_> {
         bytes: usize,
     ) -> CallResult<u64> {
         let base = self.allocate_non_pool(MemoryKind::Device, context, device, bytes)?;
+        let origin = self.call;
+        self.memory.set_origin(base, origin);
         self.graph_allocations.insert(base);
         Ok(base)
     }

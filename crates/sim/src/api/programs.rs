@@ -311,10 +311,17 @@ impl Gpu {
         })
     }
 
-    /// Removes and returns the [reports](Self::reports) so far, so that a long-running program can
-    /// keep fewer of them.
-    #[must_use]
-    pub fn take_reports(&self) -> Vec<Report> {
-        std::mem::take(&mut self.enter().reports)
+    /// Sets the function that reports name as the creator of the allocation that starts at the
+    /// address: of several driver functions that make the same allocation, the one that the program
+    /// called.
+    pub fn set_allocation_origin(&self, base: DevicePtr, function: &'static str) {
+        self.enter().memory.set_origin(base.as_raw(), function);
+    }
+
+    /// Passes each later report to a function when it is found, and keeps none among the
+    /// [reports](Self::reports). The function runs within the driver call, which may be of any
+    /// thread, and must not use the simulated GPU.
+    pub fn on_report(&self, function: impl FnMut(Report) + Send + 'static) {
+        self.enter().on_report = Some(Box::new(function));
     }
 }

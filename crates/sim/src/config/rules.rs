@@ -96,6 +96,13 @@ impl Rules {
         }
     }
 
+    /// Returns the names of the rules, in the form that `rules=` of
+    /// [`SimConfig::parse`](crate::SimConfig::parse) reads.
+    #[must_use]
+    pub fn names() -> [&'static str; 7] {
+        Self::observed().named().map(|(name, _)| name)
+    }
+
     fn named(&mut self) -> [(&'static str, &mut Reading); 7] {
         [
             ("small_upload", &mut self.small_upload),

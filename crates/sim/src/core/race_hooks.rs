@@ -256,18 +256,20 @@ impl SimState {
                 ReportKind::OutOfBounds | ReportKind::Misaligned
             )
         };
-        self.reports.extend(
-            new.iter()
-                .filter(|finding| !told(finding))
-                .map(|finding| Report {
-                    kind: finding.kind,
-                    severity: finding.severity,
-                    call: finding.later.call,
-                    device: finding.later.device,
-                    text: printable(&finding.to_string()),
-                    time_ns: self.now_ns,
-                }),
-        );
+        let reports = new
+            .iter()
+            .filter(|finding| !told(finding))
+            .map(|finding| Report {
+                kind: finding.kind,
+                severity: finding.severity,
+                call: finding.later.call,
+                device: finding.later.device,
+                text: printable(&finding.to_string()),
+                time_ns: self.now_ns,
+            });
+        for report in reports.collect::<Vec<_>>() {
+            self.add_report(report);
+        }
         if !self.omission_reported && self.race_checker.omits_findings() {
             self.omission_reported = true;
             let text = "findings at the places of earlier ones are only counted from now on";

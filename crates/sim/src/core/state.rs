@@ -98,10 +98,15 @@ pub(crate) struct SimState {
     pub(crate) kernel_stats: KernelStats,
     pub(crate) running_kernel: Arc<RunningKernel>,
     pub(crate) reports: Vec<Report>,
+    /// Gets each report in the place of `reports`.
+    pub(crate) on_report: Option<OnReport>,
     /// The notes about loaded modules, without duplicates.
     pub(crate) notes: Vec<String>,
     pub(crate) timeline: Vec<Span>,
 }
+
+/// The caller's function for reports.
+pub(crate) type OnReport = Box<dyn FnMut(Report) + Send>;
 
 impl SimState {
     pub(crate) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
@@ -163,6 +168,7 @@ impl SimState {
             kernel_stats: KernelStats::default(),
             running_kernel: Arc::default(),
             reports: Vec::new(),
+            on_report: None,
             notes: Vec::new(),
             timeline: Vec::new(),
             config,
@@ -181,7 +187,7 @@ impl SimState {
         kind: ReportKind,
         text: String,
     ) {
-        self.reports.push(Report {
+        self.add_report(Report {
             kind,
             severity: Severity::Error,
             call: self.call,
@@ -189,6 +195,13 @@ impl SimState {
             text: printable(&text),
             time_ns: self.now_ns,
         });
+    }
+
+    pub(crate) fn add_report(&mut self, report: Report) {
+        match &mut self.on_report {
+            Some(on_report) => on_report(report),
+            None => self.reports.push(report),
+        }
     }
 
     /// Reports a violation of the caller's obligations and returns it as a call error.

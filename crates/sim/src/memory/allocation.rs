@@ -210,6 +210,13 @@ impl MemoryMap {
         }
     }
 
+    /// Sets the driver function that created an allocation, where its kind does not tell.
+    pub(crate) fn set_origin(&mut self, base: u64, origin: &'static str) {
+        if let Some(allocation) = self.allocations.get_mut(&base) {
+            Arc::make_mut(&mut allocation.info).origin = origin;
+        }
+    }
+
     /// Sets the label and source line of a live allocation to the current call's, and returns the
     /// new description.
     pub(crate) fn rename(&mut self, base: u64) -> Option<Arc<AllocationInfo>> {

@@ -29,7 +29,7 @@ pub(crate) use backing::Backing;
 pub use self::access_bitmap::{AccessBitmap, AccessFlags};
 pub(crate) use self::{
     allocation::{Allocation, AllocationInfo, FromPool, MemoryKind},
-    rows::{Direction, Rows},
+    rows::{Direction, Rows, SMALL_UPLOAD_BYTES},
     shared_bytes::SharedBytes,
 };
 

@@ -1,5 +1,9 @@
 //! Copy geometry: rows of bytes, and the kinds of memory a copy connects.
 
+/// The largest copy that the synchronous form may leave pending (rule 6: a small upload may return
+/// early).
+pub(crate) const SMALL_UPLOAD_BYTES: u64 = 64 << 10;
+
 /// The kinds of memory that a copy connects, which determine its engine and bandwidth. Managed
 /// memory counts as device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

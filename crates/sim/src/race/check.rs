@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    describe::{missing_edge, noun, verb},
+    describe::{missing_edge, noun, pageable_rule, verb},
     effect::{ByteRanges, Effect},
     finding::{Finding, FindingMemory, Party},
     findings::Findings,
@@ -232,7 +232,11 @@ impl AccessChecker {
                 ActorKind::Host(..) => (ReportKind::HostRace, " with the host"),
             };
             let problem = format!("{}/{} race{with} on", noun(used.flags), noun(flags));
-            let missing = missing_edge(actor, &used.by);
+            let mut missing = missing_edge(actor, &used.by);
+            let later = || pageable_rule(actor.operation()?);
+            if let Some(rule) = pageable_rule(&used.by).or_else(later) {
+                missing += &format!("\n  {rule}");
+            }
             self.find(
                 kind,
                 problem,

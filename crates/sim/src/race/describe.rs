@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ids::{device_if_several, name},
-    memory::{AccessFlags, AllocationInfo, Direction, Rows},
+    memory::{AccessFlags, AllocationInfo, Direction, Rows, SMALL_UPLOAD_BYTES},
 };
 
 impl Party {
@@ -90,6 +90,37 @@ pub(super) fn missing_edge(actor: &Actor, earlier: &OperationInfo) -> String {
             )
         }
     }
+}
+
+/// Returns the rule that says what a copy from or to pageable host memory orders, if the operation
+/// is one.
+pub(super) fn pageable_rule(operation: &OperationInfo) -> Option<&'static str> {
+    let OperationSummary::Copy(direction, rows) = &operation.summary else {
+        return None;
+    };
+    let is_async = operation.call.ends_with("Async");
+    Some(match (direction, is_async) {
+        (Direction::PageableToDevice, false) if rows.bytes() <= SMALL_UPLOAD_BYTES => {
+            "rule 6: a synchronous copy of at most 64 KiB from pageable memory may return before \
+             it has run"
+        }
+        (Direction::PageableToDevice, false) => {
+            "rule 1: a synchronous copy from pageable memory may return once its source is staged"
+        }
+        (Direction::PageableToDevice, true) => {
+            "rule 8: an asynchronous copy from pageable memory may return before it has run, \
+             or wait only for its own stream"
+        }
+        (Direction::DeviceToPageable, false) => {
+            "rule 3: a synchronous copy to the host returns when it is complete, but waits for no \
+             stream that its own does not wait for"
+        }
+        (Direction::DeviceToPageable, true) => {
+            "rule 9: an asynchronous copy to pageable memory may return before it has run, or \
+             wait only for its own stream"
+        }
+        _ => return None,
+    })
 }
 
 pub(super) fn verb(flags: AccessFlags) -> &'static str {
