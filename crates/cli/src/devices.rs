@@ -1,17 +1,26 @@
 //! The subcommand `millstream devices`: lists the machine's devices and the default device.
 
-use std::fmt::Display;
+use std::{fmt::Display, process::ExitCode};
 
 use millstream::{
     Device, Select,
     device::{DeviceProperties, Topology},
 };
-use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
+use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda, printable};
 use millstream_sim::{Gpu, SimConfig};
 
-/// Returns the report on this machine's devices.
-pub(crate) fn report() -> String {
+/// Prints this machine's devices. Fails if the default device does not exist.
+pub(crate) fn print() -> ExitCode {
     let default = Device::open(Select::Auto);
+    print!("{}", printable(&report(&default)));
+    match default {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Returns the report on this machine's devices.
+fn report(default: &Result<Device, millstream::Error>) -> String {
     let default = default
         .as_ref()
         .map(|device| (device.name(), device.selection_reason()));
@@ -199,7 +208,7 @@ links:
 
     #[test]
     fn the_report_shows_the_default_device_the_gpus_and_the_simulated_device() {
-        let report = report();
+        let report = report(&Device::open(Select::Auto));
         let lines: Vec<_> = report.lines().collect();
         assert!(lines[0].starts_with("default: "), "{report}");
         match Cuda::load() {

@@ -6,7 +6,9 @@ mod compile;
 mod devices;
 mod program;
 mod ptx;
+mod reports;
 mod run;
+mod settings;
 #[cfg_attr(not(unix), path = "no_signals.rs")]
 mod signals;
 
@@ -28,7 +30,7 @@ enum Command {
     /// Lists the devices, and the default device of programs that choose none.
     ///
     /// The environment variable MILLSTREAM_DEVICE sets the default device: `cuda:0`, `sim`, or
-    /// `sim:` with settings.
+    /// `sim:` with settings. The exit status is 1 if there is no such device.
     Devices,
     /// Lists the kernels of PTX files, or the reason why the simulated device cannot run them.
     ///
@@ -54,15 +56,19 @@ enum Command {
     ///
     /// The exit status is 0 if every run succeeds without problems, else that of the run.
     Check(check::Arguments),
+    /// Opens the driver, to see whether it takes its options.
+    #[command(name = program::PROBE, hide = true)]
+    Probe,
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Devices => print_reports([Ok(devices::report())]),
+        Command::Devices => devices::print(),
         Command::Ptx { files } => print_reports(files.iter().map(|file| ptx::report_file(file))),
         Command::Compile(arguments) => print_reports([compile::run(&arguments)]),
         Command::Run(arguments) => code_of(run::run(&arguments)),
         Command::Check(arguments) => code_of(check::run(&arguments)),
+        Command::Probe => program::open_driver(),
     }
 }
 

@@ -1,21 +1,30 @@
 //! Runs a program with the simulated device in the place of the CUDA driver.
 //!
 //! The loader finds the library `millstream-libcuda` under the names of the driver in a temporary
-//! folder. The library writes its report to a file there, one line of JSON for each process that
-//! used the device.
+//! folder. The library writes its reports to a file there, in lines of JSON.
 
 use std::{
     env,
     ffi::OsString,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitCode, ExitStatus, Output, Stdio},
 };
 
 use clap::Args;
+use millstream_driver::{
+    DriverError, ResultCode,
+    cuda::{Cuda, LoadError},
+    printable,
+};
 use tempfile::TempDir;
 
-use crate::signals::Signals;
+use crate::{
+    reports::Reports,
+    settings::{self, merged},
+    signals::Signals,
+};
 
 /// The file name of the library.
 const LIBRARY: &str = "libmillstream_libcuda.so";
@@ -34,8 +43,8 @@ const PTXAS_VARIABLES: [&str; 2] = ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL
 const PROGRESS_VARIABLE: &str = "MILLSTREAM_PROGRESS";
 const PROGRESS_SECONDS: &str = "5";
 
-/// The start of the reports of a process without problems.
-const NO_PROBLEMS: &str = "\"problems\":[]";
+/// The environment variable of the file of reports.
+const REPORT_VARIABLE: &str = "MILLSTREAM_REPORT";
 
 /// The program, its device, and what is reported.
 #[derive(Args)]
@@ -56,6 +65,10 @@ pub(crate) struct ProgramArguments {
     /// 1073741824 unless given.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
+    /// The reading of the rules on which CUDA's documentation and GPUs differ: observed, strict, or
+    /// the names of rules for a strict reading of these, joined with `+`.
+    #[arg(long, value_name = "READING")]
+    pub(crate) rules: Option<String>,
     /// The race check: on, off, kernels (also within kernels) or notes.
     #[arg(long, value_name = "CHECK")]
     race: Option<String>,
@@ -68,6 +81,9 @@ pub(crate) struct ProgramArguments {
     /// Does not record where the program enqueues work; calls cost less.
     #[arg(long)]
     no_call_sites: bool,
+    /// Fails if no process of the program opens the driver.
+    #[arg(long)]
+    pub(crate) require_device: bool,
     /// The exit status if the program succeeds but has problems.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) exit_code: u8,
@@ -79,11 +95,12 @@ pub(crate) struct ProgramArguments {
     program: Vec<OsString>,
 }
 
-/// The choice of a schedule.
+/// The choice of a schedule, and of a reading of the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
     pub(crate) name: Option<String>,
     pub(crate) seed: Option<u64>,
+    pub(crate) rules: Option<String>,
 }
 
 /// A prepared run of a program.
@@ -95,25 +112,18 @@ pub(crate) struct Program<'a> {
 }
 
 impl ProgramArguments {
-    /// Returns the value of `MILLSTREAM_DEVICE` for the options.
-    fn simulation(&self, schedule: &Schedule) -> String {
+    /// Returns the value of `MILLSTREAM_DEVICE` for the options and for what the variable has.
+    fn simulation(&self, schedule: &Schedule) -> Result<String, String> {
         let options = [
             ("devices", self.devices.map(|count| count.to_string())),
             ("memory", self.memory.clone()),
             ("steps", self.steps.map(|steps| steps.to_string())),
             ("schedule", schedule.name.clone()),
             ("seed", schedule.seed.map(|seed| seed.to_string())),
+            ("rules", schedule.rules.clone()),
             ("race", self.race.clone()),
         ];
-        let given: Vec<String> = options
-            .into_iter()
-            .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
-            .collect();
-        if given.is_empty() {
-            "sim".to_owned()
-        } else {
-            format!("sim:{}", given.join(","))
-        }
+        merged(variable(settings::VARIABLE).as_deref(), &options)
     }
 
     /// Returns the path of the library.
@@ -161,6 +171,7 @@ impl ProgramArguments {
         option("library", path(&self.library));
         option("schedule", schedule.name.clone());
         option("seed", schedule.seed.map(|seed| seed.to_string()));
+        option("rules", schedule.rules.clone());
         for (name, given) in [("leaks", self.leaks), ("no-call-sites", self.no_call_sites)] {
             if given {
                 words.push(format!("--{name}"));
@@ -176,6 +187,13 @@ impl ProgramArguments {
     }
 }
 
+/// Returns the value of an environment variable, if it is set and not empty.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    let value = env::var_os(name)?;
+    let value = value.to_string_lossy();
+    (!value.is_empty()).then(|| value.into_owned())
+}
+
 /// Returns a word as a shell takes it.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
@@ -186,8 +204,12 @@ fn quoted(word: &str) -> String {
 }
 
 impl<'a> Program<'a> {
-    /// Creates the folder in which the loader finds the library.
-    pub(crate) fn prepare(arguments: &'a ProgramArguments) -> Result<Self, String> {
+    /// Creates the folder in which the loader finds the library, and checks all options with the
+    /// schedule, so that the program is not started with one that the library does not take.
+    pub(crate) fn prepare(
+        arguments: &'a ProgramArguments,
+        schedule: &Schedule,
+    ) -> Result<Self, String> {
         let library = arguments.find_library()?;
         let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
         let folder = temporary_folder()?;
@@ -198,24 +220,65 @@ impl<'a> Program<'a> {
         }
         let ptxas = path.join("ptxas");
         write_script(&ptxas, PTXAS).map_err(|error| cannot("create", &ptxas, &error))?;
-        Ok(Self {
+        let program = Self {
             arguments,
             folder,
             signals,
-        })
+        };
+        program.probe(schedule)?;
+        Ok(program)
+    }
+
+    /// Lets this command open the driver in a process of its own, with the program's environment.
+    /// The library says which option it does not take.
+    fn probe(&self, schedule: &Schedule) -> Result<(), String> {
+        let this = env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(&this);
+        self.set_environment(&mut command, schedule, None)?;
+        let output = command
+            .arg(PROBE)
+            .env_remove(REPORT_VARIABLE)
+            .env_remove("MILLSTREAM_TIMELINE")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| cannot("run", &this, &error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let problem = String::from_utf8_lossy(&output.stderr);
+        let problem = problem.trim_end();
+        Err(problem
+            .strip_prefix("millstream: ")
+            .unwrap_or(problem)
+            .to_owned())
     }
 
     /// Returns the command that runs the program under a schedule.
     fn command(&self, schedule: &Schedule, timeline: Option<&Path>) -> Result<Command, String> {
-        let arguments = self.arguments;
-        let (program, program_arguments) =
-            arguments.program.split_first().expect("clap requires one");
+        let words = self.arguments.program.split_first();
+        let (program, arguments) = words.expect("clap requires one");
         let mut command = Command::new(program);
+        command.args(arguments);
+        self.set_environment(&mut command, schedule, timeline)?;
+        Ok(command)
+    }
+
+    /// Sets the variables by which the loader finds the library, and those of the options.
+    ///
+    /// # Errors
+    ///
+    /// If an option contradicts its variable.
+    fn set_environment(
+        &self,
+        command: &mut Command,
+        schedule: &Schedule,
+        timeline: Option<&Path>,
+    ) -> Result<(), String> {
+        let arguments = self.arguments;
         command
-            .args(program_arguments)
             .env("LD_LIBRARY_PATH", loader_path(self.folder.path())?)
-            .env("MILLSTREAM_DEVICE", arguments.simulation(schedule))
-            .env("MILLSTREAM_REPORT", self.report());
+            .env(settings::VARIABLE, arguments.simulation(schedule)?)
+            .env(REPORT_VARIABLE, self.report());
         let absolute = |path: &Path| {
             std::path::absolute(path)
                 .map(PathBuf::into_os_string)
@@ -223,19 +286,35 @@ impl<'a> Program<'a> {
         };
         let suppress = arguments.suppress.as_deref().map(absolute).transpose()?;
         let timeline = timeline.map(absolute).transpose()?;
-        for (variable, value) in [
-            ("MILLSTREAM_KIND", arguments.device.clone().map(Into::into)),
-            ("MILLSTREAM_CUDA", arguments.cuda.clone().map(Into::into)),
-            ("MILLSTREAM_SUPPRESS", suppress),
-            ("MILLSTREAM_TIMELINE", timeline),
-            ("MILLSTREAM_LEAKS", arguments.leaks.then(|| "on".into())),
+        let sites = arguments.no_call_sites.then(|| "off".into());
+        for (option, name, value) in [
             (
-                "MILLSTREAM_SITES",
-                arguments.no_call_sites.then(|| "off".into()),
+                "device",
+                "MILLSTREAM_KIND",
+                arguments.device.clone().map(Into::into),
             ),
+            (
+                "cuda",
+                "MILLSTREAM_CUDA",
+                arguments.cuda.clone().map(Into::into),
+            ),
+            ("suppress", "MILLSTREAM_SUPPRESS", suppress),
+            ("timeline", "MILLSTREAM_TIMELINE", timeline),
+            (
+                "leaks",
+                "MILLSTREAM_LEAKS",
+                arguments.leaks.then(|| "on".into()),
+            ),
+            ("no-call-sites", "MILLSTREAM_SITES", sites),
         ] {
-            if let Some(value) = value {
-                command.env(variable, value);
+            match (value, variable(name)) {
+                (Some(value), Some(present)) if value != *present => {
+                    return Err(format!("--{option} contradicts {name}={present}"));
+                }
+                (Some(value), _) => drop(command.env(name, value)),
+                (None, Some(_)) => {}
+                // The library takes an empty value for a wrong one.
+                (None, None) => drop(command.env_remove(name)),
             }
         }
         for variable in PTXAS_VARIABLES {
@@ -243,7 +322,7 @@ impl<'a> Program<'a> {
                 command.env(variable, self.folder.path().join("ptxas"));
             }
         }
-        Ok(command)
+        Ok(())
     }
 
     fn report(&self) -> PathBuf {
@@ -300,16 +379,30 @@ impl<'a> Program<'a> {
         })
     }
 
+    /// Prints the line about a failed program that is linked with NVIDIA's runtime library.
+    pub(crate) fn advise(&self, reports: &Reports) {
+        if let Some(advice) = reports.runtime_advice(&self.arguments.program[0]) {
+            eprintln!("millstream: {advice}");
+        }
+    }
+
     fn cannot_run(&self, error: &std::io::Error) -> String {
         cannot("run", Path::new(&self.arguments.program[0]), error)
     }
 
-    /// Removes and returns the reports of the processes that used the device: lines of JSON.
-    pub(crate) fn take_reports(&self) -> String {
-        // Without the file, no process of the program used the device until its end.
-        let lines = fs::read_to_string(self.report()).unwrap_or_default();
+    /// Removes and returns the reports of the processes that opened the driver. They are appended
+    /// to the file that `MILLSTREAM_REPORT` names.
+    pub(crate) fn take_reports(&self) -> Result<Reports, String> {
+        // Without the file, no process of the program opened the driver.
+        let lines = fs::read(self.report()).unwrap_or_default();
         let _ = fs::remove_file(self.report());
-        lines
+        let reports = Reports::parse(&String::from_utf8_lossy(&lines));
+        if let Some(path) = variable(REPORT_VARIABLE) {
+            let file = fs::OpenOptions::new().append(true).create(true).open(&path);
+            file.and_then(|mut file| file.write_all(reports.lines().as_bytes()))
+                .map_err(|error| cannot("write", Path::new(&path), &error))?;
+        }
+        Ok(reports)
     }
 }
 
@@ -325,14 +418,25 @@ fn temporary_folder() -> Result<TempDir, String> {
         .map_err(|error| cannot("create a folder in", &parent, &error))
 }
 
-/// Returns whether one of the reports has a problem.
-pub(crate) fn has_problems(reports: &str) -> bool {
-    reports.lines().any(|line| !line.contains(NO_PROBLEMS))
-}
-
 /// The remark on a program without a report.
-pub(crate) const NO_REPORT: &str =
-    "no report: the program did not initialise the driver, or did not end by `exit`";
+pub(crate) const NO_REPORT: &str = "no report: no process of the program opened the driver";
+
+/// The subcommand of [`Program::probe`].
+pub(crate) const PROBE: &str = "probe-driver";
+
+/// Opens the driver. Fails if it cannot be loaded or refuses its options, which it has then named
+/// on standard error.
+pub(crate) fn open_driver() -> ExitCode {
+    let refused = |error: &DriverError| error.code() == ResultCode::INVALID_VALUE;
+    match Cuda::load() {
+        Err(LoadError::Initialization { error }) if refused(&error) => ExitCode::FAILURE,
+        Err(error @ LoadError::LibraryMissing { .. }) => {
+            eprintln!("millstream: {}", printable(&error.to_string()));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
 
 pub(crate) fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())

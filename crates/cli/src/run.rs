@@ -4,9 +4,7 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::program::{
-    NO_REPORT, Program, ProgramArguments, Schedule, cannot, exit_code, has_problems,
-};
+use crate::program::{NO_REPORT, Program, ProgramArguments, Schedule, cannot, exit_code};
 
 /// The arguments of `millstream run`.
 #[derive(Args)]
@@ -19,7 +17,7 @@ pub(crate) struct Arguments {
     /// The seed of a random schedule.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Writes the report to this file, one line of JSON for each process that used the device.
+    /// Writes the report to this file, one line of JSON for each process that opened the driver.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes the device's operations with their virtual times to this file, for Perfetto and
@@ -31,26 +29,43 @@ pub(crate) struct Arguments {
 /// Runs the program. Returns its exit status, or that of `--exit-code` if it succeeded with
 /// problems.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
-    let mut program = Program::prepare(&arguments.program)?;
     let schedule = Schedule {
         name: arguments.schedule.clone(),
         seed: arguments.seed,
+        rules: arguments.program.rules.clone(),
     };
-    if let Some(timeline) = &arguments.timeline {
-        // Every process of the program appends to the file.
-        fs::write(timeline, "[\n").map_err(|error| cannot("write", timeline, &error))?;
+    let mut program = Program::prepare(&arguments.program, &schedule)?;
+    // Every process of the program appends to the timeline.
+    let files = [(&arguments.timeline, "[\n"), (&arguments.json, "")];
+    for (file, start) in files {
+        if let Some(file) = file {
+            fs::write(file, start).map_err(|error| cannot("write", file, &error))?;
+        }
     }
     let status = program.run(&schedule, arguments.timeline.as_deref())?;
-    let reports = program.take_reports();
+    let code = exit_code(status);
+    let reports = program.take_reports()?;
+    if let Some(file) = &arguments.json {
+        fs::write(file, reports.lines()).map_err(|error| cannot("write", file, &error))?;
+    }
+    if reports.unfinished > 0 {
+        eprintln!(
+            "millstream: {} of the processes that opened the driver did not end by `exit`: \
+             problems of work that they had not waited for, leaks and counts are not reported",
+            reports.unfinished
+        );
+    }
+    if reports.is_empty() && code == 0 && arguments.program.require_device {
+        return Err(NO_REPORT.to_owned());
+    }
     if reports.is_empty() {
         eprintln!("millstream: {NO_REPORT}");
     }
-    if let Some(file) = &arguments.json {
-        fs::write(file, &reports).map_err(|error| cannot("write", file, &error))?;
+    if code != 0 {
+        program.advise(&reports);
     }
-    let code = exit_code(status);
-    if code == 0 && has_problems(&reports) {
-        return Ok(arguments.program.exit_code.into());
-    }
-    Ok(code.into())
+    Ok(match code {
+        0 if reports.has_problems() => arguments.program.exit_code.into(),
+        code => code.into(),
+    })
 }

@@ -77,7 +77,7 @@ fn cudarc_s_lost_reader_is_reported() {
     run.succeeded();
     let report = &run.errors;
     for part in [
-        "millstream: 1 problem\n1. Race: ",
+        "millstream: 1. Race: ",
         "fill (16384 bytes), at ",
         "kernel `vecadd`, at ",
         "missing: stream 1 never waits for anything recorded on stream 2",

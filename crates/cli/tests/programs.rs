@@ -35,14 +35,45 @@ fn a_vector_addition_has_the_right_sum_and_no_report() {
 }
 
 #[test]
-fn a_race_between_two_streams_is_reported_at_the_end_of_the_process() {
+fn a_race_between_two_streams_is_reported() {
     let run = run("two_streams", &[]);
     run.succeeded();
-    let start = "millstream: 1 problem\n1. Race: ";
-    assert!(run.errors.starts_with(start), "{}", run.errors);
+    assert!(
+        run.errors.starts_with("millstream: 1. Race: "),
+        "{}",
+        run.errors
+    );
+    assert!(
+        run.errors.ends_with("\nmillstream: 1 problem\n"),
+        "{}",
+        run.errors
+    );
     let operations = ["kernel `vecadd`, at ", "fill (16384 bytes), at "];
     reports(&run, &operations);
     reports(&run, &["missing: stream 2 never waits"]);
+}
+
+#[test]
+fn races_name_the_function_that_allocated_and_the_rule_of_a_pageable_copy() {
+    let run = Program::compiled("reports").run(&[], &[]);
+    run.succeeded();
+    for function in [
+        "cuMemAlloc",
+        "cuMemAllocPitch",
+        "cuMemAllocManaged",
+        "cuMemAllocAsync",
+        "cuMemAllocFromPoolAsync",
+        "cuMemHostAlloc",
+        "cuMemAllocHost",
+        "cuMemHostRegister",
+    ] {
+        let texts = [", ", " by "].map(|end| format!(" bytes, {function}{end}"));
+        let is_named = texts.iter().any(|text| run.errors.contains(text.as_str()));
+        assert!(is_named, "no {function} in:\n{}", run.errors);
+    }
+    for rule in [1, 3, 6, 8, 9] {
+        reports(&run, &[&format!("\n  rule {rule}: ")]);
+    }
 }
 
 #[test]
@@ -101,9 +132,7 @@ fn graphs_run_are_updated_and_are_captured_from_streams() {
     assert_eq!(run.output, "all graphs ran\n");
     run.succeeded();
     // The one wrong call of the program.
-    let start = "millstream: 1 problem\n";
-    assert!(run.errors.starts_with(start), "{}", run.errors);
-    reports(&run, &["1. cuGraphDestroy: "]);
+    reports(&run, &["1. cuGraphDestroy: ", "\nmillstream: 1 problem\n"]);
 }
 
 #[test]

@@ -27,22 +27,26 @@ fn program() -> &'static Path {
         // Left over by an earlier process with the same id.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        let driver = folder.join("libcuda.so.1");
-        std::os::unix::fs::symlink(library(), &driver).unwrap();
-        let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
-        let path = folder.join("two_streams");
-        let compiler = Command::new("gcc")
-            .arg("-g")
-            .arg(format!("{programs}/two_streams.c"))
-            .args(["-o".as_ref(), path.as_os_str()])
-            .args(["-L".as_ref(), folder.as_os_str()])
-            .arg("-l:libcuda.so.1")
-            .output()
-            .expect("gcc is not installed");
-        let errors = String::from_utf8_lossy(&compiler.stderr);
-        assert!(compiler.status.success(), "{errors}");
-        path
+        std::os::unix::fs::symlink(library(), folder.join("libcuda.so.1")).unwrap();
+        compile("two_streams", &folder)
     })
+}
+
+/// Compiles a program in the folder that has the library.
+fn compile(name: &str, folder: &Path) -> PathBuf {
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+    let path = folder.join(name);
+    let compiler = Command::new("gcc")
+        .arg("-g")
+        .arg(format!("{programs}/{name}.c"))
+        .args(["-o".as_ref(), path.as_os_str()])
+        .args(["-L".as_ref(), folder.as_os_str()])
+        .arg("-l:libcuda.so.1")
+        .output()
+        .expect("gcc is not installed");
+    let errors = String::from_utf8_lossy(&compiler.stderr);
+    assert!(compiler.status.success(), "{errors}");
+    path
 }
 
 /// Runs the program in this mode with options of `millstream run`.
@@ -52,9 +56,10 @@ fn run(options: &[&str], mode: &str) -> Output {
 
 /// Runs the program in this mode with a command of `millstream`.
 fn command(name: &str, options: &[&str], mode: &str) -> Output {
-    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
-    command_with(Path::new(ptx), name, options, mode)
+    command_with(Path::new(VECTOR_ADDITION), name, options, mode)
 }
+
+const VECTOR_ADDITION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
 
 /// Runs the program in this mode with the kernel of a PTX file.
 fn command_with(ptx: &Path, name: &str, options: &[&str], mode: &str) -> Output {
@@ -118,7 +123,7 @@ fn a_clean_program_ends_with_its_own_status_under_every_schedule() {
 #[test]
 fn an_invalid_option_and_a_missing_library_are_named() {
     let output = run(&["--device", "h2000"], "ordered");
-    has(&report(&output, 2), &["MILLSTREAM_KIND=`h2000`"]);
+    has(&report(&output, 1), &["MILLSTREAM_KIND=`h2000`"]);
     let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
         .args(["run", "--library", "/nowhere/libcuda.so", "--", "true"])
         .output()
@@ -183,6 +188,190 @@ fn a_timeline_has_the_operations_with_their_times() {
     assert_eq!(kernel.len(), 1, "{text}");
     assert!(kernel[0].contains("\"ph\":\"X\""), "{text}");
     assert!(text.contains("fill (16384 bytes)"), "{text}");
+}
+
+#[test]
+fn what_the_command_does_not_take_is_an_error_before_the_program_starts() {
+    let mark = program().with_file_name("started");
+    let device = "MILLSTREAM_DEVICE";
+    let run = |words: &[&str], variable: (&str, &str)| {
+        let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
+            .args([
+                words[0].as_ref(),
+                "--library".as_ref(),
+                library().as_os_str(),
+            ])
+            .args(&words[1..])
+            .args(["--".as_ref(), "touch".as_ref(), mark.as_os_str()])
+            .env(variable.0, variable.1)
+            .output();
+        output.unwrap()
+    };
+    for (words, variable, value, problem) in [
+        ("run --schedule bogus", "", "", "no schedule `bogus`"),
+        ("run --schedule lazy --seed 1", "", "", "takes no seed"),
+        ("run --memory 1Q", "", "", "memory=1Q"),
+        ("run --devices 0", "", "", "devices=0"),
+        ("run --steps 0", "", "", "steps=0"),
+        ("run --race maybe", "", "", "race=maybe"),
+        ("run --rules loose", "", "", "no rules `loose`"),
+        ("run --device h2000", "", "", "h2000"),
+        ("run --cuda 12", "", "", "MILLSTREAM_CUDA=`12`"),
+        ("run --suppress /nowhere/x", "", "", "/nowhere/x"),
+        ("run --json /nowhere/x", "", "", "/nowhere/x"),
+        ("run --timeline /nowhere/x", "", "", "/nowhere/x"),
+        ("run", device, "cuda:0", "cuda:0"),
+        ("run", device, "sim:speed=1", "no option `speed`"),
+        (
+            "run --memory 1G",
+            device,
+            "sim:memory=2G",
+            "--memory 1G contradicts",
+        ),
+        ("run --schedule lazy", device, "sim:seed=2", "takes no seed"),
+        ("run", "MILLSTREAM_KIND", "h2000", "h2000"),
+        (
+            "run --device t4",
+            "MILLSTREAM_KIND",
+            "a100",
+            "--device contradicts",
+        ),
+        (
+            "run --cuda 12.8",
+            "MILLSTREAM_CUDA",
+            "13.0",
+            "--cuda contradicts",
+        ),
+        (
+            "run --leaks",
+            "MILLSTREAM_LEAKS",
+            "off",
+            "--leaks contradicts",
+        ),
+        ("run", "MILLSTREAM_PROGRESS", "x", "MILLSTREAM_PROGRESS=`x`"),
+        (
+            "check",
+            device,
+            "sim:schedule=lazy",
+            "`check` chooses the schedules",
+        ),
+        ("check --rules loose", "", "", "no rules `loose`"),
+        ("check --memory 1Q", "", "", "memory=1Q"),
+        ("check --runs 0", "", "", "--runs"),
+    ] {
+        let variable = if variable.is_empty() {
+            ("UNUSED", "")
+        } else {
+            (variable, value)
+        };
+        let output = run(&words.split(' ').collect::<Vec<_>>(), variable);
+        assert!(!output.status.success(), "{words}, {value}");
+        has(&errors(&output), &[problem]);
+        assert!(!mark.exists(), "{words}, {value}");
+    }
+    // The same program runs otherwise, and fails if it must open the driver.
+    let device_required = run(&["run", "--require-device"], (device, "sim:seed=3"));
+    assert!(mark.exists());
+    has(
+        &report(&device_required, 1),
+        &["no process of the program opened the driver"],
+    );
+    report(&run(&["run"], (device, "")), 0);
+}
+
+#[test]
+fn settings_of_the_environment_are_merged_with_options() {
+    let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
+        .args(["run", "--schedule", "lazy", "--require-device", "--library"])
+        .args([library().as_os_str(), "--".as_ref(), program().as_os_str()])
+        .args([VECTOR_ADDITION, "racy"])
+        .env("MILLSTREAM_DEVICE", "sim:race=off")
+        .output();
+    assert_eq!(report(&output.unwrap(), 0), "");
+}
+
+#[test]
+fn problems_are_reported_whatever_ends_the_program() {
+    let json = program().with_file_name("abrupt.jsonl");
+    for (end, code) in [
+        ("abort", 134),
+        ("_exit", 1),
+        ("quick_exit", 1),
+        ("segfault", 139),
+        ("kill", 137),
+        ("host function", 134),
+    ] {
+        let output = run(&["--json", json.to_str().unwrap()], end);
+        let parts = [
+            "millstream: 1. Race: ",
+            "two_streams.c:",
+            "did not end by `exit`",
+        ];
+        has(&report(&output, code), &parts);
+        let written = fs::read_to_string(&json).unwrap();
+        assert_eq!(written.lines().count(), 1, "{end}");
+        has(&written, &["kernel `vecadd`, at "]);
+    }
+}
+
+#[test]
+fn a_check_tries_both_readings_of_the_rules_and_names_the_rule() {
+    let found = report(&command("check", &[], "early"), 3);
+    has(
+        &found,
+        &[
+            "reading of `pageable_download`",
+            " --rules pageable_download -- ",
+        ],
+    );
+    report(
+        &command("check", &["--rules", "observed", "--runs", "4"], "early"),
+        0,
+    );
+    report(
+        &run(&["--rules", "strict", "--schedule", "lazy"], "early"),
+        3,
+    );
+}
+
+#[test]
+fn a_program_of_the_runtime_library_that_fails_gets_one_line_with_advice() {
+    let path = compile("runtime", program().parent().unwrap());
+    for arguments in [&["tables"][..], &[]] {
+        for command in ["run", "check"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
+                .args([
+                    command.as_ref(),
+                    "--library".as_ref(),
+                    library().as_os_str(),
+                ])
+                .args(["--".as_ref(), path.as_os_str()])
+                .args(arguments)
+                .output();
+            let printed = report(&output.unwrap(), 1);
+            let lines = printed.lines().filter(|line| line.contains("libcudart"));
+            let advice: Vec<_> = lines.collect();
+            assert_eq!(advice.len(), 1, "{printed}");
+            has(
+                advice[0],
+                &["millstream: the program ", "call the driver API"],
+            );
+        }
+    }
+}
+
+#[test]
+fn the_list_of_devices_fails_if_the_chosen_one_does_not_exist() {
+    for (device, code) in [("sim", 0), ("sim:devices=x", 1), ("cuda:99", 1), ("gpu", 1)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
+            .arg("devices")
+            .env("MILLSTREAM_DEVICE", device)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{device}");
+        let listed = String::from_utf8_lossy(&output.stdout);
+        assert!(listed.contains("sim:0 Simulated GPU"), "{listed}");
+    }
 }
 
 #[test]

@@ -1,10 +1,33 @@
 // One stream fills an array that a kernel of another stream reads. With the argument `ordered` the
 // second stream waits for the first; with `legacy` the fill is on the legacy default stream, for
 // which a blocking stream waits by itself; with `nonblocking` it would, but the stream is exempt. With
-// `leaky` the second stream waits, and the memory and the streams stay alive.
+// `leaky` the second stream waits, and the memory and the streams stay alive. With `early` the host
+// reads the sums without waiting for their asynchronous copy to pageable memory. With the name of an
+// end, such as `abort`, the program ends in that way after the race.
+#include <signal.h>
+#include <unistd.h>
+
 #include "driver.h"
 
 enum { COUNT = 4096 };
+
+static void stop(void *unused) {
+    (void)unused;
+    abort();
+}
+
+static void end(const char *how) {
+    if (strcmp(how, "abort") == 0)
+        abort();
+    if (strcmp(how, "_exit") == 0)
+        _exit(0);
+    if (strcmp(how, "quick_exit") == 0)
+        quick_exit(0);
+    if (strcmp(how, "segfault") == 0)
+        raise(SIGSEGV);
+    if (strcmp(how, "kill") == 0)
+        raise(SIGKILL);
+}
 
 int main(int argc, char **arguments) {
     Handle context, module, add, writer, reader, filled;
@@ -27,14 +50,23 @@ int main(int argc, char **arguments) {
     OK(cuCtxSynchronize());
 
     OK(cuMemsetD32Async(memory, 0x3f800000, COUNT, on_legacy ? NULL : writer));
-    int leaky = strcmp(mode, "leaky") == 0;
-    if (leaky || strcmp(mode, "ordered") == 0) {
+    int leaky = strcmp(mode, "leaky") == 0, early = strcmp(mode, "early") == 0;
+    if (leaky || early || strcmp(mode, "ordered") == 0) {
         OK(cuEventRecord(filled, writer));
         OK(cuStreamWaitEvent(reader, filled, 0));
     }
     void *params[] = {&memory, &memory, &sum, &count};
     OK(cuLaunchKernel(add, 16, 1, 1, 256, 1, 1, 0, reader, params, NULL));
+    if (strcmp(mode, "host function") == 0)
+        OK(cuLaunchHostFunc(reader, stop, NULL));
+    if (early) {
+        static float sums[COUNT];
+        OK(cuMemcpyDtoHAsync_v2(sums, sum, sizeof sums, reader));
+        if (sums[COUNT - 1] != 2)
+            return 3;
+    }
     OK(cuCtxSynchronize());
+    end(mode);
     if (!leaky)
         OK(cuDevicePrimaryCtxRelease_v2(0));
     return 0;

@@ -1,0 +1,122 @@
+//! The reports of a program: what the library wrote to the file of `MILLSTREAM_REPORT`.
+//!
+//! A process appends a line when it opens the driver, one for each problem that it finds, and one
+//! with all of them at its end, which a process lacks that ended by `abort`, `_exit` or a signal.
+
+use std::{env, ffi::OsStr, fs, path::Path};
+
+use serde_json::{Value, json};
+
+/// The reports of the processes that opened the driver.
+#[derive(Default)]
+pub(crate) struct Reports {
+    /// The last line of each process, in the order in which they opened the driver.
+    processes: Vec<Value>,
+    /// The number of processes without a last line, which stands for their problems so far.
+    pub(crate) unfinished: usize,
+    /// Set if the library has said that the program uses NVIDIA's runtime library.
+    names_runtime: bool,
+}
+
+impl Reports {
+    /// Reads the lines of a file. A line that a process did not finish is left out.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut reports = Self::default();
+        for line in text.lines() {
+            let Ok(mut line) = serde_json::from_str::<Value>(line) else {
+                continue;
+            };
+            let process = line["process"].clone();
+            if line["runtime"] == true {
+                reports.names_runtime = true;
+                continue;
+            }
+            if line["opened"] == true {
+                reports.unfinished += 1;
+                reports.processes.push(json!({
+                    "process": process, "problems": [], "dropped": 0, "suppressed": 0,
+                }));
+                continue;
+            }
+            // A program that replaces itself by another keeps the number of its process.
+            let mut known = reports.processes.iter_mut().rev();
+            let Some(known) = known.find(|known| known["process"] == process) else {
+                continue;
+            };
+            if let Some(problems) = known["problems"].as_array_mut()
+                && line["problem"].is_object()
+            {
+                problems.push(line["problem"].take());
+            } else {
+                *known = line;
+                reports.unfinished = reports.unfinished.saturating_sub(1);
+            }
+        }
+        reports
+    }
+
+    /// Returns whether no process opened the driver.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// Returns whether a process has a problem.
+    pub(crate) fn has_problems(&self) -> bool {
+        let mut problems = self.processes.iter().map(|process| &process["problems"]);
+        problems.any(|problems| problems.as_array().is_none_or(|list| !list.is_empty()))
+    }
+
+    /// Returns the line about a failed program that is linked with NVIDIA's runtime library, unless
+    /// the library has said it.
+    pub(crate) fn runtime_advice(&self, program: &OsStr) -> Option<&'static str> {
+        let folders = env::var_os("PATH").unwrap_or_default();
+        let mut paths = env::split_paths(&folders).map(|folder| folder.join(program));
+        let file = match Path::new(program).components().count() {
+            1 => paths.find(|path| path.is_file())?,
+            _ => program.into(),
+        };
+        if self.names_runtime {
+            return None;
+        }
+        let bytes = fs::read(file).ok()?;
+        // The name of the shared library, and that of an error in the static one.
+        let marks: [&[u8]; 2] = [b"\0libcudart.so", b"\0cudaErrorCudartUnloading\0"];
+        let has = |mark: &[u8]| bytes.windows(mark.len()).any(|part| part == mark);
+        marks.into_iter().any(has).then_some(
+            "the program is linked with NVIDIA's runtime library (libcudart), which does not run \
+             on the simulated device: call the driver API (`cu…`), with kernels as PTX, or run \
+             the program on a GPU",
+        )
+    }
+
+    /// Returns a line of JSON for each process.
+    pub(crate) fn lines(&self) -> String {
+        let lines = self.processes.iter().map(|process| format!("{process}\n"));
+        lines.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_a_last_line_has_the_problems_that_it_found() {
+        let reports = Reports::parse(
+            "{\"process\":1,\"opened\":true}\n{\"process\":2,\"opened\":true}\n\
+             {\"process\":1,\"problem\":{\"text\":\"a\",\"count\":1}}\n\
+             {\"process\":2,\"problems\":[],\"dropped\":0,\"suppressed\":3}\n{\"process\":1,\"pro",
+        );
+        assert!(reports.has_problems() && !reports.is_empty());
+        assert_eq!(reports.unfinished, 1);
+        let lines: Vec<Value> = reports
+            .lines()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines[0]["problems"], json!([{ "text": "a", "count": 1 }]));
+        assert_eq!(lines[1]["suppressed"], 3);
+        assert!(Reports::parse("").is_empty());
+        assert!(!Reports::parse("{\"process\":1,\"opened\":true}").has_problems());
+    }
+}

@@ -1,0 +1,16 @@
+// Fails like a program of CUDA's runtime API. With an argument it asks for the driver's tables first,
+// as NVIDIA's runtime library does.
+#include "driver.h"
+
+int cuGetExportTable(const void **, const void *);
+
+const char needed[] = "\0libcudart.so.12";
+
+int main(int argc, char **arguments) {
+    (void)arguments;
+    const char id[16] = {0};
+    const void *table;
+    if (argc > 1)
+        FAILS(500, cuGetExportTable(&table, id));
+    return 1;
+}
