@@ -60,29 +60,17 @@ fn has(settings: &str, name: &str) -> bool {
     names.any(|it| it == Some(name))
 }
 
-/// The outcome of a run.
-struct Outcome {
-    output: Output,
-    code: u8,
-    reports: Reports,
-    has_problems: bool,
-}
-
-/// Runs the program once.
-fn run_once(program: &mut Program<'_>, schedule: &Schedule) -> Result<Outcome, String> {
+/// Runs the program once. Returns its output, its exit status and its reports.
+fn run_once(
+    program: &mut Program<'_>,
+    schedule: &Schedule,
+) -> Result<(Output, u8, Reports), String> {
     let output = program.run_silently(schedule)?;
-    let reports = program.take_reports()?;
-    let code = exit_code(output.status);
+    let (code, reports) = (exit_code(output.status), program.take_reports()?);
     if code == 0 && reports.is_empty() && program.signal().is_none() {
         return Err(NO_REPORT.to_owned());
     }
-    let has_problems = code != 0 || reports.has_problems();
-    Ok(Outcome {
-        output,
-        code,
-        reports,
-        has_problems,
-    })
+    Ok((output, code, reports))
 }
 
 /// Runs the program under each schedule. Returns success if it always succeeded without problems.
@@ -107,49 +95,48 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let mut program = Program::prepare(&arguments.program, &given)?;
     for (index, mut schedule) in schedules(arguments.seed, &readings).take(count).enumerate() {
         let mut outcome = run_once(&mut program, &schedule)?;
+        let has_failed =
+            |(_, code, reports): &(_, u8, Reports)| *code != 0 || reports.has_problems();
         let is_strict = readings.len() > 1 && schedule.rules.is_some();
-        if is_strict && outcome.has_problems && program.signal().is_none() {
-            // One rule says more than all of them.
-            for rule in Rules::names() {
-                let schedule_of_rule = Schedule {
-                    rules: Some(rule.to_owned()),
-                    ..schedule.clone()
-                };
-                let of_rule = run_once(&mut program, &schedule_of_rule)?;
-                if of_rule.has_problems {
-                    (schedule, outcome) = (schedule_of_rule, of_rule);
-                    break;
-                }
-            }
-        }
         if let Some(signal) = program.signal() {
             return Ok(ExitCode::from(128 | signal as u8));
         }
-        if !outcome.has_problems {
+        if !has_failed(&outcome) {
             continue;
         }
-        // A closed standard stream is ignored.
-        let _ = std::io::stdout().write_all(&outcome.output.stdout);
-        let _ = std::io::stderr().write_all(&outcome.output.stderr);
-        let strict = match &schedule.rules {
-            Some(rules) if is_strict => {
-                format!(" under the documentation's reading of `{rules}`, not that of GPUs,")
+        // One rule says more than all of them.
+        for rule in Rules::names().into_iter().filter(|_| is_strict) {
+            let rules = Some(rule.to_owned());
+            let of_rule = Schedule {
+                rules,
+                ..schedule.clone()
+            };
+            let outcome_of_rule = run_once(&mut program, &of_rule)?;
+            if has_failed(&outcome_of_rule) {
+                (schedule, outcome) = (of_rule, outcome_of_rule);
+                break;
             }
-            _ => String::new(),
-        };
+        }
+        let (output, code, reports) = outcome;
+        // A closed standard stream is ignored.
+        let _ = std::io::stdout().write_all(&output.stdout);
+        let _ = std::io::stderr().write_all(&output.stderr);
+        let rules = schedule.rules.as_deref().filter(|_| is_strict);
+        let strict = rules.map(|rules| format!(" (`{rules}` as documented, not as on GPUs)"));
         eprintln!(
-            "millstream: run {} of {count}{strict} {}; to repeat it:\n  {}",
+            "millstream: run {} of {count}{} {}; to repeat it:\n  {}",
             index + 1,
-            match outcome.code {
+            strict.unwrap_or_default(),
+            match code {
                 0 => "has problems".to_owned(),
                 code => format!("ended with status {code}"),
             },
             arguments.program.command_line(&schedule)
         );
-        if outcome.code != 0 {
-            program.advise(&outcome.reports);
+        if code != 0 {
+            program.advise(&reports);
         }
-        return Ok(match outcome.code {
+        return Ok(match code {
             0 => arguments.program.exit_code.into(),
             code => code.into(),
         });

@@ -112,18 +112,17 @@ pub(crate) struct Program<'a> {
 }
 
 impl ProgramArguments {
-    /// Returns the value of `MILLSTREAM_DEVICE` for the options and for what the variable has.
-    fn simulation(&self, schedule: &Schedule) -> Result<String, String> {
-        let options = [
+    /// Returns the options that are settings of the simulated device.
+    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 7] {
+        [
             ("devices", self.devices.map(|count| count.to_string())),
             ("memory", self.memory.clone()),
             ("steps", self.steps.map(|steps| steps.to_string())),
+            ("race", self.race.clone()),
             ("schedule", schedule.name.clone()),
             ("seed", schedule.seed.map(|seed| seed.to_string())),
             ("rules", schedule.rules.clone()),
-            ("race", self.race.clone()),
-        ];
-        merged(variable(settings::VARIABLE).as_deref(), &options)
+        ]
     }
 
     /// Returns the path of the library.
@@ -163,15 +162,11 @@ impl ProgramArguments {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         option("device", self.device.clone());
         option("cuda", self.cuda.clone());
-        option("devices", self.devices.map(|count| count.to_string()));
-        option("memory", self.memory.clone());
-        option("steps", self.steps.map(|steps| steps.to_string()));
-        option("race", self.race.clone());
         option("suppress", path(&self.suppress));
         option("library", path(&self.library));
-        option("schedule", schedule.name.clone());
-        option("seed", schedule.seed.map(|seed| seed.to_string()));
-        option("rules", schedule.rules.clone());
+        for (name, value) in self.settings(schedule) {
+            option(name, value);
+        }
         for (name, given) in [("leaks", self.leaks), ("no-call-sites", self.no_call_sites)] {
             if given {
                 words.push(format!("--{name}"));
@@ -246,19 +241,14 @@ impl<'a> Program<'a> {
             return Ok(());
         }
         let problem = String::from_utf8_lossy(&output.stderr);
-        let problem = problem.trim_end();
-        Err(problem
-            .strip_prefix("millstream: ")
-            .unwrap_or(problem)
-            .to_owned())
+        Err(problem.trim_end().replacen("millstream: ", "", 1))
     }
 
     /// Returns the command that runs the program under a schedule.
     fn command(&self, schedule: &Schedule, timeline: Option<&Path>) -> Result<Command, String> {
-        let words = self.arguments.program.split_first();
-        let (program, arguments) = words.expect("clap requires one");
-        let mut command = Command::new(program);
-        command.args(arguments);
+        let words = &self.arguments.program;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         self.set_environment(&mut command, schedule, timeline)?;
         Ok(command)
     }
@@ -275,9 +265,11 @@ impl<'a> Program<'a> {
         timeline: Option<&Path>,
     ) -> Result<(), String> {
         let arguments = self.arguments;
+        let present = variable(settings::VARIABLE);
+        let settings = merged(present.as_deref(), &arguments.settings(schedule))?;
         command
             .env("LD_LIBRARY_PATH", loader_path(self.folder.path())?)
-            .env(settings::VARIABLE, arguments.simulation(schedule)?)
+            .env(settings::VARIABLE, settings)
             .env(REPORT_VARIABLE, self.report());
         let absolute = |path: &Path| {
             std::path::absolute(path)
@@ -286,25 +278,16 @@ impl<'a> Program<'a> {
         };
         let suppress = arguments.suppress.as_deref().map(absolute).transpose()?;
         let timeline = timeline.map(absolute).transpose()?;
+        let [device, cuda] = [&arguments.device, &arguments.cuda];
+        let [device, cuda] = [device, cuda].map(|option| option.clone().map(OsString::from));
+        let leaks = arguments.leaks.then(|| "on".into());
         let sites = arguments.no_call_sites.then(|| "off".into());
         for (option, name, value) in [
-            (
-                "device",
-                "MILLSTREAM_KIND",
-                arguments.device.clone().map(Into::into),
-            ),
-            (
-                "cuda",
-                "MILLSTREAM_CUDA",
-                arguments.cuda.clone().map(Into::into),
-            ),
+            ("device", "MILLSTREAM_KIND", device),
+            ("cuda", "MILLSTREAM_CUDA", cuda),
             ("suppress", "MILLSTREAM_SUPPRESS", suppress),
             ("timeline", "MILLSTREAM_TIMELINE", timeline),
-            (
-                "leaks",
-                "MILLSTREAM_LEAKS",
-                arguments.leaks.then(|| "on".into()),
-            ),
+            ("leaks", "MILLSTREAM_LEAKS", leaks),
             ("no-call-sites", "MILLSTREAM_SITES", sites),
         ] {
             match (value, variable(name)) {

@@ -95,28 +95,3 @@ impl Reports {
         lines.collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_without_a_last_line_has_the_problems_that_it_found() {
-        let reports = Reports::parse(
-            "{\"process\":1,\"opened\":true}\n{\"process\":2,\"opened\":true}\n\
-             {\"process\":1,\"problem\":{\"text\":\"a\",\"count\":1}}\n\
-             {\"process\":2,\"problems\":[],\"dropped\":0,\"suppressed\":3}\n{\"process\":1,\"pro",
-        );
-        assert!(reports.has_problems() && !reports.is_empty());
-        assert_eq!(reports.unfinished, 1);
-        let lines: Vec<Value> = reports
-            .lines()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        assert_eq!(lines[0]["problems"], json!([{ "text": "a", "count": 1 }]));
-        assert_eq!(lines[1]["suppressed"], 3);
-        assert!(Reports::parse("").is_empty());
-        assert!(!Reports::parse("{\"process\":1,\"opened\":true}").has_problems());
-    }
-}

@@ -9,7 +9,7 @@ use std::{
 
 /// A program to run.
 pub(crate) struct Program {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// The outcome of a run.
@@ -20,19 +20,19 @@ pub(crate) struct Run {
     pub(crate) errors: String,
 }
 
+/// Returns the path of the library, which Cargo builds for these tests.
+pub(crate) fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.with_file_name("libmillstream_libcuda.so")
+}
+
 /// Returns the folder in which the library has the names under which programs look for a driver.
 fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
         let folder = scratch();
-        let executable = std::env::current_exe().unwrap();
-        let library = executable
-            .parent()
-            .unwrap()
-            .join("libmillstream_libcuda.so");
-        assert!(library.exists(), "{} is missing", library.display());
         for name in ["libcuda.so.1", "libcuda.so"] {
-            std::os::unix::fs::symlink(&library, folder.join(name)).unwrap();
+            std::os::unix::fs::symlink(library(), folder.join(name)).unwrap();
         }
         folder
     })
@@ -58,7 +58,9 @@ impl Program {
             .replace(':', "-");
         let path = shim().join(format!("{name}-{unique}"));
         let compiler = Command::new("gcc")
-            .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args([
+                "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread",
+            ])
             .args(["-o".as_ref(), path.as_os_str()])
             .arg(source)
             .args(["-L".as_ref(), shim().as_os_str()])

@@ -12,41 +12,29 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Returns the path of the library, which Cargo builds for this test.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.with_file_name("libmillstream_libcuda.so")
-}
+use crate::harness::{Program, library};
 
 /// Compiles the program of two streams, once.
 fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let name = format!("run-{}", std::process::id());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        // Left over by an earlier process with the same id.
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        std::os::unix::fs::symlink(library(), folder.join("libcuda.so.1")).unwrap();
-        compile("two_streams", &folder)
-    })
+    static PROGRAM: OnceLock<Program> = OnceLock::new();
+    let compiled = PROGRAM.get_or_init(|| Program::compiled("two_streams"));
+    &compiled.path
 }
 
-/// Compiles a program in the folder that has the library.
-fn compile(name: &str, folder: &Path) -> PathBuf {
-    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
-    let path = folder.join(name);
-    let compiler = Command::new("gcc")
-        .arg("-g")
-        .arg(format!("{programs}/{name}.c"))
-        .args(["-o".as_ref(), path.as_os_str()])
-        .args(["-L".as_ref(), folder.as_os_str()])
-        .arg("-l:libcuda.so.1")
-        .output()
-        .expect("gcc is not installed");
-    let errors = String::from_utf8_lossy(&compiler.stderr);
-    assert!(compiler.status.success(), "{errors}");
-    path
+/// Returns a command of `millstream` with this program, whose arguments are to be added.
+fn millstream(words: &str, program: &Path) -> Command {
+    let (command, options) = words.split_once(' ').unwrap_or((words, ""));
+    let mut millstream = Command::new(env!("CARGO_BIN_EXE_millstream"));
+    millstream
+        .args([
+            command.as_ref(),
+            "--library".as_ref(),
+            library().as_os_str(),
+        ])
+        .args(options.split_whitespace())
+        .args(["--".as_ref(), program.as_os_str()])
+        .env_remove("MILLSTREAM_DEVICE");
+    millstream
 }
 
 /// Runs the program in this mode with options of `millstream run`.
@@ -63,11 +51,7 @@ const VECTOR_ADDITION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel
 
 /// Runs the program in this mode with the kernel of a PTX file.
 fn command_with(ptx: &Path, name: &str, options: &[&str], mode: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millstream"))
-        .args([name.as_ref(), "--library".as_ref(), library().as_os_str()])
-        .args(options)
-        .arg("--")
-        .arg(program())
+    millstream(&format!("{name} {}", options.join(" ")), program())
         .args([ptx.as_os_str(), mode.as_ref()])
         .env("MILLSTREAM_PROGRESS", "0.05")
         .output()
@@ -193,99 +177,63 @@ fn a_timeline_has_the_operations_with_their_times() {
 #[test]
 fn what_the_command_does_not_take_is_an_error_before_the_program_starts() {
     let mark = program().with_file_name("started");
-    let device = "MILLSTREAM_DEVICE";
-    let run = |words: &[&str], variable: (&str, &str)| {
-        let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
-            .args([
-                words[0].as_ref(),
-                "--library".as_ref(),
-                library().as_os_str(),
-            ])
-            .args(&words[1..])
-            .args(["--".as_ref(), "touch".as_ref(), mark.as_os_str()])
-            .env(variable.0, variable.1)
-            .output();
-        output.unwrap()
+    let run = |words: &str, variable: &str| {
+        let (name, value) = variable.split_once('=').unwrap_or(("UNUSED", ""));
+        let mut command = millstream(words, Path::new("touch"));
+        command.arg(&mark).env(name, value).output().unwrap()
     };
-    for (words, variable, value, problem) in [
-        ("run --schedule bogus", "", "", "no schedule `bogus`"),
-        ("run --schedule lazy --seed 1", "", "", "takes no seed"),
-        ("run --memory 1Q", "", "", "memory=1Q"),
-        ("run --devices 0", "", "", "devices=0"),
-        ("run --steps 0", "", "", "steps=0"),
-        ("run --race maybe", "", "", "race=maybe"),
-        ("run --rules loose", "", "", "no rules `loose`"),
-        ("run --device h2000", "", "", "h2000"),
-        ("run --cuda 12", "", "", "MILLSTREAM_CUDA=`12`"),
-        ("run --suppress /nowhere/x", "", "", "/nowhere/x"),
-        ("run --json /nowhere/x", "", "", "/nowhere/x"),
-        ("run --timeline /nowhere/x", "", "", "/nowhere/x"),
-        ("run", device, "cuda:0", "cuda:0"),
-        ("run", device, "sim:speed=1", "no option `speed`"),
-        (
-            "run --memory 1G",
-            device,
-            "sim:memory=2G",
-            "--memory 1G contradicts",
-        ),
-        ("run --schedule lazy", device, "sim:seed=2", "takes no seed"),
-        ("run", "MILLSTREAM_KIND", "h2000", "h2000"),
-        (
-            "run --device t4",
-            "MILLSTREAM_KIND",
-            "a100",
-            "--device contradicts",
-        ),
-        (
-            "run --cuda 12.8",
-            "MILLSTREAM_CUDA",
-            "13.0",
-            "--cuda contradicts",
-        ),
-        (
-            "run --leaks",
-            "MILLSTREAM_LEAKS",
-            "off",
-            "--leaks contradicts",
-        ),
-        ("run", "MILLSTREAM_PROGRESS", "x", "MILLSTREAM_PROGRESS=`x`"),
-        (
-            "check",
-            device,
-            "sim:schedule=lazy",
-            "`check` chooses the schedules",
-        ),
-        ("check --rules loose", "", "", "no rules `loose`"),
-        ("check --memory 1Q", "", "", "memory=1Q"),
-        ("check --runs 0", "", "", "--runs"),
-    ] {
-        let variable = if variable.is_empty() {
-            ("UNUSED", "")
-        } else {
-            (variable, value)
+    // The words, a variable of the environment, and the problem that is named.
+    let wrong = "run --schedule bogus||no schedule `bogus`
+        run --schedule lazy --seed 1||takes no seed
+        run --schedule lazy,devices=2||comma
+        run --memory 1Q||memory=1Q
+        run --devices 0||devices=0
+        run --steps 0||steps=0
+        run --race maybe||race=maybe
+        run --rules loose||no rules `loose`
+        run --device h2000||h2000
+        run --cuda 12||MILLSTREAM_CUDA=`12`
+        run --suppress /nowhere/x||/nowhere/x
+        run --json /nowhere/x||/nowhere/x
+        run --timeline /nowhere/x||/nowhere/x
+        run|MILLSTREAM_DEVICE=cuda:0|cuda:0
+        run|MILLSTREAM_DEVICE=simulated|MILLSTREAM_DEVICE=simulated
+        run|MILLSTREAM_DEVICE=sim:speed=1|no option `speed`
+        run --memory 1G|MILLSTREAM_DEVICE=sim:memory=2G|--memory 1G contradicts
+        run --schedule lazy|MILLSTREAM_DEVICE=sim:seed=2|takes no seed
+        run --seed 2|MILLSTREAM_DEVICE=sim:replay=1e-0000000a-0|a replay takes no schedule
+        run|MILLSTREAM_KIND=h2000|h2000
+        run --device t4|MILLSTREAM_KIND=a100|--device contradicts
+        run --cuda 12.8|MILLSTREAM_CUDA=13.0|--cuda contradicts
+        run --leaks|MILLSTREAM_LEAKS=off|--leaks contradicts
+        run|MILLSTREAM_PROGRESS=x|MILLSTREAM_PROGRESS=`x`
+        check|MILLSTREAM_DEVICE=sim:schedule=lazy|`check` chooses the schedules
+        check --rules loose||no rules `loose`
+        check --memory 1Q||memory=1Q
+        check --runs 0||--runs";
+    for line in wrong.lines() {
+        let [words, variable, problem] = line.trim().splitn(3, '|').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
         };
-        let output = run(&words.split(' ').collect::<Vec<_>>(), variable);
-        assert!(!output.status.success(), "{words}, {value}");
+        let output = run(words, variable);
+        assert!(!output.status.success() && !mark.exists(), "{line}");
         has(&errors(&output), &[problem]);
-        assert!(!mark.exists(), "{words}, {value}");
     }
     // The same program runs otherwise, and fails if it must open the driver.
-    let device_required = run(&["run", "--require-device"], (device, "sim:seed=3"));
+    let required = run("run --require-device", "MILLSTREAM_DEVICE=sim:seed=3");
     assert!(mark.exists());
     has(
-        &report(&device_required, 1),
+        &report(&required, 1),
         &["no process of the program opened the driver"],
     );
-    report(&run(&["run"], (device, "")), 0);
+    report(&run("run", "MILLSTREAM_DEVICE="), 0);
 }
 
 #[test]
 fn settings_of_the_environment_are_merged_with_options() {
-    let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
-        .args(["run", "--schedule", "lazy", "--require-device", "--library"])
-        .args([library().as_os_str(), "--".as_ref(), program().as_os_str()])
+    let output = millstream("run --schedule lazy --race off --require-device", program())
         .args([VECTOR_ADDITION, "racy"])
-        .env("MILLSTREAM_DEVICE", "sim:race=off")
+        .env("MILLSTREAM_DEVICE", "sim:race=off,memory=1G")
         .output();
     assert_eq!(report(&output.unwrap(), 0), "");
 }
@@ -293,14 +241,15 @@ fn settings_of_the_environment_are_merged_with_options() {
 #[test]
 fn problems_are_reported_whatever_ends_the_program() {
     let json = program().with_file_name("abrupt.jsonl");
-    for (end, code) in [
-        ("abort", 134),
-        ("_exit", 1),
-        ("quick_exit", 1),
-        ("segfault", 139),
-        ("kill", 137),
-        ("host function", 134),
-    ] {
+    let ends = [
+        "abort",
+        "_exit",
+        "quick_exit",
+        "segfault",
+        "kill",
+        "host function",
+    ];
+    for (end, code) in ends.into_iter().zip([134, 1, 1, 139, 137, 134]) {
         let output = run(&["--json", json.to_str().unwrap()], end);
         let parts = [
             "millstream: 1. Race: ",
@@ -320,14 +269,12 @@ fn a_check_tries_both_readings_of_the_rules_and_names_the_rule() {
     has(
         &found,
         &[
-            "reading of `pageable_download`",
+            "(`pageable_download` as documented",
             " --rules pageable_download -- ",
         ],
     );
-    report(
-        &command("check", &["--rules", "observed", "--runs", "4"], "early"),
-        0,
-    );
+    let observed = ["--rules", "observed", "--runs", "4"];
+    report(&command("check", &observed, "early"), 0);
     report(
         &run(&["--rules", "strict", "--schedule", "lazy"], "early"),
         3,
@@ -336,27 +283,17 @@ fn a_check_tries_both_readings_of_the_rules_and_names_the_rule() {
 
 #[test]
 fn a_program_of_the_runtime_library_that_fails_gets_one_line_with_advice() {
-    let path = compile("runtime", program().parent().unwrap());
-    for arguments in [&["tables"][..], &[]] {
-        for command in ["run", "check"] {
-            let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
-                .args([
-                    command.as_ref(),
-                    "--library".as_ref(),
-                    library().as_os_str(),
-                ])
-                .args(["--".as_ref(), path.as_os_str()])
-                .args(arguments)
-                .output();
-            let printed = report(&output.unwrap(), 1);
-            let lines = printed.lines().filter(|line| line.contains("libcudart"));
-            let advice: Vec<_> = lines.collect();
-            assert_eq!(advice.len(), 1, "{printed}");
-            has(
-                advice[0],
-                &["millstream: the program ", "call the driver API"],
-            );
-        }
+    let program = Program::compiled("runtime");
+    for (command, argument) in [("run", Some("tables")), ("run", None), ("check", None)] {
+        let output = millstream(command, &program.path).args(argument).output();
+        let printed = report(&output.unwrap(), 1);
+        let advice = printed.lines().filter(|line| line.contains("libcudart"));
+        let advice: Vec<_> = advice.collect();
+        assert_eq!(advice.len(), 1, "{printed}");
+        has(
+            advice[0],
+            &["millstream: the program ", "call the driver API"],
+        );
     }
 }
 
@@ -405,7 +342,7 @@ fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
     has(failed, &["30000000 warp instructions"]);
     let output = command_with(&ptx, "check", &["--steps", "1000"], "ordered");
     let report = errors(&output);
-    has(&report, &["millstream run --steps 1000 --"]);
+    has(&report, &["millstream run --", " --steps 1000 --"]);
     assert!(!report.contains(named), "{report}");
 }
 
