@@ -27,61 +27,7 @@ const CAPABILITY_MIN: (i32, i32) = (7, 5);
 /// condition and notes the loop's number in the word at `limit` whose index is at `slot`. The note
 /// is atomic, because another loop of the graph may write it at the same time. The driver provides
 /// the function that the kernel calls.
-const PTX: &str = "\
-.version 8.0
-.target sm_75
-.address_size 64
-.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
-.visible .entry millstream_set_condition(
-    .param .u64 condition,
-    .param .u64 flag,
-    .param .u64 counter,
-    .param .u64 limit,
-    .param .u64 slot,
-    .param .u32 max,
-    .param .u32 number)
-{
-    .reg .pred %p<5>;
-    .reg .b32 %r<7>;
-    .reg .b64 %d<7>;
-    ld.param.u64 %d1, [condition];
-    ld.param.u64 %d2, [flag];
-    ld.param.u64 %d3, [counter];
-    ld.param.u32 %r1, [max];
-    ld.global.u32 %r2, [%d2];
-    setp.ne.u32 %p1, %r2, 0;
-    selp.u32 %r3, 1, 0, %p1;
-    setp.eq.u64 %p2, %d3, 0;
-    @%p2 bra SET;
-    mov.u32 %r4, 0;
-    setp.eq.u32 %p3, %r1, 0;
-    @%p3 bra COUNTED;
-    ld.global.u32 %r4, [%d3];
-    add.u32 %r4, %r4, 1;
-    setp.lt.u32 %p4, %r4, %r1;
-    @%p4 bra COUNTED;
-    @!%p1 bra COUNTED;
-    mov.u32 %r3, 0;
-    ld.param.u64 %d4, [limit];
-    ld.param.u64 %d5, [slot];
-    ld.param.u32 %r5, [number];
-    ld.global.u32 %r6, [%d5];
-    mul.wide.u32 %d6, %r6, 4;
-    add.u64 %d4, %d4, %d6;
-    red.global.max.u32 [%d4], %r5;
-COUNTED:
-    st.global.u32 [%d3], %r4;
-SET:
-    {
-    .param .b64 handle;
-    .param .b32 value;
-    st.param.b64 [handle], %d1;
-    st.param.b32 [value], %r3;
-    call.uni cudaGraphSetConditional, (handle, value);
-    }
-    ret;
-}
-";
+const PTX: &str = include_str!("conditions.ptx");
 
 /// The parts of a graph with conditional nodes that its nodes share.
 #[derive(Debug)]

@@ -19,33 +19,7 @@ struct Dims {
 }
 
 /// A kernel in which thread `i` writes `i + 1` to element `i` if `i < w * h`, computed in 64 bits.
-const PTX: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry number(.param .u64 out, .param .align 4 .b8 size[8])
-{
-    .reg .pred %p;
-    .reg .b32 %r<6>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [size];
-    ld.param.u32 %r2, [size+4];
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.u32 %r3, %r3, %r4, %r5;
-    mul.wide.u32 %rd2, %r1, %r2;
-    cvt.u64.u32 %rd3, %r3;
-    setp.ge.u64 %p, %rd3, %rd2;
-    @%p ret;
-    cvta.to.global.u64 %rd1, %rd1;
-    add.u64 %rd4, %rd1, %rd3;
-    add.u32 %r3, %r3, 1;
-    st.global.u8 [%rd4], %r3;
-    ret;
-}
-";
+const PTX: &str = include_str!("clauses.ptx");
 
 millstream::kernels! {
     // SAFETY: the thread of index i writes element i if that is less than the product of the sides.

@@ -7,35 +7,7 @@ use crate::scenarios::{given_modules::VARIABLES, prelude::*};
 
 /// Two kernels of one thread. `bump()` adds 1 to the variable `count`, with a load and a store.
 /// `look_up(out, i)` stores element `i` of the variable `squares`.
-const COUNTER: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.global .align 4 .u32 count;
-.global .align 4 .b8 squares[16] = {0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9, 0, 0, 0};
-.visible .entry bump()
-{
-    .reg .b32 %r<2>;
-    ld.global.u32 %r1, [count];
-    add.u32 %r1, %r1, 1;
-    st.global.u32 [count], %r1;
-    ret;
-}
-.visible .entry look_up(.param .u64 out, .param .u32 i)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [i];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u64 %rd2, squares;
-    mul.wide.u32 %rd3, %r1, 4;
-    add.u64 %rd2, %rd2, %rd3;
-    ld.global.u32 %r2, [%rd2];
-    st.global.u32 [%rd1], %r2;
-    ret;
-}
-";
+const COUNTER: &str = include_str!("counter.ptx");
 
 millstream::kernels! {
     // SAFETY: the signatures are those of the kernels. The threads of a block in one dimension

@@ -8,53 +8,7 @@ use crate::scenarios::prelude::*;
 
 /// Two kernels that use variables. `scale(x, n)`: multiplies by the constant `factor` and adds
 /// `offsets[i % 4]`. `tally(x, n)`: adds the numbers below `n` to the variable `total`.
-pub(crate) const VARIABLES: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.const .align 4 .f32 factor = 0f3F800000;
-.global .align 4 .b8 offsets[16];
-.global .align 4 .u32 total;
-.global .align 4 .u32 unused;
-.visible .entry scale(.param .u64 x, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<4>;
-    .reg .f32 %f<4>;
-    .reg .b64 %rd<6>;
-    ld.param.u64 %rd1, [x];
-    ld.param.u32 %r1, [n];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u32 %r2, %tid.x;
-    setp.ge.u32 %p, %r2, %r1;
-    @%p bra DONE;
-    mul.wide.u32 %rd2, %r2, 4;
-    add.u64 %rd2, %rd1, %rd2;
-    and.b32 %r3, %r2, 3;
-    mul.wide.u32 %rd3, %r3, 4;
-    mov.u64 %rd4, offsets;
-    add.u64 %rd4, %rd4, %rd3;
-    ld.const.f32 %f1, [factor];
-    ld.global.f32 %f2, [%rd2];
-    ld.global.f32 %f3, [%rd4];
-    fma.rn.f32 %f2, %f1, %f2, %f3;
-    st.global.f32 [%rd2], %f2;
-DONE:
-    ret;
-}
-.visible .entry tally(.param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<4>;
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, %tid.x;
-    setp.ge.u32 %p, %r2, %r1;
-    @%p bra DONE;
-    red.global.add.u32 [total], %r2;
-DONE:
-    ret;
-}
-";
+pub(crate) const VARIABLES: &str = include_str!("variables.ptx");
 
 fn load(device: &Device) -> Module {
     let module = device.module(Ptx::text("variables.ptx", VARIABLES));
@@ -225,27 +179,7 @@ fn k07_each_load_of_a_module_has_variables_of_its_own() {
 }
 
 /// A kernel that stores `in[i]` of the last of `n` words of dynamic shared memory in `out`.
-const SHARED: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.extern .shared .align 16 .b8 words[];
-.visible .entry last(.param .u64 out, .param .u32 n)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [n];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u32 %r2, words;
-    shl.b32 %r3, %r1, 2;
-    add.u32 %r2, %r2, %r3;
-    st.volatile.shared.u32 [%r2+-4], %r1;
-    ld.volatile.shared.u32 %r3, [%r2+-4];
-    st.global.u32 [%rd1], %r3;
-    ret;
-}
-";
+const SHARED: &str = include_str!("last.ptx");
 
 #[test]
 fn k06_dynamic_shared_memory_reaches_the_devices_limit() {
@@ -273,42 +207,7 @@ fn k06_dynamic_shared_memory_reaches_the_devices_limit() {
 
 /// `exchange(slots, arrived, out, n)`: block b of one thread stores b in its slot, waits until all
 /// `n` blocks have arrived, and stores its neighbour's slot in `out`.
-const EXCHANGE: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry exchange(
-    .param .u64 slots, .param .u64 arrived, .param .u64 out, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<6>;
-    .reg .b64 %rd<6>;
-    ld.param.u64 %rd1, [slots];
-    ld.param.u64 %rd2, [arrived];
-    ld.param.u64 %rd3, [out];
-    ld.param.u32 %r1, [n];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;
-    cvta.to.global.u64 %rd3, %rd3;
-    mov.u32 %r2, %ctaid.x;
-    mul.wide.u32 %rd4, %r2, 4;
-    add.u64 %rd5, %rd1, %rd4;
-    st.global.u32 [%rd5], %r2;
-    atom.acq_rel.gpu.global.add.u32 %r3, [%rd2], 1;
-WAIT:
-    ld.acquire.gpu.global.u32 %r3, [%rd2];
-    setp.lt.u32 %p, %r3, %r1;
-    @%p bra WAIT;
-    add.u32 %r4, %r2, 1;
-    rem.u32 %r4, %r4, %r1;
-    mul.wide.u32 %rd5, %r4, 4;
-    add.u64 %rd5, %rd1, %rd5;
-    ld.global.u32 %r5, [%rd5];
-    add.u64 %rd5, %rd3, %rd4;
-    st.global.u32 [%rd5], %r5;
-    ret;
-}
-";
+const EXCHANGE: &str = include_str!("exchange.ptx");
 
 #[test]
 fn k08_blocks_of_a_cooperative_grid_wait_for_each_other() {

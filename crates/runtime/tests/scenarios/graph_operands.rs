@@ -7,7 +7,6 @@ use millstream::{Global, Kernel, LaunchArguments, signature};
 
 use crate::scenarios::prelude::*;
 
-/// The elements of the arrays.
 const N: usize = 64;
 
 /// Calls `body` with memory of an outsider, lent for the call.
@@ -64,33 +63,7 @@ fn memory_that_is_lent_for_a_scope_never_becomes_an_operand_of_a_graph() {
 
 /// `sum(none, source, target, number)` writes `source[i] + table[i] + number` to `target[i]` and
 /// does not use `none`.
-const TABLE: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.global .align 256 .b8 table[256];
-.visible .entry sum(.param .u64 none, .param .u64 source, .param .u64 target, .param .u64 number)
-{
-    .reg .b32 %r<5>;
-    .reg .b64 %rd<6>;
-    ld.param.u64 %rd1, [source];
-    ld.param.u64 %rd2, [target];
-    ld.param.u64 %rd3, [number];
-    mov.u64 %rd4, table;
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd5, %r1, 4;
-    add.u64 %rd1, %rd1, %rd5;
-    add.u64 %rd2, %rd2, %rd5;
-    add.u64 %rd4, %rd4, %rd5;
-    ld.global.u32 %r2, [%rd1];
-    ld.global.u32 %r3, [%rd4];
-    cvt.u32.u64 %r4, %rd3;
-    add.u32 %r2, %r2, %r3;
-    add.u32 %r2, %r2, %r4;
-    st.global.u32 [%rd2], %r2;
-    ret;
-}
-";
+const TABLE: &str = include_str!("table.ptx");
 
 type Sum = Kernel<signature!(&[u32], &[u32], &mut [u32], u64)>;
 

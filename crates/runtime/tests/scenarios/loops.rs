@@ -22,36 +22,7 @@ millstream::kernels! {
     }
 }
 
-const PTX: &str = "\
-.version 6.4
-.target sm_50
-.address_size 64
-.visible .entry count(.param .u64 left, .param .u64 sum)
-{
-    .reg .b32 %r<5>;
-    .reg .b64 %d<3>;
-    ld.param.u64 %d1, [left];
-    ld.param.u64 %d2, [sum];
-    ld.global.u32 %r1, [%d1];
-    sub.u32 %r2, %r1, 1;
-    st.global.u32 [%d1], %r2;
-    ld.global.u32 %r3, [%d2];
-    add.u32 %r4, %r3, 1;
-    st.global.u32 [%d2], %r4;
-    ret;
-}
-.visible .entry grow(.param .u64 sum)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %d<2>;
-    ld.param.u64 %d1, [sum];
-    ld.global.u32 %r1, [%d1];
-    shl.b32 %r2, %r1, 1;
-    add.u32 %r3, %r2, 1;
-    st.global.u32 [%d1], %r3;
-    ret;
-}
-";
+const PTX: &str = include_str!("loops.ptx");
 
 /// The time in which another thread's work would come between the steps of a replay.
 const GRACE: Duration = Duration::from_millis(10);
@@ -73,7 +44,6 @@ fn counting(
     })
 }
 
-/// Makes the driver say that it has no conditional nodes.
 fn without_conditional_nodes(calls: &Calls) {
     calls.fail(|call| {
         (call == "graph_condition").then(|| DriverError::new(call, ResultCode::NOT_SUPPORTED))

@@ -14,58 +14,8 @@ use crate::scenarios::prelude::*;
 /// The library's kernels: the first writes twice the source to the target, whose addresses are
 /// fields of a structure, and the second adds the source to the target. The fourth field is no
 /// address, and not used.
-const KERNELS: &str = "
-.version 8.0
-.target sm_75
-.address_size 64
-.visible .entry twice(.param .align 8 .b8 fields[32]) {
-    .reg .pred %p<2>;
-    .reg .b32 %r<6>;
-    .reg .b64 %rd<8>;
-    ld.param.u64 %rd1, [fields+8];
-    ld.param.u64 %rd2, [fields+16];
-    ld.param.u32 %r1, [fields];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.s32 %r5, %r2, %r3, %r4;
-    setp.ge.u32 %p1, %r5, %r1;
-    @%p1 bra done;
-    mul.wide.u32 %rd3, %r5, 4;
-    add.s64 %rd4, %rd1, %rd3;
-    ld.global.u32 %r4, [%rd4];
-    add.s32 %r4, %r4, %r4;
-    add.s64 %rd5, %rd2, %rd3;
-    st.global.u32 [%rd5], %r4;
-done:
-    ret;
-}
-.visible .entry add(.param .u64 target, .param .u64 source, .param .u32 length) {
-    .reg .pred %p<2>;
-    .reg .b32 %r<7>;
-    .reg .b64 %rd<8>;
-    ld.param.u64 %rd1, [target];
-    ld.param.u64 %rd2, [source];
-    ld.param.u32 %r1, [length];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.s32 %r5, %r2, %r3, %r4;
-    setp.ge.u32 %p1, %r5, %r1;
-    @%p1 bra done;
-    mul.wide.u32 %rd3, %r5, 4;
-    add.s64 %rd4, %rd1, %rd3;
-    add.s64 %rd5, %rd2, %rd3;
-    ld.global.u32 %r4, [%rd4];
-    ld.global.u32 %r6, [%rd5];
-    add.s32 %r4, %r4, %r6;
-    st.global.u32 [%rd4], %r4;
-done:
-    ret;
-}
-";
+const KERNELS: &str = include_str!("relocatable.ptx");
 
-/// A library with two kernels.
 struct Library {
     module: ModuleHandle,
     twice: FunctionHandle,

@@ -10,31 +10,7 @@ use crate::scenarios::prelude::*;
 const SLICES: &str = include_str!("../../src/guide/slices.ptx");
 
 /// The same kernel as other compilers of Rust make it: address and length are two parameters.
-const APART: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry count_from(.param .u64 out, .param .u64 len, .param .u32 first)
-{
-    .reg .pred %p;
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u64 %rd2, [len];
-    ld.param.u32 %r1, [first];
-    mov.u32 %r2, %tid.x;
-    cvt.u64.u32 %rd3, %r2;
-    setp.ge.u64 %p, %rd3, %rd2;
-    @%p bra DONE;
-    cvta.to.global.u64 %rd1, %rd1;
-    mul.wide.u32 %rd4, %r2, 4;
-    add.u64 %rd4, %rd1, %rd4;
-    add.u32 %r3, %r1, %r2;
-    st.global.u32 [%rd4], %r3;
-DONE:
-    ret;
-}
-";
+const APART: &str = include_str!("slices_apart.ptx");
 
 millstream::kernels! {
     // SAFETY: the kernels are those of slices.rs, which access what their slices have.

@@ -10,75 +10,7 @@ const USUAL_BYTES: u32 = 48 << 10;
 /// Two kernels. `reverse(out, in, n)`: one block copies `n` words in reverse order through dynamic
 /// shared memory. `last(out, n)`: one thread stores 7 through the last of `n` words, and 5 through
 /// the kernel's static 4 KiB.
-const PTX: &str = "
-.version 7.0
-.target sm_75
-.address_size 64
-.extern .shared .align 16 .b8 words[];
-.visible .entry reverse(.param .u64 out, .param .u64 in, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<8>;
-    .reg .b64 %rd<6>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u64 %rd2, [in];
-    ld.param.u32 %r1, [n];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;
-    mov.u32 %r2, words;
-    mov.u32 %r3, %tid.x;
-LOAD:
-    setp.ge.u32 %p, %r3, %r1;
-    @%p bra LOADED;
-    mul.wide.u32 %rd3, %r3, 4;
-    add.u64 %rd3, %rd2, %rd3;
-    ld.global.u32 %r4, [%rd3];
-    shl.b32 %r5, %r3, 2;
-    add.u32 %r5, %r2, %r5;
-    st.shared.u32 [%r5], %r4;
-    mov.u32 %r6, %ntid.x;
-    add.u32 %r3, %r3, %r6;
-    bra LOAD;
-LOADED:
-    bar.sync 0;
-    mov.u32 %r3, %tid.x;
-STORE:
-    setp.ge.u32 %p, %r3, %r1;
-    @%p bra STORED;
-    sub.u32 %r5, %r1, %r3;
-    shl.b32 %r5, %r5, 2;
-    add.u32 %r5, %r2, %r5;
-    ld.shared.u32 %r4, [%r5+-4];
-    mul.wide.u32 %rd3, %r3, 4;
-    add.u64 %rd3, %rd1, %rd3;
-    st.global.u32 [%rd3], %r4;
-    mov.u32 %r6, %ntid.x;
-    add.u32 %r3, %r3, %r6;
-    bra STORE;
-STORED:
-    ret;
-}
-.visible .entry last(.param .u64 out, .param .u32 n)
-{
-    .reg .b32 %r<5>;
-    .reg .b64 %rd<2>;
-    .shared .align 16 .b8 own[4096];
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [n];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u32 %r2, own;
-    st.volatile.shared.u32 [%r2+4092], 5;
-    mov.u32 %r3, words;
-    shl.b32 %r4, %r1, 2;
-    add.u32 %r3, %r3, %r4;
-    st.volatile.shared.u32 [%r3+-4], 7;
-    ld.volatile.shared.u32 %r4, [%r3+-4];
-    st.global.u32 [%rd1], %r4;
-    ld.volatile.shared.u32 %r4, [%r2+4092];
-    st.global.u32 [%rd1+4], %r4;
-    ret;
-}
-";
+const PTX: &str = include_str!("shared_memory.ptx");
 
 millstream::kernels! {
     // SAFETY: the kernels access what is described above, and the clauses bound shared memory by

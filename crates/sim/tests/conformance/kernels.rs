@@ -19,60 +19,17 @@ type Result<T, E = DriverError> = std::result::Result<T, E>;
 const GATE_PTX: &str = include_str!("../../../../kernels/gate.ptx");
 
 /// Two kernels: `store(u32* target, u32 value)`, and `fails()`, which faults.
-pub(crate) const KERNELS_PTX: &str = r"
-.version 7.0
-.target sm_52
-.address_size 64
-.visible .entry store(.param .u64 target, .param .u32 value)
-{
-    .reg .b32 %r<2>;
-    .reg .b64 %rd<3>;
-    ld.param.u64 %rd1, [target];
-    ld.param.u32 %r1, [value];
-    cvta.to.global.u64 %rd2, %rd1;
-    st.global.u32 [%rd2], %r1;
-    ret;
-}
-.visible .entry fails()
-{
-    trap;
-    ret;
-}
-";
+pub(crate) const KERNELS_PTX: &str = include_str!("store.ptx");
 
 /// `last_word(u32* target, u32 bytes)`: stores 7 in the last word of `bytes` bytes of dynamic
 /// shared memory, which follow 1024 bytes of static shared memory, then stores the value of that
 /// word at `target`.
-const SHARED_PTX: &str = r"
-.version 7.0
-.target sm_52
-.address_size 64
-.extern .shared .align 16 .b8 dynamic[];
-.visible .entry last_word(.param .u64 target, .param .u32 bytes)
-{
-    .reg .b32 %r<5>;
-    .reg .b64 %rd<3>;
-    .shared .align 4 .b8 own[1024];
-    ld.param.u64 %rd1, [target];
-    ld.param.u32 %r1, [bytes];
-    cvta.to.global.u64 %rd2, %rd1;
-    mov.u32 %r4, own;
-    st.volatile.shared.u32 [%r4+1020], 1;
-    mov.u32 %r2, dynamic;
-    add.u32 %r2, %r2, %r1;
-    mov.u32 %r3, 7;
-    st.volatile.shared.u32 [%r2+-4], %r3;
-    ld.volatile.shared.u32 %r3, [%r2+-4];
-    st.global.u32 [%rd2], %r3;
-    ret;
-}
-";
+const SHARED_PTX: &str = include_str!("last_word.ptx");
 
 /// `reverse_grid(u32* x, u32* y)`: each thread stores its index in `x`, waits for all threads of
 /// the grid, and stores in `y` the word of the thread opposite to it.
 const GRID_PTX: &str = include_str!("../races/within/grid.ptx");
 
-/// The loaded kernels of a harness.
 pub(crate) struct Kernels {
     gate: FunctionHandle,
     pub(crate) store: FunctionHandle,

@@ -13,38 +13,7 @@ use crate::harness::dims;
 
 /// A module with the kernel `scale(float *data, float factor, unsigned n)`, which multiplies each
 /// of `n` elements, and a variable of 8 bytes.
-pub(crate) const SCALE_PTX: &str = r#"
-.version 7.0
-.target sm_52
-.address_size 64
-
-.global .align 8 .u64 marker = 42;
-
-.visible .entry scale(.param .u64 data, .param .f32 factor, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<6>;
-    .reg .f32 %f<3>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [data];
-    ld.param.f32 %f1, [factor];
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.u32 %r5, %r2, %r3, %r4;
-    setp.ge.u32 %p, %r5, %r1;
-    @%p bra DONE;
-    cvta.to.global.u64 %rd1, %rd1;
-    mul.wide.u32 %rd2, %r5, 4;
-    add.u64 %rd3, %rd1, %rd2;
-    ld.global.f32 %f2, [%rd3];
-    mul.f32 %f2, %f2, %f1;
-    st.global.f32 [%rd3], %f2;
-DONE:
-    ret;
-}
-"#;
+pub(crate) const SCALE_PTX: &str = include_str!("scale.ptx");
 
 /// Enqueues `scale` over `count` elements.
 pub(crate) fn scale(

@@ -14,56 +14,7 @@ use super::{Harness, Result};
 
 /// Kernels for graphs. `add(word, value)` adds to a word. `count(word, condition)` decrements a
 /// word and sets the condition to the new value. `set(condition, value)` sets a condition.
-pub(crate) const GRAPH_PTX: &str = "
-.version 8.0
-.target sm_75
-.address_size 64
-.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
-.visible .entry add(.param .u64 add_0, .param .u32 add_1)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [add_0];
-    ld.param.u32 %r1, [add_1];
-    ld.global.u32 %r2, [%rd1];
-    add.u32 %r3, %r2, %r1;
-    st.global.u32 [%rd1], %r3;
-    ret;
-}
-.visible .entry count(.param .u64 count_0, .param .u64 count_1)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<3>;
-    ld.param.u64 %rd1, [count_0];
-    ld.param.u64 %rd2, [count_1];
-    ld.global.u32 %r1, [%rd1];
-    sub.u32 %r2, %r1, 1;
-    st.global.u32 [%rd1], %r2;
-    {
-    .param .b64 handle;
-    .param .b32 value;
-    st.param.b64 [handle], %rd2;
-    st.param.b32 [value], %r2;
-    call.uni cudaGraphSetConditional, (handle, value);
-    }
-    ret;
-}
-.visible .entry set(.param .u64 set_0, .param .u32 set_1)
-{
-    .reg .b32 %r<2>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [set_0];
-    ld.param.u32 %r1, [set_1];
-    {
-    .param .b64 handle;
-    .param .b32 value;
-    st.param.b64 [handle], %rd1;
-    st.param.b32 [value], %r1;
-    call.uni cudaGraphSetConditional, (handle, value);
-    }
-    ret;
-}
-";
+pub(crate) const GRAPH_PTX: &str = include_str!("graphs.ptx");
 
 pub(crate) const ONE_THREAD: LaunchDims = LaunchDims {
     grid: [1; 3],

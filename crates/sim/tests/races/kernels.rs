@@ -10,83 +10,11 @@ use crate::races::{
 /// Kernels of 64 threads: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1
 /// to the first word atomically, `halves(to)` stores one in every other word, the threads of an
 /// even index read their words in `even(from)`, and `at(address)` reads the word at one address.
-pub(crate) const PTX: &str = "
-.version 8.0
-.target sm_75
-.address_size 64
-.visible .entry read(.param .u64 read_0, .param .u64 read_1)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<6>;
-    ld.param.u64 %rd1, [read_0];
-    ld.param.u64 %rd2, [read_1];
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd3, %r1, 4;
-    add.s64 %rd4, %rd1, %rd3;
-    add.s64 %rd5, %rd2, %rd3;
-    ld.global.u32 %r2, [%rd4];
-    st.global.u32 [%rd5], %r2;
-    ret;
-}
-.visible .entry write(.param .u64 write_0)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [write_0];
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    st.global.u32 [%rd3], %r1;
-    ret;
-}
-.visible .entry add(.param .u64 add_0)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [add_0];
-    mov.u32 %r1, 1;
-    atom.global.add.u32 %r2, [%rd1], %r1;
-    ret;
-}
-.visible .entry halves(.param .u64 halves_0)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [halves_0];
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd2, %r1, 8;
-    add.s64 %rd3, %rd1, %rd2;
-    st.global.u32 [%rd3], %r1;
-    ret;
-}
-.visible .entry even(.param .u64 even_0)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [even_0];
-    mov.u32 %r1, %tid.x;
-    and.b32 %r2, %r1, 1;
-    setp.eq.u32 %p1, %r2, 0;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    @%p1 ld.global.u32 %r3, [%rd3];
-    ret;
-}
-.visible .entry at(.param .u64 at_0)
-{
-    .reg .b32 %r<2>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [at_0];
-    ld.global.u32 %r1, [%rd1];
-    ret;
-}
-";
+pub(crate) const PTX: &str = include_str!("kernels.ptx");
 
 /// The bytes that a kernel of 64 threads accesses.
 pub(crate) const BYTES: usize = 256;
 
-/// Launches a kernel with pointer arguments.
 pub(crate) fn launch(sim: &SimHarness, name: &str, stream: StreamHandle, args: &[DevicePtr]) {
     let kernel = sim.kernel(PTX, name);
     let args: Vec<_> = args.iter().map(|pointer| Arg::Pointer(*pointer)).collect();

@@ -11,60 +11,7 @@ use crate::rules::sim_harness::{
 pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
 
 /// `set(address, value)`: every thread stores `value` at `address` plus four times its index.
-pub(crate) const SET: &str = "
-.version 8.0
-.target sm_75
-.address_size 64
-.global .align 4 .u32 counter = 41;
-.const .align 4 .u32 limit = 7;
-.visible .entry set(.param .u64 set_0, .param .u32 set_1)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [set_0];
-    ld.param.u32 %r1, [set_1];
-    cvta.to.global.u64 %rd2, %rd1;
-    mov.u32 %r2, %tid.x;
-    mul.wide.u32 %rd3, %r2, 4;
-    add.s64 %rd4, %rd2, %rd3;
-    st.global.u32 [%rd4], %r1;
-    ret;
-}
-.visible .entry count(.param .u64 count_0)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<3>;
-    ld.param.u64 %rd1, [count_0];
-    cvta.to.global.u64 %rd2, %rd1;
-    ld.global.u32 %r1, [counter];
-    add.u32 %r2, %r1, 1;
-    st.global.u32 [counter], %r2;
-    st.global.u32 [%rd2], %r2;
-    ret;
-}
-.visible .entry fails()
-{
-    trap;
-}
-.visible .entry forever()
-{
-$again:
-    bra $again;
-}
-.visible .entry of_64() .reqntid 64, 1, 1
-{
-    ret;
-}
-.visible .entry at_most_64() .maxntid 64, 1, 1
-{
-    ret;
-}
-.visible .entry shares()
-{
-    .shared .align 4 .b8 tile[40000];
-    ret;
-}
-";
+pub(crate) const SET: &str = include_str!("set.ptx");
 
 fn floats(values: impl Iterator<Item = f32>) -> Vec<u8> {
     values.flat_map(f32::to_le_bytes).collect()

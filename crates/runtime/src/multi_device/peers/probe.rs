@@ -27,27 +27,7 @@ const UNTOUCHED: u32 = 0xdead_beef;
 const PATTERNS: [u32; 2] = [0x0123_4567, 0x89ab_cdef];
 
 /// A kernel that copies a word in each thread of its only block.
-const PTX: &str = "\
-.version 6.4
-.target sm_50
-.address_size 64
-.visible .entry millstream_peer_probe(.param .u64 target, .param .u64 source)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %d<8>;
-    ld.param.u64 %d1, [target];
-    ld.param.u64 %d2, [source];
-    cvta.to.global.u64 %d3, %d1;
-    cvta.to.global.u64 %d4, %d2;
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %d5, %r1, 4;
-    add.s64 %d6, %d3, %d5;
-    add.s64 %d7, %d4, %d5;
-    ld.global.u32 %r2, [%d7];
-    st.global.u32 [%d6], %r2;
-    ret;
-}
-";
+const PTX: &str = include_str!("probe.ptx");
 
 /// One side of the probe: memory and a stream of one device.
 struct Side<'a> {
