@@ -19,15 +19,8 @@ fn histogram_counts_every_byte() {
         let mut memory = DeviceMemory::default();
         let (din, dbins) = (memory.put(&input), memory.put(&[3u32; 256]));
         let values = values![din, dbins, n as u32];
-        launch(
-            &module,
-            "histogram",
-            [grid, 1, 1],
-            [block, 1, 1],
-            &memory,
-            &values,
-        )
-        .unwrap();
+        let (blocks, threads) = ([grid, 1, 1], [block, 1, 1]);
+        launch(&module, "histogram", blocks, threads, &memory, &values).unwrap();
         let mut expected = [3u32; 256];
         input[..n]
             .iter()

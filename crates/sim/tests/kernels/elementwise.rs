@@ -44,15 +44,8 @@ fn vecadd_strides_over_the_grid() {
             memory.put(&vec![9f32; n + 1]),
         );
         let values = values![da, db, dc, n as u64];
-        launch(
-            &module,
-            "vecadd",
-            [grid, 1, 1],
-            [block, 1, 1],
-            &memory,
-            &values,
-        )
-        .unwrap();
+        let (blocks, threads) = ([grid, 1, 1], [block, 1, 1]);
+        launch(&module, "vecadd", blocks, threads, &memory, &values).unwrap();
         let mut expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
         expected[n] = 9.0;
         assert_eq!(memory.get::<f32>(dc), expected);
@@ -98,15 +91,8 @@ fn stencil_reads_its_neighbours() {
             1,
         ];
         let values = values![din, dout, w as u32, h as u32, k];
-        launch(
-            &module,
-            "stencil",
-            grid,
-            [block[0], block[1], 1],
-            &memory,
-            &values,
-        )
-        .unwrap();
+        let block = [block[0], block[1], 1];
+        launch(&module, "stencil", grid, block, &memory, &values).unwrap();
         let mut expected = vec![-1f32; w * h];
         for y in 1..h.saturating_sub(1) {
             for x in 1..w.saturating_sub(1) {

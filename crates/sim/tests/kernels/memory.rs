@@ -12,7 +12,6 @@ const BASE: u64 = 0x1_0000_0000_0000;
 pub(crate) trait Value: Copy + Default + PartialEq + std::fmt::Debug {
     /// Returns the value's bytes, little-endian.
     fn bytes(self) -> Vec<u8>;
-    /// Creates a value from its little-endian bytes.
     fn of_bytes(bytes: &[u8]) -> Self;
 }
 
@@ -57,12 +56,10 @@ impl DeviceMemory {
         BASE * self.allocations.len() as u64
     }
 
-    /// Makes an allocation read-only.
     pub(crate) fn protect(&mut self, address: u64) {
         self.allocations[(address / BASE) as usize - 1].2 = false;
     }
 
-    /// Returns the content of an allocation.
     pub(crate) fn get<T: Value>(&self, address: u64) -> Vec<T> {
         let (words, len, _) = &self.allocations[(address / BASE) as usize - 1];
         let bytes: Vec<u8> = words
@@ -106,7 +103,6 @@ pub(crate) fn params(kernel: &Kernel, values: &[Vec<u8>]) -> Vec<u8> {
     block
 }
 
-/// Loads the module of a file in `kernels/`.
 pub(crate) fn load(name: &str) -> Module {
     let path = format!("{}/../../kernels/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()

@@ -31,15 +31,8 @@ fn reduce_sums_in_a_fixed_order() {
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[100f32]));
         let values = values![din, dout, n as u32];
-        launch(
-            &module,
-            "reduce",
-            [grid as u32, 1, 1],
-            [block as u32, 1, 1],
-            &memory,
-            &values,
-        )
-        .unwrap();
+        let (blocks, threads) = ([grid as u32, 1, 1], [block as u32, 1, 1]);
+        launch(&module, "reduce", blocks, threads, &memory, &values).unwrap();
         let mut expected = 100f32;
         for b in 0..grid {
             let thread = |t: usize| {
@@ -70,15 +63,7 @@ fn argmax_finds_the_first_of_the_greatest() {
         let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[77i32, 77]));
         let values = values![din, dout, n as u32];
-        launch(
-            &module,
-            "argmax_warp",
-            [1, 1, 1],
-            [32, 1, 1],
-            &memory,
-            &values,
-        )
-        .unwrap();
+        launch(&module, "argmax_warp", [1; 3], [32, 1, 1], &memory, &values).unwrap();
         let best = input.iter().copied().fold(f32::MIN, f32::max);
         let expected = input
             .iter()

@@ -66,15 +66,8 @@ fn nbody_follows_the_kernel_step_by_step() {
         let (dp, dv) = (memory.put(&positions), memory.put(&velocities));
         let blocks = n.div_ceil(block);
         let values = values![dp, dv, n as u32, dt];
-        launch(
-            &module,
-            "nbody",
-            [blocks as u32, 1, 1],
-            [block as u32, 1, 1],
-            &memory,
-            &values,
-        )
-        .unwrap();
+        let (grid, threads) = ([blocks as u32, 1, 1], [block as u32, 1, 1]);
+        launch(&module, "nbody", grid, threads, &memory, &values).unwrap();
         let mut expected = velocities.clone();
         for i in 0..n {
             let mut acceleration = [0f32; 3];

@@ -3,7 +3,6 @@
 
 use millstream_sim::{Report, Severity, SimConfig, exec::RaceClass};
 
-use crate::harness::dims;
 use crate::races::{
     expect::{clean_with, expect_with},
     kernels::zeros,
@@ -54,21 +53,26 @@ mov.u32 %r6, 0;
 
 /// Returns the reports about one launch of a kernel.
 fn reports(text: &str, notes: bool) -> Vec<Report> {
-    reports_with(config(notes), text)
+    reports_of(config(notes), text, (4, 64))
 }
 
-fn reports_with(config: SimConfig, text: &str) -> Vec<Report> {
+fn reports_of(config: SimConfig, text: &str, dims: (u32, u32)) -> Vec<Report> {
     let sim = SimHarness::new(config);
-    let (stream, array) = (sim.stream(), zeros(&sim, 256));
-    let dims = dims([4, 1, 1], [64, 1, 1]);
-    let kernel = sim.kernel(text, "k");
-    let args = [Arg::Pointer(array)];
-    sim.launch_shaped(kernel, &dims, stream, &args).unwrap();
-    sim.stream_synchronize(stream).unwrap();
+    launch(&sim, text, dims);
+    sim.context_synchronize().unwrap();
     sim.gpu.reports()
 }
 
-/// Returns all permutations of `count` items.
+fn launch(sim: &SimHarness, text: &str, dims: (u32, u32)) {
+    let (stream, args) = (sim.stream(), [Arg::Pointer(zeros(sim, 256))]);
+    sim.launch(sim.kernel(text, "k"), dims, stream, &args)
+        .unwrap();
+}
+
+fn worst(reports: &[Report]) -> Option<Severity> {
+    reports.iter().map(|report| report.severity).max()
+}
+
 fn orders(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![Vec::new()];
@@ -91,8 +95,7 @@ fn assert_severity(roles: &[&str], worst: Option<Severity>) {
         let roles: Vec<_> = places.zip(roles.iter().copied()).collect();
         let text = kernel(&roles);
         let reports = self::reports(&text, true);
-        let found = reports.iter().map(|report| report.severity).max();
-        assert_eq!(found, worst, "{roles:?}\n{reports:#?}");
+        assert_eq!(self::worst(&reports), worst, "{roles:?}\n{reports:#?}");
         let others: Vec<_> = reports
             .into_iter()
             .filter(|report| report.severity != Severity::Note)
@@ -102,17 +105,20 @@ fn assert_severity(roles: &[&str], worst: Option<Severity>) {
 }
 
 const ONE: &str = "st.global.u32 [%rd1], %r4";
+const ERROR: Option<Severity> = Some(Severity::Error);
+const WARNING: Option<Severity> = Some(Severity::Warning);
+const NOTE: Option<Severity> = Some(Severity::Note);
 
 #[test]
 fn threads_that_write_the_same_bytes_are_a_note() {
-    assert_severity(&[ONE, ONE], Some(Severity::Note));
-    assert_severity(&[ONE, ONE, ONE, ONE], Some(Severity::Note));
+    assert_severity(&[ONE, ONE], NOTE);
+    assert_severity(&[ONE, ONE, ONE, ONE], NOTE);
     // The previous content of the bytes does not matter.
     assert_severity(
         &["st.global.u32 [%rd1], %r6", "st.global.u32 [%rd1], %r6"],
-        Some(Severity::Note),
+        NOTE,
     );
-    assert_severity(&["st.global.u32 [%rd1], %r6", ONE], Some(Severity::Error));
+    assert_severity(&["st.global.u32 [%rd1], %r6", ONE], ERROR);
     // Each thread writes a different location.
     assert_severity(&[ONE, "st.global.u32 [%rd1+4], %r4"], None);
 }
@@ -120,39 +126,36 @@ fn threads_that_write_the_same_bytes_are_a_note() {
 #[test]
 fn one_that_writes_something_else_makes_it_an_error() {
     let other = "st.global.u32 [%rd1], %r5";
-    assert_severity(&[ONE, other], Some(Severity::Error));
-    assert_severity(&[ONE, ONE, other], Some(Severity::Error));
-    assert_severity(&[ONE, ONE, ONE, other], Some(Severity::Error));
+    assert_severity(&[ONE, other], ERROR);
+    assert_severity(&[ONE, ONE, other], ERROR);
+    assert_severity(&[ONE, ONE, ONE, other], ERROR);
     // The threads' last writes are equal, but an earlier one differs.
     assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r5; st.global.u32 [%rd1], %r4"],
-        Some(Severity::Error),
+        ERROR,
     );
     // Two equal writes of one thread are no different from a single write.
     assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r4; st.global.u32 [%rd1], %r4"],
-        Some(Severity::Note),
+        NOTE,
     );
 }
 
 #[test]
 fn a_read_makes_it_an_error() {
     let read = "ld.global.u32 %r7, [%rd1]";
-    assert_severity(&[ONE, read], Some(Severity::Error));
-    assert_severity(&[ONE, ONE, read], Some(Severity::Error));
+    assert_severity(&[ONE, read], ERROR);
+    assert_severity(&[ONE, ONE, read], ERROR);
     // Also a read of one byte, and one by a thread that writes the same value afterwards.
-    assert_severity(
-        &[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"],
-        Some(Severity::Error),
-    );
+    assert_severity(&[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"], ERROR);
     assert_severity(
         &[ONE, "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd1], %r4"],
-        Some(Severity::Error),
+        ERROR,
     );
     // The thread reads its own write, but the other thread may write in between.
     assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r4; ld.global.u32 %r7, [%rd1]"],
-        Some(Severity::Error),
+        ERROR,
     );
 }
 
@@ -163,32 +166,26 @@ fn accesses_of_different_widths_are_compared_byte_by_byte() {
         "st.global.u64 [%rd1], %rd2",
         "st.global.v2.u32 [%rd1], {%r4, %r5}",
     );
-    assert_severity(&[ONE, byte, double], Some(Severity::Note));
+    assert_severity(&[ONE, byte, double], NOTE);
     // It stores 1 in bytes 2 and 3, as `ONE` does; byte 3 of the word in `%r5` is 2.
-    assert_severity(&[ONE, half], Some(Severity::Note));
-    assert_severity(&["st.global.u32 [%rd1], %r5", half], Some(Severity::Error));
+    assert_severity(&[ONE, half], NOTE);
+    assert_severity(&["st.global.u32 [%rd1], %r5", half], ERROR);
     // The two words differ only in byte 3, which the 16-bit store does not write.
     assert_severity(
         &["st.global.u32 [%rd1], %r5", "st.global.u16 [%rd1], %r4"],
-        Some(Severity::Note),
+        NOTE,
     );
-    assert_severity(&[double, pair], Some(Severity::Error));
-    assert_severity(&[ONE, pair], Some(Severity::Note));
+    assert_severity(&[double, pair], ERROR);
+    assert_severity(&[ONE, pair], NOTE);
 }
 
 #[test]
 fn an_atomic_reads() {
     let exchange = "atom.global.exch.b32 %r7, [%rd1], %r4";
-    assert_severity(&[ONE, exchange], Some(Severity::Error));
-    assert_severity(
-        &[ONE, "red.global.or.b32 [%rd1], %r4"],
-        Some(Severity::Error),
-    );
+    assert_severity(&[ONE, exchange], ERROR);
+    assert_severity(&[ONE, "red.global.or.b32 [%rd1], %r4"], ERROR);
     // The compare-and-swap fails its comparison, and only reads.
-    assert_severity(
-        &[ONE, "atom.global.cas.b32 %r7, [%rd1], %r5, %r4"],
-        Some(Severity::Error),
-    );
+    assert_severity(&[ONE, "atom.global.cas.b32 %r7, [%rd1], %r5, %r4"], ERROR);
     assert_severity(&[exchange, exchange], None);
 }
 
@@ -198,19 +195,19 @@ fn volatile_accesses_race_with_each_other_and_with_atomics() {
     let other = "st.volatile.global.u32 [%rd1], %r5";
     let load = "ld.volatile.global.u32 %r7, [%rd1]";
     let atomic = "atom.global.exch.b32 %r7, [%rd1], %r4";
-    assert_severity(&[store, other], Some(Severity::Warning));
-    assert_severity(&[store, load], Some(Severity::Warning));
-    assert_severity(&[atomic, load], Some(Severity::Warning));
-    assert_severity(&[atomic, store], Some(Severity::Warning));
+    assert_severity(&[store, other], WARNING);
+    assert_severity(&[store, load], WARNING);
+    assert_severity(&[atomic, load], WARNING);
+    assert_severity(&[atomic, store], WARNING);
     assert_severity(&[load, load], None);
     // A volatile store does not read.
-    assert_severity(&[store, store], Some(Severity::Note));
-    assert_severity(&[ONE, store], Some(Severity::Note));
+    assert_severity(&[store, store], NOTE);
+    assert_severity(&[ONE, store], NOTE);
     // A plain access makes it an error.
-    assert_severity(&[ONE, other], Some(Severity::Error));
-    assert_severity(&[ONE, load], Some(Severity::Error));
-    assert_severity(&[store, "ld.global.u32 %r7, [%rd1]"], Some(Severity::Error));
-    assert_severity(&[store, other, ONE], Some(Severity::Error));
+    assert_severity(&[ONE, other], ERROR);
+    assert_severity(&[ONE, load], ERROR);
+    assert_severity(&[store, "ld.global.u32 %r7, [%rd1]"], ERROR);
+    assert_severity(&[store, other, ONE], ERROR);
 }
 
 #[test]
@@ -222,9 +219,10 @@ fn volatile_accesses_are_strong_on_request() {
         (64, "st.volatile.global.u32 [%rd1], %r5"),
     ];
     let strong = SimConfig::parse("sim:race=kernels,volatile=strong").unwrap();
-    assert_eq!(reports_with(strong.clone(), &kernel(&roles)), []);
+    let reports = |text: &str| reports_of(strong.clone(), text, (4, 64));
+    assert_eq!(reports(&kernel(&roles)), []);
     let plain = kernel(&[roles[0], (1, "ld.global.u32 %r7, [%rd1]")]);
-    assert_eq!(reports_with(strong, &plain).len(), 1);
+    assert_eq!(reports(&plain).len(), 1);
 }
 
 #[test]
@@ -242,17 +240,9 @@ fn one_block_of_many_that_writes_something_else_is_found() {
         kernel(&roles)
     };
     for odd in [0, 1, 32, 64, 65, 96, 192, 193, 224] {
-        let worst = reports(&text(odd), true)
-            .iter()
-            .map(|report| report.severity)
-            .max();
-        assert_eq!(worst, Some(Severity::Error), "thread {odd}");
+        assert_eq!(worst(&reports(&text(odd), true)), ERROR, "thread {odd}");
     }
-    let worst = reports(&text(999), true)
-        .iter()
-        .map(|report| report.severity)
-        .max();
-    assert_eq!(worst, Some(Severity::Note));
+    assert_eq!(worst(&reports(&text(999), true)), NOTE);
 }
 
 /// Writes of one value before a barrier and of another after it.
@@ -264,17 +254,7 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
     let text = first
         .replace("ret;\n}", again)
         .replace("%r1, 64", "%r1, 1000");
-    let sim = SimHarness::new(config(true));
-    let (stream, array) = (sim.stream(), zeros(&sim, 256));
-    sim.launch(
-        sim.kernel(&text, "k"),
-        (1, 64),
-        stream,
-        &[Arg::Pointer(array)],
-    )
-    .unwrap();
-    sim.stream_synchronize(stream).unwrap();
-    let reports = sim.gpu.reports();
+    let reports = reports_of(config(true), &text, (1, 64));
     assert!(reports.len() > 1, "before the barrier and behind it");
     assert!(
         reports
@@ -283,11 +263,7 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
         "{reports:#?}"
     );
     // Another block may run between the two.
-    let worst = self::reports(&text, true)
-        .iter()
-        .map(|report| report.severity)
-        .max();
-    assert_eq!(worst, Some(Severity::Error));
+    assert_eq!(worst(&self::reports(&text, true)), ERROR);
 }
 
 /// Returns a kernel in which all threads run the steps with `*`, and one thread each other step.
@@ -318,19 +294,9 @@ fn a_write_that_only_some_threads_know_of_is_compared_with_those_of_others() {
         (ONE, Severity::Error),
         ("add.u32 %r7, %r7, 1", Severity::Note),
     ] {
-        let sim = SimHarness::new(config(true));
-        let (stream, array) = (sim.stream(), zeros(&sim, 256));
-        let kernel = sim.kernel(&text(last), "k");
-        sim.launch(kernel, (1, 96), stream, &[Arg::Pointer(array)])
-            .unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        let found = sim.gpu.reports().iter().map(|report| report.severity).max();
-        assert_eq!(
-            found.unwrap_or(Severity::Note),
-            worst,
-            "{:#?}",
-            sim.gpu.reports()
-        );
+        let reports = reports_of(config(true), &text(last), (1, 96));
+        let found = self::worst(&reports).unwrap_or(Severity::Note);
+        assert_eq!(found, worst, "{reports:#?}");
     }
 }
 
@@ -355,26 +321,13 @@ fn all_values_that_a_block_wrote_are_remembered() {
         let mut all = all.clone();
         all.push((128, last));
         let errors = reports(&steps(&all), true);
-        let has_error = errors
-            .iter()
-            .any(|report| report.severity == Severity::Error);
-        assert_eq!(has_error, expected, "{last}: {errors:#?}");
+        assert_eq!(worst(&errors) == ERROR, expected, "{last}: {errors:#?}");
     }
 }
 
 #[test]
 fn notes_say_so_in_text_and_json() {
-    let write = |sim: &SimHarness| {
-        let (stream, array) = (sim.stream(), zeros(sim, 256));
-        let text = kernel(&[(0, ONE), (1, ONE)]);
-        sim.launch(
-            sim.kernel(&text, "k"),
-            (1, 64),
-            stream,
-            &[Arg::Pointer(array)],
-        )
-        .unwrap();
-    };
+    let write = |sim: &SimHarness| launch(sim, &kernel(&[(0, ONE), (1, ONE)]), (1, 64));
     expect_with(config(true), "within/note", write);
     clean_with(config(false), write);
 

@@ -336,7 +336,6 @@ fn scope(block_only: bool) -> &'static str {
     if block_only { "cta" } else { "gpu" }
 }
 
-/// Returns the PTX of the kernel.
 pub(super) fn text(steps: &[Step]) -> String {
     let mut body = String::new();
     let only = |body: &mut String, (block, thread): (usize, usize)| {
