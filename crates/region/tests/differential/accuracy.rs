@@ -84,8 +84,7 @@ fn sums_are_accurate_to_the_last_rounding() -> Outcome {
             let count = shape.0 as f64;
             assert_near(mean.into(), exact / count, size / count);
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }
@@ -116,8 +115,7 @@ fn cumulative_sums_are_accurate_to_the_last_rounding() -> Outcome {
             let found = narrow_found[end - 1].into();
             assert_near(found, exact, size);
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }
@@ -179,8 +177,7 @@ fn functions_in_fused_kernels_are_accurate() -> Outcome {
                 "{name}({x}): {found} {exact}"
             );
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }
@@ -209,8 +206,7 @@ fn products_are_within_their_error_bound() -> Outcome {
             let bound = k.min(128 + k.div_ceil(128)) as f64 * UNIT_F32 * size * 1.01;
             assert!((f64::from(found) - exact).abs() <= bound, "{found} {exact}");
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

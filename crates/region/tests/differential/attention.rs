@@ -51,8 +51,7 @@ fn attention_of_doubles_is_within_its_error_bound() -> Outcome {
         let found = case.run(&device, |x| x, |x| x)?;
         // The host computes in `f64`, too.
         case.assert_near(&found, f64::EPSILON);
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

@@ -129,7 +129,6 @@ impl Case {
         let device = configuration.open()?;
         let found = self.run(&device, |x| x as f32, f64::from)?;
         self.assert_near(&found, f64::from(f32::EPSILON) / 2.0);
-        drop(device);
-        Ok(configuration.is_clean()?)
+        Ok(configuration.close(device)?)
     }
 }

@@ -10,7 +10,6 @@ use millstream::{
 
 use crate::differential::Outcome;
 
-/// A device configuration for a program.
 pub(crate) struct Configuration {
     pub(crate) name: String,
     /// The simulated GPU; `None` for the GPU that the environment names.
@@ -31,8 +30,9 @@ impl Configuration {
         self.gpu.as_ref().map(|gpu| gpu.kernel_stats().blocks)
     }
 
-    /// Fails if the race checker has reports.
-    pub(crate) fn is_clean(&self) -> Result<(), String> {
+    /// Closes the device. Fails if the race checker has reports.
+    pub(crate) fn close(&self, device: Device) -> Result<(), String> {
+        drop(device);
         let reports = self.gpu.as_ref().map(Gpu::reports).unwrap_or_default();
         if reports.is_empty() {
             return Ok(());
@@ -71,8 +71,7 @@ pub(crate) fn everywhere(test: impl Fn(&Device) -> Outcome) -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;
         test(&device)?;
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ use crate::differential::{
     value::{Dev, Kind, any, each_kind, each_type, one, two},
 };
 
-/// Computes the result of a step.
 pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     let at = |slot: &usize| &slots[*slot];
     match step {
@@ -219,7 +218,6 @@ fn arithmetic<T: Number, O: Operand<T, IxDyn, Dim = IxDyn>>(
     }
 }
 
-/// Returns a value of the array's type.
 fn small<T: Small>(_of: &Array<T, IxDyn>, value: i8) -> T {
     T::from_small(value)
 }

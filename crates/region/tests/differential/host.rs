@@ -9,7 +9,6 @@ use crate::differential::{
     value::{Host, Kind, any, each_kind, each_type, one, two},
 };
 
-/// Computes the result of a step.
 pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
     if let Some(kind) = wider_operand(step, slots) {
         // The device combines the elements in a wider type, and rounds once.

@@ -7,13 +7,11 @@ use crate::differential::{
     step::{Binary, Bitwise, Compare, Reduce, Unary},
 };
 
-/// An element of any type.
 pub(crate) trait Plain: Copy + PartialEq {
     fn sum(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
 }
 
-/// An element of a numeric type.
 pub(crate) trait Number: Plain + PartialOrd {
     fn from_small(value: i8) -> Self;
     fn unary(self, function: Unary) -> Self;
@@ -39,7 +37,6 @@ pub(crate) trait Number: Plain + PartialOrd {
     }
 }
 
-/// An element with bitwise functions.
 pub(crate) trait Word: Copy {
     fn bitwise(self, function: Bitwise, other: Self) -> Self;
 }

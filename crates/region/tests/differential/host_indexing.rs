@@ -4,7 +4,6 @@ use ndarray::{ArrayD, Dimension};
 
 use crate::differential::host::broadcast;
 
-/// Returns the elements at indices of an axis.
 pub(crate) fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<T> {
     let without = |shape: &[usize], length: usize| {
         let mut shape = shape.to_vec();

@@ -145,8 +145,7 @@ fn invalid_indices_are_reported_with_their_line() -> Outcome {
                         return Err(format!("{wrong} on {}: {other:?}", configuration.name).into());
                     }
                 }
-                drop(device);
-                configuration.is_clean()?;
+                configuration.close(device)?;
             }
         }
     }

@@ -58,8 +58,7 @@ fn long_scans_add_all_that_precedes() -> Outcome {
     let mut expected_line = line;
     expected_line.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     assert!(sums == expected && most == greatest && of_line == expected_line);
-    drop(device);
-    configuration.is_clean()?;
+    configuration.close(device)?;
     Ok(())
 }
 
@@ -103,7 +102,6 @@ fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
     expected.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     expected_narrow.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     assert!(sums == expected && of_narrow == expected_narrow);
-    drop(device);
-    configuration.is_clean()?;
+    configuration.close(device)?;
     Ok(())
 }

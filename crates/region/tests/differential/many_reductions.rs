@@ -55,8 +55,7 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
             let sum: i32 = row.iter().map(|&x| x as i32).sum();
             assert_eq!(all.4.1[at], sum, "{at}");
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }
@@ -94,8 +93,7 @@ fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
             assert_eq!(of_all(&all.1), bits(&few.1), "{length}");
             assert_eq!(of_all(&all.2), bits(&few.2), "{length}");
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }
@@ -183,8 +181,7 @@ fn the_first_of_equal_extremes_is_found() -> Outcome {
                 assert_eq!(of_y, (extreme(&y, true), extreme(&y, false)), "{shape:?}");
             }
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

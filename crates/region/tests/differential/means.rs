@@ -112,8 +112,7 @@ fn short_means_are_correctly_rounded() -> Outcome {
         }
         assert_eq!(kept, means.clone().insert_axis(Axis(1)));
         assert_eq!(columns, means);
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }
@@ -142,8 +141,7 @@ fn short_variances_are_rounded_once() -> Outcome {
                 "standard deviation of {row}"
             );
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

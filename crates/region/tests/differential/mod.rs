@@ -64,12 +64,10 @@ const LONGS: (u64, u64) = (24, 96);
 /// The number of tests over which the random programs are spread, so that several run at once.
 const SHARDS: u64 = 8;
 
-/// Parses a number from the environment.
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// Returns the seeds of the programs of a kind.
 fn seeds((share, whole): (u64, u64)) -> Range<u64> {
     let share = number("MILLSTREAM_PROGRAMS").unwrap_or(share);
     share::numbers(share, whole)
@@ -105,8 +103,7 @@ fn run(program: &Program, configuration: &Configuration) -> Result<(), String> {
             return Err(format!("array {slot} {difference}"));
         }
     }
-    drop(device);
-    configuration.is_clean()
+    configuration.close(device)
 }
 
 /// Runs the program of a seed, in its configuration or in every one.

@@ -63,8 +63,7 @@ fn recalled_plans_take_other_kinds_of_rows() -> Outcome {
     for rows in [100, 13_000, 8_191, 8_192, 12_671, 12_672, 90] {
         check_rows(&device, rows, 261)?;
     }
-    drop(device);
-    configuration.is_clean()?;
+    configuration.close(device)?;
     Ok(())
 }
 
@@ -88,8 +87,7 @@ fn larger_blocks_keep_rows() -> Outcome {
         let configuration = configuration(if number == 0 { 3 } else { 5 });
         let device = configuration.open()?;
         check_rows(&device, rows, columns)?;
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

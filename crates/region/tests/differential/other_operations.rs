@@ -106,8 +106,7 @@ fn many_arrays_are_joined() -> Outcome {
                 ))
             })?;
             assert_eq!(found, (expected.clone(), wide.clone()));
-            drop(device);
-            configuration.is_clean()?;
+            configuration.close(device)?;
         }
     }
     Ok(())

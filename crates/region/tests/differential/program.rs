@@ -18,7 +18,6 @@ const LONG_MAX: usize = 120_000;
 /// The maximum number of axes of an array.
 pub(crate) const AXES_MAX: usize = 6;
 
-/// A program with its expected results.
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     pub(crate) expected: Vec<Host>,
@@ -76,7 +75,6 @@ pub(crate) fn program(seed: u64, size: Size) -> Program {
     }
 }
 
-/// Returns the element types of a program.
 fn kinds(seed: u64) -> &'static [Kind] {
     // The schedules take turns, too, four seeds at a time.
     match seed % 5 {
@@ -85,7 +83,6 @@ fn kinds(seed: u64) -> &'static [Kind] {
     }
 }
 
-/// A generator of random programs, with the program so far.
 pub(crate) struct ProgramGenerator {
     pub(crate) rng: Pcg32,
     /// The element types, of which the last is `bool`.

@@ -111,8 +111,7 @@ fn signed_zeros<T: Real>() -> Outcome {
                 }
             }
         }
-        drop(device);
-        configuration.is_clean()?;
+        configuration.close(device)?;
     }
     Ok(())
 }

@@ -33,7 +33,6 @@ const BATCH: Places = &[&[1, 1, 1], &[1, 0, 1], &[1, 2, 1], &[1, 1, 0], &[1, 1, 
 /// Positions along the first and the last axis.
 const AROUND: Places = &[&[1, 0, 1], &[0, 0, 1], &[2, 0, 1], &[1, 0, 0], &[1, 0, 2]];
 
-/// Returns an array of a shape of different elements from −1 to 1.
 fn numbers(shape: &[usize]) -> ArrayD<f64> {
     let mut next = 0;
     ArrayD::from_shape_simple_fn(IxDyn(shape), || {

@@ -123,8 +123,7 @@ fn variances_in_one_pass_are_within_their_bound() -> Outcome {
                     assert_eq!((var, std), (0.0, 0.0));
                 }
             }
-            drop(device);
-            configuration.is_clean()?;
+            configuration.close(device)?;
         }
     }
     Ok(())
