@@ -36,7 +36,6 @@ fn version_in<'a>(answer: &'a str, package: &str) -> Option<&'a str> {
     line.trim().strip_prefix('(')?.strip_suffix(')')
 }
 
-/// Writes or checks the tables.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let (name, version) = PACKAGE;
     let headers = Headers::install(&format!("{name}=={version}"))?;

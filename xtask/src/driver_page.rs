@@ -80,7 +80,6 @@ const GROUPS: [(&str, &[&str]); 15] = [
     ("Others", &[""]),
 ];
 
-/// One exported symbol of a function.
 struct Symbol<'a> {
     /// The CUDA version that introduced it.
     since: u32,
@@ -170,7 +169,6 @@ fn functions(table: &str) -> Result<BTreeMap<&str, Vec<Symbol<'_>>>> {
     Ok(functions)
 }
 
-/// Parses the list of refused symbols.
 fn refused_symbols(source: &str) -> Result<BTreeSet<&str>> {
     let (_, list) = source
         .split_once("\nrefused! {")

@@ -23,7 +23,6 @@ const WHEELS: [&str; 5] = [
     "libclang==18.1.1",
 ];
 
-/// Builds and runs the benchmarks.
 pub(crate) fn run(options: &PassedOn) -> Result<()> {
     let wheels = process::target_folder().join("nvidia");
     let toolkit = wheels.join("nvidia/cu13");

@@ -80,7 +80,6 @@ pub(crate) fn draw_layers() -> Result<()> {
     std::fs::write(path, picture::draw(&layers)?).context("cannot write the picture")
 }
 
-/// Reads the list of exceptions at `path`.
 fn list(path: &'static str) -> Result<AllowList> {
     AllowList::parse(path, &process::read(path)?)
 }

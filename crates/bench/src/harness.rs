@@ -53,7 +53,6 @@ impl Harness {
         }
     }
 
-    /// Returns the size of the large copies, in bytes.
     pub(crate) fn large_bytes(&self) -> usize {
         if self.device.is_simulated() {
             1 << 20

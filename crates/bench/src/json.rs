@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::report::{Goal, Row};
 
-/// Formats the rows and the name of their device as JSON.
 pub(crate) fn write(device: &str, rows: &[Row]) -> String {
     let rows: Vec<Value> = rows.iter().map(row).collect();
     let whole = json!({ "millstream": env!("CARGO_PKG_VERSION"), "device": device, "rows": rows });

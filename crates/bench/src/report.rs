@@ -148,7 +148,6 @@ impl Row {
         }
     }
 
-    /// Adds a remark.
     pub(crate) fn with_note(mut self, note: &str) -> Self {
         if !self.note.is_empty() {
             self.note.push_str("; ");
@@ -157,7 +156,6 @@ impl Row {
         self
     }
 
-    /// Returns the ratio of the figure to the raw one.
     pub(crate) fn of_raw(&self) -> Option<f64> {
         Some(self.figure? / self.raw?)
     }

@@ -42,7 +42,6 @@ impl Checks<'_> {
         Ok(())
     }
 
-    /// Checks that all arrays have the same length.
     pub(super) fn equal(&self, spans: &[DeviceOperand<'_>]) -> Checked {
         let expected = self.len(&spans[0]);
         for (local, span) in spans.iter().enumerate() {

@@ -72,7 +72,6 @@ impl CollectiveOp<'_> {
     }
 }
 
-/// An implementation of collectives.
 pub(super) trait Backend: Send + Sync + fmt::Debug {
     /// Returns the name of the implementation, for logs.
     fn name(&self) -> &'static str;

@@ -27,7 +27,6 @@ const NVML: LibrarySpec = LibrarySpec {
 /// The upper bound of link numbers that are tried. Current GPUs have up to 18 links.
 const LINKS_MAX: c_uint = 64;
 
-/// The status code `nvmlReturn_t`.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Status(c_int);
@@ -72,7 +71,6 @@ struct PciInfo {
     bus_id: [u8; 32],
 }
 
-/// The functions in use.
 #[derive(Clone, Copy)]
 struct Api {
     init: unsafe extern "C" fn() -> Status,

@@ -12,7 +12,6 @@ use crate::{
     variable::Variable,
 };
 
-/// Expands one invocation of the macro.
 pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     let modules: Modules = syn::parse2(input)?;
     modules.0.iter().map(module).collect()

@@ -52,7 +52,6 @@ pub(crate) enum Safety {
     Unsafe(Token![unsafe]),
 }
 
-/// The declaration of one parameter.
 pub(crate) struct Param {
     /// The lines of its documentation.
     pub(crate) docs: Vec<Expr>,

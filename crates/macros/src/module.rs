@@ -17,10 +17,8 @@ mod keyword {
     syn::custom_keyword!(ptx);
 }
 
-/// The modules of one macro invocation.
 pub(crate) struct Modules(pub(crate) Vec<Module>);
 
-/// The declaration of one module of kernels.
 pub(crate) struct Module {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,

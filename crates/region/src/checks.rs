@@ -32,7 +32,6 @@ const UNREAD_MAX: usize = 16;
 /// The number of sessions from which on a call waits for these downloads.
 const READING_MAX: usize = 64;
 
-/// The bounds checks of one session.
 #[derive(Default)]
 pub(crate) struct IndexChecks {
     /// The flag word in device memory; `None` until a kernel needs it.
@@ -153,7 +152,6 @@ impl DeferredCheck {
 }
 
 impl DeferredChecks {
-    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -12,7 +12,6 @@ use crate::error::Result;
 /// The number of counters of a stream: of the results that several blocks of a kernel share.
 pub(crate) const COUNTERS: usize = 1024;
 
-/// The counters of one stream of a session.
 pub(crate) struct Counters {
     array: Buffer<u32>,
     /// The number of launches that began and were not enqueued.

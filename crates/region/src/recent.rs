@@ -21,7 +21,6 @@ impl<K: Eq + Hash, V: Clone> RecentMap<K, V> {
         }
     }
 
-    /// Returns the value of a key, which is used by that.
     pub(crate) fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,

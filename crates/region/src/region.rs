@@ -36,7 +36,6 @@ impl Region {
         Self::of(&Session::in_mesh(device, member))
     }
 
-    /// Returns a handle of an existing session.
     pub(crate) fn of(session: &Arc<Session>) -> Self {
         Self {
             session: Arc::clone(session),

@@ -56,7 +56,6 @@ pub(crate) struct AxisSource {
 }
 
 impl AxisSource {
-    /// Returns the identity map of an axis.
     pub(crate) fn same(axis: usize) -> Self {
         Self {
             axis: Some(axis),
@@ -65,7 +64,6 @@ impl AxisSource {
         }
     }
 
-    /// Returns a constant source index.
     pub(crate) fn fixed(start: usize) -> Self {
         Self {
             axis: None,

@@ -25,7 +25,6 @@ pub(crate) struct Streams {
     node_streams: FxHashMap<u64, usize>,
 }
 
-/// A stream with the work enqueued on it.
 struct StreamState {
     stream: Stream,
     /// The last nodes whose kernels were enqueued on the stream, in one step.

@@ -14,7 +14,6 @@ use millstream_region::{DeviceValue, Output, Region, RegionExt, Result};
 /// The result of a region on the host.
 type Value<R> = <<R as DeviceValue>::Host as Output>::Value;
 
-/// Runs a region, and waits for its result.
 fn evaluate<R: DeviceValue>(device: &Device, body: impl FnOnce(&Region) -> R) -> Result<Value<R>> {
     device.region(body)?.wait()
 }

@@ -37,7 +37,6 @@ const TURNS: usize = 3;
 /// per second.
 const TARGETS: [f64; 2] = [400.0, 800.0];
 
-/// An argument of a kernel.
 #[derive(Clone, Copy)]
 enum Arg {
     /// An array of this many bytes.

@@ -117,7 +117,6 @@ handles! {
     GraphExecHandle 9 "executable graph";
 }
 
-/// The bit position of the tag.
 const TAG_SHIFT: u32 = 40;
 
 /// The flag in handles of contexts and streams that messages name the device, set if there are

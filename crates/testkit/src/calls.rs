@@ -81,7 +81,6 @@ impl Calls {
         }
     }
 
-    /// Clears the recorded calls.
     pub fn forget(&self) {
         self.made.lock().clear();
     }

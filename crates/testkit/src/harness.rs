@@ -365,7 +365,6 @@ impl Harness {
         self.gpu.as_ref().expect("this is not run on a GPU")
     }
 
-    /// As [`simulated`](Self::simulated), but returns `None` on a GPU.
     pub fn if_simulated(&self) -> Option<&Gpu> {
         self.gpu.as_ref()
     }
@@ -418,7 +417,6 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Releases the stream.
     pub fn open(self) {
         drop(self);
     }

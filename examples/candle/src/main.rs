@@ -34,14 +34,12 @@ impl Model {
         })
     }
 
-    /// The normalisation with candle.
     fn normalised(&self, x: &Tensor) -> Result<Tensor> {
         let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
         let normal = x.broadcast_div(&(mean + 1e-5)?.sqrt()?)?;
         normal.broadcast_mul(&self.scale)
     }
 
-    /// The whole model with candle alone.
     fn with_candle(&self, x: &Tensor) -> Result<Tensor> {
         let both = self.normalised(x)?.matmul(&self.first)?;
         let (gate, up) = (both.narrow(1, 0, HIDDEN)?, both.narrow(1, HIDDEN, HIDDEN)?);

@@ -18,7 +18,6 @@ use num_complex::Complex32;
 
 use library::Plan;
 
-/// The number of samples.
 const LEN: usize = 1 << 12;
 /// The waves of the signal: cycles, and height.
 const WAVES: [(usize, f32); 3] = [(3, 1.0), (40, 0.5), (700, 0.25)];

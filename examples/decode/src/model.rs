@@ -8,7 +8,6 @@ use super::kernels::decode::{self, Kernels};
 /// The threads of a block of kernels with a thread for each element, and of products.
 const BLOCK: usize = 128;
 
-/// The sizes of a transformer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) width: usize,
@@ -29,7 +28,6 @@ impl Shape {
         self.layers * layer + self.vocabulary * self.width + self.width
     }
 
-    /// Returns the number of launches of a step.
     pub(crate) fn launches(&self) -> usize {
         4 + 9 * self.layers
     }
@@ -44,7 +42,6 @@ struct Layer {
     down: Buffer<f32>,
 }
 
-/// A transformer on a device.
 pub(crate) struct Model {
     pub(crate) shape: Shape,
     kernels: Kernels,

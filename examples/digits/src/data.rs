@@ -5,7 +5,6 @@ use ndarray::{Array2, Axis, s};
 
 /// The data, included so that the program reads no file.
 const CSV: &str = include_str!("../data/digits.csv");
-/// The number of pixels of an image.
 const PIXELS: usize = 64;
 /// The largest brightness of a pixel.
 const BRIGHT: f32 = 16.0;

@@ -1,7 +1,6 @@
 //! A reference for the kernels of `kernels/photo.cu` in plain Rust: slower, simple, and equal in
 //! every bit.
 
-/// The results for one picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Analysis {
     /// The edges of the blurred picture, one byte a pixel, row by row: 0 where it is flat, 255 at

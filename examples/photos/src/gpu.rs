@@ -78,7 +78,6 @@ pub(crate) struct InFlight {
 }
 
 impl Analyser {
-    /// Loads the kernels and makes `streams` streams.
     pub(crate) fn new(device: &Device, streams: usize) -> Result<Self> {
         let kernels = photo::load(device)?;
         let streams = (0..streams)

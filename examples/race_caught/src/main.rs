@@ -26,7 +26,6 @@ fn schedules() -> [(&'static str, Vec<Schedule>); 5] {
     ]
 }
 
-/// The result of one run.
 struct Outcome {
     stale: usize,
     reports: Vec<String>,

@@ -9,7 +9,6 @@ use millstream::{
     sim::{Gpu, race::Label},
 };
 
-/// The size of the array in bytes.
 pub(crate) const BYTES: usize = 1 << 16;
 /// The value of every byte before and after the fill.
 const OLD: u8 = 1;

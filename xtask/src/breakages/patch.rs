@@ -24,7 +24,6 @@ pub(super) const KINDS: [&str; 13] = [
     "rule",
 ];
 
-/// A patch with a deliberate fault.
 #[derive(Debug, PartialEq)]
 pub(super) struct Breakage {
     pub(super) name: String,

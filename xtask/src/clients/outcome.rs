@@ -11,7 +11,6 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// The outcomes of all tests, by name.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes(pub(super) BTreeMap<String, Outcome>);
 
@@ -57,7 +56,6 @@ impl Outcomes {
         }
     }
 
-    /// Returns the numbers of outcomes in words.
     pub(super) fn summary(&self) -> String {
         let count =
             |matches: fn(&Outcome) -> bool| self.0.values().filter(|it| matches(it)).count();

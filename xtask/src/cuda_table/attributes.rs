@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 
 use super::headers::Headers;
 
-/// The start of the names of the attributes.
 const PREFIX: &str = "CU_DEVICE_ATTRIBUTE_";
 
 /// The start of the generated macro.

@@ -3,7 +3,6 @@
 
 use anyhow::{Result, bail};
 
-/// The exceptions to one rule.
 pub(super) struct AllowList {
     /// The list's own path, for messages.
     name: &'static str,

@@ -144,7 +144,6 @@ impl<'a> Modules<'a> {
         self.0.insert(path.to_owned(), module);
     }
 
-    /// Returns the paths of all modules that are files, each with the path of its file.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &'a str)> {
         let files = self.0.iter().filter(|(_, module)| module.is_whole_file);
         files.map(|(path, module)| (path.as_str(), module.file))

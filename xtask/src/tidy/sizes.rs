@@ -7,10 +7,8 @@ use super::sources::Source;
 /// The file with the maximum number of lines of Rust in the repository.
 pub(super) const CEILING: &str = "xtask/ceiling.txt";
 
-/// The maximum sizes of documents in bytes.
 const BYTES_MAX: [(&str, usize); 2] = [("ARCHITECTURE.md", 35_000), ("CONTRIBUTING.md", 9_000)];
 
-/// The maximum number of lines of the README.
 const README_LINES_MAX: usize = 200;
 
 /// The number of lines of Rust, generated ones included.
@@ -22,7 +20,6 @@ pub(super) struct RustLines {
 }
 
 impl RustLines {
-    /// Counts the lines of all Rust files.
     pub(super) fn of(sources: &[Source]) -> Self {
         let mut lines = Self::default();
         for source in sources.iter().filter(|source| source.is_rust()) {

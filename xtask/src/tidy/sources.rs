@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The extensions of the checked files.
 const EXTENSIONS: [&str; 7] = ["rs", "py", "sh", "toml", "cu", "cuh", "md"];
 
 pub(super) struct Source {
@@ -17,7 +16,6 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Creates a file with these contents.
     pub(super) fn new(path: &str, text: String) -> Source {
         let code = if path.ends_with(".rs") {
             code_only(&text)
@@ -40,7 +38,6 @@ impl Source {
     }
 }
 
-/// The kind of a comment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Marker {
     /// A doc comment of the item after it: `///`.
@@ -124,7 +121,6 @@ pub(super) fn code_only(text: &str) -> String {
     code
 }
 
-/// Returns all lines of all comments in Rust source.
 pub(super) fn comments(text: &str) -> Vec<Comment> {
     let text: Vec<char> = text.chars().collect();
     let mut comments = Vec::new();

@@ -49,7 +49,6 @@ impl Nvidia {
         Ok(self.context.new_stream()?)
     }
 
-    /// Allocates arrays of zeros.
     pub(crate) fn arrays(&self, count: usize, elements: usize) -> Result<Vec<RawDeviceBuffer>> {
         let stream = self.stream()?;
         (0..count)
@@ -57,7 +56,6 @@ impl Nvidia {
             .collect()
     }
 
-    /// Describes a launch with these arrays.
     pub(crate) fn work<'a>(&self, arrays: impl IntoIterator<Item = &'a RawDeviceBuffer>) -> Work {
         let arrays: Vec<_> = arrays.into_iter().cloned().collect();
         let bytes = arrays.iter().map(RawDeviceBuffer::len_bytes).min();
@@ -219,7 +217,6 @@ pub(crate) fn run<T: Send>(
     Ok(pollster::block_on(operation.schedule(&policy)?)?)
 }
 
-/// Captures the launches into a graph.
 pub(crate) fn graph(stream: &Arc<Stream>, works: &[Work]) -> Result<CudaGraph<()>> {
     Ok(CudaGraph::scope(stream, |scope| {
         works

@@ -73,7 +73,6 @@ impl Pattern {
         matches!(self, Self::GraphReplay | Self::GraphChange)
     }
 
-    /// Returns whether a region is counted.
     pub(crate) fn is_region(self) -> bool {
         matches!(
             self,

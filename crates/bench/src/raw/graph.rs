@@ -22,7 +22,6 @@ pub(crate) struct RawGraph {
     launch: Vecadd,
 }
 
-/// The arguments of the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Vecadd {
     function: FunctionHandle,

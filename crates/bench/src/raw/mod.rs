@@ -31,7 +31,6 @@ pub(crate) use stream::RawStream;
 /// The number of threads in a block of every launch.
 pub(crate) const BLOCK: u32 = 256;
 
-/// A context of a driver.
 #[derive(Debug)]
 pub(crate) struct Raw {
     driver: Arc<dyn Driver>,
@@ -77,7 +76,6 @@ impl Raw {
         Ok(())
     }
 
-    /// Creates a non-blocking stream.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<RawStream> {
         RawStream::new(self)
     }
@@ -92,7 +90,6 @@ impl Raw {
         })
     }
 
-    /// Allocates device memory.
     pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> Result<RawMemory> {
         // SAFETY: the context is retained.
         let pointer = unsafe { self.driver.mem_alloc(self.context, bytes) }?;
@@ -126,7 +123,6 @@ impl Raw {
         }
     }
 
-    /// Loads the kernel of vecadd.cu.
     pub(crate) fn vecadd(&self) -> Result<RawKernel> {
         self.kernel(include_str!("../../kernels/vecadd.ptx"), "vecadd")
     }
@@ -158,7 +154,6 @@ pub(crate) struct RawKernel {
     function: FunctionHandle,
 }
 
-/// An allocation of device memory.
 #[derive(Debug)]
 pub(crate) struct RawMemory {
     raw: Arc<Raw>,

@@ -24,7 +24,6 @@ const WARM_UP: usize = 3;
 /// The longest time of a call for which a turn has all its calls, in nanoseconds.
 const LONG_NS: f64 = 20e6;
 
-/// The figures of one library for one row.
 struct Figures {
     who: &'static str,
     /// The times of single calls, in nanoseconds.
@@ -80,7 +79,6 @@ pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<bool
     Ok(complete)
 }
 
-/// Measures one row with all libraries.
 fn row(
     harness: &Harness,
     rivals: &mut [Rival],

@@ -38,7 +38,6 @@ impl Size {
         }
     }
 
-    /// Returns a number of repetitions.
     fn times(self, full: usize) -> usize {
         match self {
             Size::Full => full,
@@ -47,7 +46,6 @@ impl Size {
     }
 }
 
-/// All works, in the order of their rows.
 pub(super) fn works<'a>() -> [Work<'a>; 16] {
     let work = |row, what, prepare| Work { row, what, prepare };
     [

@@ -28,7 +28,6 @@ const fn rate(target: &'static str, what: &'static str, goal: Goal) -> Target {
     Target(target, what, "GB/s", goal)
 }
 
-/// Measures T6, uploads.
 pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {
     let bytes = harness.large_bytes();
     let source = vec![1_u8; bytes];
@@ -68,7 +67,6 @@ pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures T7, downloads.
 pub(crate) fn download(harness: &Harness) -> Result<Vec<Row>> {
     let bytes = harness.large_bytes();
     let stream = harness.device.stream()?;

@@ -152,7 +152,6 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
 
 /// The number of layers of the program whose memory is compared.
 const LAYERS: usize = 8;
-/// The size of a temporary array, in bytes.
 const TEMPORARY_BYTES: usize = 1 << 20;
 
 /// Returns the bytes that a graph of layers with temporary arrays holds, and the most that are

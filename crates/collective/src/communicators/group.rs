@@ -86,7 +86,6 @@ impl CommGroup {
             .map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
-    /// Adds the operations to the journal.
     pub(super) fn note(&self, operations: &[CollectiveOp<'_>]) -> Entry {
         let ranks: Vec<usize> = self.locals.iter().map(|local| local.rank).collect();
         self.journal.lock().add(operations, &ranks);

@@ -92,7 +92,6 @@ impl Journal {
         self.last = entry_of(operations).or(self.last);
     }
 
-    /// Returns the last group of operations.
     pub(super) fn last(&self) -> Option<Entry> {
         self.last
     }

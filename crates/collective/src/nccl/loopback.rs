@@ -125,7 +125,6 @@ impl Loopback {
         comm.ok_or_else(|| invalid(call, format!("{handle:?} is not a communicator")))
     }
 
-    /// Removes a communicator from the tables.
     fn remove(&self, call: &'static str, handle: CommHandle) -> Result<Arc<Comm>> {
         let comm = self.comm(call, handle)?;
         lock(&self.comms).remove(&handle);

@@ -189,7 +189,6 @@ impl Launcher {
         })
     }
 
-    /// Returns the host of rank 0.
     fn address(&self, variables: &mut Variables<'_>, size: usize) -> Result<String, WorldError> {
         for name in ["MILLSTREAM_ADDRESS", "MASTER_ADDR"] {
             if let Some(host) = variables.text(name) {

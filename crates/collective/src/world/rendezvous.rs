@@ -6,7 +6,6 @@ use millstream::Result;
 
 use super::WorldError;
 
-/// The largest number of ranks.
 pub(super) const RANKS_MAX: usize = 1 << 16;
 
 pub(super) const KEY_BYTES_MAX: usize = 1024;
@@ -88,7 +87,6 @@ pub(super) fn check_lengths(key: &str, value: &[u8]) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// Checks the number of ranks.
 pub(super) fn check_size(size: usize) -> Result<(), WorldError> {
     let size_max = RANKS_MAX;
     if size > size_max {

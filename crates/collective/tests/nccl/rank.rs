@@ -211,7 +211,6 @@ impl Rank {
         unsafe { self.driver.stream_synchronize(self.context, self.stream) }.expect("no fault");
     }
 
-    /// Returns a new array with these elements.
     pub(crate) fn upload<T: Pod>(&self, values: &[T]) -> DevicePtr {
         let bytes = size_of_val(values);
         // SAFETY: the context is alive.

@@ -64,7 +64,6 @@ struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    /// Uploads the local ranks' arrays.
     fn arrays<T: Element>(&self, len: usize) -> Result<Vec<Buffer<T>>> {
         let array = |(rank, stream): (usize, &Stream)| {
             let values: Vec<T> = (0..len).map(|index| T::value(rank, index)).collect();
@@ -85,7 +84,6 @@ impl Ranks<'_> {
         Ok(())
     }
 
-    /// Runs every collective on elements of this type.
     fn run<T: Element>(&mut self) -> Result<()> {
         let name = std::any::type_name::<T>();
         let (collectives, size) = (self.collectives, self.collectives.ranks());

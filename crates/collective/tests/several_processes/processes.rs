@@ -74,7 +74,6 @@ pub(crate) fn port() -> u16 {
     listener.local_addr().expect("it is bound").port() - 1
 }
 
-/// Variables of a rank and their values.
 type Variables = Vec<(&'static str, String)>;
 
 /// Variables of rank `rank` of `size`, as one launcher sets them.

@@ -314,7 +314,6 @@ impl Lookup {
     }
 }
 
-/// Returns the address that the library exports under `symbol`.
 fn exported(library: &Library, symbol: &str) -> Option<*mut c_void> {
     // SAFETY: only the address is read here; the caller gives it a type.
     let found = unsafe { library.get::<*mut c_void>(symbol) };

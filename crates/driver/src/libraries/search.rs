@@ -98,7 +98,6 @@ impl LibrarySpec {
         vec![SearchLocation::File(path.to_path_buf(), companion)]
     }
 
-    /// Lists the library's files in this folder.
     fn files_in(&self, folder: &Path) -> Vec<SearchLocation> {
         let files = self
             .files

@@ -388,7 +388,6 @@ fn without_parentheses(mut expr: &Expr) -> &Expr {
     }
 }
 
-/// Converts a literal to a checked integer.
 fn checked_literal(literal: &syn::LitInt) -> Expr {
     let span = literal.span();
     syn::parse_quote_spanned! { span=> ::millstream::kernel::clause::Int::new(#literal) }

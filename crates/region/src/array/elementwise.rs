@@ -312,7 +312,6 @@ impl<T: Element, D> Array<T, D> {
         function(self)
     }
 
-    /// Creates an array of one value with this array's shape.
     #[track_caller]
     pub(super) fn filled_like(&self, value: Scalar) -> Self {
         self.constant(value, &self.node().shape, Location::caller())

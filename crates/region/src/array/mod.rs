@@ -245,7 +245,6 @@ impl<T: Element, D> Array<T, D> {
         self.plan(U::DTYPE, shape, op, Site::of(function.name()))
     }
 
-    /// Applies an element-wise function.
     #[track_caller]
     fn unary<U: Element>(&self, function: Function) -> Array<U, D> {
         self.apply_here(function, smallvec![NodeRef::clone(&self.node)])
@@ -261,7 +260,6 @@ impl<T: Element, D> Array<T, D> {
             .plan(value.dtype(), shape, op, "constant", line)
     }
 
-    /// Applies an element-wise function to this array and a scalar.
     #[track_caller]
     fn binary_scalar<U: Element>(
         &self,

@@ -116,7 +116,6 @@ impl BuiltinText {
         }
     }
 
-    /// Returns the kernel as it is, in a module of its own.
     fn alone(&self, parameters: Vec<KernelParameter>) -> Kernel {
         let ptx = format!("{HEADER}.visible .entry region(\n{}\n}}\n", self.text);
         Kernel {
@@ -214,7 +213,6 @@ impl BuiltinText {
     }
 }
 
-/// Returns the size of a parameter.
 fn bytes_of(param: &Param) -> usize {
     match param.kind {
         ParamKind::Scalar { size, .. } => size,

@@ -61,7 +61,6 @@ impl MeshShape {
         first.map(|rank| self.group(rank, axis)).collect()
     }
 
-    /// Returns the names of a set of axes, for messages.
     pub(crate) fn names(&self, set: AxisSet) -> String {
         let axes = self.axes.iter().enumerate();
         let axes = axes.filter(|(axis, _)| set & (1 << axis) != 0);
@@ -155,7 +154,6 @@ pub(crate) enum CollectiveKind {
 }
 
 impl CollectiveKind {
-    /// Returns the method's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce(Reduction::Maximum) => "all_reduce_max",

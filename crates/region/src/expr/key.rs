@@ -23,7 +23,6 @@ const PART: u32 = 8;
 /// A word that is not the number of an operand, an axis or a length.
 const NONE: u64 = u64::MAX;
 
-/// A type and the lengths of the axes.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyType<'a> {
     pub(crate) dtype: DType,
@@ -104,7 +103,6 @@ pub(crate) fn push_input<A: Array<Item = u64>>(
     push_type(words, kind, NONE & 0xff, detail);
 }
 
-/// Appends an index map.
 pub(crate) fn push_map<A: Array<Item = u64>>(words: &mut SmallVec<A>, map: &[AxisSource]) {
     words.push(map.len() as u64);
     for from in map {

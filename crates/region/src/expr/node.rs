@@ -19,7 +19,6 @@ use crate::{
     shape::Shape,
 };
 
-/// A shared reference to a node.
 pub(crate) type NodeRef = Arc<Node>;
 
 /// A set of mesh axes, a bit for each: those along which the devices' elements differ.
@@ -152,7 +151,6 @@ impl Node {
         }
     }
 
-    /// Returns the memory of a stored node.
     pub(crate) fn storage(&self) -> Option<Arc<Storage>> {
         match &*self.state.lock() {
             State::Stored(storage) => Some(Arc::clone(storage)),
@@ -257,7 +255,6 @@ impl Node {
         }
     }
 
-    /// Returns whether the node is still planned.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(&*self.state.lock(), State::Planned(_))
     }
@@ -267,7 +264,6 @@ impl Node {
         matches!(&*self.state.lock(), State::Stored(_))
     }
 
-    /// Returns the size of all elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.elements * self.dtype.bytes()
     }

@@ -9,7 +9,6 @@ use crate::{
     shape::{Axes, AxisMap, preserves_linear_index},
 };
 
-/// The operands of an element-wise function.
 pub(crate) type FunctionOperands = SmallVec<[NodeRef; 3]>;
 
 /// An operation that computes the elements of a node.

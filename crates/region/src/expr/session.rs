@@ -81,7 +81,6 @@ struct Inner {
     failure: Option<Error>,
 }
 
-/// The tables of a session's nodes.
 #[derive(Default)]
 struct Tables {
     /// The interning table of nodes, by operation.

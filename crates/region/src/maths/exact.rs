@@ -10,7 +10,6 @@
 
 use std::borrow::Cow;
 
-/// Returns the PTX of a function with its approximate instructions replaced.
 pub(super) fn replace_approximate(ptx: &str) -> String {
     ptx.split_inclusive('\n').map(line).collect()
 }

@@ -59,7 +59,6 @@ struct StepBuilder<'a> {
 }
 
 impl StepBuilder<'_> {
-    /// Returns the step that materialises a candidate.
     fn step(&mut self, at: usize) -> Step {
         let candidate = &self.candidates[at];
         let mut step = Step {

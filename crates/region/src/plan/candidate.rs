@@ -55,7 +55,6 @@ impl Candidate {
         self.operands[number].candidate
     }
 
-    /// Returns the indices of the operands among all candidates.
     pub(crate) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
         self.operands.iter().filter_map(|operand| operand.candidate)
     }

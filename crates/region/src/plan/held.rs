@@ -33,7 +33,6 @@ impl HeldNodes {
         }
     }
 
-    /// Drops nodes and operations.
     pub(crate) fn release(&mut self, release: &Release) {
         for &number in &release.operations {
             if let Some(held) = &mut self.nodes[number as usize] {
@@ -56,13 +55,11 @@ impl HeldNodes {
         node.expect(HELD)
     }
 
-    /// Returns the operation of a computed node.
     pub(crate) fn op(&self, number: u32) -> &Arc<Op> {
         let held = self.nodes[number as usize].as_ref();
         held.and_then(|held| held.op.as_ref()).expect(HELD)
     }
 
-    /// Returns a computed node with its operation.
     pub(crate) fn fused(&self, number: u32) -> FusedNode {
         FusedNode {
             node: NodeRef::clone(self.node(number)),

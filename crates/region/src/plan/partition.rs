@@ -37,7 +37,6 @@ pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     candidates
 }
 
-/// Returns the candidates of a graph, in the order of its nodes.
 fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     let candidate = |FusedNode { node, op }: &FusedNode| {
         let mut operands = SmallVec::new();

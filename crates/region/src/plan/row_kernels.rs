@@ -97,7 +97,6 @@ fn used_only_in(
     numbers
 }
 
-/// Returns whether the kernel of a candidate can be a row kernel.
 fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool {
     // One value for a row takes little, and views take nothing.
     let is_in_each_thread = |at: usize| {
@@ -125,7 +124,6 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
 }
 
 impl RowShape {
-    /// Returns the number of elements of a row that each of its threads has in registers.
     pub(crate) fn elements_per_thread(self) -> usize {
         let split = RowSplit::of(self.length);
         if self.is_long() {

@@ -62,7 +62,6 @@ impl RowShape {
         Self { rows, length }
     }
 
-    /// Returns the class of a node by its number of elements.
     pub(crate) fn class(self, node: &NodeRef) -> Option<RowClass> {
         match node.elements {
             elements if elements == self.rows => Some(RowClass::Row),

@@ -19,7 +19,6 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// Returns whether a kernel of this size is too large.
     pub(crate) fn is_too_large(&self) -> bool {
         self.operations > OPERATIONS_MAX
             || self.costly > COSTLY_MAX

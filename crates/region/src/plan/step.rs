@@ -87,7 +87,6 @@ pub(crate) struct OutputPlan {
 }
 
 impl Step {
-    /// Returns the kernels of both ways.
     fn all_kernels(&self) -> impl Iterator<Item = &KernelPlan> {
         let in_place = self.in_place.iter().map(|replacement| &replacement.kernel);
         self.kernels.iter().chain(in_place)

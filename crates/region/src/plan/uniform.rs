@@ -40,7 +40,6 @@ pub(crate) struct Uniform<'a> {
 }
 
 impl<'a> Uniform<'a> {
-    /// Returns the shape of these computed nodes if they are uniform.
     pub(crate) fn of(
         nodes: &'a [FusedNode],
         is_computed: impl Fn(&NodeRef) -> bool,

@@ -13,7 +13,6 @@ pub(crate) const THREADS: usize = 256;
 /// The maximum number of blocks of a grid.
 pub(crate) const BLOCKS_MAX: usize = i32::MAX as usize;
 
-/// `struct Shape` of `product.cuh`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct RawShape {

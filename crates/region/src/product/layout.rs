@@ -84,7 +84,6 @@ impl ProductLayout {
         self.m == 1 || self.n == 1
     }
 
-    /// Returns the number of matrices in the batch.
     pub(crate) fn batches(&self) -> usize {
         self.batch.iter().product()
     }

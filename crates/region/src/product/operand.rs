@@ -33,7 +33,6 @@ impl<'a> ProductShape<'a> {
         }
     }
 
-    /// Returns the number of elements of the product.
     pub(super) fn out_len(&self) -> usize {
         let sizes = self.batch.iter().chain([&self.m, &self.n]);
         if sizes.clone().any(|&size| size == 0) {

@@ -19,7 +19,6 @@ pub(crate) struct BoundKernel<'a> {
 }
 
 impl<'a> BoundKernel<'a> {
-    /// Returns the nodes that the kernel reads from memory.
     pub(crate) fn inputs(self) -> impl Iterator<Item = &'a NodeRef> {
         let inputs = self.kernel.inputs.iter();
         inputs.map(move |&number| self.nodes.node(number))
@@ -41,7 +40,6 @@ impl<'a> BoundKernel<'a> {
         }
     }
 
-    /// Returns the kernel for code generation.
     pub(crate) fn fused(self) -> FusedKernel {
         self.kernel.fused(self.nodes)
     }

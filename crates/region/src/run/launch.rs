@@ -101,7 +101,6 @@ pub(crate) fn enqueue(
     enqueue_code(session, stream, &code_of(bound), bound, outputs)
 }
 
-/// Enqueues the passes of a kernel with this code.
 pub(crate) fn enqueue_code(
     session: &Session,
     stream: &Stream,

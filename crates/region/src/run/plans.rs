@@ -23,7 +23,6 @@ const PLANS_MAX: usize = 1024;
 /// The maximum number of nodes of a graph whose plan is kept.
 const NODES_MAX: usize = 256;
 
-/// Plans by the key of their graphs, and the machine.
 type PlanByKey = RecentMap<Box<[u64]>, Arc<Plan>>;
 
 static PLANS: LazyLock<Mutex<PlanByKey>> = LazyLock::new(|| Mutex::new(RecentMap::new(PLANS_MAX)));

@@ -34,7 +34,6 @@ pub(crate) fn enqueue(
     }
 }
 
-/// A matrix product in a kernel.
 struct Product<'a> {
     root: &'a NodeRef,
     precision: ProductPrecision,

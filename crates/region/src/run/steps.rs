@@ -46,7 +46,6 @@ pub(crate) fn materialise(
     })
 }
 
-/// Enqueues the steps of a plan.
 struct Enqueuer<'a> {
     session: &'a Session,
     plan: &'a Plan,

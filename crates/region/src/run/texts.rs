@@ -36,7 +36,6 @@ type CodeByKey = RecentMap<(Box<[u64]>, Schedule), Arc<Code>>;
 static CACHE: LazyLock<Mutex<CodeByKey>> =
     LazyLock::new(|| Mutex::new(RecentMap::new(KERNELS_MAX)));
 
-/// The code of all kernels with one key.
 pub(crate) type Code = GeneratedPasses<CodeParameter>;
 
 /// The words of the structure of a fused kernel, which determines the code. Nodes are numbered:
@@ -66,7 +65,6 @@ pub(crate) enum CodeParameter {
 /// The number of an operand that is not an input: the base of a scatter, or of an update in place.
 const NOT_IN_KERNEL: u64 = u64::MAX;
 
-/// The nodes of a fused kernel with their numbers.
 struct NodeNumbering<'a> {
     kernel: &'a FusedKernel,
     nodes: FxHashMap<u64, (usize, &'a NodeRef)>,
@@ -292,7 +290,6 @@ fn code_for(kernel: &FusedKernel, schedule: Schedule) -> (Arc<Code>, KeyFreeLeng
     (code, free)
 }
 
-/// Returns the code of a fused kernel that has elements to write.
 #[cfg(test)]
 pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
     code_for(kernel, schedule_of(kernel)).0

@@ -279,7 +279,6 @@ pub(crate) fn product_layout<'a>(
     }
 }
 
-/// Returns the length of the last axis that is longer than 1.
 pub(crate) fn last_length(node: &NodeRef) -> usize {
     last_axis(&node.shape).map_or(1, |axis| node.shape[axis])
 }

@@ -70,7 +70,6 @@ impl Machine {
         shared_bytes: 228 << 10,
         l2_bytes: 60 << 20,
     };
-    /// An NVIDIA H100 SXM.
     #[cfg(test)]
     pub(crate) const H100: Self = Self {
         l2_bytes: 50 << 20,
@@ -117,7 +116,6 @@ impl Machine {
         machine
     }
 
-    /// Returns the sizes as words of a key.
     pub(crate) fn words(self) -> [u64; 2] {
         let word = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         [

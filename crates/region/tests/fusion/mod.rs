@@ -129,7 +129,6 @@ impl Counted {
         evaluate(&self.device, body).unwrap()
     }
 
-    /// Returns the result of a region, and the work of its kernels.
     fn region<R: DeviceValue>(&self, body: impl FnOnce(&Region) -> R) -> (Value<R>, Work) {
         self.work(|_| {
             let result = self.result(body);

@@ -12,7 +12,6 @@ use millstream::{
 };
 use millstream_region::maths;
 
-/// Evaluates `function` for each element of `a`.
 pub(crate) fn one<A: Pod, R: Pod>(function: &'static str, a: &[A]) -> Vec<R> {
     run(function, &[Column::of(a)])
 }

@@ -58,7 +58,6 @@ fn doubles() -> Vec<f64> {
         .collect()
 }
 
-/// Returns every pair of the numbers.
 fn square<T: Copy>(numbers: &[T]) -> (Vec<T>, Vec<T>) {
     numbers
         .iter()

@@ -87,7 +87,6 @@ fn usage_error<T>(result: Result<T>) -> UsageError {
     }
 }
 
-/// Returns the kind of a mesh's usage error.
 #[track_caller]
 fn mesh_error<T>(result: Result<T>) -> MeshErrorKind {
     match usage_error(result).problem() {

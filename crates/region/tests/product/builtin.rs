@@ -129,7 +129,6 @@ fn compare_by<T: Case>(
     Ok(())
 }
 
-/// Returns the sizes of a factor: the batch's, then rows and columns.
 fn sizes(batch: &[usize], rows: usize, columns: usize) -> Vec<usize> {
     [batch, &[rows, columns]].concat()
 }

@@ -162,7 +162,6 @@ fn on_device(body: impl FnOnce(&Device) -> Outcome) -> Outcome {
     }
 }
 
-/// Compares epilogues of products of a type, of all sizes.
 fn compare_type<T: Number + Bits>(which: Which) -> Outcome {
     let compare = |&sizes| on_device(|device| compare_sizes::<T>(device, sizes, which));
     SIZES.iter().try_for_each(compare)

@@ -5,7 +5,6 @@ use rand_core::RngCore;
 
 use crate::product::exact::Case;
 
-/// Returns a random number below `end`.
 pub(crate) fn below(rng: &mut dyn RngCore, end: usize) -> usize {
     (rng.next_u64() % end as u64) as usize
 }
@@ -95,7 +94,6 @@ impl<T: Case> Layout<T> {
         at as usize
     }
 
-    /// Returns an element of a matrix of the batch.
     pub(crate) fn at(&self, matrix: usize, row: usize, column: usize) -> T {
         let [.., rows, columns] = self.sizes[..] else {
             panic!("a factor has rows and columns, not shape {:?}", self.sizes);
@@ -117,7 +115,6 @@ impl<T: Case> Layout<T> {
         }
     }
 
-    /// Describes the strides, for messages.
     pub(crate) fn strides_text(&self) -> String {
         format!("strides {:?} from {}", self.strides, self.offset)
     }

@@ -13,7 +13,6 @@ struct Layer {
     rounds: usize,
 }
 
-/// A tuple struct that contains structs.
 #[derive(Clone, Debug, PartialEq, OnDevice)]
 struct Model(Layer, Vec<f64>, Layer);
 

@@ -55,7 +55,6 @@ impl<'a> Span2d<'a> {
         self.rows == 0 || self.row_bytes == 0
     }
 
-    /// Returns the number of bytes in all rows.
     pub(crate) fn bytes(&self) -> usize {
         self.rows * self.row_bytes
     }

@@ -99,7 +99,6 @@ impl<'a> Run<'a> {
         self.check_end(&config, &gpu, end, &devices)
     }
 
-    /// Executes a run that a search has selected.
     pub(super) fn run_search(
         mut self,
         config: &SimConfig,

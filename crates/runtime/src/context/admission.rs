@@ -32,7 +32,6 @@ const DEFERRED: u64 = 1 << 26;
 const TRACES: u64 = 1 << 25;
 /// One lease of the device's memory.
 const LEASE: u64 = 1 << 32;
-/// The bits of the number of leases.
 const LEASES: u64 = !(LEASE - 1);
 
 thread_local! {

@@ -41,7 +41,6 @@ fn reuse(
     }
 }
 
-/// The pool of reusable events of one context.
 #[derive(Debug)]
 pub(crate) struct EventPool {
     kind: EventKind,

@@ -20,7 +20,6 @@ const KERNELS_MAX: usize = 32;
 /// The number of other operations that a stream remembers.
 const OTHERS_MAX: usize = 8;
 
-/// The last operations of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct RecentOperations {
     kernels: Ring<KERNELS_MAX>,

@@ -49,7 +49,6 @@ pub(crate) trait NodeRecorder: Any + fmt::Debug + Send + Sync {
 /// An allocation of the `memory` layer, shared with a recording.
 pub(crate) type Memory = Arc<dyn Any + Send + Sync>;
 
-/// Takes the nodes of one operation.
 pub(crate) trait NodeSink {
     /// Adds a node. The recording becomes the owner of a child graph.
     fn add(&mut self, node: &GraphNode<'_>);
@@ -59,7 +58,6 @@ pub(crate) trait NodeSink {
     fn add_kernels(&mut self, kernels: &[RelocatableKernel]) -> bool;
 }
 
-/// A kernel of a call, with its addresses.
 #[derive(Debug)]
 pub(crate) struct RelocatableKernel {
     pub(crate) kernel: GraphKernel,

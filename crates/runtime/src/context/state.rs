@@ -356,7 +356,6 @@ impl DeviceState {
         loss
     }
 
-    /// Returns the driver error that made the device unusable, if it is lost.
     pub(crate) fn lost(&self) -> Option<&DriverError> {
         self.loss().map(|loss| &loss.cause)
     }
@@ -433,7 +432,6 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Returns whether the error means that the device is out of memory.
     pub(crate) fn is_out_of_memory(error: &Error) -> bool {
         matches!(error, Error::Driver(driver) if driver.code() == ResultCode::OUT_OF_MEMORY)
     }

@@ -42,7 +42,6 @@ pub struct Stream {
     inner: Arc<Handle>,
 }
 
-/// The state shared by the handles of one stream.
 pub(super) struct Handle {
     device: Arc<DeviceState>,
     state: Arc<StreamState>,

@@ -197,7 +197,6 @@ impl StreamState {
         self.shared.lock().points.covering(sequence).map(Arc::clone)
     }
 
-    /// Returns the stream's ticket with this sequence number.
     pub(crate) fn ticket(&self, sequence: Sequence) -> Ticket {
         Ticket::new(self.id, sequence)
     }

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use super::{DeviceSlot, DeviceState, StreamState, TraceLayer, admission::Admission};
 use crate::{error::OperationKind, tracker::Ticket};
 
-/// The description of an operation for a tracer.
 #[derive(Clone, Debug)]
 pub(crate) struct TracedOperation {
     pub(crate) kind: OperationKind,

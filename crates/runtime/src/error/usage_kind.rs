@@ -6,7 +6,6 @@ use millstream_driver::DriverError;
 
 use super::phrases::{in_brackets, names_there_are, of_values};
 
-/// Describes the answer of the driver, if there was one.
 fn because(cause: Option<&DriverError>) -> String {
     cause.map_or_else(String::new, |cause| format!(" ({cause})"))
 }

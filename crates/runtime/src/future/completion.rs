@@ -67,7 +67,6 @@ impl Completion {
         wait_ticket(&self.device, &self.stream, self.sequence)
     }
 
-    /// Removes the waker registration, if there is one.
     fn unregister_waker(&mut self) {
         if let Some(slot) = self.waker.take() {
             // Dropped after the lock is released: a waker's destructor is the executor's code.

@@ -81,7 +81,6 @@ impl Body {
         Access::new(&self.history, 0..self.history.bytes(), AccessKind::Write)
     }
 
-    /// Returns the size of all blocks in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.blocks().iter().map(|block| block.bytes()).sum()
     }

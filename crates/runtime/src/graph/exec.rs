@@ -78,7 +78,6 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds nodes to the template, or to a body in it.
     fn add(&self, graph: GraphHandle, nodes: &[Node]) -> Result<Vec<BuiltNode>, BuildError> {
         let mut built: Vec<BuiltNode> = Vec::with_capacity(nodes.len());
         for (number, node) in nodes.iter().enumerate() {

@@ -136,7 +136,6 @@ pub(super) enum Work {
     Conditional(Conditional),
 }
 
-/// A copy within the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copy {
     pub(super) source: Address,
@@ -169,7 +168,6 @@ impl Work {
         }
     }
 
-    /// Returns the nodes of a conditional node's body.
     pub(super) fn body(&self) -> &[Node] {
         match self {
             Self::Conditional(conditional) => &conditional.body,

@@ -19,7 +19,6 @@ pub(super) struct Operand {
 /// The largest alignment of an address on which an operation relies: that of arrays.
 const ALIGNMENT_MAX: u64 = 256;
 
-/// The owner of an operand's memory.
 #[derive(Clone, Debug)]
 pub(super) enum OperandMemory {
     /// An array that the program may use too.

@@ -11,7 +11,6 @@ const INLINE: usize = 16;
 
 const WORD: usize = size_of::<u64>();
 
-/// The arguments of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Params {
     /// The values. Each begins at a word of its own. An address is the recorded one until
@@ -111,7 +110,6 @@ impl Params {
         self.addresses.iter().all(is_resolved)
     }
 
-    /// Calls `body` with a pointer to each value.
     #[inline]
     pub(super) fn with_pointers<R>(&self, body: impl FnOnce(&[*const c_void]) -> R) -> R {
         let first = self.words.as_ptr();

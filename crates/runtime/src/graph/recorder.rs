@@ -64,7 +64,6 @@ impl fmt::Debug for GraphRecorder {
     }
 }
 
-/// Records what `body` does.
 pub(super) fn record(
     device: &Arc<DeviceState>,
     options: GraphOptions,

@@ -84,7 +84,6 @@ struct Recorded {
     clock: VectorClock,
 }
 
-/// An allocation that a recording uses.
 #[derive(Debug)]
 struct RecordedOperand {
     allocation: Arc<Allocation>,
@@ -126,7 +125,6 @@ impl Recording {
         })
     }
 
-    /// Adds a stream, before it begins to record.
     pub(super) fn add_stream(&self, stream: &StreamState) -> Result<()> {
         let mut state = self.state.lock();
         let id = state.next_id()?;
@@ -212,7 +210,6 @@ impl Recording {
 }
 
 impl State {
-    /// Creates the state of a recording without operations.
     fn new() -> Self {
         Self {
             over: false,

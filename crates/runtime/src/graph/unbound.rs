@@ -61,7 +61,6 @@ struct GraphObjects {
     exec: Option<GraphExecHandle>,
 }
 
-/// A node, with its values by number.
 struct UnboundNode {
     label: &'static str,
     location: &'static Location<'static>,

@@ -59,7 +59,6 @@ impl fmt::Display for ModuleLabel {
     }
 }
 
-/// The code of a module.
 #[derive(Clone, Copy)]
 pub(super) enum Image<'a> {
     Ptx(&'a str),

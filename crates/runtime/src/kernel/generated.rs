@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{Device, Result, context::DeviceState};
 
-/// The generated kernels that are loaded on a device.
 #[derive(Debug, Default)]
 pub(super) struct GeneratedKernels {
     /// The kernels by their PTX.

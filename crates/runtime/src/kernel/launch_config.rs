@@ -163,21 +163,18 @@ impl LaunchConfig {
 }
 
 impl From<usize> for LaunchConfig {
-    /// Creates a configuration with [`LaunchConfig::linear`].
     fn from(n: usize) -> Self {
         Self::linear(n)
     }
 }
 
 impl From<u32> for LaunchConfig {
-    /// Creates a configuration with [`LaunchConfig::linear`].
     fn from(n: u32) -> Self {
         Self::linear(n as usize)
     }
 }
 
 impl From<i32> for LaunchConfig {
-    /// Creates a configuration with [`LaunchConfig::linear`].
     fn from(n: i32) -> Self {
         Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
     }

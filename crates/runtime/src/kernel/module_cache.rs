@@ -13,7 +13,6 @@ use super::{
 };
 use crate::context::{DeviceSlot, DeviceState, KernelLayer};
 
-/// A declared module that is loaded on a device.
 #[derive(Debug)]
 pub(super) struct DeclaredModule {
     /// The address of the [`ModuleSource`] that declares the module.

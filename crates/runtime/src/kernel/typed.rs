@@ -125,7 +125,6 @@ impl<S: KernelSignature> Kernel<S> {
         self.occupancy().threads_max()
     }
 
-    /// Returns the limits of the kernel on its device.
     fn occupancy(&self) -> Occupancy<'_> {
         occupancy(&self.function)
     }

@@ -122,7 +122,6 @@ impl Budget {
         }
     }
 
-    /// Creates the reservation of bytes that are counted already.
     fn reservation(self: &Arc<Self>, bytes: u64) -> Reservation {
         Reservation {
             budget: Arc::clone(self),

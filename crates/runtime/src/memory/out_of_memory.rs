@@ -180,7 +180,6 @@ fn driver_stats(
     (usage.ok(), free.ok())
 }
 
-/// Creates the out-of-memory error with the current statistics.
 fn out_of_memory(device: &DeviceState, bytes: u64) -> Error {
     let stats = device.memory().budget.stats();
     let (usage, free) = driver_stats(device);

@@ -251,7 +251,6 @@ impl CrossDeviceImport {
         changed.map(State).map_err(State)
     }
 
-    /// Returns the failure of the operation, if it has failed.
     fn failed(&self) -> Option<&Error> {
         self.failure.as_ref()?.cause()
     }
@@ -363,7 +362,6 @@ impl Failure {
         self.cause.get_or_init(|| cause.clone());
     }
 
-    /// Returns the cause, if the collective has failed.
     pub(super) fn cause(&self) -> Option<&Error> {
         self.cause.get()
     }

@@ -162,7 +162,6 @@ pub(crate) struct AccessHistory {
 }
 
 impl AccessHistory {
-    /// Creates an empty history for an allocation of `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +187,6 @@ impl AccessHistory {
         self.id
     }
 
-    /// Returns the size of the allocation in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

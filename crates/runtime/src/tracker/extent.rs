@@ -52,7 +52,6 @@ impl Extent {
         (self.rows == 1).then_some(&self.first)
     }
 
-    /// Returns whether the extent is a whole allocation of `bytes` bytes.
     pub(crate) fn is_whole(&self, bytes: u64) -> bool {
         self.as_range() == Some(&(0..bytes))
     }
@@ -82,7 +81,6 @@ impl Extent {
         touch.then(|| (one.start.min(two.start)..one.end.max(two.end)).into())
     }
 
-    /// Returns the smallest range that contains the extent.
     pub(crate) fn hull(&self) -> Range<u64> {
         self.first.start..self.row(self.rows - 1).end
     }

@@ -14,7 +14,6 @@ pub(super) const SEGMENTS_MAX: usize = 16 << 10;
 /// accessed.
 const PITCHED_SEGMENTS_MAX: usize = 64;
 
-/// The segments of an allocation.
 pub(super) enum HistoryLayout {
     /// Consecutive segments, as long as only whole arrays and ranges are accessed.
     Linear(LinearLayout),

@@ -94,7 +94,6 @@ struct Recorded {
     position: usize,
 }
 
-/// An entry in a queue of the model device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum QueueItem {
     Work(usize),

@@ -183,7 +183,6 @@ impl PitchedLayout {
 }
 
 impl Band {
-    /// Returns the number of linear segments that the band converts to.
     fn linear_segments(&self) -> u64 {
         match self.columns.segments().len() as u64 {
             1 => 1,

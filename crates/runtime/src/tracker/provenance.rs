@@ -26,7 +26,6 @@ use crate::Result;
 
 /// An operation on several devices.
 pub(crate) trait Import: fmt::Debug + Send + Sync {
-    /// Returns the operation's ticket.
     fn ticket(&self) -> Ticket;
 
     /// Returns the devices whose loss spoils the results.
@@ -199,7 +198,6 @@ fn take_settled(imports: &mut Vec<Arc<dyn Import>>) -> Imports {
     imports.extract_if(.., is_settled).collect()
 }
 
-/// The imports of one allocation.
 #[derive(Default)]
 pub(crate) struct Provenance {
     imports: Mutex<Vec<Arc<dyn Import>>>,

@@ -38,7 +38,6 @@ pub(crate) struct StreamId(NonZeroU64);
 const INDEX_BITS: u32 = 24;
 
 impl StreamId {
-    /// The number of possible indices.
     pub(crate) const INDICES: u32 = 1 << INDEX_BITS;
 
     /// Creates the identifier of the device's stream at this index, or returns `None` if the index

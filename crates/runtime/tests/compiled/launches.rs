@@ -29,7 +29,6 @@ pub(crate) fn scaled(device: &Device, module: &Module) -> Result<Vec<f32>> {
     stream.download(&x)?.wait()
 }
 
-/// Compiles without a cache.
 fn compile(device: &Device, source: Cuda) -> Result<Module> {
     device.compile(source.without_cache())
 }

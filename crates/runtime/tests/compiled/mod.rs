@@ -19,7 +19,6 @@ fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
-/// Opens the device to test on.
 fn device() -> Device {
     let device = if on_gpu() {
         Device::open(Select::Auto)

@@ -128,7 +128,6 @@ floats!(f32, f64);
 integers!(i32, i64, u32, u64);
 halves!(f16, bf16);
 
-/// The number of element types.
 pub(crate) const TYPES: usize = 8;
 
 pub(crate) fn each_mut<T>(arrays: &mut [Buffer<T>]) -> Vec<&mut Buffer<T>> {
@@ -365,7 +364,6 @@ pub(crate) fn reduced<T: Element>(arrays: &[Vec<T>], reduce: Reduce) -> Vec<T> {
     result
 }
 
-/// Divides an array in `count` equal parts.
 pub(crate) fn parts<T: Element>(array: &[T], count: usize) -> Vec<Vec<T>> {
     let len = array.len() / count;
     (0..count)

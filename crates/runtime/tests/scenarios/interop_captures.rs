@@ -25,7 +25,6 @@ fn assert_refused<T: Debug>(outsider: &Outsider, call: impl FnOnce() -> Result<T
     outsider.end_capture(true);
 }
 
-/// Reads an array on another stream.
 #[track_caller]
 fn assert_holds(stream: &Stream, array: &millstream::Buffer<u8>, value: u8) {
     assert_eq!(stream.values(array).unwrap(), [value; N]);

@@ -19,7 +19,6 @@ use crate::scenarios::{
     subscribers::listening,
 };
 
-/// Returns the reason for which a pair is staged.
 #[track_caller]
 fn staged(status: PeerStatus) -> Arc<str> {
     match status {

@@ -104,7 +104,6 @@ pub(crate) fn both(
     })
 }
 
-/// Asserts that a message contains a text.
 #[track_caller]
 pub(crate) fn assert_says(message: &impl ToString, part: &str) {
     let message = message.to_string();

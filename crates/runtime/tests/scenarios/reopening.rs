@@ -12,7 +12,6 @@ const ROUNDS_OF_A_MACHINE: usize = 100;
 /// were closing at once.
 const GROWTH_MAX: usize = 1 << 21;
 
-/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> usize {
     let text = fs::read_to_string("/proc/self/statm").expect("Linux has it");
     let pages = text.split_whitespace().nth(1).expect("the second number");

@@ -33,7 +33,6 @@ fn on_both_routes(run: impl Fn(&Harness, &Device) -> Result<()>) {
     });
 }
 
-/// Returns `len` consecutive values.
 fn rising(len: usize, from: u32) -> Vec<u32> {
     (from..).take(len).collect()
 }

@@ -86,7 +86,6 @@ impl CallbackAction {
         Ok(())
     }
 
-    /// Unblocks the action, if it blocks.
     fn release(&self) {
         if let Self::Block(barrier) = self {
             barrier.open();

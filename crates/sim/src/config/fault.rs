@@ -39,7 +39,6 @@ pub(crate) enum Trigger {
     Random { probability: f64, seed: u64 },
 }
 
-/// The effect on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FaultAction {
     /// The call fails with this code.

@@ -93,7 +93,6 @@ impl Links {
         pair.copied().unwrap_or(self.others)
     }
 
-    /// Returns the highest device index of a pair.
     pub(crate) fn highest_device(&self) -> Option<u32> {
         self.pairs.keys().map(|&(_, higher)| higher).max()
     }

@@ -2,7 +2,6 @@
 
 use millstream_driver::{GraphNodeHandle, ResultCode};
 
-/// An error returned by a driver call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) code: ResultCode,

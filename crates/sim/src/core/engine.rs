@@ -19,7 +19,6 @@ pub(crate) enum Engine {
     Compute(u64),
 }
 
-/// A kernel that occupies multiprocessors.
 #[derive(Debug)]
 struct RunningKernel {
     finish_ns: u64,

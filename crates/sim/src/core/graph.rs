@@ -140,7 +140,6 @@ pub(crate) struct NodePlace {
     pub(crate) conditions: Arc<Conditions>,
 }
 
-/// A launched conditional node.
 pub(crate) struct ConditionalOp {
     pub(crate) condition: ConditionHandle,
     pub(crate) form: ConditionalForm,
@@ -149,14 +148,12 @@ pub(crate) struct ConditionalOp {
     pub(crate) repeats: OpId,
 }
 
-/// A body of a launched conditional node.
 pub(crate) struct LaunchedBody {
     pub(crate) template: Arc<Template>,
     /// The nodes in the race checker, as in the template.
     pub(crate) places: Vec<BodyPlace>,
 }
 
-/// A node of a launched body.
 pub(crate) enum BodyPlace {
     Node(OpId, NodePlace),
     Child(Vec<BodyPlace>),

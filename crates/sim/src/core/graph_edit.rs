@@ -24,7 +24,6 @@ impl SimState {
             .expect("the graph was looked up by the caller")
     }
 
-    /// Adds a validated node to a graph.
     pub(crate) fn insert_node(
         &mut self,
         graph: GraphHandle,

@@ -39,7 +39,6 @@ struct Enqueued {
     branch: Option<usize>,
 }
 
-/// A launch that is being enqueued.
 struct Launch {
     stream: StreamHandle,
     context: ContextHandle,
@@ -285,7 +284,6 @@ impl SimState {
         }
     }
 
-    /// Enqueues a wait for the last record of an event.
     fn enqueue_wait(
         &mut self,
         launch: &mut Launch,

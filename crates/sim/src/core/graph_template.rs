@@ -105,7 +105,6 @@ impl Template {
         })
     }
 
-    /// Returns the kernels of the template, with those of children and bodies.
     pub(crate) fn kernels(&self) -> Vec<&Arc<KernelLaunch>> {
         let mut kernels = Vec::new();
         for node in &self.nodes {

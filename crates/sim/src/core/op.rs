@@ -53,7 +53,6 @@ pub(crate) enum Successor {
     Waiter(u64),
 }
 
-/// The effect of an operation.
 pub(crate) enum OpKind {
     Kernel(Box<KernelLaunch>),
     Copy(CopyOp),
@@ -130,7 +129,6 @@ pub(crate) struct PrefetchOp {
     pub(crate) location: ManagedLocation,
 }
 
-/// A fill with a repeated pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FillOp {
     pub(crate) target: u64,

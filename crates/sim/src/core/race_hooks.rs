@@ -43,7 +43,6 @@ impl SimState {
         }
     }
 
-    /// Returns the effect of a copy on its source and destination.
     fn copied(&self, copy: &CopyOp) -> Effect {
         let (rows, from, to) = (&copy.rows, copy.rows.source_pitch, copy.rows.target_pitch);
         Effect::Copy {

@@ -160,7 +160,6 @@ impl Bitmap {
         Some(self.chunks.get()?.get(index)?.get()?)
     }
 
-    /// Returns the word at `index`, 0 if its chunk was not allocated.
     #[inline(always)]
     fn word(&self, index: usize) -> u64 {
         match self.chunk(index / CHUNK_WORDS) {

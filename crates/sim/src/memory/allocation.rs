@@ -123,7 +123,6 @@ pub(super) enum Storage {
     Gone,
 }
 
-/// An allocation in the address map.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     /// The first address.

@@ -49,7 +49,6 @@ impl Backing {
         })
     }
 
-    /// Returns the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -69,7 +69,6 @@ impl<'a> HostParams<'a> {
         Self(pointers)
     }
 
-    /// Returns the number of arguments.
     pub(crate) fn len(self) -> usize {
         self.0.len()
     }

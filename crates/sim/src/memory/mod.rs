@@ -331,7 +331,6 @@ impl MemoryMap {
             .filter(|allocation| !allocation.freed)
     }
 
-    /// Returns the number of live bytes of the memory kinds that `of` selects.
     pub(crate) fn live_bytes(&self, of: impl Fn(MemoryKind) -> bool) -> u64 {
         self.live().filter(|a| of(a.kind)).map(|a| a.bytes).sum()
     }

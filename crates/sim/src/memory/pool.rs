@@ -52,7 +52,6 @@ impl Default for Reuse {
     }
 }
 
-/// The accounting of a memory pool.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     usage: PoolUsage,
@@ -145,7 +144,6 @@ impl Pool {
         self.idle_of.values_mut().for_each(consume);
     }
 
-    /// Updates the peak values.
     fn note_peaks(&mut self) {
         let usage = &mut self.usage;
         usage.used_peak_bytes = usage.used_peak_bytes.max(usage.used_bytes);

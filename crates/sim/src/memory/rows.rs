@@ -41,7 +41,6 @@ impl Rows {
         }
     }
 
-    /// Returns the number of copied bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.width * self.height
     }

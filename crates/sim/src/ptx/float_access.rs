@@ -41,7 +41,6 @@ pub struct FloatAccess {
     pub(crate) pc: u32,
 }
 
-/// The provenance of a 64-bit register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Provenance {
     /// No writer has been seen.
@@ -123,7 +122,6 @@ fn float_access(code: &Code, op: &Op) -> Option<(Address, AccessSpace, ParamType
     }
 }
 
-/// The provenance of each 64-bit register.
 struct ProvenanceMap(Vec<Provenance>);
 
 impl ProvenanceMap {

@@ -57,7 +57,6 @@ fn number(operation: &OperationInfo) -> String {
     format!("operation {}", operation.op)
 }
 
-/// Describes the missing ordering edge between the operation and the actor.
 pub(super) fn missing_edge(actor: &Actor, earlier: &OperationInfo) -> String {
     let (stream, number, last) = (
         name(earlier.stream),

@@ -24,7 +24,6 @@ impl ByteRanges {
     }
 }
 
-/// One effect of an operation or of the host.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// An access to bytes.

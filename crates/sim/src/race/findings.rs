@@ -9,7 +9,6 @@ const LISTED_MAX: usize = 1 << 10;
 /// The number of findings that are listed if their places are new.
 const PLACES_MAX: usize = 1 << 12;
 
-/// The findings of one simulated GPU.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     listed: Vec<Finding>,
@@ -71,7 +70,6 @@ impl Findings {
         &self.listed
     }
 
-    /// Returns whether there are findings that are not listed.
     pub(super) fn omits_some(&self) -> bool {
         self.omits_some
     }

@@ -184,7 +184,6 @@ impl HappensBefore {
         snapshot
     }
 
-    /// Returns the clock of a wait for the event as it is now.
     pub(super) fn event(&self, event: EventHandle) -> ClockSnapshot {
         self.events
             .get(&event)

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{ids::OpId, memory::AccessFlags};
 
-/// A history's number.
 pub(super) type HistoryId = u32;
 
 /// The history of uninitialised bytes without accesses.
@@ -25,7 +24,6 @@ pub(super) const UNINITIALISED: HistoryId = 0;
 /// The history of initialised bytes without accesses.
 pub(super) const INITIALISED: HistoryId = 1;
 
-/// The description of an operation for findings.
 #[derive(Debug)]
 pub(super) struct OperationInfo {
     pub(super) op: u64,
@@ -46,7 +44,6 @@ pub(super) enum ActorKind {
     Host(&'static str, Option<Site>),
 }
 
-/// An actor that accesses bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Actor {
     pub(super) kind: ActorKind,
@@ -281,7 +278,6 @@ impl Histories {
         })
     }
 
-    /// Returns whether bytes of this history are initialised.
     pub(super) fn is_initialised(&self, history: HistoryId) -> bool {
         self.all[history as usize].initialised
     }

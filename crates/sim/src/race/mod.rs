@@ -246,7 +246,6 @@ struct CheckerParts {
     checker: AccessChecker,
 }
 
-/// An operation that is being enqueued.
 pub(crate) struct EnqueuedOp<'a> {
     pub(crate) id: OpId,
     pub(crate) stream: StreamHandle,
@@ -289,7 +288,6 @@ impl RaceChecker {
         self.on.is_some()
     }
 
-    /// Notes an enqueued operation, and returns its clock.
     pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) -> OpClock {
         let Some(CheckerParts {
             happens_before,
@@ -376,7 +374,6 @@ impl RaceChecker {
         }
     }
 
-    /// Notes that the context was destroyed with all of its streams.
     pub(crate) fn context_destroyed(&mut self, context: ContextHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.forget_context(context);
@@ -440,14 +437,12 @@ impl RaceChecker {
         }
     }
 
-    /// Returns the listed findings so far.
     pub(crate) fn findings(&self) -> &[Finding] {
         self.on
             .as_deref()
             .map_or(&[], |parts| parts.checker.findings.listed())
     }
 
-    /// Returns whether there are findings that are not listed.
     pub(crate) fn omits_findings(&self) -> bool {
         let parts = self.on.as_deref();
         parts.is_some_and(|parts| parts.checker.findings.omits_some())

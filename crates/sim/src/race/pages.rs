@@ -5,9 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use super::history::HistoryId;
 
-/// The size of a page in bytes.
 const PAGE: u64 = 4096;
-/// The size of a word in bytes.
 const WORD: u64 = 4;
 
 /// The histories of one page, or of several with the same history.

@@ -63,7 +63,6 @@ impl PendingChecks {
         }
     }
 
-    /// Takes the next entry to check.
     pub(super) fn next(&mut self) -> Option<(Actor, Vec<Effect>)> {
         let place = *self.ran.first()?;
         if self.ran.len() <= WAITING_MAX && *self.checks.first_key_value()?.0 != place {

@@ -15,7 +15,6 @@ impl VectorClock {
         self.0.get(slot).copied().unwrap_or(0)
     }
 
-    /// Adds an operation to the clock.
     pub(super) fn raise(&mut self, slot: usize, op: u64) {
         if self.0.len() <= slot {
             self.0.resize(slot + 1, 0);

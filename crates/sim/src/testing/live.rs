@@ -195,7 +195,6 @@ impl SimState {
 }
 
 impl SimState {
-    /// Returns the graphs that the caller must destroy.
     pub(super) fn graphs_of_caller(&self) -> impl Iterator<Item = (&GraphHandle, &Graph)> {
         self.graphs
             .iter()

@@ -34,7 +34,6 @@ fn ends_invalid(dev: &DeviceHarness, stream: StreamHandle, what: &str) -> Result
     Ok(dev.stream_synchronize(stream)?)
 }
 
-/// Launches a graph once and destroys it.
 pub(crate) fn launch_once(
     dev: &DeviceHarness,
     graph: GraphHandle,

@@ -90,7 +90,6 @@ fn configurations() -> Vec<Configuration> {
     configurations
 }
 
-/// Opens the GPU that the environment names.
 pub(crate) fn open_gpu() -> Result<DeviceHarness, Failed> {
     let value = gpu_asked_for().ok_or("MILLSTREAM_DEVICE names no GPU")?;
     let ordinal = value

@@ -28,7 +28,6 @@ use crate::conformance::{
 /// A test's observation, or the reason for its failure.
 pub(crate) type Observation = Result<String, Failed>;
 
-/// A device with its primary context.
 pub(crate) struct DeviceHarness {
     harness: Harness,
     simulated: Option<Gpu>,
@@ -125,7 +124,6 @@ impl DeviceHarness {
         &self.kernels
     }
 
-    /// Returns the simulated GPU, or `None` on a real one.
     pub(crate) fn simulated(&self) -> Option<&Gpu> {
         self.simulated.as_ref()
     }

@@ -41,7 +41,6 @@ pub(crate) use configurations::on_gpu;
 use rules::{RULES, Rule};
 pub(crate) use table::print as print_table;
 
-/// Returns the test of each rule.
 pub(crate) fn trials() -> Vec<Trial> {
     let devices = configurations::device_count();
     RULES.iter().map(|rule| trial(rule, devices)).collect()

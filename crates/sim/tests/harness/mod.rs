@@ -87,7 +87,6 @@ impl Host {
         DevicePtr::from_raw(self.pointer.as_ptr().expose_provenance() as u64)
     }
 
-    /// Returns the part of `bytes` bytes that begins at offset `at`.
     pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
         assert!(at + bytes <= self.bytes);
         // SAFETY: the offset is inside the memory.

@@ -25,7 +25,6 @@ pub(crate) struct Directives {
     pub(crate) refused: Option<LoadRefusal>,
 }
 
-/// An expected loading error.
 #[derive(Debug)]
 pub(crate) struct LoadRefusal {
     pub(crate) text: String,
@@ -87,7 +86,6 @@ pub(crate) enum Tolerance {
     Relative(f64),
 }
 
-/// Parses all directives of a file.
 pub(crate) fn read(source: &str) -> Result<Directives, String> {
     let mut directives = Directives::default();
     let mut in_run = false;

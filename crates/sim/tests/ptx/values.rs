@@ -107,7 +107,6 @@ impl ElementType {
         bytes.extend_from_slice(&self.encode(number).to_le_bytes()[..self.bytes()]);
     }
 
-    /// Returns the bits of the element at the start of `bytes`.
     pub(crate) fn get(self, bytes: &[u8]) -> u64 {
         let mut whole = [0; 8];
         whole[..self.bytes()].copy_from_slice(&bytes[..self.bytes()]);

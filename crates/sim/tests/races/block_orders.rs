@@ -84,7 +84,6 @@ fn found(options: &str, text: &str, shape: (u32, u32)) -> Vec<String> {
     reports.into_iter().map(|report| report.text).collect()
 }
 
-/// Returns the token in a report's text.
 fn token(text: &str) -> &str {
     let (_, rest) = text.split_once("as here with order=").unwrap();
     rest.split([';', '\n']).next().unwrap()

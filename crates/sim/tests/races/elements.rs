@@ -63,7 +63,6 @@ fn launch(sim: &SimHarness, body: &str, elements: [(&'static str, usize); 2]) {
     sim.stream_synchronize(stream).unwrap();
 }
 
-/// Returns the parameters that are reported.
 fn found(config: &SimConfig, body: &str, elements: [(&'static str, usize); 2]) -> Vec<String> {
     let sim = SimHarness::new(config.clone());
     launch(&sim, body, elements);
@@ -153,7 +152,6 @@ fn nothing_else_is_taken_for_one() {
     sim.assert_clean();
 }
 
-/// Collects all PTX files below a folder.
 fn ptx_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -35,7 +35,6 @@ struct ModelOp {
     before: Before,
 }
 
-/// A node of a random graph.
 struct ModelNode {
     bytes: std::ops::Range<usize>,
     writes: bool,

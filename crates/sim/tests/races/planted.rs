@@ -11,7 +11,6 @@ use crate::races::{
     sim_harness::{Arg, SimHarness},
 };
 
-/// The size of each array in bytes.
 const BYTES: usize = 1024;
 const ARRAYS: usize = 3;
 const STREAMS: usize = 4;

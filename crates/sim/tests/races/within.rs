@@ -13,7 +13,6 @@ use crate::races::{
     sim_harness::{Arg, SimHarness},
 };
 
-/// The size of each array in bytes.
 const BYTES: usize = 4096;
 
 fn config() -> SimConfig {

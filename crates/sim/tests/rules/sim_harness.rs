@@ -62,7 +62,6 @@ pub(crate) fn each_schedule_and_reading(test: impl Fn(&SimHarness)) {
     }
 }
 
-/// A kernel argument.
 #[derive(Clone, Copy)]
 pub(crate) enum Arg {
     Pointer(DevicePtr),
@@ -304,7 +303,6 @@ impl SimHarness {
         assert_eq!(pending, 0, "nothing was enqueued");
     }
 
-    /// Asserts that nothing was reported.
     pub(crate) fn assert_clean(&self) {
         let reports = self.gpu.reports();
         assert!(reports.is_empty(), "{}", reports[0]);
@@ -341,7 +339,6 @@ fn pointers(values: &[u64]) -> Vec<*const c_void> {
 
 /// An assertion about the result of a call.
 pub(crate) trait Fails {
-    /// Asserts that the call failed with this code.
     fn fails(self, code: ResultCode);
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Returns the violations in these files, without exceptions.
 fn violations(files: &[(&str, &str)]) -> Vec<String> {
     let sources: Vec<Source> = files
         .iter()

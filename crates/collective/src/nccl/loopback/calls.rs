@@ -27,7 +27,6 @@ use crate::nccl::{
     Result, UniqueId,
 };
 
-/// A group that a thread has begun.
 #[derive(Default)]
 struct Group {
     depth: usize,

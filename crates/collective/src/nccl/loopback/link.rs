@@ -115,7 +115,6 @@ impl Link {
         }
     }
 
-    /// Returns the state as NCCL reports it.
     pub(super) fn comm_state(&self) -> CommState {
         let state = self.state();
         match &state.failure {

@@ -183,7 +183,6 @@ impl Outbox {
     }
 }
 
-/// Returns the memory that a frame takes.
 fn bytes(frame: &Frame) -> usize {
     FRAME_BYTES + frame.head.len() + frame.value.len()
 }

@@ -222,7 +222,6 @@ impl Shared {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists the ranks that are not connected.
     fn missing(&self, ranks: &Ranks) -> Vec<usize> {
         (1..self.size)
             .filter(|rank| !ranks.connected.contains_key(rank))

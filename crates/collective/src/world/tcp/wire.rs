@@ -60,7 +60,6 @@ pub(super) struct Message {
     pub(super) value: Arc<[u8]>,
 }
 
-/// A message as it is written.
 pub(super) struct Frame {
     pub(super) head: Vec<u8>,
     pub(super) value: Arc<[u8]>,

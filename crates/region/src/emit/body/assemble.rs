@@ -135,7 +135,6 @@ struct LoadedParameters {
 }
 
 impl LoadedParameters {
-    /// Appends a parameter to the entry.
     fn declare(&mut self, kind: &str, reg: Reg) {
         let (number, comma) = (self.count, if self.count > 0 { ",\n" } else { "" });
         write!(self.declarations, "{comma}\t.param {kind} p{number}").expect(STRING);

@@ -133,7 +133,6 @@ impl KernelBody {
         narrow
     }
 
-    /// Converts an index to an `i64` element.
     pub(crate) fn index_as_i64(&mut self, index: Reg) -> Reg {
         if index.class == RegClass::B64 {
             return index;

@@ -51,7 +51,6 @@ pub(crate) fn apply(
     rounded(body, to, result)
 }
 
-/// Converts an element to `f32`.
 pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg {
     let single = body.reg(RegClass::F32);
     if from == DType::F16 {

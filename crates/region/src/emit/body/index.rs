@@ -17,7 +17,6 @@ impl KernelBody {
         reg
     }
 
-    /// Computes the index of the thread in the grid.
     pub(crate) fn thread(&mut self) -> Reg {
         let block = value!(self, B32; "mov.u32 %ctaid.x");
         let within = value!(self, B32; "mov.u32 %tid.x");

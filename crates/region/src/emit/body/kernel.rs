@@ -121,7 +121,6 @@ impl<P> Kernel<P> {
     }
 }
 
-/// A class of PTX registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RegClass {
     Predicate,
@@ -175,7 +174,6 @@ impl RegClass {
     }
 }
 
-/// A PTX register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reg {
     pub(crate) class: RegClass,
@@ -366,7 +364,6 @@ impl KernelBody {
         self.name_parts.truncate(keep);
     }
 
-    /// Allocates a register.
     pub(crate) fn reg(&mut self, class: RegClass) -> Reg {
         let count = self.counts.entry(class).or_default();
         *count += 1;
@@ -381,7 +378,6 @@ impl KernelBody {
         self.reg(RegClass::Predicate)
     }
 
-    /// Allocates registers.
     pub(crate) fn regs<const N: usize>(&mut self, class: RegClass) -> [Reg; N] {
         std::array::from_fn(|_| self.reg(class))
     }
@@ -391,12 +387,10 @@ impl KernelBody {
         std::array::from_fn(|_| self.index_reg())
     }
 
-    /// Allocates a register for an index.
     pub(crate) fn index_reg(&mut self) -> Reg {
         self.reg(self.index_class())
     }
 
-    /// Returns the class of registers for indices.
     pub(crate) fn index_class(&self) -> RegClass {
         if self.wide {
             RegClass::B64

@@ -27,13 +27,11 @@ impl KernelBody {
         self.index_parameter(ParameterKey::Step(view, axis), step as i64)
     }
 
-    /// Returns the register of the length of a node's axis.
     pub(crate) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
         let parameter = KernelParameter::Length { node, axis, length };
         self.of_index_width(ParameterKey::Length(node, axis), parameter)
     }
 
-    /// Returns the register of the number of elements of a node.
     pub(crate) fn elements_of(&mut self, purpose: ParameterKey, node: &NodeRef) -> Reg {
         let parameter = KernelParameter::ElementsOf {
             node: node.id,
@@ -42,7 +40,6 @@ impl KernelBody {
         self.of_index_width(purpose, parameter)
     }
 
-    /// Returns the register of a parameter of the width of the indices.
     fn of_index_width(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
         let kind = if self.wide { ".u64" } else { ".u32" };
         self.parameter(purpose, self.index_class(), kind, parameter)
@@ -58,13 +55,11 @@ impl KernelBody {
         self.address(ParameterKey::Input(node.id), parameter)
     }
 
-    /// Returns the register of the address of an output.
     pub(crate) fn output(&mut self, output: usize) -> Reg {
         let parameter = KernelParameter::Output(output);
         self.address(ParameterKey::Output(output), parameter)
     }
 
-    /// Returns the register of the address of a temporary.
     pub(crate) fn temporary(&mut self, number: usize) -> Reg {
         let parameter = KernelParameter::Temporary(number);
         self.address(ParameterKey::Temporary(number), parameter)
@@ -94,7 +89,6 @@ impl KernelBody {
         self.value(purpose, value.dtype(), KernelParameter::Scalar(value))
     }
 
-    /// Returns the register of a constant node's value.
     pub(crate) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
         let parameter = KernelParameter::Constant(node);
         self.value(ParameterKey::Constant(node), value.dtype(), parameter)

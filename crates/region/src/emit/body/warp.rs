@@ -17,7 +17,6 @@ use crate::{
     expr::NodeRef,
 };
 
-/// The number of threads of a warp.
 pub(crate) const WARP: usize = 32;
 /// The number of warps of a block, except where the rows are long.
 pub(crate) const WARPS: usize = BLOCK / WARP;
@@ -351,7 +350,6 @@ impl WarpTotals {
     }
 }
 
-/// Copies an accumulator to new registers.
 pub(crate) fn copy(body: &mut KernelBody, accumulator: &Accumulator) -> Accumulator {
     let new: Accumulator = accumulator.iter().map(|reg| body.reg(reg.class)).collect();
     assign(body, &new, accumulator);

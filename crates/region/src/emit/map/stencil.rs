@@ -43,7 +43,6 @@ struct ResultThread {
     line: Reg,
 }
 
-/// Generates the kernel with one block for each tile.
 pub(crate) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
     let (root, sources) = (&kernel.root, &kernel.tiled);
     let shifts = shifts(kernel);

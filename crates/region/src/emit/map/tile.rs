@@ -140,7 +140,6 @@ pub(crate) fn declare_shared(shared: &mut String, array: usize, dtype: DType, el
     shared.push_str(&format!("\t.shared .align 8 .b8 tile{array}[{bytes}];\n"));
 }
 
-/// Stores an element at an offset from an address in shared memory.
 pub(crate) fn store_shared(body: &mut KernelBody, address: Reg, behind: usize, element: Reg) {
     let word = body.as_word(element);
     let kind = word.class.move_type();

@@ -79,7 +79,6 @@ pub(crate) struct Published {
     pub(crate) counter: Reg,
 }
 
-/// Totals that a thread has asked for.
 pub(crate) struct Requested(SmallVec<[RequestedTotal; 4]>);
 
 struct RequestedTotal {

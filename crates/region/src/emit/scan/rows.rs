@@ -22,7 +22,6 @@ use crate::{
     plan::{FusedKernel, IndexAnalysis, LANES, ScanOrder},
 };
 
-/// A scan, for which kernels are generated.
 pub(crate) struct ScanGenerator<'a> {
     pub(crate) kernel: &'a FusedKernel,
     pub(crate) node: &'a NodeRef,
@@ -210,7 +209,6 @@ impl ScanGenerator<'_> {
         body.element(base, at, self.node.dtype.bytes())
     }
 
-    /// Stores neighbouring results from this address on.
     pub(crate) fn store_results_to(
         &self,
         body: &mut KernelBody,

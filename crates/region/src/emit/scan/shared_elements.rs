@@ -9,7 +9,6 @@ use crate::emit::body::{
     BLOCK, KernelBody, Reg, RegClass, VECTOR_BYTES, line, list, value, vector,
 };
 
-/// The elements of a thread in shared memory.
 pub(crate) struct SharedElements {
     /// The address of the thread's first element in the first vector.
     address: Reg,

@@ -113,7 +113,6 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
     body.finish("")
 }
 
-/// Returns the type suffix of atomic additions.
 pub(crate) fn added_type(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "f32",

@@ -7,7 +7,6 @@ use crate::element::DType;
 
 /// The number of threads that share the scores of a query; each warp has two such groups.
 pub(crate) const COLUMN_THREADS: usize = 16;
-/// The number of threads of a block.
 pub(crate) const THREADS: usize = 128;
 /// The size of a chunk in bytes, which is that of a vector load.
 pub(crate) const CHUNK_BYTES: usize = 16;
@@ -82,7 +81,6 @@ impl TileSizes {
             && Self::new(dtype, key_size, value_size).is_some_and(has_blocks)
     }
 
-    /// Returns the number of chunks of a query or a key.
     pub(crate) fn key_chunks(&self) -> usize {
         self.key_size.div_ceil(self.lanes)
     }

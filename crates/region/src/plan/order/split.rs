@@ -9,7 +9,6 @@
 pub(crate) const ROW_THREADS: usize = 256;
 /// The maximum number of elements of a row that a part of a warp computes.
 const WARP_LENGTH_MAX: usize = 256;
-/// The number of threads of a warp.
 const WARP: usize = 32;
 
 /// The number of neighbours of a row that a thread computes together. It reads and writes them at

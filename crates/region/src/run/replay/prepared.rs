@@ -31,7 +31,6 @@ use crate::{
 /// next refers to one of two.
 const RESULTS_MAX: usize = 2;
 
-/// The nodes of a call's results.
 type ResultNodes = SmallVec<[NodeRef; 2]>;
 
 /// The graph of a prepared region; `None` after an error of the driver.
@@ -68,7 +67,6 @@ impl StoredResult {
         }
     }
 
-    /// Returns a node with elements in this memory.
     fn node(&self, session: &Session, storage: Arc<Storage>) -> NodeRef {
         Arc::new(Node::new(
             session.device.clone(),
@@ -226,7 +224,6 @@ fn made_nodes(
     Ok(nodes)
 }
 
-/// The prepared regions of a device.
 #[derive(Default)]
 pub(crate) struct PreparedGraphs(Vec<Weak<Mutex<Option<PreparedGraph>>>>);
 

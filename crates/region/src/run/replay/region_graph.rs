@@ -174,7 +174,6 @@ impl RegionGraph {
         Ok(())
     }
 
-    /// Returns the scalar parameters for a graph of the plan.
     pub(crate) fn scalars(&self, session: &Session, graph: &PlannedGraph) -> SmallVec<[u64; 16]> {
         let word = |scalar: &LoggedParameter| match *scalar {
             LoggedParameter::Constant(node) => match *graph.nodes[node as usize].op {
@@ -234,7 +233,6 @@ impl RegionGraph {
         Ok(stored)
     }
 
-    /// Returns whether each result has memory of its own.
     pub(crate) fn has_own_results(&self) -> bool {
         let mut results = self.results.iter();
         results.all(|memory| matches!(memory, ResultMemory::Own))

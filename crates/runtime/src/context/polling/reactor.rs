@@ -73,7 +73,6 @@ impl PollEntry {
     }
 }
 
-/// The result of polling one registration.
 pub(super) enum Polled {
     Pending,
     /// The registration needs no further action.
@@ -147,10 +146,8 @@ pub(super) fn shortest_sleep(entries: &mut [PollEntry]) -> Option<(Duration, &Po
     shortest
 }
 
-/// The serial number of a reactor thread.
 type Serial = u64;
 
-/// The state of the standby thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Standby {
     /// No standby thread exists.

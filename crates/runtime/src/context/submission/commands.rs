@@ -74,7 +74,6 @@ pub(crate) trait Command {
     }
 }
 
-/// Returns the node of a copy of contiguous bytes within the device.
 fn copy_node(target: DevicePtr, source: DevicePtr, bytes: usize) -> GraphNode<'static> {
     GraphNode::Copy(Copy2d {
         source: Side2d::device(source, bytes),

@@ -111,7 +111,6 @@ pub(crate) unsafe fn enqueue_group(
     Ok(guards.iter().map(|guard| guard.ticket.sequence).collect())
 }
 
-/// Publishes all operations of the group at once.
 fn publish(guards: &mut [SubmitGuard<'_, '_>]) {
     let Some(device) = guards.first().map(|first| first.device) else {
         return;

@@ -35,7 +35,6 @@ use crate::{
     tracker::{AccessKind, Sequence},
 };
 
-/// The number of random schedules for each program.
 const RANDOM_SCHEDULES: usize = 2000;
 /// The number of PCT schedules for each program: random, with few changes of thread.
 const PCT_SCHEDULES: usize = 2000;

@@ -232,7 +232,6 @@ unsafe fn enqueue_named<C: Command>(
 }
 
 impl DeviceState {
-    /// Returns the driver's handles of one of the device's streams.
     #[inline(always)]
     pub(crate) fn driver_stream(&self, stream: &StreamState) -> DriverStream<'_> {
         DriverStream {

@@ -190,7 +190,6 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
     Ok(status.expect("the pair was prepared above").clone())
 }
 
-/// Returns the pair, with copies probed.
 fn prepared_pair(first: &DeviceState, second: &DeviceState) -> Result<Arc<Pair>> {
     let pair = {
         let mut pairs = first.multi_device().peers.pairs.lock();

@@ -99,7 +99,6 @@ impl Model {
         Some(Place { memory, first, len })
     }
 
-    /// Drops the array in a slot, which ends its lease.
     fn drop_array(&mut self, slot: usize) {
         if let Some(array) = self.arrays[slot].take().filter(|array| array.is_moved) {
             self.end_lease(array.memory);

@@ -7,13 +7,11 @@ use millstream::graph::Order;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// The number of array slots.
 pub(super) const ARRAYS: usize = 7;
 pub(super) const GRAPHS: usize = 3;
 /// The number of streams; the last is adopted.
 pub(super) const STREAMS: usize = 4;
 pub(super) const THEIRS: usize = STREAMS - 1;
-/// The number of module variables.
 pub(super) const VARIABLES: usize = 2;
 pub(super) const KERNELS: usize = 1 + 2 * VARIABLES;
 /// The bytes of a variable, and of most arrays.
@@ -42,7 +40,6 @@ impl Part {
     }
 }
 
-/// The memory of a new array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     Pool(usize),
@@ -89,7 +86,6 @@ impl<P> Op<P> {
         }
     }
 
-    /// Returns the size of the elements.
     pub(super) fn unit(&self) -> usize {
         match self {
             Self::Set(_, How::FillWords, _) | Self::Add(..) | Self::If(..) => 4,

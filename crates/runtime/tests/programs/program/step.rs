@@ -10,7 +10,6 @@ use millstream::sim::Links;
 
 use super::elem::Elem;
 
-/// The number of stream slots.
 pub(crate) const STREAMS: usize = 4;
 pub(crate) const ARRAYS: usize = 6;
 pub(crate) const PENDINGS: usize = 6;
@@ -407,7 +406,6 @@ impl Step {
         }
     }
 
-    /// Returns whether the step launches a kernel.
     pub(crate) fn launches(&self) -> bool {
         match self {
             Self::Add { .. } | Self::Saxpy { .. } | Self::Luminance { .. } => true,

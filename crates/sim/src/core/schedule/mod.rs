@@ -66,7 +66,6 @@ impl Scheduler {
         }
     }
 
-    /// Returns the choices so far as a token.
     pub(crate) fn token(&self) -> ReplayToken {
         ReplayToken {
             goes_by_clock: self.goes_by_clock,

@@ -31,7 +31,6 @@ impl Window {
         }
     }
 
-    /// Returns the window that contains a generic address.
     pub(crate) fn of(address: u64) -> Self {
         match address >> 56 {
             0x5a => Self::Shared,

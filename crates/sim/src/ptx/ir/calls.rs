@@ -75,7 +75,6 @@ pub(crate) enum SystemCall {
     },
 }
 
-/// A `cp.async` instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AsyncCopy {
     Start {

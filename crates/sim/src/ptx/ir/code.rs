@@ -11,7 +11,6 @@ pub(crate) const NO_GUARD: u32 = u32::MAX;
 /// The bit of [`Instr::guard`] that negates the predicate.
 pub(crate) const GUARD_NEGATED: u32 = 1 << 31;
 
-/// An operation with its guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instr {
     pub(crate) op: Op,

@@ -139,7 +139,6 @@ impl HalfFormat {
     }
 }
 
-/// A conversion (`cvt`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Convert {
     pub(crate) to: Type,

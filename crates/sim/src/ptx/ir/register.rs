@@ -2,7 +2,6 @@
 
 use millstream_ptx::Type;
 
-/// An index into a register file.
 pub(crate) type Slot = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -50,7 +50,6 @@ impl<'a> Lowerer<'a> {
         Ok(slots)
     }
 
-    /// Returns the slots of constants; see [`constant`](Self::constant).
     pub(super) fn constants<const N: usize>(
         &mut self,
         class: RegisterClass,
@@ -63,7 +62,6 @@ impl<'a> Lowerer<'a> {
         Ok(slots)
     }
 
-    /// Returns the slot that holds a constant's bits.
     pub(super) fn constant(&mut self, class: RegisterClass, bits: u64) -> Result<Slot, PtxError> {
         if let Some(slot) = self.constants.get(&(class, bits)) {
             return Ok(*slot);
@@ -84,7 +82,6 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// Returns the slot of a special register.
     pub(super) fn special(
         &mut self,
         class: RegisterClass,
@@ -108,7 +105,6 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// Returns whether `name` is a predicate register.
     pub(super) fn is_predicate(&mut self, name: &'a str) -> bool {
         matches!(
             self.resolve(name),

@@ -68,7 +68,6 @@ pub(super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Adds a name, which must be new.
     pub(super) fn add(
         &mut self,
         name: &'a str,
@@ -81,7 +80,6 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Adds a family of numbered registers.
     pub(super) fn add_family(
         &mut self,
         registers: &RegistersAst<'a>,
@@ -103,7 +101,6 @@ impl<'a> Scope<'a> {
         self.symbols.get(name).copied()
     }
 
-    /// Returns the family of this scope that contains the numbered register `name`.
     pub(super) fn family_of(&self, name: &str) -> Option<RegisterFamily> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).find_map(|at| {

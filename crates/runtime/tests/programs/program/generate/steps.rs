@@ -45,7 +45,6 @@ impl Draw {
         Step::Make { at, on, len, made }
     }
 
-    /// Draws a step that creates an array of any kind.
     pub(super) fn make(&mut self, array: usize) -> Step {
         let bytes = self.pick(&SIZES);
         let device = self.device();

@@ -29,7 +29,6 @@ pub(crate) struct Allowed {
     pub(crate) no_memory: bool,
 }
 
-/// The expected result of a step.
 enum Expected {
     /// Skipped: the step names an empty slot.
     Skip,
@@ -281,7 +280,6 @@ impl Oracle {
         }
     }
 
-    /// Returns a range's array and the byte range in it.
     fn find(&self, part: Part, elem: Elem) -> Option<(&Array, Range)> {
         let size = elem.bytes();
         let bytes = part.first * size..(part.first + part.len) * size;
