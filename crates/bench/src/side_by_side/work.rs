@@ -5,7 +5,7 @@ use std::any::Any;
 
 use anyhow::Result;
 use millstream::Device;
-use millstream_region::{Array, Keep, RegionExt};
+use millstream_region::{Array, Element, Keep, Region, RegionExt};
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, Ix2, Ix3, ShapeBuilder, s};
 
 /// A result that is still on the device.
@@ -73,6 +73,14 @@ fn held<'a, R: Any>(mut work: impl FnMut() -> Result<R> + 'a) -> Prepared<'a> {
     Ok(Box::new(move || Ok(Box::new(work()?))))
 }
 
+/// Boxes a function that runs a region of one result once.
+fn in_region<'a, T: Element, D: Dimension + 'static>(
+    device: &'a Device,
+    body: impl Fn(&Region) -> Array<T, D> + 'a,
+) -> Prepared<'a> {
+    held(move || Ok(device.region(|g| Keep(body(g)))?.wait()?))
+}
+
 /// Returns pseudo-random numbers between −1 and 1.
 fn numbers<D: Dimension, S: ShapeBuilder<Dim = D>>(shape: S) -> ndarray::Array<f32, D> {
     let mut state = 0x2545_f491_u32;
@@ -92,40 +100,31 @@ fn matrix(device: &Device, shape: (usize, usize)) -> Result<Array<f32, Ix2>> {
 
 fn elementwise(device: &Device, size: Size) -> Prepared<'_> {
     let x = vector(device, size.length(1 << 26))?;
-    held(move || {
-        let pending = device.region(|g| {
-            let x = g.array(&x);
-            let y = ((&x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu();
-            Keep(-((y + &x) * &x).minimum(100.0) + 1.0)
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let x = g.array(&x);
+        let y = ((&x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu();
+        -((y + &x) * &x).minimum(100.0) + 1.0
     })
 }
 
 fn softmax(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(8192);
     let x = matrix(device, (side, side))?;
-    held(move || {
-        let pending = device.region(|g| {
-            let x = g.array(&x);
-            let powers = (&x - &x.max_keepdims(&[Axis(1)])).exp();
-            Keep(&powers / &powers.sum_keepdims(&[Axis(1)]))
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let x = g.array(&x);
+        let powers = (&x - &x.max_keepdims(&[Axis(1)])).exp();
+        &powers / &powers.sum_keepdims(&[Axis(1)])
     })
 }
 
 fn normalise(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(8192);
     let x = matrix(device, (side, side))?;
-    held(move || {
-        let pending = device.region(|g| {
-            let x = g.array(&x);
-            let deviation = &x - &x.mean_keepdims(&[Axis(1)]);
-            let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
-            Keep(&deviation / &(&variance + 1e-5).sqrt())
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let x = g.array(&x);
+        let deviation = &x - &x.mean_keepdims(&[Axis(1)]);
+        let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
+        &deviation / &(&variance + 1e-5).sqrt()
     })
 }
 
@@ -133,58 +132,43 @@ fn jacobi(device: &Device, size: Size) -> Prepared<'_> {
     let (side, steps) = (size.length(8192), size.times(100));
     let end = side - 1;
     let start = matrix(device, (side, side))?;
-    held(move || {
-        let pending = device.region(|g| {
-            let mut x = g.array(&start);
-            for _ in 0..steps {
-                let inner = (x.slice(s![..end - 1, 1..end])
-                    + x.slice(s![2.., 1..end])
-                    + x.slice(s![1..end, ..end - 1])
-                    + x.slice(s![1..end, 2..]))
-                    * 0.25;
-                let mut next = x.clone();
-                next.slice_mut(s![1..end, 1..end]).assign(&inner);
-                x = next;
-            }
-            Keep(x)
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let mut x = g.array(&start);
+        for _ in 0..steps {
+            let inner = (x.slice(s![..end - 1, 1..end])
+                + x.slice(s![2.., 1..end])
+                + x.slice(s![1..end, ..end - 1])
+                + x.slice(s![1..end, 2..]))
+                * 0.25;
+            let mut next = x.clone();
+            next.slice_mut(s![1..end, 1..end]).assign(&inner);
+            x = next;
+        }
+        x
     })
 }
 
 fn transpose(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(8192);
     let (x, y) = (matrix(device, (side, side))?, matrix(device, (side, side))?);
-    held(move || {
-        Ok(device
-            .region(|g| Keep(g.array(&x).t() + g.array(&y)))?
-            .wait()?)
-    })
+    in_region(device, move |g| g.array(&x).t() + g.array(&y))
 }
 
 fn argmax(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(8192);
     let x = matrix(device, (side, side))?;
-    held(move || {
-        Ok(device
-            .region(|g| Keep(g.array(&x).argmax_axis(Axis(1))))?
-            .wait()?)
-    })
+    in_region(device, move |g| g.array(&x).argmax_axis(Axis(1)))
 }
 
 fn sum(device: &Device, size: Size) -> Prepared<'_> {
     let x = vector(device, size.length(1 << 28))?;
-    held(move || Ok(device.region(|g| Keep(g.array(&x).sum()))?.wait()?))
+    in_region(device, move |g| g.array(&x).sum())
 }
 
 fn product(device: &Device, size: Size) -> Prepared<'_> {
     let side = size.length(4096);
     let (x, y) = (matrix(device, (side, side))?, matrix(device, (side, side))?);
-    held(move || {
-        Ok(device
-            .region(|g| Keep(g.array(&x).dot(&g.array(&y))))?
-            .wait()?)
-    })
+    in_region(device, move |g| g.array(&x).dot(&g.array(&y)))
 }
 
 fn attention(device: &Device, size: Size) -> Prepared<'_> {
@@ -192,12 +176,9 @@ fn attention(device: &Device, size: Size) -> Prepared<'_> {
     let host: Array3<f32> = numbers(shape);
     let upload = || -> Result<Array<f32, Ix3>> { Ok(Array::from_host(device, &host)?) };
     let (q, k, v) = (upload()?, upload()?, upload()?);
-    held(move || {
-        let pending = device.region(|g| {
-            let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
-            Keep(q.attention(&k, &v, 0.125))
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
+        q.attention(&k, &v, 0.125)
     })
 }
 
@@ -241,19 +222,16 @@ fn means(device: &Device, size: Size) -> Prepared<'_> {
     let (points, centres) = (size.length(1_000_000), size.length(64));
     let x = matrix(device, (points, 16))?;
     let start = matrix(device, (centres, 16))?;
-    held(move || {
-        let pending = device.region(|g| {
-            let (x, centre) = (g.array(&x), g.array(&start));
-            let norms = centre.pow2().sum_axis(Axis(1));
-            let nearest = (&norms - &(x.dot(&centre.t()) * 2.0)).argmin_axis(Axis(1));
-            let of_axes = nearest.insert_axis(Axis(1)).broadcast((points, 16));
-            let sums = g.zeros::<f32, _>((centres, 16));
-            let sums = sums.scatter_add(Axis(0), &of_axes, &x);
-            let counts = g.zeros::<f32, _>(centres);
-            let counts = counts.scatter_add(Axis(0), &nearest, &g.ones::<f32, _>(points));
-            Keep(&sums / &counts.maximum(1.0).insert_axis(Axis(1)))
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let (x, centre) = (g.array(&x), g.array(&start));
+        let norms = centre.pow2().sum_axis(Axis(1));
+        let nearest = (&norms - &(x.dot(&centre.t()) * 2.0)).argmin_axis(Axis(1));
+        let of_axes = nearest.insert_axis(Axis(1)).broadcast((points, 16));
+        let sums = g.zeros::<f32, _>((centres, 16));
+        let sums = sums.scatter_add(Axis(0), &of_axes, &x);
+        let counts = g.zeros::<f32, _>(centres);
+        let counts = counts.scatter_add(Axis(0), &nearest, &g.ones::<f32, _>(points));
+        &sums / &counts.maximum(1.0).insert_axis(Axis(1))
     })
 }
 
@@ -261,21 +239,14 @@ fn few(device: &Device, size: Size) -> Prepared<'_> {
     let length = size.length(1000);
     let vector = || vector(device, length);
     let (a, x, b) = (vector()?, vector()?, vector()?);
-    held(move || {
-        Ok(device
-            .region(|g| Keep(g.array(&a) * g.array(&x) + g.array(&b)))?
-            .wait()?)
-    })
+    in_region(device, move |g| g.array(&a) * g.array(&x) + g.array(&b))
 }
 
 fn twenty(device: &Device, size: Size) -> Prepared<'_> {
     let x = vector(device, size.length(1000))?;
-    held(move || {
-        let pending = device.region(|g| {
-            let x = g.array(&x);
-            Keep((0..10).fold(x.clone(), |y, _| (&y * 0.5) + &x))
-        })?;
-        Ok(pending.wait()?)
+    in_region(device, move |g| {
+        let x = g.array(&x);
+        (0..10).fold(x.clone(), |y, _| (&y * 0.5) + &x)
     })
 }
 
@@ -295,11 +266,7 @@ fn dependent(device: &Device, size: Size) -> Prepared<'_> {
 
 fn scan(device: &Device, size: Size) -> Prepared<'_> {
     let x = vector(device, size.length(1 << 26))?;
-    held(move || {
-        Ok(device
-            .region(|g| Keep(g.array(&x).cumsum(Axis(0))))?
-            .wait()?)
-    })
+    in_region(device, move |g| g.array(&x).cumsum(Axis(0)))
 }
 
 fn gather(device: &Device, size: Size) -> Prepared<'_> {
@@ -309,9 +276,7 @@ fn gather(device: &Device, size: Size) -> Prepared<'_> {
         (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64 & (length as i64 - 1)
     });
     let index = Array::from_host(device, &index)?;
-    held(move || {
-        Ok(device
-            .region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))))?
-            .wait()?)
+    in_region(device, move |g| {
+        g.array(&x).gather(Axis(0), &g.array(&index))
     })
 }
