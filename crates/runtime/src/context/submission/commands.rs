@@ -83,39 +83,44 @@ fn copy_node(target: DevicePtr, source: DevicePtr, bytes: usize) -> GraphNode<'s
     })
 }
 
+/// Implements a command that is one call of the driver: its fields are the call's arguments between
+/// the context and the stream.
+macro_rules! driver_call {
+    ($command:ident = $call:ident($($field:ident),*) -> $output:ty { $($items:tt)* }) => {
+        impl Command for $command {
+            $($items)*
+
+            type Output = $output;
+
+            unsafe fn enqueue(
+                self,
+                driver_stream: DriverStream<'_>,
+            ) -> Result<$output, DriverError> {
+                let (driver, context, stream) = driver_stream.parts();
+                // SAFETY: by this function's contract.
+                unsafe { driver.$call(context, $(self.$field,)* stream) }
+            }
+        }
+    };
+}
+
 /// An allocation from the device's pool (rules 31 and 32: it is placed on the stream's device, and
 /// other streams must be ordered after it).
 pub(crate) struct Allocate {
     pub(crate) bytes: usize,
 }
 
-impl Command for Allocate {
+driver_call! { Allocate = mem_alloc_async(bytes) -> DevicePtr {
     // The first operation on the memory follows on the same stream.
     const HAS_WORK: bool = false;
-
-    type Output = DevicePtr;
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<DevicePtr, DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe { driver.mem_alloc_async(context, self.bytes, stream) }
-    }
-}
+} }
 
 /// A stream-ordered free of pool memory (rule 32: the free must be ordered after every use).
 pub(crate) struct Free {
     pub(crate) pointer: DevicePtr,
 }
 
-impl Command for Free {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe { driver.mem_free_async(context, self.pointer, stream) }
-    }
-}
+driver_call! { Free = mem_free_async(pointer) -> () {} }
 
 /// A copy of page-locked host memory to the device (rule 7: asynchronous; the host memory is read
 /// when the copy runs).
@@ -125,21 +130,11 @@ pub(crate) struct CopyToDevice {
     pub(crate) bytes: usize,
 }
 
-impl Command for CopyToDevice {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe {
-            driver.copy_host_to_device_async(context, self.target, self.source, self.bytes, stream)
-        }
-    }
-
+driver_call! { CopyToDevice = copy_host_to_device_async(target, source, bytes) -> () {
     fn record(self, _: DriverStream<'_>, _: &mut dyn NodeSink) -> Result<(), NotRecorded> {
         Err(NotRecorded::Refused(HOST_MEMORY))
     }
-}
+} }
 
 /// A copy of device memory to page-locked host memory (rule 7).
 pub(crate) struct CopyToHost {
@@ -148,21 +143,11 @@ pub(crate) struct CopyToHost {
     pub(crate) bytes: usize,
 }
 
-impl Command for CopyToHost {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe {
-            driver.copy_device_to_host_async(context, self.target, self.source, self.bytes, stream)
-        }
-    }
-
+driver_call! { CopyToHost = copy_device_to_host_async(target, source, bytes) -> () {
     fn record(self, _: DriverStream<'_>, _: &mut dyn NodeSink) -> Result<(), NotRecorded> {
         Err(NotRecorded::Refused(DOWNLOAD))
     }
-}
+} }
 
 /// A copy between the memory of two devices, or of one.
 pub(crate) struct CopyPeer(pub(crate) PeerCopy);
@@ -184,28 +169,12 @@ pub(crate) struct CopyOnDevice {
     pub(crate) bytes: usize,
 }
 
-impl Command for CopyOnDevice {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe {
-            driver.copy_device_to_device_async(
-                context,
-                self.target,
-                self.source,
-                self.bytes,
-                stream,
-            )
-        }
-    }
-
+driver_call! { CopyOnDevice = copy_device_to_device_async(target, source, bytes) -> () {
     fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
         sink.add(&copy_node(self.target, self.source, self.bytes));
         Ok(())
     }
-}
+} }
 
 /// An upload through page-locked blocks, used in turn. For each chunk it enqueues a host function,
 /// which makes sure that the chunk is in its block (rule 27: host functions run in stream order),
@@ -252,17 +221,7 @@ pub(crate) struct Prefetch {
     pub(crate) location: ManagedLocation,
 }
 
-impl Command for Prefetch {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe {
-            driver.mem_prefetch_async(context, self.pointer, self.bytes, self.location, stream)
-        }
-    }
-}
+driver_call! { Prefetch = mem_prefetch_async(pointer, bytes, location) -> () {} }
 
 /// A fill with an element whose size the driver supports (rule 12: asynchronous for device memory).
 pub(crate) struct Fill {
@@ -271,15 +230,7 @@ pub(crate) struct Fill {
     pub(crate) count: usize,
 }
 
-impl Command for Fill {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (driver, context, stream) = driver_stream.parts();
-        // SAFETY: by this function's contract.
-        unsafe { driver.memset_async(context, self.target, self.pattern, self.count, stream) }
-    }
-
+driver_call! { Fill = memset_async(target, pattern, count) -> () {
     fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
         let Self {
             target,
@@ -293,7 +244,7 @@ impl Command for Fill {
         });
         Ok(())
     }
-}
+} }
 
 /// A kernel launch (rule 13: asynchronous).
 pub(crate) struct Launch<'a> {
