@@ -18,18 +18,12 @@ macro_rules! array {
 
             /// Returns a view of the whole array for reading.
             pub fn view(&self) -> View<'_, T> {
-                View {
-                    span: self.span(),
-                    element: PhantomData,
-                }
+                View::of(self.span())
             }
 
             /// Returns a view of the whole array for writing.
             pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-                ViewMut {
-                    span: self.span(),
-                    element: PhantomData,
-                }
+                ViewMut::of(self.span())
             }
 
             /// Returns a view of a range of the array for reading.
@@ -40,10 +34,7 @@ macro_rules! array {
             /// [`try_slice`](Self::try_slice).
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-                match self.view().into_part(range) {
-                    Ok(part) => part,
-                    Err(usage_error) => panic!("{usage_error}"),
-                }
+                super::view::within(self.view().into_part(range))
             }
 
             /// Returns a view of a range of the array for reading.
@@ -66,10 +57,7 @@ macro_rules! array {
             /// [`try_slice_mut`](Self::try_slice_mut).
             #[track_caller]
             pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-                match self.view_mut().into_part(range) {
-                    Ok(part) => part,
-                    Err(usage_error) => panic!("{usage_error}"),
-                }
+                super::view::within(self.view_mut().into_part(range))
             }
 
             /// Returns a view of a range of the array for writing.

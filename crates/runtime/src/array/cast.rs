@@ -49,10 +49,7 @@ impl<'a, T: Pod> View<'a, T> {
     #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<View<'a, U>> {
         check::<T, U>(&self.span)?;
-        Ok(View {
-            span: self.span,
-            element: PhantomData,
-        })
+        Ok(View::of(self.span))
     }
 }
 
@@ -74,10 +71,7 @@ impl<'a, T: Pod> ViewMut<'a, T> {
     #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<ViewMut<'a, U>, Rejected<Self>> {
         match check::<T, U>(&self.span) {
-            Ok(()) => Ok(ViewMut {
-                span: self.span,
-                element: PhantomData,
-            }),
+            Ok(()) => Ok(ViewMut::of(self.span)),
             Err(usage_error) => Err(Rejected::new(usage_error, self)),
         }
     }

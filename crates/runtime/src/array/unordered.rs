@@ -36,11 +36,7 @@ impl<T> Buffer<T> {
     /// be complete, or precede it on its own stream, or be ordered before it by other means. This
     /// includes the first write of the array and its allocation, on the stream that allocated it.
     pub unsafe fn unordered(&self) -> View<'_, T> {
-        let View { span, element } = self.view();
-        View {
-            span: without_order(span),
-            element,
-        }
+        View::of(without_order(self.view().span))
     }
 
     /// Returns a view for writing whose operations do not wait for earlier uses of the array.
@@ -55,11 +51,7 @@ impl<T> Buffer<T> {
     /// through this view, every read enqueued before it must be over or in front of it on its own
     /// stream, or be ordered in front of it by other means.
     pub unsafe fn unordered_mut(&mut self) -> ViewMut<'_, T> {
-        let ViewMut { span, element } = self.view_mut();
-        ViewMut {
-            span: without_order(span),
-            element,
-        }
+        ViewMut::of(without_order(self.view_mut().span))
     }
 }
 
@@ -70,10 +62,7 @@ impl<T> View<'_, T> {
     ///
     /// The contract of [`Buffer::unordered`].
     pub unsafe fn unordered(self) -> Self {
-        Self {
-            span: without_order(self.span),
-            ..self
-        }
+        Self::of(without_order(self.span))
     }
 }
 
@@ -84,11 +73,7 @@ impl<T> ViewMut<'_, T> {
     ///
     /// The contract of [`Buffer::unordered`].
     pub unsafe fn unordered(&self) -> View<'_, T> {
-        let View { span, element } = self.slice(..);
-        View {
-            span: without_order(span),
-            element,
-        }
+        View::of(without_order(self.slice(..).span))
     }
 
     /// Returns the view for writing in operations that do not wait for earlier uses of the array.
@@ -97,10 +82,7 @@ impl<T> ViewMut<'_, T> {
     ///
     /// The contract of [`Buffer::unordered_mut`].
     pub unsafe fn unordered_mut(self) -> Self {
-        Self {
-            span: without_order(self.span),
-            ..self
-        }
+        Self::of(without_order(self.span))
     }
 }
 

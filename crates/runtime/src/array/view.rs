@@ -136,10 +136,7 @@ pub struct View<'a, T> {
 
 impl<T> Clone for View<'_, T> {
     fn clone(&self) -> Self {
-        Self {
-            span: self.span.clone(),
-            element: PhantomData,
-        }
+        Self::of(self.span.clone())
     }
 }
 
@@ -203,9 +200,25 @@ pub(super) use len;
 len!(View);
 len!(ViewMut);
 
+/// Returns a part that lies within its array. Panics if it does not, at the caller's line.
+#[track_caller]
+pub(super) fn within<V>(part: Result<V, UsageError>) -> V {
+    match part {
+        Ok(part) => part,
+        Err(usage_error) => panic!("{usage_error}"),
+    }
+}
+
 macro_rules! common {
     ($name:ident) => {
-        impl<T> $name<'_, T> {
+        impl<'a, T> $name<'a, T> {
+            pub(super) fn of(span: Span<'a>) -> Self {
+                Self {
+                    span,
+                    element: PhantomData,
+                }
+            }
+
             /// Returns a part of the view for reading.
             ///
             /// # Panics
@@ -214,10 +227,7 @@ macro_rules! common {
             /// [`try_slice`](Self::try_slice).
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-                match self.part(range) {
-                    Ok(part) => part,
-                    Err(usage_error) => panic!("{usage_error}"),
-                }
+                within(self.part(range))
             }
 
             /// Returns a part of the view for reading.
@@ -235,11 +245,7 @@ macro_rules! common {
 
             /// Returns the part of the view at `range` for reading.
             fn part(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>, UsageError> {
-                let whole = View {
-                    span: self.span.clone(),
-                    element: PhantomData,
-                };
-                whole.into_part(range)
+                View::of(self.span.clone()).into_part(range)
             }
 
             /// Returns the part of the view at `range`.
@@ -248,10 +254,7 @@ macro_rules! common {
                 range: impl RangeBounds<usize>,
             ) -> Result<Self, UsageError> {
                 let range = resolve("slice", range, self.len())?;
-                Ok(Self {
-                    span: self.span.subspan(range, size_of::<T>()),
-                    element: PhantomData,
-                })
+                Ok(Self::of(self.span.subspan(range, size_of::<T>())))
             }
         }
 
@@ -280,10 +283,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// If the range does not lie within the view. See [`try_slice_mut`](Self::try_slice_mut).
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        match self.reborrow().into_part(range) {
-            Ok(part) => part,
-            Err(usage_error) => panic!("{usage_error}"),
-        }
+        within(self.reborrow().into_part(range))
     }
 
     /// Returns a part of the view for writing.
@@ -300,10 +300,7 @@ impl<'a, T> ViewMut<'a, T> {
 
     /// Reborrows the view, so that an operation does not consume it.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut {
-            span: self.span.clone(),
-            element: PhantomData,
-        }
+        ViewMut::of(self.span.clone())
     }
 
     /// Splits the view in two: the first `middle` elements, and the rest.
@@ -320,16 +317,7 @@ impl<'a, T> ViewMut<'a, T> {
         );
         let left = self.span.clone().subspan(0..middle, size_of::<T>());
         let right = self.span.subspan(middle..len, size_of::<T>());
-        (
-            ViewMut {
-                span: left,
-                element: PhantomData,
-            },
-            ViewMut {
-                span: right,
-                element: PhantomData,
-            },
-        )
+        (Self::of(left), Self::of(right))
     }
 
     /// The view in parts of `chunk_len` elements, the last perhaps shorter.
@@ -344,10 +332,7 @@ impl<'a, T> ViewMut<'a, T> {
         let span = self.span;
         (0..len).step_by(chunk_len).map(move |start| {
             let range = start..(start + chunk_len).min(len);
-            ViewMut {
-                span: span.clone().subspan(range, size_of::<T>()),
-                element: PhantomData,
-            }
+            ViewMut::of(span.clone().subspan(range, size_of::<T>()))
         })
     }
 }
