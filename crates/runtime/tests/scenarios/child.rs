@@ -16,13 +16,18 @@ pub(crate) struct Ended {
 /// Runs one of the scenarios, even an ignored one, in a child process with additional environment
 /// variables.
 pub(crate) fn in_process(test: &str, environment: &[(&str, &str)]) -> Ended {
+    run_alone(&format!("scenarios::{test}"), environment)
+}
+
+/// Runs any test of this program like [`in_process`].
+pub(crate) fn run_alone(test: &str, environment: &[(&str, &str)]) -> Ended {
     let _watch = Watch::over(format!("a process that runs {test}"));
     let program = env::current_exe().expect("the test's own program");
     let mut command = Command::new(program);
     // Uses one test thread, which works even where the system refuses to create another.
     command.args([
         "--exact",
-        &format!("scenarios::{test}"),
+        test,
         "--include-ignored",
         "--nocapture",
         "--test-threads=1",

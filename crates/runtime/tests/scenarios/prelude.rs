@@ -35,7 +35,10 @@ pub(crate) use millstream_testkit::{
     outsiders::{Drops, Outsider, adopted},
 };
 
-pub(crate) use crate::scenarios::{arrays::sums, child::in_process};
+pub(crate) use crate::scenarios::{
+    arrays::sums,
+    child::{in_process, run_alone},
+};
 
 /// Asserts that a value matches a pattern, and a condition of what the pattern binds.
 macro_rules! assert_is {
