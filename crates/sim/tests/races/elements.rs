@@ -152,9 +152,10 @@ fn nothing_else_is_taken_for_one() {
     sim.assert_clean();
 }
 
+/// Other programs may remove folders and files meanwhile.
 fn ptx_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
         if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
             ptx_files(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "ptx") {
