@@ -40,7 +40,7 @@ pub(crate) struct IndexChecks {
     errors: Vec<UsageError>,
     /// The number of launches that make checks.
     launches: u64,
-    /// The number of launches, the first ones, that have found every index within bounds.
+    /// The number of launches before the first whose check has not yet succeeded.
     passed: u64,
     /// True once the flag was read as raised.
     is_raised: bool,

@@ -67,9 +67,9 @@ pub(crate) mod sealed {
 /// of the crate `half`.
 ///
 /// An operation on `f16` or `bf16` is computed in `f32`, and its result is rounded to the nearest
-/// element, ties to even. This gives the correctly rounded result of each sum, difference, product,
-/// quotient, remainder and square root, and the same bits whether or not operations are fused.
-/// Reductions, scans and matrix products accumulate in a wider type, and round once, at the end.
+/// element, ties to even. Sums, differences, products, quotients, remainders and square roots are
+/// therefore correctly rounded, and fusing operations changes no bit. Reductions, scans and matrix
+/// products accumulate in a wider type and round the result once.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of an array on a device",
     note = "elements are `f32`, `f64`, `half::f16`, `half::bf16`, `i8` to `i64`, `u8` to `u64`, \

@@ -126,8 +126,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
     }
 
     /// Enqueues the work that the elements depend on, and returns the memory that they will be in,
-    /// in row-major order. They are copied, on the device, if another array or a view needs them
-    /// too, or if their memory was adopted from another library.
+    /// in row-major order. The device copies them if another array or a view needs them too, or if
+    /// their memory was adopted from another library.
     ///
     /// Waits for nothing, unless the elements depend on indices that are checked on the device:
     /// then it waits for the check.

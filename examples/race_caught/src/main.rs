@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("The same run, repeated with sim:replay={}:", wrong.token);
     let again = run(&Gpu::new(SimConfig::new().replay(wrong.token)), false)?;
     println!(
-        "  {} bytes too early; the replay matched the recorded run: {:?}\n",
+        "  {} bytes too early; the replay matched the original run: {:?}\n",
         again.stale, again.replay_status
     );
 

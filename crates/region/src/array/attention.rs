@@ -87,14 +87,14 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// Computes attention, `softmax(q·kᵀ·scale)·v`: for each query in `self`, the mean of the
     /// values, weighted by the exponentials of the scaled products of the query and the keys.
     ///
-    /// The last two axes are the queries and their elements, the keys and their elements, and the
-    /// values, one for each key, and theirs. The others are batch axes, which broadcast. The usual
-    /// scale is the reciprocal of the square root of the number of elements of a key.
+    /// Each row of the last two axes is a query, a key, or the value of the key with the same
+    /// index. The other axes are batch axes, which broadcast. The usual scale is the reciprocal of
+    /// the square root of the number of elements of a key.
     ///
-    /// It is one kernel, which stores no scores, if a key and a value have at most 256 elements of
-    /// `f32`, or 128 of `f64`. Larger ones are computed by matrix products and a softmax, which
-    /// store the scores. Elements of `f16` and `bf16` are converted to `f32` by kernels of their
-    /// own, and the result is rounded once.
+    /// Keys and values of at most 256 elements of `f32`, or 128 of `f64`, are computed by one
+    /// kernel, which stores no scores. Longer ones are computed by matrix products and a softmax,
+    /// which store the scores. Kernels of their own convert `f16` and `bf16` to `f32`, and the
+    /// result is rounded once.
     ///
     /// Without keys the result is 0. It is NaN where all scores of a query are −∞, and where one
     /// is NaN or +∞. A value that is not finite makes the results of all queries to which its key

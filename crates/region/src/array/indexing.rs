@@ -268,8 +268,9 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// at most `n` · 2⁻²⁴ or `n` · 2⁻⁵³ of the sum of the magnitudes, the element's own among them.
     /// A GPU takes an `f32` below 2⁻¹²⁶ for 0 in these additions.
     ///
-    /// The values are added as `f64` and the sums rounded once if the elements have 16 bits, or if
-    /// at most 4,096 elements of `f32` get at least 32 values each, and 4,096 in total.
+    /// Two kinds of sums are computed in `f64` and rounded once: those of 16-bit elements, and
+    /// those of at most 4,096 elements of `f32` that get at least 4,096 values, 32 or more for
+    /// each.
     /// [`scatter_add_in_f64`](Self::scatter_add_in_f64) always does so.
     ///
     /// # Errors

@@ -168,8 +168,8 @@ impl<D: Dimension> Array<bool, D> {
 impl<T: Float, D: Dimension> Array<T, D> {
     /// Returns the mean of all elements, NaN if there are none.
     ///
-    /// The sum is divided as `f64`, and rounded to a shorter type once, at the end, so that a mean
-    /// of `f32` does not overflow.
+    /// The sum and the division are in `f64`, so that a mean of `f32` does not overflow. The result
+    /// is rounded once.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -205,19 +205,19 @@ impl<T: Float, D: Dimension> Array<T, D> {
 
     /// Returns the variance of all elements; the divisor is their number minus `ddof`.
     ///
-    /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to a
-    /// shorter type once, at the end. Deviations of at most 8,192 elements are those from the
-    /// rounded mean, computed in the type of the elements, or in `f32` for `f16` and `bf16`. Those
-    /// of more elements are computed in `f64`, with a relative error of their sum of at most 2⁻⁴⁶.
+    /// The sum of the squared deviations is divided in `f64`, and the result is rounded once. The
+    /// deviations of at most 8,192 elements are computed in the type of the elements (`f32` for
+    /// `f16` and `bf16`), from the rounded mean. Those of more elements are computed in `f64`; the
+    /// relative error of their sum is at most 2⁻⁴⁶.
     #[track_caller]
     pub fn var(&self, ddof: T) -> Array<T, Ix0> {
         self.variance(wide(ddof)).cast()
     }
 
-    /// Returns the variance along an axis, which is removed. Computed as [`var`](Self::var) of so
-    /// many elements, except that deviations from the rounded mean are those of contiguous rows,
-    /// also of longer ones if there are at least 128, and that those of other elements are computed
-    /// in `f64`.
+    /// Returns the variance along an axis, which is removed. It is computed as [`var`](Self::var)
+    /// of the elements of each row, with two exceptions. At least 128 contiguous rows take their
+    /// deviations from the rounded mean even if they are longer than 8,192 elements. Rows that are
+    /// not contiguous are computed in `f64`.
     #[track_caller]
     pub fn var_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
     where

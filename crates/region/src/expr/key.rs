@@ -1,9 +1,10 @@
 //! Operations as words: the keys of nodes, plans and kernels.
 //!
-//! A region looks up each operation that it records, and its whole graph when it is evaluated, so a
-//! key is a list of words, which is hashed and compared as a block of memory. Different operations
-//! have different words, and so have sequences of operations. The first word has the operation, the
-//! type and the number of axes. A part of variable length begins with its length.
+//! A region looks up each operation that it records. When it is evaluated, it looks up its whole
+//! graph. A key is therefore a list of words, which is hashed and compared as a block of memory.
+//! Different operations have different words, and so have sequences of operations. The first word
+//! contains the operation, the type and the number of axes. A part of variable length begins with
+//! its length.
 
 use smallvec::{Array, SmallVec};
 

@@ -1,12 +1,11 @@
 //! Replacement of approximate instructions by exact ones.
 //!
-//! PTX does not define the bits that `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx` and
-//! `div.approx` give, so that devices may differ, while the library must give the same bits
-//! everywhere. A reciprocal, root or quotient is therefore replaced by the correctly rounded
-//! instruction, and a power or logarithm of two by a call of the library's own function, which is
-//! more accurate than the instruction. PTX defines the bits of all other instructions in NVRTC's
-//! mathematical functions, provided that no product is fused with a sum: `maths.cu` is compiled
-//! with `--fmad=false`, which puts `.rn` on both.
+//! The library gives the same bits on every device, but PTX does not define the bits of
+//! `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx` and `div.approx`. A reciprocal, root or
+//! quotient is therefore replaced by the correctly rounded instruction. A power or logarithm of two
+//! is replaced by a call of the library's own function, which is more accurate. PTX defines the
+//! bits of all other instructions in NVRTC's mathematical functions, provided that no product is
+//! fused with a sum: `maths.cu` is compiled with `--fmad=false`, which puts `.rn` on both.
 
 use std::borrow::Cow;
 

@@ -92,10 +92,10 @@ struct DeviceGroup {
 impl Mesh {
     /// Creates a mesh of these devices, in row-major order: the last axis varies fastest.
     ///
-    /// Connects the devices, as [`Collectives::new`] does: more than two GPUs by NCCL if it can be
-    /// loaded, which takes up to some seconds, and all by peer access, which takes some ten
-    /// milliseconds for each pair that had none. Devices without peer access exchange elements
-    /// through the host.
+    /// Connects the devices, as [`Collectives::new`] does. More than two GPUs are connected by NCCL
+    /// if it can be loaded, which takes up to some seconds. All devices are connected by peer
+    /// access, which takes some ten milliseconds for each pair that had none. Devices without peer
+    /// access exchange elements through the host.
     ///
     /// ```
     /// use millstream::Device;

@@ -3,8 +3,8 @@
 //! cuBLAS computes a product if it is installed, the device is a GPU, the elements are `f32`,
 //! `f64`, `f16` or `bf16` (`bf16` from compute capability 8.0 on), neither factor is a vector, each
 //! factor has contiguous rows or columns, and the batch, once merged, has a single non-negative
-//! stride. The built-in kernels, which take every numeric type but integers of 16 bits, and any
-//! strides, compute all other products and all products on the simulated device.
+//! stride. The built-in kernels compute all other products, and all products on the simulated
+//! device. They take any strides, and every numeric type except integers of 16 bits.
 //!
 //! A built-in kernel also computes element-wise functions of the product, its epilogue: the code
 //! generator puts them in the place of the stores of elements (`emit/product.rs`). An element of
@@ -14,16 +14,16 @@
 //! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k`
 //! products `a·b` by at most `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from
 //! 1 to the next number (2⁻²⁴ or 2⁻⁵³). For the built-in kernels, `r` is the lesser of `k` and `128
-//! + ⌈k / 128⌉`, and the order of the additions depends on the shape and the strides alone, so that
-//! a product has the same bits on every run and on every device. For cuBLAS, which states no bound,
-//! `r` is `k`, the bound of any order of the additions; it is configured neither to round elements
-//! to TF32, unless [`ProductPrecision::Tf32`] asks for that, nor to emulate them by narrower types.
+//! + ⌈k / 128⌉`. The order of their additions depends on the shape and the strides alone: a product
+//! has the same bits on every run and on every device. cuBLAS states no bound: `r` is `k`, the
+//! bound of any order of the additions. It rounds elements to TF32 only for
+//! [`ProductPrecision::Tf32`], and never emulates them by narrower types.
 //!
 //! The products of `f16` and `bf16` are exact in `f32`, within its range. Their sum has the bounds
 //! above, with the `u` of `f32`, and is then rounded to the type once. cuBLAS adds them on tensor
-//! cores. These align at least four products and the sum so far to the largest of them, cut off
-//! what lies below its last bit, and cut off the result, each time with an error of up to `2u` in
-//! place of the `u` of a rounding: `r` is at most `3·k`, additions of partial sums included. NVIDIA
+//! cores. These align at least four products and the sum so far to the largest of them, truncate
+//! them at its last bit, and truncate the result. Each truncation has an error of up to `2u`,
+//! where a rounding has `u`: `r` is at most `3·k`, additions of partial sums included. NVIDIA
 //! documents no bound; this one follows from published measurements of the tensor cores of V100,
 //! T4, A100 and H100. cuBLAS is configured to make all additions in `f32`, those of partial sums
 //! included. It adds products in TF32 in the same way.

@@ -25,9 +25,9 @@ pub enum ProductPrecision {
     /// The precision of the elements, as of [`Array::dot`](crate::Array::dot).
     #[default]
     Full,
-    /// TF32 on tensor cores, where cuBLAS computes the product on a GPU of compute capability 8.0
-    /// or later, and the full precision elsewhere: on other GPUs, without cuBLAS, for vectors, and
-    /// on the simulated device.
+    /// TF32 on tensor cores, if cuBLAS computes the product on a GPU of compute capability 8.0 or
+    /// later. Otherwise the full precision: on other GPUs and on the simulated device, without
+    /// cuBLAS, and for vectors.
     ///
     /// Each element is rounded or truncated to a mantissa of 10 bits, by less than 2⁻¹⁰ of it, and
     /// products are added as `f32`. A result differs from the exact sum of its `k` products `a·b`

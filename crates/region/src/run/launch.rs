@@ -45,9 +45,9 @@ fn intern(name: &str) -> &'static str {
 
 /// Allocates an uninitialised array, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller, in `launch`, `evaluate` and `mesh::enqueue`, enqueues kernels or a copy
-    // on this stream that write all of it before it is readable by others; if that fails, the
-    // array is dropped.
+    // SAFETY: the callers are in `launch`, `evaluate` and `mesh::enqueue`. Each enqueues kernels or
+    // a copy on this stream that write the whole array before others can read it; if that fails,
+    // it drops the array.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
 

@@ -1,10 +1,10 @@
 //! The kernel cache, keyed by the structure and the schedule of a kernel.
 //!
-//! The generated code depends only on the nodes of a fused kernel, on their types, shapes and
-//! operations, and on which operands are equal or stored; and on the schedule. Kernels with the
-//! same key are therefore generated once; a launch substitutes its own arrays and constants. The
-//! key of a uniform kernel leaves out lengths (`plan/uniform.rs`), and that of many kernels of rows
-//! the number of rows (`plan/first_axis.rs`); a launch substitutes those, too.
+//! The generated code depends only on the schedule and on the nodes of a fused kernel: their types,
+//! shapes and operations, and which operands are equal or stored. Kernels with the same key are
+//! therefore generated once; a launch substitutes its own arrays and constants. The key of a
+//! uniform kernel does not contain the lengths (`plan/uniform.rs`). The keys of many kernels of
+//! rows do not contain the number of rows (`plan/first_axis.rs`). A launch substitutes those, too.
 
 use std::sync::{Arc, LazyLock};
 

@@ -157,7 +157,7 @@ impl Checked {
 ///
 /// Threads that a program starts are real threads, which the schedule does not control. A failure
 /// of a program with unordered threads may need several attempts to reproduce; a replay that
-/// diverges from the recorded run is reported as such.
+/// diverges from the original run is reported as such.
 #[derive(Clone, Debug)]
 #[must_use = "a check checks nothing until it is run"]
 pub struct Check {

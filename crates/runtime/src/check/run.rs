@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
             )
         {
             end.problem = Some(format!(
-                "the replay diverged from the recorded run: {status:?}"
+                "the replay diverged from the original run: {status:?}"
             ));
         }
         match end.problem {

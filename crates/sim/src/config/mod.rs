@@ -128,8 +128,8 @@ impl SimConfig {
     /// kernel, with driver 580.
     pub const H200_QUEUE_OPERATIONS: usize = 1021;
 
-    /// Creates the default configuration: one device like an H200, with 141 GiB, its costs and
-    /// observed behaviour, and schedule [`Timed`](Schedule::Timed).
+    /// Creates the default configuration: one device with the memory (141 GiB), the costs and the
+    /// observed behaviour of an H200, and schedule [`Timed`](Schedule::Timed).
     pub fn new() -> Self {
         Self::default()
     }

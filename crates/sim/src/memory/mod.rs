@@ -53,7 +53,7 @@ const GAP: u64 = 4096;
 const NULL_PAGE_BYTES: u64 = 4096;
 /// The maximum number of freed device allocations that are remembered.
 const DEAD_MAX: usize = 1 << 16;
-/// The maximum amount, in bytes, of freed page-locked and managed memory that is withheld from
+/// The maximum number of bytes of freed page-locked and managed memory that are withheld from
 /// reuse, so that late accesses are detected.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
 

@@ -181,7 +181,7 @@ impl<'a> SharedBytes<'a> {
     }
 
     /// Fills `len` bytes from `offset` with repetitions of `pattern`; the last one may be
-    /// truncated. Returns `None`, and writes nothing, if the range is out of bounds, or if the
+    /// truncated. Writes nothing and returns `None` if the range is out of bounds, or if the
     /// pattern is empty and `len` is not 0.
     pub fn fill(&self, offset: usize, len: usize, pattern: &[u8]) -> Option<()> {
         self.check(offset, len)?;

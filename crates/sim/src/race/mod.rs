@@ -119,8 +119,8 @@
 //! Such a race is a [note](crate::Severity::Note) instead of an error if no other access races for
 //! these bytes: no read, no atomic, and no write of other values. Accesses of different widths are
 //! compared byte by byte. If all races of a launch are notes, none of them changes a value in any
-//! schedule, so the severity is the same in every order, except for values that depend on the order
-//! of atomics. Notes are reported with
+//! schedule. The severity is therefore the same in every order, except where values depend on the
+//! order of atomics. Notes are reported with
 //! [`SimConfig::kernel_race_notes`](crate::SimConfig::kernel_race_notes).
 //!
 //! A barrier of the block that its threads reach at different lines is an error, too
@@ -131,14 +131,14 @@
 //! for, as on devices since Volta.
 //!
 //! Which thread takes a lock or a counter first decides which accesses an atomic orders, so that
-//! one order of execution hides races that another one shows. A kernel in which an atomic, or a
-//! volatile, relaxed or acquire load, returns a value that can depend on the order therefore runs
-//! in several orders of its blocks and warps, four by default, each but that of the indices on a
-//! private copy of the memory that it accesses
-//! ([`SimConfig::kernel_race_orders`](crate::SimConfig::kernel_race_orders)). The findings are
-//! those of all orders together; one that not all of them show says so, and names an order that
-//! does ([`SimConfig::kernel_race_order`](crate::SimConfig::kernel_race_order) repeats it). These
-//! are the same under every schedule of operations. Each order costs as much as the check in one.
+//! one order of execution hides races that another one shows. If an atomic, or a volatile, relaxed
+//! or acquire load, returns a value that can depend on the order, the kernel therefore runs in
+//! several orders of its blocks and warps, four by default
+//! ([`SimConfig::kernel_race_orders`](crate::SimConfig::kernel_race_orders)). The order of the
+//! indices runs on the memory itself, each other one on a private copy. The findings are those of
+//! all orders together. A finding of some orders only says so, and names one of these
+//! ([`SimConfig::kernel_race_order`](crate::SimConfig::kernel_race_order) repeats it). The orders
+//! are the same under every schedule of operations. Each costs as much as the check in one.
 //!
 //! A launch reports one race for each pair of lines of the PTX, with the bytes of all its races in
 //! the same allocation or variable, and the worst severity; at most 256 pairs of each severity. The

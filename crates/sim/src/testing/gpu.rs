@@ -56,10 +56,10 @@ impl Gpu {
         self.inner.state.lock().reports.clone()
     }
 
-    /// Returns the race checker's findings so far, in order: the first 1,024, and after these the
-    /// first at each further pair of places, up to 4,096 together. Each is a
-    /// [`Report`](crate::Report) too, except an access that made its kernel fail, which is part of
-    /// the report of the [fault](crate::ReportKind::KernelFault).
+    /// Returns the race checker's findings so far, in order: the first 1,024, then the first one at
+    /// each new pair of places, up to 4,096 in total. Each is also a [`Report`](crate::Report),
+    /// except an access that made its kernel fail: the report of the
+    /// [fault](crate::ReportKind::KernelFault) contains it.
     ///
     /// An operation is checked once it and all operations enqueued before it have run, so
     /// synchronise first.

@@ -18,10 +18,10 @@
 //! evaluated in parts, each between two collectives, which the host enqueues for all devices at
 //! once and which a graph of one device cannot contain; no graphs are made of the parts.
 //!
-//! An executable graph does not run twice at a time. A call that finds its graph running, without
-//! depending on it, uses another instance of the graph, and beyond [`INSTANCES_MAX`] launches the
-//! kernels one by one. So does a call whose graph fails for any reason: the ordinary way then
-//! succeeds, or returns the error.
+//! An executable graph does not run twice at a time. A call whose graph is still running for a call
+//! that it does not depend on uses another instance of the graph. If there are [`INSTANCES_MAX`]
+//! already, it launches the kernels one by one. So does a call whose graph fails for any reason:
+//! the ordinary way then succeeds, or returns the error.
 
 mod prepared;
 mod region_graph;

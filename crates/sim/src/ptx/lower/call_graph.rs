@@ -47,8 +47,8 @@ impl CallGraph {
 
     /// Returns the functions that a kernel must call at run time, with their indices in the module.
     ///
-    /// These are the functions that cannot be inlined, and, if the kernel can call through
-    /// pointers, the functions whose address is taken anywhere in the module.
+    /// These are the functions that cannot be inlined. If the kernel can call through pointers,
+    /// they include the functions whose address is taken anywhere in the module.
     pub(super) fn out_of_line_functions<'a>(
         &self,
         module: &'a ModuleAst<'a>,
