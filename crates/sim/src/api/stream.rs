@@ -55,9 +55,9 @@ impl StateGuard<'_> {
             let text = "a default stream cannot be destroyed".to_owned();
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
         }
-        // A capture ends with its origin, and becomes invalid if it loses another stream.
+        // A capture ends with its origin; the nodes of another stream stay in it.
         if !self.abandon_capture(stream) {
-            let _invalid = self.refuse_in_capture(stream, "destroying a stream");
+            self.leave_capture(stream);
         }
         if let Some(found) = self.streams.get_mut(&stream) {
             found.destroyed = true;

@@ -181,6 +181,7 @@ impl SimState {
                 origin: stream,
                 mode,
                 thread: thread::current().id(),
+                destroyed: Vec::new(),
                 violation: None,
             },
         );
@@ -251,6 +252,16 @@ impl SimState {
         true
     }
 
+    /// Takes a stream that is destroyed out of its capture, which still has to join its nodes.
+    pub(crate) fn leave_capture(&mut self, stream: StreamHandle) {
+        if let Some(found) = self.streams.get_mut(&stream)
+            && let Some(point) = found.capture.take()
+            && let Some(capture) = self.captures.active.get_mut(&point.capture)
+        {
+            capture.destroyed.push((stream, point.nodes));
+        }
+    }
+
     /// Removes the graph of a capture that failed, if the capture created it.
     fn drop_captured(&mut self, capture: &CaptureInProgress) {
         if capture.created {
@@ -272,11 +283,17 @@ impl SimState {
                 left.extend(&node.dependencies);
             }
         }
-        let mut streams = self.streams.iter();
-        let outside =
-            |point: &CapturedPoint| point.capture == number && !point.nodes.is_subset(&joined);
-        streams
-            .find(|(_, stream)| stream.capture.as_ref().is_some_and(outside))
+        let alive = self.streams.iter().filter_map(|(handle, stream)| {
+            let point = stream.capture.as_ref()?;
+            (point.capture == number).then_some((handle, &point.nodes))
+        });
+        let destroyed = capture
+            .destroyed
+            .iter()
+            .map(|(handle, nodes)| (handle, nodes));
+        let mut branches = alive.chain(destroyed);
+        branches
+            .find(|(_, nodes)| !nodes.is_subset(&joined))
             .map(|(handle, _)| *handle)
     }
 

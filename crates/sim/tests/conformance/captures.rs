@@ -115,6 +115,24 @@ pub(crate) fn r41(dev: &DeviceHarness) -> Observation {
         dev.read(memory, 8, stream)? == expected,
         "both branches run",
     )?;
+    // The graph has what a stream captured that was destroyed meanwhile, and the event too.
+    let (branched, event) = (dev.stream_create(true, 0)?, dev.event()?);
+    dev.memset_async(memory, FillPattern::U8(0), 8, stream)?;
+    dev.stream_begin_capture(stream, LOCAL)?;
+    dev.event_record(event, stream)?;
+    dev.stream_wait_event(branched, event)?;
+    dev.store(memory, 1, branched)?;
+    dev.event_record(event, branched)?;
+    dev.stream_destroy(branched)?;
+    dev.stream_wait_event(stream, event)?;
+    dev.event_destroy(event)?;
+    dev.store(memory.offset(4), 2, stream)?;
+    let graph = dev.stream_end_capture(stream)?;
+    launch_once(dev, graph, stream)?;
+    check(
+        dev.read(memory, 8, stream)? == expected,
+        "the branch of a destroyed stream runs",
+    )?;
     branch(false)?;
     let code = ResultCode::STREAM_CAPTURE_UNJOINED;
     refused(dev, dev.stream_end_capture(stream), code, "an open branch")?;

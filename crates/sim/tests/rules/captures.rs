@@ -368,6 +368,40 @@ fn what_a_capture_cannot_hold_is_refused() {
 }
 
 #[test]
+fn a_destroyed_stream_leaves_its_branch_in_the_capture_to_be_joined_or_not() {
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = words(&sim, &[0]);
+    for joined in [true, false] {
+        let (origin, branch) = (capturing(&sim), sim.stream());
+        // Work from before the capture keeps the stream alive until it has run.
+        let hold = sim.hold(branch);
+        let fork = sim.recorded(origin);
+        sim.stream_wait_event(branch, fork).unwrap();
+        sim.fill_words(memory, 7, 1, branch);
+        let join = sim.recorded(branch);
+        sim.stream_destroy(branch).unwrap();
+        drop(hold);
+        if joined {
+            sim.stream_wait_event(origin, join).unwrap();
+        }
+        sim.event_destroy(join).unwrap();
+        match sim.stream_end_capture(origin) {
+            Ok(graph) => {
+                assert!(joined);
+                launch(&sim, graph, origin);
+                assert_eq!(word(&sim, memory), 7);
+            }
+            Err(error) => {
+                assert!(!joined, "{error}");
+                assert_eq!(error.code(), ResultCode::STREAM_CAPTURE_UNJOINED);
+            }
+        }
+        assert_eq!(sim.gpu.live_object_counts().graphs, 0);
+    }
+    sim.assert_clean();
+}
+
+#[test]
 fn a_capture_ends_without_a_graph_when_its_origin_is_destroyed() {
     let sim = SimHarness::new(SimConfig::new());
     let (origin, other) = (sim.stream(), sim.stream());

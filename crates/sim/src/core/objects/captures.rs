@@ -25,6 +25,8 @@ pub(crate) struct CaptureInProgress {
     pub(crate) origin: StreamHandle,
     pub(crate) mode: CaptureMode,
     pub(crate) thread: ThreadId,
+    /// The streams that were destroyed in the capture, with the nodes that each left.
+    pub(crate) destroyed: Vec<(StreamHandle, BTreeSet<GraphNodeHandle>)>,
     /// The violation that made the capture invalid.
     pub(crate) violation: Option<String>,
 }
