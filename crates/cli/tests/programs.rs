@@ -98,6 +98,23 @@ fn ordinary_calls_return_what_the_documentation_says() {
 }
 
 #[test]
+fn what_kernels_print_is_in_order_with_the_output_of_the_host() {
+    let names = ["stream", "event", "context", "copy", "rows"];
+    let lines = names.map(|name| format!("{name}\nkernel -1\n-\n"));
+    let rest = "call\nkernel -1\ncallback\n-\nnext\nkernel -1\nnext\nkernel -1\n-\n\
+                load\nkernel -1\n-\nunload\nkernel -1\n-\nend\nkernel -1\n";
+    let output = lines.concat() + rest;
+    let program = Program::compiled("prints");
+    for schedule in ["eager", "lazy", "timed", "random"] {
+        let device = format!("sim:schedule={schedule}");
+        has_no_race(
+            &program.run(&[], &[("MILLSTREAM_DEVICE", &device)]),
+            &output,
+        );
+    }
+}
+
+#[test]
 fn boxes_are_copied_between_the_host_and_two_devices() {
     let variables = [("MILLSTREAM_DEVICE", "sim:devices=2")];
     let run = Program::compiled("boxes").run(&[], &variables);

@@ -7,7 +7,10 @@ use std::{ffi::c_void, sync::Arc};
 use millstream_driver::HostFunction;
 use millstream_sim::RepeatedFunction;
 
-use crate::abi::{Handle, In};
+use crate::{
+    abi::{Handle, In},
+    process,
+};
 
 /// The pointer that the program wants its function to receive.
 struct Data(*mut c_void);
@@ -59,8 +62,8 @@ pub(crate) fn repeated(
     }
 }
 
-/// Returns the host function that calls a callback of the program, with the result of the work
-/// before it: success, because it is not called after an error.
+/// Returns the host function that writes what kernels have printed and calls a callback of the
+/// program, with the result of the work before it: success, because it is not called after an error.
 pub(crate) fn of_callback(
     callback: unsafe extern "C" fn(Handle, i32, *mut c_void),
     stream: Handle,
@@ -68,6 +71,9 @@ pub(crate) fn of_callback(
 ) -> HostFunction {
     let data = Data::of(data);
     Box::new(move || {
+        if let Ok(process) = process::process() {
+            process.gpu.flush_printf();
+        }
         // SAFETY: the program gave the callback and the pointer for exactly this call.
         unsafe { callback(stream, 0, data.pointer()) }
     })

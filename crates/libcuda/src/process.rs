@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     codes::Answer, demangle, objects::Objects, options::Options, problems::Problems, sites::Sites,
-    timeline,
+    standard_output, timeline,
 };
 
 /// The state of the process, from the first `cuInit` on.
@@ -57,6 +57,7 @@ pub(crate) fn initialise() -> Answer {
         crate::at_exit::register(report_at_exit);
         let gpu = Gpu::new(options.config.clone());
         gpu.on_report(report);
+        gpu.hold_printf(standard_output::write);
         let opened = json!({ "process": std::process::id(), "opened": true });
         append_to_report(options, &format!("{opened}\n"));
         if let Some(interval) = options.progress {
@@ -212,6 +213,8 @@ extern "C" fn report_at_exit() {
         let (Ok(process), Ok(options)) = (process(), options()) else {
             return;
         };
+        // CUDA would drop what was printed since the last synchronisation.
+        process.gpu.flush_printf();
         process.add_unlisted();
         if options.leaks {
             process.add_leaks();

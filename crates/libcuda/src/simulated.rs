@@ -54,6 +54,36 @@ fn is_labelled(name: &str) -> bool {
     )
 }
 
+/// Calls the simulator. What kernels have printed is written at the start of a launch and at the end
+/// of a call that waits for work or changes modules or contexts, as the CUDA C++ Programming Guide
+/// says ("Formatted Output").
+macro_rules! simulated {
+    ($process:ident, $name:ident($($argument:ident),*)) => {{
+        if matches!(
+            stringify!($name),
+            "launch_kernel" | "launch_kernel_with" | "graph_launch"
+        ) {
+            $process.gpu.flush_printf();
+        }
+        let result = $process.gpu.$name($($argument),*);
+        if matches!(
+            stringify!($name),
+            "context_synchronize"
+                | "stream_synchronize"
+                | "event_synchronize"
+                | "copy_synchronous"
+                | "copy_2d_synchronous"
+                | "module_load"
+                | "module_unload"
+                | "context_destroy"
+                | "primary_context_release"
+        ) {
+            $process.gpu.flush_printf();
+        }
+        result
+    }};
+}
+
 /// Implements a method from its row of the table, unless its error has more than a code.
 macro_rules! method {
     (graph_instantiate $($row:tt)*) => {};
@@ -70,7 +100,7 @@ macro_rules! method {
             let _label = if is_labelled(stringify!($name)) { self.label() } else { None };
             // SAFETY: the simulator checks handles and device addresses; the program vouches for
             // host memory and for the order of accesses, as the module says.
-            let result = unsafe { self.gpu.$name($($argument),*) };
+            let result = unsafe { simulated!(self, $name($($argument),*)) };
             result.map_err(|error| error.code())
         }
     };
@@ -164,7 +194,7 @@ macro_rules! detailed {
             pub(crate) fn $name(&self, $($argument: $ty),*) -> Result<$value, DriverError> {
                 let _label = if is_labelled(stringify!($name)) { self.label() } else { None };
                 // SAFETY: the simulator checks the handles.
-                unsafe { self.gpu.$name($($argument),*) }
+                unsafe { simulated!(self, $name($($argument),*)) }
             }
         )*}
     };

@@ -14,6 +14,7 @@ use super::{
     call_error::CallResult,
     host_functions,
     objects::{host_functions::Signal, stream::WaitSet},
+    printf_output::PrintfOutput,
     schedule::Scheduler,
     state::{RunningKernel, SimState},
 };
@@ -39,6 +40,7 @@ pub(crate) struct GpuInner {
     /// of the GPU is dropped.
     pub(crate) callback: Arc<Signal>,
     pub(crate) running_kernel: Arc<RunningKernel>,
+    pub(crate) printf_output: Arc<PrintfOutput>,
 }
 
 /// The guard of the simulator state, held during a driver call.
@@ -58,6 +60,7 @@ impl Gpu {
             inner: Arc::new(GpuInner {
                 process: std::process::id(),
                 running_kernel: Arc::clone(&state.running_kernel),
+                printf_output: Arc::clone(&state.printf_output),
                 state: Mutex::new(state),
                 changed: Condvar::new(),
                 callback: Arc::default(),

@@ -62,8 +62,8 @@ impl GlobalMemory for KernelView<'_> {
         Some(TracedRegion { region, bitmap })
     }
 
-    fn print(&self, text: &str) {
-        self.printf_output.add(text);
+    fn print(&self, output: &[u8]) {
+        self.printf_output.add(output);
     }
 
     fn set_condition(&self, condition: u64, value: u32) -> bool {

@@ -1,31 +1,70 @@
 //! The output of `printf` in kernels.
 
-use std::io::Write;
+use std::{
+    io::Write,
+    mem,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 
-/// The maximum number of bytes of `printf` output that are kept; later output only goes to the
-/// standard output.
+/// The maximum number of bytes of `printf` output that are kept, and that are held until a flush;
+/// later output is only written, or at once.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The `printf` output of all kernels, in the order of launches, blocks and threads.
 #[derive(Debug, Default)]
 pub(crate) struct PrintfOutput {
-    text: Mutex<String>,
+    text: Mutex<Text>,
+    /// Set if output is held. Most calls flush none, and need not take the lock.
+    is_held: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Text {
+    kept: Vec<u8>,
+    /// The output that is not yet written.
+    held: Vec<u8>,
+    /// The function that writes held output; `None` if all output is written at once.
+    writer: Option<fn(&[u8])>,
 }
 
 impl PrintfOutput {
-    /// Appends a thread's output, and writes it to the standard output.
-    pub(crate) fn add(&self, text: &str) {
-        let mut text_so_far = self.text.lock();
-        if text_so_far.len() + text.len() <= KEPT_BYTES_MAX {
-            *text_so_far += text;
+    /// Appends a thread's output. Writes it to the standard output, or holds it.
+    pub(crate) fn add(&self, output: &[u8]) {
+        let mut text = self.text.lock();
+        if text.kept.len() + output.len() <= KEPT_BYTES_MAX {
+            text.kept.extend_from_slice(output);
         }
-        // Without a usable standard output, only this copy of the text is lost.
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        let Some(write) = text.writer else {
+            // Without a usable standard output, only this copy of the text is lost.
+            let _ = std::io::stdout().lock().write_all(output);
+            return;
+        };
+        text.held.extend_from_slice(output);
+        self.is_held.store(true, Ordering::Release);
+        if text.held.len() > KEPT_BYTES_MAX {
+            write(&mem::take(&mut text.held));
+        }
     }
 
+    /// Holds output from now on, for `writer`.
+    pub(crate) fn hold(&self, writer: fn(&[u8])) {
+        self.text.lock().writer = Some(writer);
+    }
+
+    /// Writes the held output.
+    pub(crate) fn flush(&self) {
+        if self.is_held.swap(false, Ordering::Acquire) {
+            let mut text = self.text.lock();
+            if let (held @ [_, ..], Some(write)) = (&*mem::take(&mut text.held), text.writer) {
+                write(held);
+            }
+        }
+    }
+
+    /// Returns the kept output. Bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self) -> String {
-        self.text.lock().clone()
+        String::from_utf8_lossy(&self.text.lock().kept).into_owned()
     }
 }

@@ -90,7 +90,7 @@ pub(crate) struct SimState {
     /// The number of calls and contexts that injected faults have hit.
     pub(crate) faults_injected: u64,
     pub(crate) race_checker: RaceChecker,
-    pub(crate) printf_output: PrintfOutput,
+    pub(crate) printf_output: Arc<PrintfOutput>,
     /// The number of the race checker's findings that are already among the reports.
     pub(crate) findings_reported: usize,
     /// Set once a report says that some findings are only counted.
@@ -162,7 +162,7 @@ impl SimState {
                 .collect(),
             faults_injected: 0,
             race_checker: RaceChecker::new(&config),
-            printf_output: PrintfOutput::default(),
+            printf_output: Arc::default(),
             findings_reported: 0,
             omission_reported: false,
             kernel_stats: KernelStats::default(),

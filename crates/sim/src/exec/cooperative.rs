@@ -83,8 +83,8 @@ impl GlobalMemory for WithWorkspace<'_> {
         })
     }
 
-    fn print(&self, text: &str) {
-        self.memory.print(text);
+    fn print(&self, output: &[u8]) {
+        self.memory.print(output);
     }
 
     fn set_condition(&self, condition: u64, value: u32) -> bool {

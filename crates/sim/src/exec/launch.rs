@@ -23,7 +23,7 @@ pub trait GlobalMemory: Sync {
     }
 
     /// Receives the text that a thread prints.
-    fn print(&self, _text: &str) {}
+    fn print(&self, _output: &[u8]) {}
 
     /// Sets a condition of the graph that the kernel runs in (`cudaGraphSetConditional`). Returns
     /// `false` if the graph has no such condition. The default accepts and ignores any.

@@ -10,8 +10,8 @@ struct Conversion {
     zero: bool,
     width: usize,
     precision: Option<usize>,
-    /// True if an integer argument has 64 bits.
-    long: bool,
+    /// The bits of an integer argument: 8 for `hh`, 16 for `h`, 64 for `l` and the others.
+    bits: u32,
 }
 
 /// The maximum width and precision.
@@ -22,16 +22,17 @@ const LENGTH_MAX: usize = 4096;
 /// Returns `None` for an invalid conversion or an unreadable string. `next` returns the next
 /// argument, given its size in bytes; `text` returns the zero-terminated string at an address.
 pub(super) fn format(
-    format: &str,
+    format: &[u8],
     next: &mut dyn FnMut(u64) -> u64,
     text: &mut dyn FnMut(u64) -> Option<Vec<u8>>,
-) -> Option<(String, i32)> {
-    let mut out = String::new();
+) -> Option<(Vec<u8>, i32)> {
+    let mut out = Vec::new();
     let mut count = 0;
-    let mut rest = format.chars().peekable();
+    // Bytes, not characters: widths and precisions count bytes, and none has to be UTF-8.
+    let mut rest = format.iter().map(|&byte| char::from(byte)).peekable();
     while let Some(character) = rest.next() {
         if character != '%' {
-            out.push(character);
+            out.push(character as u8);
             continue;
         }
         let mut conversion = Conversion::default();
@@ -44,7 +45,7 @@ pub(super) fn format(
                 _ => conversion.zero = true,
             }
         }
-        let mut number = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+        let mut number = |rest: &mut std::iter::Peekable<_>| {
             if rest.next_if_eq(&'*').is_some() {
                 count += 1;
                 return i64::from(next(4) as u32 as i32);
@@ -64,19 +65,22 @@ pub(super) fn format(
             let precision = usize::try_from(number(&mut rest)).ok();
             conversion.precision = precision.map(|n| n.min(LENGTH_MAX));
         }
-        let mut longs = 0;
+        conversion.bits = 32;
         while let Some(length) = rest.next_if(|c| "hlLjzt".contains(*c)) {
-            longs += u32::from(length != 'h');
+            conversion.bits = match (length, conversion.bits) {
+                ('h', 16) => 8,
+                ('h', _) => 16,
+                _ => 64,
+            };
         }
-        conversion.long = longs > 0;
         let kind = rest.next()?;
-        let bytes = if conversion.long || "eEfFgGaAps".contains(kind) {
+        let bytes = if conversion.bits == 64 || "eEfFgGaAps".contains(kind) {
             8
         } else {
             4
         };
         if kind == '%' {
-            out.push('%');
+            out.push(b'%');
             continue;
         }
         count += 1;
@@ -85,38 +89,31 @@ pub(super) fn format(
             | 'A' | 'p' | 's' => next(bytes),
             _ => return None,
         };
-        out += &match kind {
-            'd' | 'i' => signed(conversion, value),
-            'u' | 'o' | 'x' | 'X' => unsigned(conversion, kind, value),
-            'c' => padded(conversion, char::from(value as u8).to_string()),
-            'p' if value == 0 => padded(conversion, "(nil)".to_owned()),
-            'p' => padded(conversion, format!("{value:#x}")),
+        let converted = match kind {
+            'd' | 'i' => signed(conversion, value).into_bytes(),
+            'u' | 'o' | 'x' | 'X' => unsigned(conversion, kind, value).into_bytes(),
+            'c' => vec![value as u8],
+            'p' if value == 0 => b"(nil)".to_vec(),
+            'p' => format!("{value:#x}").into_bytes(),
             's' => {
-                let bytes = if value == 0 {
+                let mut bytes = if value == 0 {
                     b"(null)".to_vec()
                 } else {
                     text(value)?
                 };
-                let length = conversion.precision.unwrap_or(bytes.len()).min(bytes.len());
-                padded(
-                    conversion,
-                    String::from_utf8_lossy(&bytes[..length]).into_owned(),
-                )
+                bytes.truncate(conversion.precision.unwrap_or(usize::MAX));
+                bytes
             }
-            _ => float(conversion, kind, f64::from_bits(value)),
+            _ => float(conversion, kind, f64::from_bits(value)).into_bytes(),
         };
+        let blanks = vec![b' '; conversion.width.saturating_sub(converted.len())];
+        if conversion.left {
+            out.extend([converted, blanks].concat());
+        } else {
+            out.extend([blanks, converted].concat());
+        }
     }
     Some((out, count))
-}
-
-/// Pads the text with blanks to the width.
-fn padded(conversion: Conversion, text: String) -> String {
-    let width = conversion.width;
-    if conversion.left {
-        format!("{text:<width$}")
-    } else {
-        format!("{text:>width$}")
-    }
 }
 
 /// Formats a number: its sign or prefix, zeros up to the width if `zeros`, and its digits.
@@ -126,7 +123,7 @@ fn number(conversion: Conversion, prefix: &str, digits: &str, zeros: bool) -> St
         let fill = "0".repeat(conversion.width - length);
         return format!("{prefix}{fill}{digits}");
     }
-    padded(conversion, format!("{prefix}{digits}"))
+    format!("{prefix}{digits}")
 }
 
 fn sign(conversion: Conversion, negative: bool) -> &'static str {
@@ -148,22 +145,16 @@ fn digits(conversion: Conversion, digits: String) -> String {
 }
 
 fn signed(conversion: Conversion, value: u64) -> String {
-    let value = if conversion.long {
-        value.cast_signed()
-    } else {
-        i64::from(value as i32)
-    };
+    let unused = 64 - conversion.bits;
+    let value = (value << unused).cast_signed() >> unused;
     let digits = digits(conversion, value.unsigned_abs().to_string());
     let zeros = conversion.zero && conversion.precision.is_none();
     number(conversion, sign(conversion, value < 0), &digits, zeros)
 }
 
 fn unsigned(conversion: Conversion, kind: char, value: u64) -> String {
-    let value = if conversion.long {
-        value
-    } else {
-        u64::from(value as u32)
-    };
+    let unused = 64 - conversion.bits;
+    let value = value << unused >> unused;
     let plain = match kind {
         'o' => format!("{value:o}"),
         'x' => format!("{value:x}"),
@@ -305,11 +296,10 @@ mod tests {
     fn printed(text: &str, arguments: &[u64]) -> String {
         let mut rest = arguments.iter();
         let mut next = |_| *rest.next().unwrap();
-        format(text, &mut next, &mut |address| {
+        let printed = format(text.as_bytes(), &mut next, &mut |address| {
             Some(format!("at{address}").into_bytes())
-        })
-        .unwrap()
-        .0
+        });
+        String::from_utf8(printed.unwrap().0).unwrap()
     }
 
     #[test]
@@ -334,6 +324,12 @@ mod tests {
             printed("%.3d|%6.3d|%06.3d|%.0d|", &[5, 5, 5, 0]),
             "005|   005|   005||"
         );
+        let mixed = [minus(-1), 0x1_2345_6789, minus(-200), 0xffff_ff00, 1 << 40];
+        assert_eq!(
+            printed("%hhd %hhu|%hd %#hx|%zx", &mixed),
+            "-1 137|-200 0xff00|10000000000"
+        );
+        assert_eq!(printed("%ld %jd %td", &[minus(-1); 3]), "-1 -1 -1");
         assert_eq!(
             printed("%*d|%-*d|%.*f", &[4, 1, 4, 1, 2, 1.5f64.to_bits()]),
             "   1|1   |1.50"
@@ -373,11 +369,19 @@ mod tests {
         );
         assert_eq!(printed("%p %p %s", &[0x1000, 0, 0]), "0x1000 (nil) (null)");
         let mut none = |_| 0;
-        assert_eq!(format("%", &mut none, &mut |_| None), None);
-        assert_eq!(format("%k", &mut none, &mut |_| None), None);
+        assert_eq!(format(b"%", &mut none, &mut |_| None), None);
+        assert_eq!(format(b"%k", &mut none, &mut |_| None), None);
         assert_eq!(
-            format("%d%%%d", &mut none, &mut |_| None),
-            Some(("0%0".to_owned(), 2))
+            format(b"%d%%%d", &mut none, &mut |_| None),
+            Some((b"0%0".to_vec(), 2))
         );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_are_printed_as_they_are_and_counted_one_by_one() {
+        let printed = format(b"\xe9%3s%-2c|", &mut |_| 0xff, &mut |_| {
+            Some(vec![0xc3, 0xa9])
+        });
+        assert_eq!(printed, Some((b"\xe9 \xc3\xa9\xff |".to_vec(), 2)));
     }
 }

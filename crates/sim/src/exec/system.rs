@@ -73,7 +73,10 @@ pub(super) fn run(
         } => {
             let lane = mask.trailing_zeros() as usize & 31;
             let r = &warp.registers;
-            let text = |slot| text(&memory, lane, r.double(slot)[lane]);
+            let text = |slot| {
+                let bytes = text(&memory, lane, r.double(slot)[lane])?;
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            };
             let failed = Assertion {
                 message: text(message)?,
                 file: text(file)?,
@@ -85,10 +88,9 @@ pub(super) fn run(
     }
 }
 
-fn text(memory: &WarpMemory<'_, '_>, lane: usize, address: u64) -> Result<String, LaneFault> {
+fn text(memory: &WarpMemory<'_, '_>, lane: usize, address: u64) -> Result<Vec<u8>, LaneFault> {
     let bytes = memory.read_text(lane, address);
-    let bytes = bytes.ok_or((lane, KernelFaultKind::Unreadable { address }))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    bytes.ok_or((lane, KernelFaultKind::Unreadable { address }))
 }
 
 /// Prints for one lane, and returns the number of arguments, or -1 for an invalid format.
@@ -119,8 +121,8 @@ fn print(
         return Err((lane, KernelFaultKind::Unreadable { address }));
     }
     match printed {
-        Some((text, count)) => {
-            memory.global.print(&text);
+        Some((output, count)) => {
+            memory.global.print(&output);
             Ok(count)
         }
         None => Ok(-1),

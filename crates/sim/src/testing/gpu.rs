@@ -88,7 +88,20 @@ impl Gpu {
     /// mebibyte. The output also goes to the standard output.
     #[must_use]
     pub fn printf_output(&self) -> String {
-        self.inner.state.lock().printf_output.text()
+        self.inner.printf_output.text()
+    }
+
+    /// Passes the output of `printf` in kernels to `write` instead of the standard output, once
+    /// [`flush_printf`](Self::flush_printf) is called or it exceeds one mebibyte. `write` must not
+    /// call the driver.
+    pub fn hold_printf(&self, write: fn(&[u8])) {
+        self.inner.printf_output.hold(write);
+    }
+
+    /// Writes the output of `printf` in kernels that is [held](Self::hold_printf). Does not wait
+    /// for kernels that run.
+    pub fn flush_printf(&self) {
+        self.inner.printf_output.flush();
     }
 
     /// Returns the number of live objects of each kind.
