@@ -58,8 +58,11 @@ impl Options {
     ///
     /// A sentence about the first variable whose value is not valid.
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        // Most programs rely on it that a download to pageable memory blocks, as every driver does.
-        let config = SimConfig::new().rely_on_blocking(true);
+        // Most programs rely on it that a download to pageable memory blocks, as every driver does,
+        // and some that memory which the host can read holds zeros at first.
+        let config = SimConfig::new()
+            .rely_on_blocking(true)
+            .poison_host_memory(false);
         let mut config = config.memory_bytes(MEMORY_BYTES);
         if let Some(device) = variable("MILLSTREAM_DEVICE") {
             let problem = |why: String| format!("MILLSTREAM_DEVICE=`{device}`: {why}");
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn without_variables_a_device_advertises_two_gibibytes_and_cuda_13_0() {
         let options = read(&[]).unwrap();
-        let expected = SimConfig::parse("sim:memory=2G").unwrap();
+        let expected = SimConfig::parse("sim:memory=2G,host_memory=zeros").unwrap();
         assert_eq!(
             options.config,
             expected.rely_on_blocking(true).log_choices(false)
@@ -184,13 +187,17 @@ mod tests {
     #[test]
     fn variables_set_the_simulation_and_the_version() {
         let given = [
-            ("MILLSTREAM_DEVICE", "sim:devices=2,schedule=lazy"),
+            (
+                "MILLSTREAM_DEVICE",
+                "sim:devices=2,schedule=lazy,host_memory=poison",
+            ),
             ("MILLSTREAM_CUDA", "12.8"),
             ("MILLSTREAM_KIND", "A100"),
             ("MILLSTREAM_SITES", "off"),
         ];
         let options = read(&given).unwrap();
-        let expected = SimConfig::parse("sim:memory=2G,devices=2,schedule=lazy").unwrap();
+        let expected = "sim:memory=2G,devices=2,schedule=lazy,host_memory=poison";
+        let expected = SimConfig::parse(expected).unwrap();
         assert_eq!(
             options.config,
             expected.rely_on_blocking(true).log_choices(false)

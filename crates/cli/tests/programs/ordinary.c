@@ -164,6 +164,7 @@ static void memory(void) {
 
     // Page-locked, registered and managed memory.
     OK(cuMemHostAlloc(&host, 4096, 1));
+    HOLDS(((unsigned char *)host)[0] == 0);
     OK(cuMemHostGetFlags(&flags, host));
     HOLDS(flags == 3);
     OK(cuMemHostGetDevicePointer_v2(&mapped, host, 0));
@@ -183,6 +184,7 @@ static void memory(void) {
     FAILS(713, cuMemHostUnregister(pointer));
     free(pointer);
     OK(cuMemAllocManaged(&managed, 4096, 1));
+    HOLDS(*(unsigned char *)(uintptr_t)managed == 0);
     OK(cuPointerGetAttribute(&is_managed, 8, managed));
     HOLDS(is_managed == 1);
     memset((void *)(uintptr_t)managed, 3, 4096);

@@ -80,6 +80,7 @@ pub struct SimConfig {
     pub(crate) rules: Rules,
     pub(crate) cost: CostModel,
     pub(crate) poison_max_bytes: usize,
+    pub(crate) poison_host_memory: bool,
     pub(crate) kernel_steps_max: u64,
     pub(crate) timeline: bool,
     pub(crate) faults: Vec<Fault>,
@@ -106,6 +107,7 @@ impl Default for SimConfig {
             rules: Rules::default(),
             cost: CostModel::default(),
             poison_max_bytes: 16 << 20,
+            poison_host_memory: true,
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
             timeline: false,
             faults: Vec::new(),
@@ -234,6 +236,16 @@ impl SimConfig {
     /// touched. The default is 16 MiB.
     pub fn poison_max_bytes(mut self, bytes: usize) -> Self {
         self.poison_max_bytes = bytes;
+        self
+    }
+
+    /// Enables or disables the fill of new page-locked and managed memory with
+    /// [`POISON`](crate::POISON). Enabled by default. Without it such memory holds zeros, as on an
+    /// H200, for programs that read it on the host before anything is written: the simulator does
+    /// not see these reads.
+    #[must_use]
+    pub fn poison_host_memory(mut self, fill: bool) -> Self {
+        self.poison_host_memory = fill;
         self
     }
 

@@ -39,6 +39,8 @@ impl SimConfig {
     /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
     /// - `steps=N`: the [warp instructions](SimConfig::kernel_steps_max) without the end of a block
     ///   after which a kernel counts as hung
+    /// - `host_memory=zeros`, `poison`: the contents of new [page-locked and managed
+    ///   memory](SimConfig::poison_host_memory)
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
     ///
     /// # Errors
@@ -117,6 +119,10 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             "links" => config = config.links(value.parse()?),
             "peer_pool" => config = config.peer_pool(value.parse()?),
             "memory" => config = config.memory_bytes(bytes(value)?),
+            "host_memory" => {
+                let poison = either(key, value, ["zeros", "poison"])?;
+                config = config.poison_host_memory(poison);
+            }
             "queue" => match number(key, value)? {
                 0 => return Err("queue=0 is out of range; use at least 1".into()),
                 n => config = config.queue_operations_max(usize::try_from(n).unwrap_or(usize::MAX)),
@@ -160,8 +166,8 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, memory, queue, steps, race, acquire, \
-                     volatile, orders, orders_seed, order"
+                     rules, devices, links, peer_pool, host_memory, memory, queue, steps, race, \
+                     acquire, volatile, orders, orders_seed, order"
                 ));
             }
         }
@@ -307,6 +313,8 @@ mod tests {
         assert_eq!(seed, within.kernel_race_orders(8).kernel_race_seed(300));
         let zeros = SimConfig::parse("sim:peer_pool=zeros").unwrap();
         assert_eq!(zeros, SimConfig::new().peer_pool(PeerPool::Zeros));
+        let zeros = SimConfig::parse("sim:host_memory=zeros").unwrap();
+        assert_eq!(zeros, SimConfig::new().poison_host_memory(false));
         assert_eq!(config.devices, 2);
         assert_eq!(config.memory_bytes, 3 << 30);
         assert_eq!(config.rules, Rules::strict());
@@ -334,6 +342,7 @@ mod tests {
             ("sim:links=nvlink:0-1", "name device 1, but there are 1"),
             ("sim:devices=2,links=sli", "no link `sli`"),
             ("sim:peer_pool=ones", "use `observed` or `zeros`"),
+            ("sim:host_memory=on", "use `zeros` or `poison`"),
             ("sim:queue=0", "at least 1"),
             ("sim:steps=0", "at least 1"),
             ("sim:memory=G", "not a whole number"),

@@ -145,7 +145,10 @@ impl SimState {
             graph_allocations: BTreeSet::new(),
             captures: Captures::default(),
             conditions_made: 0,
-            memory: MemoryMap::new(config.devices, config.poison_max_bytes),
+            memory: MemoryMap::new(config.devices, {
+                let device = config.poison_max_bytes;
+                [device, if config.poison_host_memory { device } else { 0 }]
+            }),
             ops: BTreeMap::new(),
             ops_enqueued: 0,
             node_ops: 0,

@@ -115,14 +115,14 @@ pub(crate) struct MemoryMap {
     quarantine: VecDeque<u64>,
     /// The total size of the quarantined allocations.
     quarantine_bytes: u64,
-    /// The size up to which new memory is filled with [`POISON`].
-    poison_max_bytes: usize,
+    /// The size up to which new device memory is filled with [`POISON`], and that for host memory.
+    poison_max_bytes: [usize; 2],
     /// The number of allocations created.
     made: u64,
 }
 
 impl MemoryMap {
-    pub(crate) fn new(devices: u32, poison_max_bytes: usize) -> Self {
+    pub(crate) fn new(devices: u32, poison_max_bytes: [usize; 2]) -> Self {
         Self {
             allocations: BTreeMap::new(),
             next_address: (0..u64::from(devices))
@@ -146,7 +146,7 @@ impl MemoryMap {
         bytes: usize,
         from_pool: Option<FromPool>,
     ) -> Option<u64> {
-        let backing = self.fresh(bytes, 16)?;
+        let backing = self.fresh(bytes, 16, self.poison_max_bytes[0])?;
         let next = &mut self.next_address[device as usize];
         let base = *next;
         *next = (base + bytes as u64 + GAP).next_multiple_of(ALIGN);
@@ -179,7 +179,7 @@ impl MemoryMap {
         device: u32,
         bytes: usize,
     ) -> Option<std::ptr::NonNull<u8>> {
-        let backing = self.fresh(bytes, PAGE_BYTES)?;
+        let backing = self.fresh(bytes, PAGE_BYTES, self.poison_max_bytes[1])?;
         let start = backing.start();
         let info = self.info(kind, device, bytes, None);
         self.insert(Self::host_allocation(
@@ -254,10 +254,10 @@ impl MemoryMap {
         }
     }
 
-    /// Allocates backing memory, and fills it with [`POISON`] up to the configured size.
-    fn fresh(&self, bytes: usize, align: usize) -> Option<Backing> {
+    /// Allocates backing memory, and fills it with [`POISON`] up to a size.
+    fn fresh(&self, bytes: usize, align: usize, poison_max_bytes: usize) -> Option<Backing> {
         let backing = Backing::zeroed(bytes, align)?;
-        if bytes <= self.poison_max_bytes {
+        if bytes <= poison_max_bytes {
             backing.shared_bytes().fill(0, bytes, &POISON);
         }
         Some(backing)

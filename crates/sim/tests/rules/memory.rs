@@ -329,6 +329,21 @@ fn fresh_memory_is_poisoned_and_large_memory_costs_nothing_until_touched() {
 }
 
 #[test]
+fn memory_that_the_host_can_read_may_hold_zeros_at_first_also_after_it_was_freed() {
+    let sim = SimHarness::new(SimConfig::new().poison_host_memory(false));
+    for _ in 0..3 {
+        let (pinned, managed) = (sim.pinned(64), sim.managed(64));
+        assert!(pinned.is(0) && managed.is(0));
+        pinned.fill(9);
+        managed.fill(9);
+        sim.host_free(pinned).unwrap();
+        sim.mem_free(managed.address()).unwrap();
+    }
+    let device = sim.mem_alloc(4).unwrap();
+    assert_eq!(sim.read(device, 4, sim.stream()), POISON);
+}
+
+#[test]
 fn addresses_are_aligned_apart_and_never_given_twice() {
     let sim = SimHarness::new(SimConfig::new().schedule(Schedule::Eager));
     let stream = sim.stream();
