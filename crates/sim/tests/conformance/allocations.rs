@@ -35,6 +35,30 @@ pub(crate) fn r56(dev: &DeviceHarness) -> Observation {
             &format!("{memory} aligns to {alignment} bytes only"),
         )?;
     }
+    // An H200 aligns to the size, up to 1 MiB, and what is larger to 2 MiB.
+    for (bytes, from_pool, alignment) in [
+        (1024, false, 1024),
+        (65_536, false, 65_536),
+        (1 << 20, false, 1 << 20),
+        ((1 << 20) + 512, false, 2 << 20),
+        (3 << 20, false, 2 << 20),
+        (1 << 20, true, 1 << 20),
+        (2 << 20, true, 2 << 20),
+        (3 << 20, true, 1 << 20),
+    ] {
+        for _ in 0..3 {
+            let pointer = match from_pool {
+                true => dev.mem_alloc_async(bytes, stream)?,
+                false => dev.mem_alloc(bytes)?,
+            };
+            dev.mem_free_async(pointer, stream)?;
+            check(
+                pointer.as_raw().is_multiple_of(alignment),
+                &format!("{bytes} bytes at {pointer:?} are not aligned to {alignment}"),
+            )?;
+        }
+    }
+    dev.stream_synchronize(stream)?;
     Ok(format!(
         "cuMemAlloc aligned to {device} bytes, cuMemAllocAsync to {pooled}, cuMemHostAlloc to \
          {pinned}, \
