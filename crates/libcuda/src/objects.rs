@@ -123,7 +123,13 @@ pub(crate) struct FunctionEntry {
     pub(crate) context: ContextHandle,
     pub(crate) module: ModuleHandle,
     pub(crate) details: Arc<FunctionDetails>,
+    /// The attributes that have no effect: see `HINTS_DEFAULT`.
+    pub(crate) hints: [i32; 3],
 }
+
+/// The initial hints of a function: no carveout of shared memory, no clusters of a size that is not
+/// portable, the default policy of scheduling clusters.
+pub(crate) const HINTS_DEFAULT: [i32; 3] = [-1, 0, 0];
 
 /// A library: a module that every context loads when it first needs it.
 #[derive(Debug, Default)]

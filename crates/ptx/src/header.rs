@@ -86,6 +86,11 @@ impl<'a> Header<'a> {
         }
     }
 
+    /// Returns the number of the target architecture: 90 for `sm_90` and `sm_90a`.
+    pub fn target_number(&self) -> Option<u32> {
+        self.target.map(|target| target.number)
+    }
+
     /// Returns a note for the user if the target is newer than the newest supported architecture.
     pub fn note(&self) -> Option<String> {
         let target = self.target.filter(|target| target.number > NEWEST_TARGET)?;

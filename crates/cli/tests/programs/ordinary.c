@@ -270,6 +270,19 @@ static void kernels(const char *path) {
     OK(cuFuncGetAttribute(&value, 8, function));
     HOLDS(value == 100000);
     FAILS(1, cuFuncSetAttribute(function, 8, 1000000));
+    // The PTX is for sm_75, and compiled for the device.
+    OK(cuFuncGetAttribute(&value, 5, function));
+    HOLDS(value == 75);
+    OK(cuFuncGetAttribute(&value, 6, function));
+    HOLDS(value == 90);
+    for (int hint = 9; hint < 16; hint++) {
+        if (hint >= 10 && hint <= 13)
+            continue;
+        OK(cuFuncSetAttribute(function, hint, 1));
+        OK(cuFuncGetAttribute(&value, hint, function));
+        HOLDS(value == 1);
+        FAILS(1, cuFuncSetAttribute(function, hint, 101));
+    }
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 256, 0));
     HOLDS(value == 8);
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 256, 60000));

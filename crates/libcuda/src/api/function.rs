@@ -1,6 +1,9 @@
 //! Functions: the kernels of modules, and their attributes and parameters.
 
-use std::{ffi::c_char, ops::Range};
+use std::{
+    ffi::c_char,
+    ops::{Range, RangeInclusive},
+};
 
 use millstream_driver::{
     DeviceAttribute, DeviceOrdinal, FunctionAttribute, FunctionHandle, ResultCode,
@@ -19,12 +22,25 @@ use crate::{
 /// The device has no register allocator: PTX's virtual registers are counted up to this limit.
 const REGISTERS_MAX: u32 = 64;
 
+/// The attributes that a program can set and that have no effect, with their values, in the order of
+/// `FunctionEntry::hints`: `PREFERRED_SHARED_MEMORY_CARVEOUT`, `NON_PORTABLE_CLUSTER_SIZE_ALLOWED`
+/// and `CLUSTER_SCHEDULING_POLICY_PREFERENCE`.
+const HINTS: [(i32, RangeInclusive<i32>); 3] = [(9, -1..=100), (14, 0..=1), (15, 0..=2)];
+
 /// Resolves a handle where CUDA accepts a function, or a kernel in its place.
 pub(crate) fn resolve(call: &Call, raw: Handle) -> Answer<(FunctionHandle, FunctionEntry)> {
     if library::is_kernel(call, raw)? {
         return library::function_in(call, raw, call.context()?);
     }
     call.function_of_module(raw)
+}
+
+/// Returns the index and the values of a hint.
+fn hint_of(attribute: i32) -> Answer<(usize, RangeInclusive<i32>)> {
+    let mut hints = HINTS.into_iter().enumerate();
+    let found = hints.find(|(_, (number, _))| *number == attribute);
+    let (index, (_, values)) = found.ok_or(ResultCode::INVALID_VALUE)?;
+    Ok((index, values))
 }
 
 pub(crate) fn value_of(
@@ -51,18 +67,22 @@ pub(crate) fn value_of(
         3 => details.local_bytes as i32,
         // NUM_REGS
         4 => details.registers.min(REGISTERS_MAX) as i32,
-        // PTX_VERSION and BINARY_VERSION: the compute capability.
-        5 | 6 => {
-            10 * of_device(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?
-                + of_device(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?
-        }
+        // PTX_VERSION: the architecture that the PTX is for. BINARY_VERSION: that of the device, for
+        // which a driver compiles it.
+        5 | 6 => match details.target {
+            Some(target) if attribute == 5 => target as i32,
+            _ => {
+                10 * of_device(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?
+                    + of_device(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?
+            }
+        },
         // CACHE_MODE_CA
         7 => 0,
-        // PREFERRED_SHARED_MEMORY_CARVEOUT: the default of the driver.
-        9 => -1,
-        // Settings of clusters, which no kernel requires.
-        10..=15 => 0,
-        _ => return Err(ResultCode::INVALID_VALUE),
+        // CLUSTER_SIZE_MUST_BE_SET, REQUIRED_CLUSTER_WIDTH to DEPTH: no kernel requires clusters.
+        10..=13 => 0,
+        // DEVICE_NODE_UPDATE_SUPPORTED, SHARED_MEMORY_MODE
+        16 | 17 => 0,
+        _ => entry.hints[hint_of(attribute)?.0],
     })
 }
 
@@ -86,12 +106,16 @@ pub(crate) fn set_value(
             call.process()?
                 .function_set_attribute(entry.context, function, attribute, value)
         }
-        // PREFERRED_SHARED_MEMORY_CARVEOUT: a hint without effect.
-        9 if (-1..=100).contains(&value) => Ok(()),
-        // Settings of clusters, which are not simulated.
-        11..=15 if value == 0 => Ok(()),
-        11..=15 => Err(ResultCode::NOT_SUPPORTED),
-        _ => Err(ResultCode::INVALID_VALUE),
+        // REQUIRED_CLUSTER_WIDTH to DEPTH, SHARED_MEMORY_MODE: only the default is supported.
+        11..=13 | 17 => refuse_if(value != 0, ResultCode::NOT_SUPPORTED),
+        _ => {
+            let (index, values) = hint_of(attribute)?;
+            refuse_if(!values.contains(&value), ResultCode::INVALID_VALUE)?;
+            let mut objects = call.process()?.objects.lock();
+            let entry = objects.functions.get_mut(&function);
+            entry.ok_or(ResultCode::INVALID_HANDLE)?.hints[index] = value;
+            Ok(())
+        }
     }
 }
 

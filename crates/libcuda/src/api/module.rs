@@ -12,7 +12,7 @@ use crate::{
     export::exports,
     image,
     jit::JitOptions,
-    objects::{FunctionEntry, ModuleEntry},
+    objects::{FunctionEntry, HINTS_DEFAULT, ModuleEntry},
     process::say,
 };
 
@@ -99,6 +99,7 @@ pub(crate) fn function_by_name(
         context,
         module,
         details,
+        hints: HINTS_DEFAULT,
     };
     process.objects.lock().functions.insert(function, entry);
     Ok(function)

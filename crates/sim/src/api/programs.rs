@@ -40,6 +40,8 @@ pub struct FunctionDetails {
     pub name: String,
     /// The module.
     pub module: ModuleHandle,
+    /// The number of the architecture that the PTX is for: 75 for `.target sm_75`.
+    pub target: Option<u32>,
     /// The byte range of each parameter in the parameter block.
     pub params: Vec<Range<usize>>,
     /// The static shared memory of a block, in bytes.
@@ -263,6 +265,7 @@ impl Gpu {
         Some(FunctionDetails {
             name: kernel.name().to_owned(),
             module: found.module,
+            target: module.target(),
             params: params
                 .map(|param| param.offset..param.offset + param.size)
                 .collect(),

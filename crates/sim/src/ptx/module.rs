@@ -15,6 +15,7 @@ use millstream_ptx::{PtxError, PtxErrorKind};
 pub struct Module {
     kernels: Vec<Kernel>,
     variables: Vec<Variable>,
+    target: Option<u32>,
     notes: Vec<String>,
 }
 
@@ -35,6 +36,11 @@ impl Module {
     /// addresses to each launch.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
+    }
+
+    /// Returns the number of the target architecture: 90 for `sm_90` and `sm_90a`.
+    pub fn target(&self) -> Option<u32> {
+        self.target
     }
 
     /// Returns remarks about the text that are not errors, in whole sentences: a target newer than
@@ -204,6 +210,7 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
                 })
             })
             .collect::<Result<_, PtxError>>()?,
+        target: ast.header.target_number(),
         notes: ast.header.note().into_iter().collect(),
     })
 }
