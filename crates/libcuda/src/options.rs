@@ -5,7 +5,7 @@
 //! | `MILLSTREAM_DEVICE` | `sim` or `sim:option=value,…`, as `SimConfig::parse` reads it |
 //! | `CUDA_VISIBLE_DEVICES` | the numbers of the devices that the program sees |
 //! | `MILLSTREAM_KIND` | the kind of device, `h200` unless given: its name and attributes |
-//! | `MILLSTREAM_CUDA` | the CUDA version of the driver, `13.0` unless given |
+//! | `MILLSTREAM_CUDA` | the CUDA version of the driver, the newest known one unless given |
 //! | `MILLSTREAM_SITES` | `off`: reports do not say where the program called, and calls cost less |
 //! | `MILLSTREAM_LEAKS` | `on`: memory, streams and events that the program left are problems |
 //! | `MILLSTREAM_SUPPRESS` | a file of patterns; problems that match one are left out |
@@ -20,13 +20,11 @@ use millstream_sim::SimConfig;
 use crate::{
     kinds::{KINDS, Kind},
     suppress::Suppressions,
+    versions::NEWEST_CUDA,
 };
 
 /// The advertised memory of a device, unless given: programs choose their sizes by it.
 const MEMORY_BYTES: u64 = 2 << 30;
-
-/// The CUDA version of the driver, unless given.
-const CUDA_VERSION: i32 = 13_000;
 
 /// The options.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +83,7 @@ impl Options {
             })?,
         };
         let cuda_version = match variable("MILLSTREAM_CUDA") {
-            None => CUDA_VERSION,
+            None => NEWEST_CUDA,
             Some(text) => parse_version(&text).ok_or_else(|| {
                 format!("MILLSTREAM_CUDA=`{text}`: use a version from 11.0 to 13.9, such as `12.8`")
             })?,
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn without_variables_a_device_advertises_two_gibibytes_and_cuda_13_0() {
+    fn without_variables_a_device_advertises_two_gibibytes_and_the_newest_cuda() {
         let options = read(&[]).unwrap();
         let expected = SimConfig::parse("sim:memory=2G,host_memory=zeros").unwrap();
         assert_eq!(
@@ -180,7 +178,7 @@ mod tests {
             expected.rely_on_blocking(true).log_choices(false)
         );
         assert_eq!(options.kind.name, "h200");
-        assert_eq!(options.cuda_version, 13_000);
+        assert_eq!(options.cuda_version, NEWEST_CUDA);
         assert!(options.sites);
     }
 

@@ -52,6 +52,10 @@ pub(super) fn table(headers: &Headers) -> Result<String> {
     compare(&headers.declarations, &functions)?;
     let mut text =
         headers.opening("The versions and symbols of all functions of the driver API.")?;
+    let version = headers.version()?;
+    text += &format!(
+        "/// The CUDA version of the headers.\npub const NEWEST_CUDA: i32 = {version};\n\n"
+    );
     text += OPENING;
     for versions in functions.values() {
         text += &row(versions);

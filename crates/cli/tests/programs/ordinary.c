@@ -372,7 +372,7 @@ static void resolution(void) {
     HOLDS(status == 0);
     memcpy(&version, &address, sizeof address);
     OK(version(&number));
-    HOLDS(number == 13000);
+    HOLDS(number == 13050);
     OK(cuGetProcAddress_v2("cuCtxSynchronize", &address, 12000, 0, &status));
     memcpy(&synchronize, &address, sizeof address);
     HOLDS(synchronize == cuCtxSynchronize);
@@ -398,7 +398,7 @@ int main(int argc, char **arguments) {
 
     FAILS(3, cuDeviceGetCount(&count));
     OK(cuDriverGetVersion(&version));
-    HOLDS(version == 13000);
+    HOLDS(version == 13050);
     FAILS(1, cuInit(1));
     OK(cuInit(0));
     OK(cuInit(0));

@@ -5,6 +5,7 @@ use millstream_sim::{Gpu, SimConfig};
 
 use super::absent::ABSENT;
 use super::*;
+use crate::versions::NEWEST_CUDA;
 
 #[test]
 fn every_attribute_of_the_header_has_a_value_for_every_kind() {
@@ -36,6 +37,7 @@ fn an_absent_feature_is_listed_once_and_has_no_other_value() {
 #[test]
 fn the_default_kind_agrees_with_the_simulated_device() {
     let gpu = Gpu::new(SimConfig::new().devices(2));
+    assert_eq!(gpu.driver_version().unwrap(), NEWEST_CUDA);
     for device in 0..2 {
         let ordinal = DeviceOrdinal::from_raw(device);
         let mut compared = 0;

@@ -28,6 +28,7 @@ mod table;
 mod tests;
 
 pub use ptx::newest_ptx;
+pub use table::NEWEST_CUDA;
 
 /// A function of the driver API with all its versions.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,12 @@
 //! ISA". CUDA 12.6 has the version of 12.5, and CUDA 12.7 was released as a driver only.
 
 /// The first CUDA version with each version of PTX, from the newest to the oldest.
-const HISTORY: [(i32, (u32, u32)); 19] = [
+const HISTORY: [(i32, (u32, u32)); 24] = [
+    (13_050, (9, 5)),
+    (13_040, (9, 4)),
+    (13_030, (9, 3)),
+    (13_020, (9, 2)),
+    (13_010, (9, 1)),
     (13_000, (9, 0)),
     (12_090, (8, 8)),
     (12_080, (8, 7)),
@@ -37,6 +42,7 @@ pub fn newest_ptx(cuda_version: i32) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::versions::NEWEST_CUDA;
 
     #[test]
     fn a_driver_accepts_the_ptx_of_its_release() {
@@ -49,9 +55,12 @@ mod tests {
             (12_070, Some((8, 6))),
             (12_090, Some((8, 8))),
             (13_000, Some((9, 0))),
+            (13_030, Some((9, 3))),
+            (NEWEST_CUDA, Some((9, 5))),
         ] {
             assert_eq!(newest_ptx(cuda_version), expected, "{cuda_version}");
         }
+        assert_eq!(HISTORY[0].0, NEWEST_CUDA, "the newest headers have a row");
         assert!(HISTORY.is_sorted_by(|a, b| a.0 > b.0 && a.1 > b.1));
     }
 }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
-
-/// The newest driver that the table describes.
-const NEWEST: i32 = 13_050;
+use super::{NEWEST_CUDA as NEWEST, *};
 
 /// Returns the symbol that a driver gives to a program made for CUDA version `asked`.
 #[track_caller]

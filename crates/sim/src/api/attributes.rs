@@ -15,8 +15,8 @@ use crate::{
 
 /// The name of every simulated device.
 pub(crate) const NAME: &str = "Simulated GPU";
-/// The CUDA version that the driver reports: 12.9.
-pub(crate) const DRIVER_VERSION: i32 = 12_090;
+/// The CUDA version that the driver reports: the newest whose PTX is known.
+pub(crate) const DRIVER_VERSION: i32 = 13_050;
 /// The maximum grid size in each dimension.
 pub(crate) const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 /// The maximum pitch of a 2-D copy, in bytes.
