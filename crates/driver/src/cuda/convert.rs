@@ -5,12 +5,10 @@ use std::{
     ptr,
 };
 
-use super::api::{
-    self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, Memcpy3dPeer, MemsetNodeParams,
-};
+use super::api::{self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, MemsetNodeParams};
 use crate::{
     CaptureMode, ContextHandle, Copy2d, DevicePtr, EventKind, FillPattern, KernelNode,
-    LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d,
+    LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d, Side2d,
 };
 
 /// Returns the number of an advice in `CUmem_advise`.
@@ -103,33 +101,18 @@ pub(super) fn memcpy_2d(copy: &Copy2d) -> Memcpy2d {
 }
 
 /// Converts a two-dimensional copy between contexts to libcuda's parameters: one plane.
-pub(super) fn memcpy_3d_peer(copy: &PeerCopy2d) -> Memcpy3dPeer {
-    Memcpy3dPeer {
-        source_x_bytes: 0,
-        source_y: 0,
-        source_z: 0,
-        source_lod: 0,
-        source_type: api::MEMORYTYPE_DEVICE,
-        source_host: ptr::null(),
-        source_device: copy.source,
-        source_array: 0,
+pub(super) fn memcpy_3d_peer(copy: &PeerCopy2d) -> Memcpy3d {
+    Memcpy3d {
         source_context: copy.source_context,
         source_pitch: copy.source_pitch_bytes,
-        source_height: copy.rows,
-        target_x_bytes: 0,
-        target_y: 0,
-        target_z: 0,
-        target_lod: 0,
-        target_type: api::MEMORYTYPE_DEVICE,
-        target_host: ptr::null_mut(),
-        target_device: copy.target,
-        target_array: 0,
         target_context: copy.target_context,
         target_pitch: copy.target_pitch_bytes,
-        target_height: copy.rows,
-        width_bytes: copy.row_bytes,
-        height: copy.rows,
-        depth: 1,
+        ..memcpy_3d(&Copy2d {
+            source: Side2d::device(copy.source, copy.source_pitch_bytes),
+            target: Side2d::device(copy.target, copy.target_pitch_bytes),
+            width_bytes: copy.row_bytes,
+            height: copy.rows,
+        })
     }
 }
 
@@ -149,7 +132,7 @@ pub(super) fn memcpy_3d(copy: &Copy2d) -> Memcpy3d {
         source_host,
         source_device,
         source_array: 0,
-        reserved_0: 0,
+        source_context: ContextHandle::from_raw(0),
         source_pitch: pitch(copy.source.pitch_bytes),
         source_height: copy.height,
         target_x_bytes: 0,
@@ -160,7 +143,7 @@ pub(super) fn memcpy_3d(copy: &Copy2d) -> Memcpy3d {
         target_host,
         target_device,
         target_array: 0,
-        reserved_1: 0,
+        target_context: ContextHandle::from_raw(0),
         target_pitch: pitch(copy.target.pitch_bytes),
         target_height: copy.height,
         width_bytes: copy.width_bytes,

@@ -82,7 +82,7 @@ macro_rules! cuda_functions {
             target: DevicePtr, target_context: ContextHandle, source: DevicePtr,
             source_context: ContextHandle, bytes: usize, stream: StreamHandle
         );
-        cuMemcpy3DPeerAsync(copy: *const Memcpy3dPeer, stream: StreamHandle);
+        cuMemcpy3DPeerAsync(copy: *const Memcpy3d, stream: StreamHandle);
         cuMemsetD8Async(target: DevicePtr, value: u8, count: usize, stream: StreamHandle);
         cuMemsetD16Async(target: DevicePtr, value: u16, count: usize, stream: StreamHandle);
         cuMemsetD32Async(target: DevicePtr, value: u32, count: usize, stream: StreamHandle);

@@ -58,8 +58,9 @@ macro_rules! cuda_structures {
             }
 
             /// `CUDA_MEMCPY3D_PEER`: parameters of a three-dimensional copy between two contexts.
-            /// On each side the memory type selects which of the three addresses is used.
-            Memcpy3dPeer = CUDA_MEMCPY3D_PEER_st {
+            /// On each side the memory type selects which of the three addresses is used. In
+            /// `CUDA_MEMCPY3D`, which is alike otherwise, the contexts are reserved and null.
+            Memcpy3d = CUDA_MEMCPY3D_PEER_st {
                 source_x_bytes: usize = srcXInBytes;
                 source_y: usize = srcY;
                 source_z: usize = srcZ;
@@ -108,40 +109,6 @@ macro_rules! cuda_structures {
                 stream: StreamHandle = hStream;
                 attributes: *const LaunchAttribute = attrs;
                 attribute_count: c_uint = numAttrs;
-            }
-
-            /// `CUDA_MEMCPY3D`: parameters of a three-dimensional copy. On each side the memory
-            /// type selects which of the three addresses is used.
-            Memcpy3d = CUDA_MEMCPY3D_st {
-                source_x_bytes: usize = srcXInBytes;
-                source_y: usize = srcY;
-                source_z: usize = srcZ;
-                /// The source's level of detail; 0.
-                source_lod: usize = srcLOD;
-                source_type: c_int = srcMemoryType;
-                source_host: *const c_void = srcHost;
-                source_device: DevicePtr = srcDevice;
-                source_array: usize = srcArray;
-                /// Null.
-                reserved_0: usize = reserved0;
-                source_pitch: usize = srcPitch;
-                source_height: usize = srcHeight;
-                target_x_bytes: usize = dstXInBytes;
-                target_y: usize = dstY;
-                target_z: usize = dstZ;
-                /// The target's level of detail; 0.
-                target_lod: usize = dstLOD;
-                target_type: c_int = dstMemoryType;
-                target_host: *mut c_void = dstHost;
-                target_device: DevicePtr = dstDevice;
-                target_array: usize = dstArray;
-                /// Null.
-                reserved_1: usize = reserved1;
-                target_pitch: usize = dstPitch;
-                target_height: usize = dstHeight;
-                width_bytes: usize = WidthInBytes;
-                height: usize = Height;
-                depth: usize = Depth;
             }
 
             /// `CUDA_KERNEL_NODE_PARAMS_v2`: a kernel as a graph node.

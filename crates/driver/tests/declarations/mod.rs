@@ -43,7 +43,9 @@ fn structures() -> Vec<(&'static str, usize)> {
             )*]
         };
     }
-    millstream_driver::cuda_structures!(sizes)
+    let mut structures = millstream_driver::cuda_structures!(sizes);
+    structures.push(("CUDA_MEMCPY3D_st", size_of::<sys::CUDA_MEMCPY3D_st>()));
+    structures
 }
 
 /// Parses a pointer's target from the name of the type, because Rust has no other way to inspect a
@@ -200,4 +202,24 @@ fn structures_have_the_published_fields() {
         )*};
     }
     millstream_driver::cuda_structures!(compare);
+    // The parameters of a copy within a context are those of one between two, but for two names.
+    macro_rules! alike {
+        ($($field:ident $other:ident;)*) => {$(assert_eq!(
+            offset_of!(sys::CUDA_MEMCPY3D_PEER_st, $field),
+            offset_of!(sys::CUDA_MEMCPY3D_st, $other),
+        );)*};
+    }
+    alike! {
+        srcXInBytes srcXInBytes; srcY srcY; srcZ srcZ; srcLOD srcLOD; srcMemoryType srcMemoryType;
+        srcHost srcHost; srcDevice srcDevice; srcArray srcArray; srcContext reserved0;
+        srcPitch srcPitch; srcHeight srcHeight;
+        dstXInBytes dstXInBytes; dstY dstY; dstZ dstZ; dstLOD dstLOD; dstMemoryType dstMemoryType;
+        dstHost dstHost; dstDevice dstDevice; dstArray dstArray; dstContext reserved1;
+        dstPitch dstPitch; dstHeight dstHeight;
+        WidthInBytes WidthInBytes; Height Height; Depth Depth;
+    }
+    assert_eq!(
+        size_of::<api::Memcpy3d>(),
+        size_of::<sys::CUDA_MEMCPY3D_st>()
+    );
 }

@@ -9,7 +9,10 @@ use crate::{
         Copy3dFields, FillNodeFields, Handle, HostNodeFields, In, InstantiateFields,
         KernelNodeFields, KernelNodeFields2, NodeFields, Out, UpdateFields,
     },
-    api::{graph_node::Fields, user_object},
+    api::{
+        graph_node::{self, Fields},
+        user_object,
+    },
     call::Call,
     codes::{Answer, refuse_if},
     export::exports,
@@ -110,18 +113,23 @@ pub(crate) fn update(
     updated.map_err(|error| error.code())
 }
 
-/// Exports these functions, and those that replace the operation of a node.
+/// Exports these functions, and those that replace the operation of a node: in a graph, and in an
+/// executable one.
 macro_rules! exec_exports {
     (
-        set { $($set:ident($new:ident: $new_ty:ty $(, $ignored:ident: $ignored_ty:ty)?)
-                $replaced:ident;)* }
+        set { $($kind:ident($fields:ty) $of_node:ident $of_exec:ident $($context:ident)?;)* }
         $($others:tt)*
     ) => {
         exports! {
             $($others)*
-            $([$set]
-            fn _(call, exec: Handle, node: Handle, $new: $new_ty $(, $ignored: $ignored_ty)?) {
-                set(call, exec, node, Fields::$replaced($new))
+            $([$of_node]
+            fn _(call, node: Handle, fields: $fields) {
+                graph_node::set(call, node, Fields::$kind(fields))
+            }
+
+            [$of_exec]
+            fn _(call, exec: Handle, node: Handle, fields: $fields $(, $context: Handle)?) {
+                set(call, exec, node, Fields::$kind(fields))
             })*
         }
     };
@@ -129,14 +137,19 @@ macro_rules! exec_exports {
 
 exec_exports! {
     set {
-        cuGraphExecKernelNodeSetParams(fields: In<KernelNodeFields>) Kernel;
-        cuGraphExecKernelNodeSetParams_v2(fields: In<KernelNodeFields2>) Kernel2;
-        cuGraphExecMemcpyNodeSetParams(fields: In<Copy3dFields>, _context: Handle) Copy;
-        cuGraphExecMemsetNodeSetParams(fields: In<FillNodeFields>, _context: Handle) Fill;
-        cuGraphExecHostNodeSetParams(fields: In<HostNodeFields>) Host;
-        cuGraphExecEventRecordNodeSetEvent(event: Handle) Record;
-        cuGraphExecEventWaitNodeSetEvent(event: Handle) Wait;
-        cuGraphExecChildGraphNodeSetParams(child: Handle) Child;
+        Kernel(In<KernelNodeFields>) cuGraphKernelNodeSetParams cuGraphExecKernelNodeSetParams;
+        Kernel2(In<KernelNodeFields2>)
+            cuGraphKernelNodeSetParams_v2 cuGraphExecKernelNodeSetParams_v2;
+        Copy(In<Copy3dFields>) cuGraphMemcpyNodeSetParams cuGraphExecMemcpyNodeSetParams _context;
+        Fill(In<FillNodeFields>) cuGraphMemsetNodeSetParams cuGraphExecMemsetNodeSetParams _context;
+        Host(In<HostNodeFields>) cuGraphHostNodeSetParams cuGraphExecHostNodeSetParams;
+        Record(Handle) cuGraphEventRecordNodeSetEvent cuGraphExecEventRecordNodeSetEvent;
+        Wait(Handle) cuGraphEventWaitNodeSetEvent cuGraphExecEventWaitNodeSetEvent;
+    }
+
+    [cuGraphExecChildGraphNodeSetParams]
+    fn _(call, exec: Handle, node: Handle, child: Handle) {
+        set(call, exec, node, Fields::Child(child))
     }
 
     /// In the versions before CUDA 12. The log stays empty.

@@ -305,13 +305,11 @@ pub(crate) fn set(call: &Call, node: Handle, fields: Fields) -> Answer {
     })
 }
 
-/// Exports these functions, those that add a node with one operation, and those that replace the
-/// operation of a node.
+/// Exports these functions, and those that add a node with one operation.
 macro_rules! node_exports {
     (
         add { $($add:ident($given:ident: $given_ty:ty $(, $ignored:ident: $ignored_ty:ty)?)
                 $added:ident;)* }
-        set { $($set:ident($new:ident: $new_ty:ty) $replaced:ident;)* }
         $($others:tt)*
     ) => {
         exports! {
@@ -322,10 +320,6 @@ macro_rules! node_exports {
                 $given: $given_ty $(, $ignored: $ignored_ty)?
             ) {
                 add(call, node, Place { graph, dependencies, count }, Fields::$added($given))
-            })*
-            $([$set]
-            fn _(call, node: Handle, $new: $new_ty) {
-                set(call, node, Fields::$replaced($new))
             })*
         }
     };
@@ -342,15 +336,6 @@ node_exports! {
         cuGraphAddEventRecordNode(event: Handle) Record;
         cuGraphAddEventWaitNode(event: Handle) Wait;
         cuGraphAddMemFreeNode(pointer: Address) Free;
-    }
-    set {
-        cuGraphKernelNodeSetParams(fields: In<KernelNodeFields>) Kernel;
-        cuGraphKernelNodeSetParams_v2(fields: In<KernelNodeFields2>) Kernel2;
-        cuGraphMemcpyNodeSetParams(fields: In<Copy3dFields>) Copy;
-        cuGraphMemsetNodeSetParams(fields: In<FillNodeFields>) Fill;
-        cuGraphHostNodeSetParams(fields: In<HostNodeFields>) Host;
-        cuGraphEventRecordNodeSetEvent(event: Handle) Record;
-        cuGraphEventWaitNodeSetEvent(event: Handle) Wait;
     }
 
     [cuGraphNodeSetParams, cuGraphNodeSetParams_v2]
