@@ -1,7 +1,7 @@
 //! The direct backend: collectives as copies between devices and reduction kernels, each an
 //! ordinary tracked operation.
 //!
-//! For an all-reduce the arrays are divided in one chunk for each rank. The device of a rank reads
+//! For an all-reduce each array is divided into one chunk for each rank. The device of a rank reads
 //! its chunk of all arrays over the links, and folds them in the order of the ranks into its own;
 //! then it copies the result to the other devices. Each chunk of an array is read and written by
 //! the same device only, so no device waits for another. The tracker orders these operations as it

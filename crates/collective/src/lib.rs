@@ -3,8 +3,8 @@
 //! [`Collectives`] is a group of devices of this process, or of the ranks of a [`world`]. It checks
 //! the operands of a call and passes it to a backend. The direct backend consists of ordinary
 //! tracked operations, copies between devices and kernels. It adds in the order of the ranks, so
-//! its results are those of a plain loop, to the bit. NCCL's also connects ranks of several
-//! processes.
+//! its results are those of a plain loop, to the bit. The NCCL backend also connects ranks of
+//! several processes.
 
 mod calls;
 mod communicators;

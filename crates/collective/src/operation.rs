@@ -1,4 +1,4 @@
-//! Collective operations as values, and the trait of what enqueues them.
+//! Collective operations as values, and the trait of the backends that enqueue them.
 
 use std::{fmt, ops::Range, panic::Location, time::Duration};
 

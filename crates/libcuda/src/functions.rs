@@ -1,5 +1,5 @@
-//! The exported functions that are implemented: the lists of all modules, and the functions that
-//! search in them.
+//! The exported functions that are implemented: the lists of all modules, and `cuGetProcAddress`
+//! and its relatives, which search them.
 
 use std::sync::OnceLock;
 

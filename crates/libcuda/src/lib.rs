@@ -15,7 +15,7 @@
 //! | `MILLSTREAM_DEVICE` | `sim`, or `sim:option=value,…` as [`SimConfig::parse`] reads it; a device has 2 GiB unless `memory=` says otherwise |
 //! | `MILLSTREAM_KIND` | the kind of device whose name and attributes programs see: `h200` unless given, or another of [`kinds::KINDS`] |
 //! | `MILLSTREAM_CUDA` | the CUDA version of the driver, the newest known one unless given |
-//! | `MILLSTREAM_SITES` | `off` leaves out where the program called, and makes calls cheaper |
+//! | `MILLSTREAM_SITES` | `off` omits call sites from reports, which makes calls cheaper |
 //! | `MILLSTREAM_LEAKS` | `on` reports memory, streams and events that the program left |
 //! | `MILLSTREAM_SUPPRESS` | a file of patterns, a line each; problems that match one are left out |
 //! | `MILLSTREAM_TIMELINE` | a file to which the operations are appended as a trace |

@@ -1,7 +1,7 @@
-//! The functions that are not implemented: they return `CUDA_ERROR_NOT_SUPPORTED` and say their
-//! name once on standard error.
+//! The functions that are not implemented: they return `CUDA_ERROR_NOT_SUPPORTED` and print their
+//! name on standard error at the first call.
 //!
-//! `versions` says why a function without parameters can stand for one with any.
+//! `versions` explains why an export without parameters can stand in for any function.
 
 #![allow(unsafe_code, reason = "exports functions under CUDA's names")]
 #![allow(non_snake_case, reason = "the names of CUDA's functions")]

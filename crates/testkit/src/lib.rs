@@ -1,5 +1,5 @@
-//! What tests of several crates share: devices in every configuration, drivers that count calls,
-//! make them fail or do nothing, and programs that must not compile.
+//! Test support for several crates: devices in every configuration, drivers that count calls, make
+//! them fail or do nothing, and programs that must not compile.
 
 #![allow(missing_docs, reason = "used by this workspace's tests only")]
 

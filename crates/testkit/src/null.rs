@@ -1,6 +1,6 @@
-//! A driver without devices, which claims to have two. Every call succeeds at once and moves no
-//! data, so the measured time is Millstream's own. Only what an address was last filled with is
-//! known, because the probe of peer access compares it.
+//! A driver that does nothing and reports two devices. Every call succeeds at once and moves no
+//! data, so the measured time is Millstream's own. It stores only the word with which each address
+//! was last filled, which the probe of peer access compares.
 
 #![allow(unsafe_code, reason = "implements unsafe methods that require nothing")]
 

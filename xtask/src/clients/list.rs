@@ -119,7 +119,7 @@ mod tests {
         for (text, problem) in [
             ("    a", "line 1: no reason before"),
             ("ours: x\n    a\n    a", "line 3: a is listed twice"),
-            ("nobody: x", "line 1: `nobody` is none of"),
+            ("others: x", "line 1: `others` is none of"),
             ("x", "line 1: neither a reason nor a test"),
         ] {
             let error = List::parse(text).unwrap_err().to_string();

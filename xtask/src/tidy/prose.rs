@@ -1,11 +1,11 @@
-//! The rules for prose: how comments and Markdown are written.
+//! The rules for prose: how comments, texts of programs, names and Markdown are written.
 //!
 //! A reader who knows the field must be able to skim the documentation. Three habits prevent that,
 //! and all three can be measured: doc comments that open with a free relative clause instead of
 //! naming their subject, phrases that hide the actor, and lines too long for two columns of code.
 
 use super::allow_list::AllowList;
-use super::sources::{Comment, Marker, Source, comments, is_word};
+use super::sources::{Comment, Marker, Source, comments, is_word, literals_and_names};
 
 /// The maximum share of doc comments that may open with a free relative clause, in percent.
 const OPENERS_MAX_PERCENT: usize = 3;
@@ -20,6 +20,9 @@ const COLUMNS_MAX: usize = 100;
 
 /// The folder of dated reports, whose tables and quotations are not wrapped.
 const REPORTS: &str = "docs/measurements/";
+
+/// The beginning of the paths of the files that have the phrases in literals.
+const OWN: &str = "xtask/src/tidy/prose";
 
 /// Phrases that are ruled out anywhere in prose.
 const PHRASES: [&str; 7] = [
@@ -132,14 +135,22 @@ fn missing_files(sources: &[Source]) -> Vec<String> {
     missing
 }
 
-/// Rejects the ruled-out phrases in comments and Markdown.
+/// Rejects the ruled-out phrases in comments, literals, names and Markdown.
 fn ruled_out_phrases(source: &Source) -> Vec<String> {
     let passages = if source.is_rust() {
-        passages(
+        let mut passages = passages(
             comments(&source.text)
                 .into_iter()
                 .map(|comment| (comment.line, comment.text, comment.marker, comment.alone)),
-        )
+        );
+        if !source.path.starts_with(OWN) {
+            let words = literals_and_names(&source.text).into_iter();
+            passages.extend(words.map(|(line, text)| Passage {
+                text,
+                lines: vec![(0, line)],
+            }));
+        }
+        passages
     } else if source.is_markdown() {
         let lines = (1..).zip(source.text.lines());
         passages(lines.map(|(number, line)| (number, line.to_owned(), Marker::Plain, true)))

@@ -37,7 +37,7 @@ fn numbers_of_tests(code: &str) -> impl Iterator<Item = String> {
         let (number, _) = name.split_once('_')?;
         let digits = number.strip_prefix(SECTIONS)?;
         let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // Two further words: `b16_lanes` is a variable, no name of a test.
+        // Three further words: `b16_lanes` is a variable, no name of a test.
         let is_name = name.split('_').count() > 3;
         (is_number && is_name).then(|| number.to_uppercase())
     })

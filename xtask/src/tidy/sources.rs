@@ -104,31 +104,48 @@ fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>)
 /// Replaces every character of comments, strings and character literals in Rust source by a space.
 /// Lines keep their numbers.
 pub(super) fn code_only(text: &str) -> String {
-    let text: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let blank = blank_length(&text, at);
-        for &letter in &text[at..at + blank] {
-            code.push(if letter == '\n' { '\n' } else { ' ' });
-        }
-        at += blank;
-        if blank == 0 {
-            code.push(text[at]);
-            at += 1;
-        }
+    for (_, part, is_code) in parts(text) {
+        let blank = |letter| if letter == '\n' { '\n' } else { ' ' };
+        code.extend(
+            part.chars()
+                .map(|letter| if is_code { letter } else { blank(letter) }),
+        );
     }
     code
 }
 
-pub(super) fn comments(text: &str) -> Vec<Comment> {
+/// Splits Rust source into comments, literals, and the code of each line between them. Each part
+/// has its line's number, and whether it is code.
+fn parts(text: &str) -> Vec<(usize, String, bool)> {
     let text: Vec<char> = text.chars().collect();
-    let mut comments = Vec::new();
-    let (mut at, mut line, mut alone) = (0, 1, true);
+    let (mut at, mut line) = (0, 1);
+    let mut parts: Vec<(usize, String, bool)> = Vec::new();
     while at < text.len() {
         let blank = blank_length(&text, at);
-        let part: String = text[at..at + blank.max(1)].iter().collect();
-        if part.starts_with("//") || part.starts_with("/*") {
+        let end = at + blank.max(1);
+        match parts.last_mut() {
+            Some((_, code, true)) if blank == 0 && !code.ends_with('\n') => code.push(text[at]),
+            _ => parts.push((line, text[at..end].iter().collect(), blank == 0)),
+        }
+        line += text[at..end]
+            .iter()
+            .filter(|&&letter| letter == '\n')
+            .count();
+        at = end;
+    }
+    parts
+}
+
+fn is_comment(part: &str) -> bool {
+    part.starts_with("//") || part.starts_with("/*")
+}
+
+pub(super) fn comments(text: &str) -> Vec<Comment> {
+    let mut comments = Vec::new();
+    let mut alone = true;
+    for (line, part, is_code) in parts(text) {
+        if !is_code && is_comment(&part) {
             comments.extend((line..).zip(part.lines()).map(|(line, part)| {
                 let (marker, text) = without_marker(part);
                 Comment {
@@ -141,12 +158,28 @@ pub(super) fn comments(text: &str) -> Vec<Comment> {
         } else if !part.trim().is_empty() {
             alone = false;
         }
-        let breaks = part.matches('\n').count();
-        alone |= breaks > 0;
-        line += breaks;
-        at += blank.max(1);
+        alone |= part.contains('\n');
     }
     comments
+}
+
+/// Returns the literals and the names of several words in Rust source, with spaces between the
+/// words, each with its line.
+pub(super) fn literals_and_names(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, part, is_code) in parts(text) {
+        if !is_code && is_comment(&part) {
+            continue;
+        }
+        for text in part.split(|letter| is_code && !is_word(letter)) {
+            let words = text.split(['_', ' ', '\n', '\\']);
+            let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+            if words.len() > 1 {
+                found.push((line, words.join(" ")));
+            }
+        }
+    }
+    found
 }
 
 /// Splits a line of a comment into its marker and its text.

@@ -1,7 +1,7 @@
 //! Attributes of features that the simulated device does not have.
 //!
-//! Their value is 0, which is the answer of a driver or a device without the feature: programs that
-//! ask take another way.
+//! Their value is 0, as from a driver or device without the feature, so that programs take their
+//! fallback.
 
 use super::attributes::number::*;
 

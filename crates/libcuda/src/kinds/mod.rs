@@ -6,6 +6,9 @@
 //! the kind itself (`chips.rs`: published outputs of NVIDIA's deviceQuery, each named there), its
 //! compute capability (`capability.rs`: the CUDA C++ Programming Guide), the same value for all
 //! kinds (`values.rs`), or 0 for features that the simulated device does not have (`absent.rs`).
+//!
+//! Launches obey the limits of the simulated device, an H200's, for every kind; only the opt-in to
+//! shared memory is limited by the kind.
 
 mod absent;
 mod attributes;
@@ -19,7 +22,7 @@ mod values;
 mod tests;
 
 pub use attributes::{ATTRIBUTES, number};
-pub use chips::{A100, H100, H200, KINDS, L4, RTX_4090, T4, V100};
+pub use chips::*;
 
 use capability::Limits;
 

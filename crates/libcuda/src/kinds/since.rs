@@ -1,8 +1,8 @@
 //! The CUDA versions that introduced the newer device attributes.
 //!
 //! An older driver refuses the number of a newer attribute. The headers do not say when they gained
-//! an attribute; this list comes from comparing those of CUDA 11.7, 11.8, each version from 12.0 to
-//! 12.9 but 12.7, which was not published, and each from 13.0 to 13.5.
+//! an attribute; this list compares the headers of 11.7, 11.8, 12.0 to 12.9 (12.7 was not
+//! published) and 13.0 to 13.5.
 
 use super::attributes::{ATTRIBUTES, number::*};
 

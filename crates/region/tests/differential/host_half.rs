@@ -1,4 +1,5 @@
-//! Host implementations of the functions of `f16` and `bf16`: exact numbers, rounded once.
+//! Host implementations of the functions of `f16` and `bf16`: those of `f32`, rounded to 16 bits;
+//! composed ones after each step.
 
 use half::{bf16, f16};
 

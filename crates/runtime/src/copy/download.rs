@@ -251,8 +251,8 @@ impl Stream {
             let (sequence, ()) = unsafe { submit(device, stream, &mut operation, command) }?;
             download.push(sequence, staged, at, bytes);
             if !is_last {
-                // Allows copying it out before the next chunk has arrived. If recording fails, it
-                // is copied out later.
+                // With a sync point the chunk can be copied out before the next one arrives. If
+                // recording fails, it is copied out later.
                 sync_point_after(device, stream, sequence).ok();
             }
         }

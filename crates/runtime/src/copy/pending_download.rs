@@ -5,6 +5,9 @@
 //! so that the waiting thread can copy the first out while the others are in flight. The thread
 //! that waits or polls copies the chunks out, with the help of the copy threads; when it returns,
 //! no copy to the target is running.
+//!
+//! A dropped download is not copied out; each block returns to its pool with the ticket of its copy
+//! (`staged_block.rs`).
 
 #![allow(unsafe_code, reason = "copies from blocks that it holds")]
 

@@ -209,7 +209,7 @@ mod tests {
             let _ = tell.send(());
         });
         told.recv_timeout(Duration::from_secs(20))
-            .expect("it waited for a chunk that nobody captures");
+            .expect("it waited for a chunk that no host function captures");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Adopted memory: how it returns to the library that owns it.
+//! Adopted memory, and its return to the library that owns it.
 
 use std::{any::Any, fmt, sync::Arc};
 

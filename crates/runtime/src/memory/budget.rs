@@ -42,7 +42,7 @@ pub(super) struct BudgetStats {
 
 /// The bytes of one array, counted as allocated until this is dropped.
 #[derive(Debug)]
-#[must_use = "what is reserved counts as long as this lives"]
+#[must_use = "the bytes count as allocated until the reservation is dropped"]
 pub(crate) struct Reservation {
     budget: Arc<Budget>,
     /// 0 once the reservation is committed.

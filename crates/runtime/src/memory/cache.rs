@@ -2,9 +2,9 @@
 //!
 //! Allocating from the driver's pool and freeing are two calls; reusing a cached block costs none.
 //! A block is cached with the tickets that may still use it. It becomes an array on a stream that
-//! is ordered after all of them, which the tracker's clocks show without a driver call, so reuse
-//! makes no stream wait. The tickets become the history of the new array: a stream that is not
-//! ordered after them waits for them on the device.
+//! is ordered after all of them, which `allocation.rs` finds out from the tracker's clocks without
+//! a driver call, so reuse makes no stream wait. The tickets become the history of the new array: a
+//! stream that is not ordered after them waits for them on the device.
 //!
 //! A block of zeros is known as such (`Contents`). It serves an array of zeros before others do, so
 //! that such an array needs no fill, and any other array if no other block does.
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_where_the_limit_is_reached() {
+    fn the_oldest_blocks_are_evicted_at_the_limit() {
         let mut cache = Cache::default();
         cache.set_limit(20);
         cache.put(block(16, 10, &[]));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_not_remembered_for_ever() {
+    fn ages_of_removed_blocks_are_dropped() {
         let mut cache = Cache::default();
         cache.put(block(16, 10, &[]));
         for _ in 0..10_000 {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_goes_after_a_while() {
+    fn an_unused_block_is_evicted_after_many_misses() {
         let mut cache = Cache::default();
         cache.put(block(16, 10, &[]));
         cache.put(block(32, 12, &[]));

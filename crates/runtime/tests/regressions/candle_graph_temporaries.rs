@@ -7,7 +7,7 @@
 use crate::regressions::{N, regression};
 
 #[test]
-fn what_is_dropped_in_a_recording_lives_as_long_as_the_graph() {
+fn arrays_dropped_in_a_recording_live_as_long_as_the_graph() {
     regression(|harness| {
         let [stream, other] = harness.streams();
         let mut output = stream.zeros::<u32>(2 * N)?;

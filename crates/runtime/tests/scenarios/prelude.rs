@@ -1,4 +1,4 @@
-//! What most scenarios use.
+//! Imports, assertions and runners that most scenarios share.
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
 

@@ -90,7 +90,7 @@ fn b02_every_length_arrives_though_its_source_changes_at_once() {
 }
 
 #[test]
-fn b01_a_download_in_pieces_is_as_old_as_its_call() {
+fn b01_a_download_in_chunks_is_as_old_as_its_call() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let mut a = s1.upload(&rising(9 * CHUNK, 1))?;
@@ -110,7 +110,7 @@ fn b01_a_download_in_pieces_is_as_old_as_its_call() {
 }
 
 #[test]
-fn a07_a_download_in_pieces_waits_for_no_later_work() {
+fn a07_a_download_in_chunks_waits_for_no_later_work() {
     scenario(|harness| {
         let stream = harness.stream();
         let a = stream.upload(&rising(9 * CHUNK, 1))?;
@@ -124,7 +124,7 @@ fn a07_a_download_in_pieces_waits_for_no_later_work() {
 }
 
 #[test]
-fn b08_a_download_may_be_dropped_with_some_of_its_pieces_landed() {
+fn b08_a_download_may_be_dropped_with_some_of_its_chunks_copied_out() {
     under_every_schedule(|gpu, _, device| {
         for polls in 0..12 {
             let stream = device.stream().unwrap();

@@ -1,5 +1,6 @@
-//! The implementation of [`Driver`]: each method locks the simulator state with its name and cost,
-//! and delegates to a method of the guard.
+//! The implementation of [`Driver`]: a macro generates each method from the driver's table. It
+//! locks the simulator state, adds the call's cost (`cost_ns`) and calls the guard's method of the
+//! same name. Methods with pointers to arguments are written by hand.
 
 #![allow(unsafe_code, reason = "implements unsafe methods")]
 

@@ -250,7 +250,7 @@ impl AccessChecker {
                 ReportKind::UninitialisedRead,
                 "uninitialised read of".to_owned(),
                 Some((info, conflicts.uninitialised)),
-                (actor, "reads what nobody wrote"),
+                (actor, "reads memory that was never written"),
                 None,
             );
         }

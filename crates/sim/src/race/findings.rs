@@ -1,4 +1,4 @@
-//! The list of findings: bounded, and each pair of places is in it or counted.
+//! The bounded list of findings. A pair of places that does not fit is counted.
 
 use std::collections::BTreeMap;
 

@@ -209,7 +209,7 @@ pub(crate) fn partly_registered(dev: &DeviceHarness) -> Observation {
             Ok(()) => {
                 check(
                     dev.holds(memory, 1, bytes, stream)?,
-                    "what is taken arrives",
+                    "an accepted copy arrives",
                 )?;
                 "taken".to_owned()
             }

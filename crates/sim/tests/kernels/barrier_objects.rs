@@ -120,7 +120,7 @@ fn an_arrival_releases_and_a_wait_that_succeeds_acquires() {
 }
 
 #[test]
-fn what_is_relaxed_orders_nothing() {
+fn relaxed_operations_order_nothing() {
     let (arrive, wait) = (
         "mbarrier.arrive.shared.b64 _, [bar];",
         "mbarrier.test_wait.parity.shared.b64 %p4, [bar], 0;",

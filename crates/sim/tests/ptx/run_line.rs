@@ -164,7 +164,7 @@ fn continued(run: &mut Run, text: &str) -> Result<(), String> {
             .trim()
             .strip_prefix('"')
             .and_then(|text| text.strip_suffix('"'));
-        let inside = inside.ok_or("what is printed stands between quotes")?;
+        let inside = inside.ok_or("the printed text stands between quotes")?;
         run.prints += &inside
             .replace("\\n", "\n")
             .replace("\\t", "\t")

@@ -136,7 +136,7 @@ fn the_per_thread_stream_is_a_stream_like_others() {
 }
 
 #[test]
-fn what_the_host_has_waited_for_is_in_front_of_what_it_enqueues() {
+fn work_that_the_host_has_waited_for_is_before_its_later_work() {
     type WaitCall<'a> = &'a dyn Fn(&SimHarness, StreamHandle);
     let waits: [WaitCall<'_>; 5] = [
         &|sim, stream| sim.stream_synchronize(stream).unwrap(),
@@ -173,7 +173,7 @@ fn a_query_in_vain_orders_nothing() {
 }
 
 #[test]
-fn an_event_that_was_waited_for_says_nothing_of_what_came_behind_it() {
+fn a_wait_for_an_event_does_not_order_later_work_of_its_stream() {
     expect("behind_the_event", |sim| {
         let (one, other) = (sim.stream(), sim.stream());
         let memory = zeros(sim, BYTES);

@@ -25,7 +25,7 @@ fn two_rectangles(sim: &SimHarness, shift: u64) {
 }
 
 #[test]
-fn what_lies_between_rows_is_nobody_s() {
+fn gaps_between_rows_are_not_accessed() {
     clean(|sim| two_rectangles(sim, 8));
     expect("rows", |sim| two_rectangles(sim, 5));
 }

@@ -12,7 +12,7 @@ use crate::races::{
 };
 
 #[test]
-fn a_kernel_that_reads_what_nobody_wrote_is_found() {
+fn a_kernel_that_reads_uninitialised_memory_is_found() {
     expect("uninitialised_kernel", |sim| {
         let (stream, copy) = (sim.stream(), zeros(sim, BYTES));
         let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
@@ -23,7 +23,7 @@ fn a_kernel_that_reads_what_nobody_wrote_is_found() {
 
 /// Padding is copied but never read by the program.
 #[test]
-fn copies_within_the_device_pass_on_what_nobody_wrote() {
+fn copies_within_the_device_pass_on_uninitialised_memory() {
     let program = |sim: &SimHarness, bytes| {
         let (stream, target) = (sim.stream(), sim.pinned(bytes));
         let [a, b] = [(); 2].map(|()| sim.mem_alloc_async(BYTES, stream).unwrap());

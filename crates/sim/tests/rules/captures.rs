@@ -345,7 +345,7 @@ fn r45_memory_allocated_in_a_capture_belongs_to_the_graph() {
 }
 
 #[test]
-fn what_a_capture_cannot_hold_is_refused() {
+fn calls_that_a_capture_cannot_hold_are_refused() {
     let sim = SimHarness::new(SimConfig::new());
     let memory = words(&sim, &[0]);
     let graph = sim.graph_create().unwrap();

@@ -112,7 +112,7 @@ fn a_host_function_whose_call_fails_is_dropped_and_not_called() {
 }
 
 #[test]
-fn a_context_is_lost_at_the_nth_call_and_whoever_waits_is_told() {
+fn a_context_is_lost_at_the_nth_call_and_waiting_threads_get_an_error() {
     each_schedule_with(SimConfig::new().devices(2), |sim| {
         let (stream, other) = (sim.stream(), sim.on_device(1));
         let hold = sim.hold(stream);

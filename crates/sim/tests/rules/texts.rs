@@ -280,7 +280,7 @@ fn a_call_that_waited_is_reported_as_itself() {
 }
 
 #[test]
-fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
+fn live_objects_are_listed_with_their_size_and_the_line_that_made_them() {
     let sim = SimHarness::new(SimConfig::new());
     let made = line!() + 1;
     let _label = Label::new("setup");

@@ -89,8 +89,15 @@ fn every_ruled_out_phrase_is_found_in_comments_and_markdown() {
         ] {
             assert_violations(path, &text, &[(2, phrase)]);
         }
-        let code = format!("//! A.\nfn f() {{ \"{phrase}\" }} // `{phrase}`\n");
-        assert_violations("a.rs", &code, &[]);
+        let name = phrase.replace(' ', "_");
+        for code in [format!("\"It is {phrase}.\""), format!("it_is_{name}_who")] {
+            assert_violations(
+                "a.rs",
+                &format!("//! A.\nfn f() {{ {code} }}\n"),
+                &[(2, phrase)],
+            );
+        }
+        assert_violations("a.rs", &format!("//! A.\nfn f() {{}} // `{phrase}`\n"), &[]);
         let fence = format!("```text\n{phrase}\n```\n`{phrase}`\n");
         assert_violations("a.md", &fence, &[]);
         assert_violations("a.sh", &format!("# {phrase}\n"), &[]);

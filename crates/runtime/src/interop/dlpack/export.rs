@@ -131,7 +131,7 @@ impl<T: Element> Buffer<T> {
     /// let exported = stream.upload(&[1.0_f32, 2.0])?.into_dlpack(&stream)?;
     /// let capsule = ManagedTensor::versioned(exported, &[2])?.into_versioned();
     /// // To the consumer, who calls the deleter; or back:
-    /// // SAFETY: nobody else has the structure.
+    /// // SAFETY: no other code has the structure.
     /// drop(unsafe { ManagedTensor::from_versioned(capsule.unwrap()) });
     /// # Ok::<(), millstream::Error>(())
     /// ```

@@ -2,6 +2,7 @@
 
 use millstream_ptx::Type;
 
+/// A rare operation on 32-bit registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extra {
     /// Sign- or zero-extension of the low `b` bits of `a` (`szext`). With `wrap`, `b` is taken
@@ -28,6 +29,7 @@ pub(crate) enum Extra {
     ToTensorFloat { round: TensorRound, relu: bool },
 }
 
+/// An operation on the 16-bit halves of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PackedOp {
     Add,

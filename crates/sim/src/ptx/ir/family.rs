@@ -1,10 +1,11 @@
-//! The families of integer operations: each operation with its result.
+//! The table of integer operations, by family: each operation with the expression of its result.
 
 /// The table of integer operations.
 ///
-/// A row has a family's name, and the interpreter's functions for it: their number of operands, the
-/// loop of `Registers` and its types. Each operation of the family has a result. The macro passes
-/// the table to another macro, `$then`, which generates the opcodes or the functions from it.
+/// A row names a family and the interpreter's functions for it, each with its number of operands,
+/// its loop over lanes (a method of `Registers`) and its types; then the operations of the family.
+/// The macro passes the table to another macro, `$then`, which generates the opcodes or the
+/// functions from it.
 macro_rules! integer_families {
     ($then:ident) => { $then! {
         /// Operations on one register.

@@ -35,6 +35,7 @@ impl Carry {
     }
 }
 
+/// A floating-point operation of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatUn {
     Neg,
@@ -57,6 +58,7 @@ pub(crate) enum FloatUn {
     TanhApprox,
 }
 
+/// A floating-point operation of two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatBin {
     Add,

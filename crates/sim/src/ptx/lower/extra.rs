@@ -1,4 +1,4 @@
-//! Lowering of rare operations on 32-bit registers: bit masks, packed integers, and hints.
+//! Lowering of bit masks, packed integers, `elect` and hints.
 
 use super::lowerer::{Lowerer, add};
 use super::mnemonic::Mnemonic;

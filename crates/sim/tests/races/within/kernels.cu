@@ -175,7 +175,7 @@ HAND(hand_unreleased, "st.relaxed.gpu.u32", "ld.acquire.gpu.u32", )
 HAND(hand_volatile, "membar.gl; st.volatile.u32", "ld.volatile.u32", __threadfence())
 HAND(hand_acquired_for_the_block, "st.release.gpu.u32", "ld.acquire.cta.u32", )
 
-// The first warp fills, the second drains: two named barriers, each for both warps, and nobody waits for more than it must.
+// The first warp fills, the second drains: two named barriers, each for both warps, and no warp waits longer than it must.
 extern "C" __global__ void hand_over(const u32* in, u32* out, int rounds) {
   __shared__ u32 box[32];
   const u32 lane = threadIdx.x % 32;

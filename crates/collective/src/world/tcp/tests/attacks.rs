@@ -198,9 +198,9 @@ fn a_rank_without_the_secret_is_refused_on_either_end() {
         move || TcpRendezvous::connect("127.0.0.1", port, rank, 2, secret, LONG).map(drop)
     };
     thread::scope(|scope| {
-        let serve = || TcpRendezvous::serve(listener, 2, b"tell nobody", LONG);
+        let serve = || TcpRendezvous::serve(listener, 2, b"keep secret", LONG);
         let serving = scope.spawn(serve);
-        for wrong in [&b""[..], b"tell nobod", b"tell nobody\0"] {
+        for wrong in [&b""[..], b"keep secre", b"keep secret\0"] {
             let error = with(1, wrong)().unwrap_err().to_string();
             let at = format!("rank 1 and rank 0 at 127.0.0.1:{port} have different secrets");
             assert!(error.starts_with(&at) && !error.contains("tell"), "{error}");
@@ -217,7 +217,7 @@ fn a_rank_without_the_secret_is_refused_on_either_end() {
         send(&stranger, [own, own].concat());
         let answer = Greeting::read(&mut stranger).expect("an answer");
         assert_eq!(answer.word, Verdict::OtherSecret as u64);
-        with(1, b"tell nobody")().expect("both connect");
+        with(1, b"keep secret")().expect("both connect");
         let joined = serving.join().expect("no panic");
         joined.map(drop).expect("both connect");
     });
