@@ -53,18 +53,36 @@ impl fmt::Display for DataType {
     }
 }
 
-/// Declares the element types: the type in Rust, its name and number in `ncclDataType_t`, and
-/// whether its elements have fractions.
+/// Passes the table of element types to the macro `$then`: the type in Rust, its name and number in
+/// `ncclDataType_t`, its name in Rust, its kind of arithmetic, and its description. Not part of the
+/// public interface.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! elements {
+    ($then:ident) => {
+        $then! {
+            i32: I32 = 2, "i32", integer, "32-bit signed integers.";
+            u32: U32 = 3, "u32", integer, "32-bit unsigned integers.";
+            i64: I64 = 4, "i64", integer, "64-bit signed integers.";
+            u64: U64 = 5, "u64", integer, "64-bit unsigned integers.";
+            half::f16: F16 = 6, "f16", half, "16-bit floating-point numbers of IEEE 754.";
+            f32: F32 = 7, "f32", float, "Single precision.";
+            f64: F64 = 8, "f64", float, "Double precision.";
+            half::bf16: Bf16 = 9, "bf16", half, "The upper halves of single-precision numbers.";
+        }
+    };
+}
+
+macro_rules! declare {
     ($(
-        $(#[$doc:meta])* $type:ty: $name:ident = $number:literal, $text:literal, $float:literal;
+        $type:ty: $name:ident = $number:literal, $text:literal, $kind:ident, $doc:literal;
     )*) => {
         /// An element type as a value (`ncclDataType_t`).
         #[repr(i32)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum DataType {
-            $($(#[$doc])* $name = $number,)*
+            $(#[doc = $doc] $name = $number,)*
         }
 
         impl DataType {
@@ -79,7 +97,7 @@ macro_rules! elements {
             /// Returns whether elements have fractions, so that there is an average.
             pub(crate) fn is_float(self) -> bool {
                 match self {
-                    $(Self::$name => $float,)*
+                    $(Self::$name => stringify!($kind) != "integer",)*
                 }
             }
 
@@ -101,21 +119,4 @@ macro_rules! elements {
     };
 }
 
-elements! {
-    /// 32-bit signed integers.
-    i32: I32 = 2, "i32", false;
-    /// 32-bit unsigned integers.
-    u32: U32 = 3, "u32", false;
-    /// 64-bit signed integers.
-    i64: I64 = 4, "i64", false;
-    /// 64-bit unsigned integers.
-    u64: U64 = 5, "u64", false;
-    /// 16-bit floating-point numbers of IEEE 754.
-    half::f16: F16 = 6, "f16", true;
-    /// Single precision.
-    f32: F32 = 7, "f32", true;
-    /// Double precision.
-    f64: F64 = 8, "f64", true;
-    /// The upper halves of single-precision numbers.
-    half::bf16: Bf16 = 9, "bf16", true;
-}
+elements!(declare);

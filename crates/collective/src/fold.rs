@@ -130,8 +130,26 @@ static PARAMS: [Param; 12] = [
     number("n"),
 ];
 
+/// The kernels of an element type: integers have no average.
+macro_rules! signatures {
+    (integer $element:literal) => {
+        signatures!($element: "sum", "prod", "min", "max")
+    };
+    ($float:ident $element:literal) => {
+        signatures!($element: "sum", "prod", "min", "max", "avg")
+    };
+    ($element:literal: $($reduction:literal),*) => {
+        &[$(Signature {
+            name: concat!("fold_", $element, "_", $reduction),
+            params: &PARAMS,
+        }),*]
+    };
+}
+
 macro_rules! modules {
-    ($($name:ident: $element:literal, [$($reduction:literal),*];)*) => {
+    ($(
+        $type:ty: $name:ident = $number:literal, $element:literal, $kind:ident, $doc:literal;
+    )*) => {
         fn source(element: DataType) -> &'static ModuleSource {
             match element {
                 $(DataType::$name => {
@@ -141,10 +159,7 @@ macro_rules! modules {
                         declared: concat!(file!(), ":", line!()),
                         ptx: include_str!(concat!("kernels/", $element, ".ptx")),
                         cuda: None,
-                        kernels: &[$(Signature {
-                            name: concat!("fold_", $element, "_", $reduction),
-                            params: &PARAMS,
-                        }),*],
+                        kernels: signatures!($kind $element),
                         variables: &[],
                     };
                     &SOURCE
@@ -154,13 +169,4 @@ macro_rules! modules {
     };
 }
 
-modules! {
-    F32: "f32", ["sum", "prod", "min", "max", "avg"];
-    F64: "f64", ["sum", "prod", "min", "max", "avg"];
-    I32: "i32", ["sum", "prod", "min", "max"];
-    I64: "i64", ["sum", "prod", "min", "max"];
-    U32: "u32", ["sum", "prod", "min", "max"];
-    U64: "u64", ["sum", "prod", "min", "max"];
-    F16: "f16", ["sum", "prod", "min", "max", "avg"];
-    Bf16: "bf16", ["sum", "prod", "min", "max", "avg"];
-}
+crate::elements!(modules);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use half::{bf16, f16};
 use millstream_collective::{CollectiveElement, Reduce};
 use smallvec::{SmallVec, smallvec};
 
@@ -60,22 +59,23 @@ pub(super) fn run(mesh: &Mesh, regions: &[Region], collectives: &[Collective]) -
     Ok(())
 }
 
-/// Adds the operands of a group on all of its devices. Returns whether there are collectives for
-/// their type.
-fn add(mesh: &Mesh, group: &DeviceGroup, members: &[&Collective]) -> Result<bool> {
-    match members[0].operands[0].dtype {
-        DType::F32 => add_as::<f32>(mesh, group, members)?,
-        DType::F64 => add_as::<f64>(mesh, group, members)?,
-        DType::I32 => add_as::<i32>(mesh, group, members)?,
-        DType::I64 => add_as::<i64>(mesh, group, members)?,
-        DType::U32 => add_as::<u32>(mesh, group, members)?,
-        DType::U64 => add_as::<u64>(mesh, group, members)?,
-        DType::F16 => add_as::<f16>(mesh, group, members)?,
-        DType::Bf16 => add_as::<bf16>(mesh, group, members)?,
-        DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool => return Ok(false),
-    }
-    Ok(true)
+macro_rules! add {
+    ($(
+        $type:ty: $name:ident = $number:literal, $text:literal, $kind:ident, $doc:literal;
+    )*) => {
+        /// Adds the operands of a group on all of its devices. Returns whether there are
+        /// collectives for their type.
+        fn add(mesh: &Mesh, group: &DeviceGroup, members: &[&Collective]) -> Result<bool> {
+            match members[0].operands[0].dtype {
+                $(DType::$name => add_as::<$type>(mesh, group, members)?,)*
+                _ => return Ok(false),
+            }
+            Ok(true)
+        }
+    };
 }
+
+millstream_collective::elements!(add);
 
 fn add_as<T: CollectiveElement>(
     mesh: &Mesh,

@@ -3,7 +3,6 @@
 
 use std::{fmt::Debug, ops::Range};
 
-use half::{bf16, f16};
 use millstream_collective::{CollectiveElement, Collectives, Reduce};
 
 use crate::scenarios::prelude::*;
@@ -23,112 +22,120 @@ pub(crate) trait Element: CollectiveElement + Debug {
     fn is_same(self, other: Self) -> bool;
 }
 
-macro_rules! floats {
-    ($($type:ty),*) => {
-        $(
-            impl Element for $type {
-                const REDUCTIONS: &'static [Reduce] =
-                    &[Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::Avg];
+/// Implements [`Element`]. The operations of types of 16 bits are those of `f32`, rounded.
+macro_rules! element {
+    (float $type:ty) => {
+        impl Element for $type {
+            const REDUCTIONS: &'static [Reduce] = &[
+                Reduce::Sum,
+                Reduce::Prod,
+                Reduce::Min,
+                Reduce::Max,
+                Reduce::Avg,
+            ];
 
-                fn value(rank: usize, index: usize, reduce: Option<Reduce>) -> Self {
-                    match (index % 13, reduce) {
-                        (0, Some(Reduce::Min | Reduce::Max)) if rank == 1 => <$type>::NAN,
-                        (1, _) => if rank % 2 == 0 { 0.0 } else { -0.0 },
-                        (2, _) if rank == 0 => <$type>::INFINITY,
-                        (3, _) => (rank as $type - 1.5) * 1e30,
-                        _ => ((index * 37 + rank * 101) % 1009) as $type * 0.37 - 99.9,
+            fn value(rank: usize, index: usize, reduce: Option<Reduce>) -> Self {
+                match (index % 13, reduce) {
+                    (0, Some(Reduce::Min | Reduce::Max)) if rank == 1 => <$type>::NAN,
+                    (1, _) => {
+                        if rank % 2 == 0 {
+                            0.0
+                        } else {
+                            -0.0
+                        }
                     }
-                }
-
-                fn combine(self, other: Self, reduce: Reduce) -> Self {
-                    match reduce {
-                        Reduce::Sum | Reduce::Avg => self + other,
-                        Reduce::Prod => self * other,
-                        _ if self.is_nan() => other,
-                        _ if other.is_nan() => self,
-                        Reduce::Min if self.total_cmp(&other).is_lt() => self,
-                        Reduce::Max if self.total_cmp(&other).is_gt() => self,
-                        _ => other,
-                    }
-                }
-
-                fn divided(self, by: usize) -> Self {
-                    self / by as $type
-                }
-
-                fn is_same(self, other: Self) -> bool {
-                    self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
+                    (2, _) if rank == 0 => <$type>::INFINITY,
+                    (3, _) => (rank as $type - 1.5) * 1e30,
+                    _ => ((index * 37 + rank * 101) % 1009) as $type * 0.37 - 99.9,
                 }
             }
-        )*
+
+            fn combine(self, other: Self, reduce: Reduce) -> Self {
+                match reduce {
+                    Reduce::Sum | Reduce::Avg => self + other,
+                    Reduce::Prod => self * other,
+                    _ if self.is_nan() => other,
+                    _ if other.is_nan() => self,
+                    Reduce::Min if self.total_cmp(&other).is_lt() => self,
+                    Reduce::Max if self.total_cmp(&other).is_gt() => self,
+                    _ => other,
+                }
+            }
+
+            fn divided(self, by: usize) -> Self {
+                self / by as $type
+            }
+
+            fn is_same(self, other: Self) -> bool {
+                self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
+            }
+        }
+    };
+    (integer $type:ty) => {
+        impl Element for $type {
+            const REDUCTIONS: &'static [Reduce] =
+                &[Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max];
+
+            fn value(rank: usize, index: usize, _: Option<Reduce>) -> Self {
+                let scattered = (index * 31 + rank * 7 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (scattered as $type).rotate_left(5)
+            }
+
+            fn combine(self, other: Self, reduce: Reduce) -> Self {
+                match reduce {
+                    Reduce::Prod => self.wrapping_mul(other),
+                    Reduce::Min => self.min(other),
+                    Reduce::Max => self.max(other),
+                    _ => self.wrapping_add(other),
+                }
+            }
+
+            fn divided(self, _: usize) -> Self {
+                unreachable!("integers have no average")
+            }
+
+            fn is_same(self, other: Self) -> bool {
+                self == other
+            }
+        }
+    };
+    (half $type:ty) => {
+        impl Element for $type {
+            const REDUCTIONS: &'static [Reduce] = f32::REDUCTIONS;
+
+            fn value(rank: usize, index: usize, reduce: Option<Reduce>) -> Self {
+                Self::from_f32(f32::value(rank, index, reduce))
+            }
+
+            fn combine(self, other: Self, reduce: Reduce) -> Self {
+                Self::from_f32(self.to_f32().combine(other.to_f32(), reduce))
+            }
+
+            fn divided(self, by: usize) -> Self {
+                Self::from_f32(self.to_f32().divided(by))
+            }
+
+            fn is_same(self, other: Self) -> bool {
+                self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
+            }
+        }
     };
 }
 
-macro_rules! integers {
-    ($($type:ty),*) => {
-        $(
-            impl Element for $type {
-                const REDUCTIONS: &'static [Reduce] =
-                    &[Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max];
+macro_rules! implement {
+    ($(
+        $type:ty: $name:ident = $number:literal, $text:literal, $kind:ident, $doc:literal;
+    )*) => {
+        $(element!($kind $type);)*
 
-                fn value(rank: usize, index: usize, _: Option<Reduce>) -> Self {
-                    let scattered = (index * 31 + rank * 7 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    (scattered as $type).rotate_left(5)
-                }
-
-                fn combine(self, other: Self, reduce: Reduce) -> Self {
-                    match reduce {
-                        Reduce::Prod => self.wrapping_mul(other),
-                        Reduce::Min => self.min(other),
-                        Reduce::Max => self.max(other),
-                        _ => self.wrapping_add(other),
-                    }
-                }
-
-                fn divided(self, _: usize) -> Self {
-                    unreachable!("integers have no average")
-                }
-
-                fn is_same(self, other: Self) -> bool {
-                    self == other
-                }
-            }
-        )*
+        /// The checks of every operation, for each element type.
+        const CHECKS: &[fn(&Ranks, usize, usize)] = &[$(Ranks::check_all::<$type>),*];
     };
 }
 
-/// Types of 16 bits, whose operations are those of `f32`, rounded.
-macro_rules! halves {
-    ($($type:ty),*) => {
-        $(
-            impl Element for $type {
-                const REDUCTIONS: &'static [Reduce] = f32::REDUCTIONS;
+millstream_collective::elements!(implement);
 
-                fn value(rank: usize, index: usize, reduce: Option<Reduce>) -> Self {
-                    Self::from_f32(f32::value(rank, index, reduce))
-                }
-
-                fn combine(self, other: Self, reduce: Reduce) -> Self {
-                    Self::from_f32(self.to_f32().combine(other.to_f32(), reduce))
-                }
-
-                fn divided(self, by: usize) -> Self {
-                    Self::from_f32(self.to_f32().divided(by))
-                }
-
-                fn is_same(self, other: Self) -> bool {
-                    self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
-                }
-            }
-        )*
-    };
-}
-
-floats!(f32, f64);
-integers!(i32, i64, u32, u64);
-halves!(f16, bf16);
-
-pub(crate) const TYPES: usize = 8;
+pub(crate) const TYPES: usize = CHECKS.len();
 
 pub(crate) fn each_mut<T>(arrays: &mut [Buffer<T>]) -> Vec<&mut Buffer<T>> {
     arrays.iter_mut().collect()
@@ -333,16 +340,7 @@ impl Ranks {
 
     pub(crate) fn check_types(&self, types: Range<usize>, len: usize, offset: usize) {
         for number in types {
-            match number % TYPES {
-                0 => self.check_all::<f32>(len, offset),
-                1 => self.check_all::<i64>(len, offset),
-                2 => self.check_all::<f64>(len, offset),
-                3 => self.check_all::<u32>(len, offset),
-                4 => self.check_all::<u64>(len, offset),
-                5 => self.check_all::<f16>(len, offset),
-                6 => self.check_all::<bf16>(len, offset),
-                _ => self.check_all::<i32>(len, offset),
-            }
+            CHECKS[number % TYPES](self, len, offset);
         }
     }
 }

@@ -3,24 +3,8 @@
 use std::ops::{Add as _, Mul as _};
 
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
-use half::{bf16, f16};
 
 use crate::nccl::{DataType, Reduce};
-
-/// Combines the parts of all ranks: ((rank 0 + rank 1) + rank 2) + …, rounded to the element type
-/// after every step. All parts have the length of the first.
-pub(super) fn combine(parts: &[&[u8]], data_type: DataType, op: Reduce) -> Vec<u8> {
-    match data_type {
-        DataType::I32 => combine_as::<i32>(parts, op),
-        DataType::U32 => combine_as::<u32>(parts, op),
-        DataType::I64 => combine_as::<i64>(parts, op),
-        DataType::U64 => combine_as::<u64>(parts, op),
-        DataType::F16 => combine_as::<f16>(parts, op),
-        DataType::F32 => combine_as::<f32>(parts, op),
-        DataType::F64 => combine_as::<f64>(parts, op),
-        DataType::Bf16 => combine_as::<bf16>(parts, op),
-    }
-}
 
 fn combine_as<T: Element>(parts: &[&[u8]], op: Reduce) -> Vec<u8> {
     let Some((first, others)) = parts.split_first() else {
@@ -50,8 +34,31 @@ trait Element: Pod {
     fn divided_by(self, ranks: usize) -> Self;
 }
 
-macro_rules! plain {
-    ($($type:ident: $add:ident, $mul:ident, $ranks:ident => $divided:expr;)*) => {$(
+/// Implements the arithmetic of an element type.
+macro_rules! element {
+    // Divides in 128 bits, where every number of ranks is representable.
+    (integer $type:ty) => {
+        element!($type: wrapping_add, wrapping_mul, |value, ranks| {
+            (i128::from(value) / ranks as i128) as $type
+        });
+    };
+    (float $type:ty) => {
+        element!($type: add, mul, |value, ranks| value / ranks as $type);
+    };
+    // A 16-bit type computes in single precision: for one addition, multiplication or division of
+    // two such numbers, rounding twice gives the correctly rounded result.
+    (half $type:ty) => {
+        impl Element for $type {
+            fn apply(self, other: Self, op: Reduce) -> Self {
+                Self::from_f32(self.to_f32().apply(other.to_f32(), op))
+            }
+
+            fn divided_by(self, ranks: usize) -> Self {
+                Self::from_f32(self.to_f32() / ranks as f32)
+            }
+        }
+    };
+    ($type:ty: $add:ident, $mul:ident, $divide:expr) => {
         impl Element for $type {
             fn apply(self, other: Self, op: Reduce) -> Self {
                 match op {
@@ -62,50 +69,36 @@ macro_rules! plain {
                 }
             }
 
-            fn divided_by(self, $ranks: usize) -> Self {
-                let divide: fn(Self, usize) -> Self = $divided;
-                divide(self, $ranks)
+            fn divided_by(self, ranks: usize) -> Self {
+                let divide: fn(Self, usize) -> Self = $divide;
+                divide(self, ranks)
             }
         }
-    )*};
-}
-
-/// Divides in 128 bits, where every number of ranks is representable.
-macro_rules! whole {
-    ($type:ident) => {
-        |value: $type, ranks| (i128::from(value) / ranks as i128) as $type
     };
 }
 
-plain! {
-    i32: wrapping_add, wrapping_mul, ranks => whole!(i32);
-    u32: wrapping_add, wrapping_mul, ranks => whole!(u32);
-    i64: wrapping_add, wrapping_mul, ranks => whole!(i64);
-    u64: wrapping_add, wrapping_mul, ranks => whole!(u64);
-    f32: add, mul, ranks => |value, ranks| value / ranks as f32;
-    f64: add, mul, ranks => |value, ranks| value / ranks as f64;
-}
-
-/// A 16-bit type that computes in single precision: for one addition, multiplication or division
-/// of two such numbers, rounding twice gives the correctly rounded result.
-macro_rules! narrow {
-    ($($type:ty),*) => {$(
-        impl Element for $type {
-            fn apply(self, other: Self, op: Reduce) -> Self {
-                Self::from_f32(self.to_f32().apply(other.to_f32(), op))
-            }
-
-            fn divided_by(self, ranks: usize) -> Self {
-                Self::from_f32(self.to_f32() / ranks as f32)
+macro_rules! implement {
+    ($(
+        $type:ty: $name:ident = $number:literal, $text:literal, $kind:ident, $doc:literal;
+    )*) => {
+        /// Combines the parts of all ranks: ((rank 0 + rank 1) + rank 2) + …, rounded to the
+        /// element type after every step. All parts have the length of the first.
+        pub(super) fn combine(parts: &[&[u8]], data_type: DataType, op: Reduce) -> Vec<u8> {
+            match data_type {
+                $(DataType::$name => combine_as::<$type>(parts, op),)*
             }
         }
-    )*};
+
+        $(element!($kind $type);)*
+    };
 }
 
-narrow!(f16, bf16);
+crate::elements!(implement);
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+
     use super::*;
 
     fn combined<T: Pod>(parts: &[&[T]], data_type: DataType, op: Reduce) -> Vec<T> {
