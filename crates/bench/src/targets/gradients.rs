@@ -216,24 +216,13 @@ fn common_ns(one: &Range<u64>, other: &Range<u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::Location;
-
     use millstream::sim::{Gpu, SimConfig};
 
     use super::*;
 
     #[test]
     fn the_share_is_that_of_the_exchange() {
-        let operation = |kind, label, time_ns| TimedOperation {
-            label,
-            kind,
-            stream: 1,
-            sequence: 1,
-            time_ns,
-            bytes: 0,
-            waits: Vec::new(),
-            location: Location::caller(),
-        };
+        let operation = |kind, label, time_ns| TimedOperation::new(label, kind, 1, time_ns);
         let operations = [
             operation(OperationKind::Kernel, "product", 0..50),
             operation(OperationKind::Kernel, "product", 60..100),

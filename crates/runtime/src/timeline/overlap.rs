@@ -76,25 +76,14 @@ impl Trace {
     /// Computes how long the device was busy, and how long it was copying and computing at once.
     ///
     /// ```
-    /// use std::{ops::Range, panic::Location};
     /// use millstream::{OperationKind, Trace, timeline::TimedOperation};
     ///
-    /// let operation = |kind, stream, time_ns: Range<u64>| TimedOperation {
-    ///     label: "example",
-    ///     kind,
-    ///     stream,
-    ///     sequence: 1,
-    ///     time_ns,
-    ///     bytes: 0,
-    ///     waits: Vec::new(),
-    ///     location: Location::caller(),
-    /// };
     /// let trace = Trace {
     ///     device: "A device".into(),
     ///     operations: vec![
-    ///         operation(OperationKind::HostToDevice, 1, 100..400),
-    ///         operation(OperationKind::Kernel, 2, 300..700),
-    ///         operation(OperationKind::DeviceToHost, 3, 900..1_000),
+    ///         TimedOperation::new("upload", OperationKind::HostToDevice, 1, 100..400),
+    ///         TimedOperation::new("kernel", OperationKind::Kernel, 2, 300..700),
+    ///         TimedOperation::new("download", OperationKind::DeviceToHost, 3, 900..1_000),
     ///     ],
     /// };
     /// let overlap = trace.overlap();

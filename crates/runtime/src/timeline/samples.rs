@@ -1,6 +1,6 @@
 //! Sample traces for tests.
 
-use std::{collections::BTreeMap, ops::Range, panic::Location};
+use std::{collections::BTreeMap, ops::Range};
 
 use super::{TimedOperation, Trace, engine::Engine};
 use crate::OperationKind;
@@ -8,17 +8,7 @@ use crate::OperationKind;
 /// Creates an operation without bytes and waits.
 #[track_caller]
 pub(super) fn operation(kind: OperationKind, stream: u64, time_ns: Range<u64>) -> TimedOperation {
-    let location = Location::caller();
-    TimedOperation {
-        label: "work",
-        kind,
-        stream,
-        sequence: 1,
-        time_ns,
-        bytes: 0,
-        waits: Vec::new(),
-        location,
-    }
+    TimedOperation::new("work", kind, stream, time_ns)
 }
 
 pub(super) fn trace(operations: Vec<TimedOperation>) -> Trace {
@@ -66,14 +56,10 @@ impl FakeDevice {
         *sequence += 1;
         let ticket = (stream, *sequence);
         self.operations.push(TimedOperation {
-            label,
-            kind,
-            stream,
             sequence: ticket.1,
-            time_ns: start_ns..end_ns,
             bytes,
             waits: waits.to_vec(),
-            location: Location::caller(),
+            ..TimedOperation::new(label, kind, stream, start_ns..end_ns)
         });
         ticket
     }

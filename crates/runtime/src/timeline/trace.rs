@@ -6,6 +6,7 @@ use crate::OperationKind;
 
 /// An operation of a trace, with its time.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TimedOperation {
     /// The name of the kernel, or of the method.
     pub label: &'static str,
@@ -26,6 +27,25 @@ pub struct TimedOperation {
     pub waits: Vec<(u64, u64)>,
     /// The source line of the call.
     pub location: &'static Location<'static>,
+}
+
+impl TimedOperation {
+    /// Creates an operation of a trace that is made by hand: the first of its stream, without bytes
+    /// and waits, and called from the caller's line.
+    #[must_use]
+    #[track_caller]
+    pub fn new(label: &'static str, kind: OperationKind, stream: u64, time_ns: Range<u64>) -> Self {
+        Self {
+            label,
+            kind,
+            stream,
+            sequence: 1,
+            time_ns,
+            bytes: 0,
+            waits: Vec::new(),
+            location: Location::caller(),
+        }
+    }
 }
 
 /// The operations of a device during a [`Timeline`](crate::Timeline).
