@@ -141,7 +141,7 @@ mod tests {
                 .all(|outcome| outcome.reports == outcomes[0].reports)
         );
         assert!(
-            outcomes[0].reports[0].contains("never waits"),
+            outcomes[0].reports[0].contains("missing: "),
             "{:?}",
             outcomes[0].reports
         );

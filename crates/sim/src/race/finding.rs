@@ -32,7 +32,7 @@ const RANGES_SHOWN: usize = 4;
 /// let race = &gpu.findings()[0];
 /// assert_eq!(race.kind, ReportKind::Race);
 /// assert_eq!(race.memory.as_ref().unwrap().ranges, [0..64]);
-/// assert!(race.missing.as_ref().unwrap().contains("never waits"));
+/// assert!(race.missing.is_some()); // the order that would prevent it
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
