@@ -9,27 +9,19 @@
 //! written by hand besides. The instructions are those of targets up to `sm_90a`. A newer target is
 //! accepted, with a [note](Module::notes), but its additional instructions are not.
 //!
-//! - **integers**: `add sub mul mad div rem min max sad neg abs` of 16 to 64 bits, with carry in
-//!   any mixture (`addc subc madc`), saturated, of 24 bits, packed in pairs of 16 bits
-//!   (`add.u16x2`), `.relu`; `mul24 mad24 dp4a dp2a`; the video instructions, on one part of each
-//!   register (`vadd vsub vabsdiff vmin vmax vshl vshr vmad vset`) and on two or four side by side
-//!   (`vadd4 vavrg2 vset4`), with selected parts
-//! - **bits**: `and or xor not cnot shl shr shf lop3 prmt bfe bfi bfind brev clz popc fns bmsk
-//!   szext`
-//! - **floats**: `add sub mul div fma mad min max neg abs rcp sqrt` in every rounding, `.ftz`,
-//!   `.sat`, `.NaN`, `.xorsign.abs`; the approximate functions; `copysign testp`; `f16`, `f16x2`,
-//!   `bf16`, `bf16x2` with `.ftz`, `.relu`, `.sat` and `.xorsign.abs`
-//! - **comparisons and moves**: `setp set selp slct mov cvt cvta isspacep`; `cvt` to and from
-//!   `tf32`, `e4m3x2` and `e5m2x2`, between `f16` and `bf16`, with `.satfinite`; `cvt.pack`
-//! - **memory**: `ld ldu st` of every width and vector, with any order, scope and hint; `atom red`
-//!   of every operation, of 16-bit values and vectors of floats, `atom.cas` and `atom.exch` of 128
-//!   bits; constant, shared, local and parameter memory; variables with addresses in their initial
-//!   values; `cp.async`; `alloca stacksave stackrestore`
+//! - **all instructions of these chapters of the PTX ISA**: integer and extended-precision integer
+//!   arithmetic, floating point, half precision, comparison and selection, logic and shift, control
+//!   flow, stack manipulation, video (except three forms for which GPUs compute other results than
+//!   the ISA defines), with every rounding and modifier
+//! - **of the other chapters**, all that is not [rejected](#rejected-ptx): data movement and
+//!   conversion, parallel synchronisation and communication, miscellaneous instructions
+//! - **conversions** also to and from `tf32`, `e4m3x2` and `e5m2x2`, and between `f16` and `bf16`
+//! - **memory**: loads and stores of every width and vector, with any order, scope and hint; atomic
+//!   operations of 16 to 128 bits and on vectors of floats; constant, shared, local and parameter
+//!   memory; variables with addresses in their initial values; `cp.async`
 //! - **registers**: scalars, vectors (`.v4 .u16`, with their elements `v.x`), `.b128`
-//! - **threads**: `bar barrier` with numbers, counts and reductions;
-//!   `bar.warp shfl vote match redux activemask elect`; `mbarrier` and `cp.async.mbarrier.arrive`;
-//!   `membar fence nanosleep`
-//! - **control**: `bra brx call ret exit trap brkpt`, every instruction guarded, recursive
+//! - **threads**: barriers with numbers, counts and reductions; barrier objects (`mbarrier`)
+//! - **control**: every instruction guarded, recursive
 //!   functions, calls through pointers; `printf`, `assert`
 //! - **directives**: debug information, pragmas, aliases, linkage, bounds of launches, variables in
 //!   functions
