@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// The CUDA C++ files; each result is written beside its source, with the extension `ptx`.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write nothing; fail if a PTX file is not what its source gives.
+    /// Write nothing; fail if a PTX file differs from the output for its source.
     #[arg(long)]
     check: bool,
     /// The virtual architecture to compile for.
@@ -89,7 +89,7 @@ fn finish(target: &Path, ptx: &str, check: bool) -> Result<String, String> {
     match (is_same, check) {
         (true, _) => Ok(format!("{name} is up to date\n")),
         (false, true) => Err(format!(
-            "{name} is not what its source gives: run `millstream compile` without --check"
+            "{name} differs from the output for its source: run `millstream compile` without --check"
         )),
         (false, false) => match fs::write(target, ptx) {
             Ok(()) => Ok(format!("{name} written\n")),

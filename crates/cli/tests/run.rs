@@ -175,7 +175,7 @@ fn a_timeline_has_the_operations_with_their_times() {
 }
 
 #[test]
-fn what_the_command_does_not_take_is_an_error_before_the_program_starts() {
+fn unknown_arguments_are_errors_before_the_program_starts() {
     let mark = program().with_file_name("started");
     let run = |words: &str, variable: &str| {
         let (name, value) = variable.split_once('=').unwrap_or(("UNUSED", ""));

@@ -267,7 +267,7 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
 }
 
 #[test]
-fn what_libraries_make_does_not_race() {
+fn kernels_of_libraries_do_not_race() {
     for text in [
         include_str!("../ptx/compiled/libraries.ptx"),
         include_str!("../ptx/compiled/libraries_13.ptx"),

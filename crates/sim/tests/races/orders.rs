@@ -198,7 +198,7 @@ fn another_thread_knows_what_one_has_waited_for() {
 }
 
 #[test]
-fn a_host_function_is_told_of_by_whom_it_wakes() {
+fn a_host_function_orders_the_work_of_the_thread_that_it_wakes() {
     clean(|sim| {
         let (one, other) = (sim.stream(), sim.stream());
         let memory = zeros(sim, BYTES);
