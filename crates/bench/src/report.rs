@@ -60,7 +60,6 @@ pub(crate) struct Row {
     pub(crate) what: String,
     /// The unit of `figure` and `raw`.
     pub(crate) unit: String,
-    /// The measured figure.
     pub(crate) figure: Option<f64>,
     /// The figure of the same work in raw driver calls, measured in the same run.
     pub(crate) raw: Option<f64>,

@@ -60,7 +60,6 @@ impl Reports {
         self.processes.is_empty()
     }
 
-    /// Returns whether a process has a problem.
     pub(crate) fn has_problems(&self) -> bool {
         let mut problems = self.processes.iter().map(|process| &process["problems"]);
         problems.any(|problems| problems.as_array().is_none_or(|list| !list.is_empty()))
@@ -89,7 +88,6 @@ impl Reports {
         )
     }
 
-    /// Returns a line of JSON for each process.
     pub(crate) fn lines(&self) -> String {
         let lines = self.processes.iter().map(|process| format!("{process}\n"));
         lines.collect()

@@ -2,7 +2,6 @@
 
 use millstream_sim::SimConfig;
 
-/// The environment variable of the settings.
 pub(crate) const VARIABLE: &str = "MILLSTREAM_DEVICE";
 
 /// Returns the value of `MILLSTREAM_DEVICE` that has the settings of its present `value` and those

@@ -16,7 +16,6 @@ use crate::harness::{Program, Run};
 
 const COUNT: usize = 4096;
 
-/// Adds the values to themselves on a stream.
 fn read(
     stream: &Arc<CudaStream>,
     add: &CudaFunction,

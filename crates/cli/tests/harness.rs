@@ -7,12 +7,10 @@ use std::{
     sync::OnceLock,
 };
 
-/// A program to run.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
 }
 
-/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -49,7 +47,6 @@ fn scratch() -> PathBuf {
 }
 
 impl Program {
-    /// Compiles `programs/NAME.c`.
     pub(crate) fn compiled(name: &str) -> Self {
         let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let unique = std::thread::current()
@@ -72,13 +69,11 @@ impl Program {
         Self { path }
     }
 
-    /// Returns the program of the running tests.
     pub(crate) fn this() -> Self {
         let path = std::env::current_exe().unwrap();
         Self { path }
     }
 
-    /// Runs the program with these arguments and environment variables.
     pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
         let output = Command::new(&self.path)
             .args(arguments)

@@ -19,7 +19,6 @@ fn run(program: &str, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Requires that the report names each of these.
 fn reports(run: &Output, parts: &[&str]) {
     let report = String::from_utf8_lossy(&run.stderr);
     for part in parts {

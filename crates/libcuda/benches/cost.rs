@@ -22,7 +22,6 @@ mod linux {
     use millstream_libcuda as _;
     use millstream_sim::{Gpu, SimConfig};
 
-    /// Processes for each figure.
     const TURNS: usize = 5;
 
     unsafe extern "C" {
@@ -48,7 +47,6 @@ mod linux {
         ) -> i32;
     }
 
-    /// A kernel, and its launches.
     struct Case {
         name: &'static str,
         ptx: &'static str,
@@ -236,7 +234,6 @@ mod linux {
             .sum()
     }
 
-    /// Measures a case in a process of its own.
     fn measured(case: &Case, mode: &str) -> f64 {
         let turn = |_| {
             let mut child = Command::new(env::current_exe().unwrap());

@@ -105,7 +105,6 @@ impl Out<NodeFields> {
 }
 
 impl Out<KernelNodeFields2> {
-    /// Returns the pointer to the fields that the first version has, too.
     pub(crate) fn first_version(self) -> Out<KernelNodeFields> {
         Out(self.0.cast())
     }

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "calls a function that the program passes")]
 
-/// Calls the function for a block size.
 pub(crate) fn call(function: unsafe extern "C" fn(i32) -> usize, block: u32) -> usize {
     // SAFETY: the program gave the function for calls with block sizes during this call.
     unsafe { function(block as i32) }

@@ -68,7 +68,6 @@ impl Call {
         ResultCode::INVALID_VALUE
     }
 
-    /// Returns the ordinal of a device that exists.
     pub(crate) fn device(&self, device: Device) -> Answer<DeviceOrdinal> {
         let process = self.process()?;
         let count = process.device_count();
@@ -123,7 +122,6 @@ impl Call {
         Ok((entry.context, stream))
     }
 
-    /// Resolves a graph handle: the graph, and the context that it belongs to.
     pub(crate) fn graph(&self, raw: Handle) -> Answer<(ContextHandle, GraphHandle)> {
         let graph = GraphHandle::from_raw(raw);
         let context = self.process()?.gpu.graph_context(graph);
@@ -131,7 +129,6 @@ impl Call {
         Ok((context, graph))
     }
 
-    /// Resolves an event handle: the event, and the context that it belongs to.
     pub(crate) fn event(&self, raw: Handle) -> Answer<(ContextHandle, EventHandle)> {
         let event = EventHandle::from_raw(raw);
         let found = self.process()?.objects.lock().events.get(&event).copied();

@@ -10,7 +10,6 @@ pub(crate) type Answer<T = ()> = Result<T, ResultCode>;
 /// The limit is not supported on this device.
 pub(crate) const UNSUPPORTED_LIMIT: ResultCode = ResultCode::from_raw(215);
 
-/// Fails with the code if the condition holds.
 pub(crate) fn refuse_if(condition: bool, code: ResultCode) -> Answer {
     if condition { Err(code) } else { Ok(()) }
 }

@@ -13,7 +13,6 @@ use crate::{
     symbols::{self, Addresses},
 };
 
-/// Returns the addresses of all exported symbols.
 fn addresses() -> &'static Addresses {
     static ADDRESSES: OnceLock<Addresses> = OnceLock::new();
     ADDRESSES.get_or_init(|| {
@@ -23,7 +22,6 @@ fn addresses() -> &'static Addresses {
     })
 }
 
-/// Returns every exported symbol that is implemented.
 pub(crate) fn implemented() -> impl Iterator<Item = &'static Symbol> {
     let lists = api::SYMBOLS.iter().chain([&SYMBOLS]);
     lists.flat_map(|list| list.iter())

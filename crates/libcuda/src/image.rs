@@ -56,7 +56,6 @@ fn accepted(caller: &str, ptx: Vec<u8>) -> Answer<Vec<u8>> {
     Ok(ptx)
 }
 
-/// Returns the version that PTX text states.
 fn version(ptx: &[u8]) -> Option<(u32, u32)> {
     let text = std::str::from_utf8(ptx).ok()?;
     let lines = text.lines().map(str::trim_start);

@@ -49,7 +49,6 @@ impl JitOptions {
         Some(value as u32).filter(|limit| *limit > 0)
     }
 
-    /// Returns the index and the value of an option.
     fn find(&self, option: i32) -> Option<(usize, usize)> {
         let numbers = self.numbers.all(self.count as usize).ok()?;
         let index = numbers.iter().position(|&number| number == option)?;

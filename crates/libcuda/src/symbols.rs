@@ -10,7 +10,6 @@ use crate::{
     versions::{self, DefaultStream, Lookup},
 };
 
-/// The addresses of exported symbols by name.
 pub(crate) type Addresses = FxHashMap<&'static str, usize>;
 
 /// The values of `CUdriverProcAddressQueryResult`.

@@ -22,7 +22,6 @@ use rewrite::Rewriter;
 pub(crate) struct Clause {
     /// The clause's source text, on one line.
     pub(crate) text: String,
-    /// The clause with checked arithmetic.
     pub(crate) checked: Expr,
     /// The clause with checked arithmetic that also records each operand's value in the variable
     /// `values`.

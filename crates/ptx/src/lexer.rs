@@ -22,7 +22,6 @@ pub(crate) enum TokenKind {
 /// A token of a PTX text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
-    /// The token's kind.
     pub(crate) kind: TokenKind,
     /// The token's characters.
     pub(crate) text: &'a str,

@@ -13,7 +13,6 @@ const UNVERSIONED: &CStr = c"dltensor";
 const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 const USED_UNVERSIONED: &CStr = c"used_dltensor";
 
-/// Puts a tensor in a capsule.
 pub(crate) fn wrap<'py>(py: Python<'py>, tensor: ManagedTensor) -> PyResult<Bound<'py, PyAny>> {
     let (pointer, name) = match tensor.into_versioned() {
         Ok(raw) => (raw.as_ptr().cast(), VERSIONED),

@@ -20,9 +20,7 @@ use pyo3::{
 
 use crate::{kept::Kept, python_error, stream};
 
-/// The attribute.
 const NAME: &str = "__cuda_array_interface__";
-/// The version that names the stream.
 const VERSION: u32 = 3;
 
 /// An array as its owner describes it.

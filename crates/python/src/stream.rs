@@ -13,7 +13,6 @@ use crate::{
     python_error,
 };
 
-/// The attribute.
 const NAME: &str = "__cuda_stream__";
 
 /// Takes the stream of an object with `__cuda_stream__`, such as one of CuPy or of `cuda.core`:

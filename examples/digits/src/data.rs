@@ -13,7 +13,6 @@ const LEARNT: usize = 1500;
 
 /// The images, one in each row, with brightness from 0 to 1.
 pub(crate) struct Digits {
-    /// The images for training.
     pub(crate) images: Array2<f32>,
     /// For each training image, a 1 in the column of its digit.
     pub(crate) classes: Array2<f32>,

@@ -89,7 +89,6 @@ fn modules(python: &Path, filter: &str) -> Result<Vec<String>> {
 pub(super) struct Tests {
     /// The name of the file of outcomes.
     pub(super) name: String,
-    /// The arguments that select the tests.
     pub(super) arguments: Vec<OsString>,
     /// Further environment variables.
     pub(super) variables: Vec<(String, OsString)>,

@@ -31,7 +31,6 @@ pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The number of elements of the arrays.
 pub(crate) const N: usize = 3000;
-/// The number of arrays.
 pub(crate) const ARRAYS: usize = 3;
 
 /// A context of cudarc with a kernel, and the same device in Millstream.

@@ -196,7 +196,6 @@ impl<'a> Entry<'a> {
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
-    /// Returns `N` bytes from the offset `at`.
     fn bytes<const N: usize>(&self, at: usize) -> Result<[u8; N], FatbinError> {
         let found = self.0.get(at..).and_then(|rest| rest.first_chunk());
         found.copied().ok_or(FatbinError::Truncated {

@@ -8,7 +8,6 @@ use std::ffi::c_void;
 
 use super::{FatbinError, HEADER_BYTES, MAGIC, container_bytes};
 
-/// The magic number at the start of a wrapper.
 const WRAPPER_MAGIC: u32 = 0x4662_43b1;
 
 /// A wrapper, as NVIDIA's header `fatbinary_section.h` declares it.
@@ -78,7 +77,6 @@ mod tests {
         0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7,
     ];
 
-    /// Returns a wrapper around a container.
     fn wrapper(version: u32, data: *const u8) -> Wrapper {
         Wrapper {
             magic: WRAPPER_MAGIC,

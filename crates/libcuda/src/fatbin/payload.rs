@@ -10,7 +10,6 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// of a length stands for 255 bytes.
 const LZ4_RATIO_MAX: u64 = 255;
 
-/// Decompresses an LZ4 block of `bytes` bytes.
 pub(super) fn text_of_lz4(data: &[u8], bytes: u64) -> Result<String, String> {
     // Memory is allocated for the claimed size only if the data can hold that much.
     let size = checked_size(bytes, (data.len() as u64).saturating_mul(LZ4_RATIO_MAX))?;

@@ -68,7 +68,6 @@ fn assert_kernel(ptx: &str, target: &str) {
     assert_eq!(found, expected);
 }
 
-/// Returns a copy of a file with the byte at `at` changed.
 fn changed(file: &[u8], at: usize, change: impl FnOnce(u8) -> u8) -> Vec<u8> {
     let mut file = file.to_vec();
     file[at] = change(file[at]);

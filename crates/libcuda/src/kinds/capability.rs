@@ -5,7 +5,6 @@
 //! guide for 7.0. The ratio of precisions is that of the results per clock and multiprocessor in
 //! the guide's section "Arithmetic Instructions".
 
-/// The limits of a compute capability.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// The major and the minor version.

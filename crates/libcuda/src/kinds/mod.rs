@@ -38,17 +38,14 @@ pub struct Kind {
     pub memory_bytes: u64,
     /// The limits of the kind's compute capability.
     limits: &'static Limits,
-    /// The number of multiprocessors.
     multiprocessors: i32,
     /// The highest clock rate.
     clock_khz: i32,
     /// The highest clock rate of the memory.
     memory_clock_khz: i32,
-    /// The width of the memory bus.
     memory_bus_bits: i32,
     /// The size of the level 2 cache.
     l2_bytes: i32,
-    /// The number of copy engines.
     copy_engines: i32,
     /// True if the memory has error correction.
     ecc: bool,

@@ -11,7 +11,6 @@ use super::attributes::number::*;
 /// The PCI domain of all simulated devices. Real domains are numbered from 0.
 const PCI_DOMAIN: i32 = 0xffff;
 
-/// The PCI vendor number of NVIDIA.
 const PCI_VENDOR: i32 = 0x10de;
 
 /// Returns the value of an attribute, unless it belongs to a feature that the simulated device does
@@ -58,7 +57,6 @@ fn of_kind(kind: &Kind, number: i32) -> Option<i32> {
     })
 }
 
-/// Returns the value of an attribute that is the same for all kinds.
 fn of_any_kind(number: i32) -> Option<i32> {
     Some(match number {
         MAX_THREADS_PER_BLOCK | MAX_BLOCK_DIM_X | MAX_BLOCK_DIM_Y => 1024,
@@ -89,7 +87,6 @@ fn of_any_kind(number: i32) -> Option<i32> {
     })
 }
 
-/// Returns the value of an attribute of textures.
 fn of_textures(kind: &Kind, number: i32) -> Option<i32> {
     Some(match number {
         TEXTURE_ALIGNMENT => 512,

@@ -25,7 +25,6 @@ const CALLERS_SHOWN: usize = 4;
 /// The start of a numbered place in the simulator's texts.
 const MARK: &str = "at site";
 
-/// The known traces.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     known: Mutex<Known>,

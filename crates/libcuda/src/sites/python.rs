@@ -164,7 +164,6 @@ impl Trace {
         }
     }
 
-    /// Returns the words that identify the trace.
     pub(super) fn key(&self) -> &[usize] {
         &self.key[..self.length]
     }
@@ -190,7 +189,6 @@ impl Trace {
         pairs.map(frame).collect()
     }
 
-    /// Returns an attribute that is text.
     fn text(&self, object: Object, name: &CStr) -> Option<String> {
         // SAFETY: the lock is held, and the object is alive.
         let value = unsafe { (self.python.PyObject_GetAttrString)(object, name.as_ptr()) };

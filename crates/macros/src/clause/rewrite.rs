@@ -20,7 +20,6 @@ pub(super) struct Rewriter<'a> {
     kernel: &'a Kernel,
     /// The variable that records the operands' values, if they are recorded.
     recorder: Option<&'a Ident>,
-    /// The first error.
     error: Option<syn::Error>,
 }
 

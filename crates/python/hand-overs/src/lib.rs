@@ -57,7 +57,6 @@ impl Play {
     #[classattr]
     const N: usize = N;
 
-    /// The number of arrays.
     #[classattr]
     const ARRAYS: usize = ARRAYS;
 

@@ -17,7 +17,6 @@ macro_rules! functions {
         $(
             $(#[$doc])*
             #[track_caller]
-            #[must_use]
             pub fn $name(&self) -> Self {
                 self.unary($function)
             }

@@ -13,7 +13,6 @@ macro_rules! cumulative {
     ($($(#[$doc:meta])* $name:ident, $reduction:ident;)*) => {$(
         $(#[$doc])*
         #[track_caller]
-        #[must_use]
         pub fn $name(&self, axis: Axis) -> Self {
             self.accumulated(Reduction::$reduction, axis, Site::of(stringify!($name)))
         }

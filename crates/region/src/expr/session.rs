@@ -77,7 +77,6 @@ pub(crate) enum LoggedParameter {
 #[derive(Default)]
 struct Inner {
     tables: Tables,
-    /// The first error.
     failure: Option<Error>,
 }
 

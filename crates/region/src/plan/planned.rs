@@ -17,7 +17,6 @@ pub(crate) struct PlannedGraph {
     /// The planned nodes in the order in which they were recorded, which is independent of the
     /// targets and has operands first.
     pub(crate) nodes: Vec<FusedNode>,
-    /// The nodes in memory.
     pub(crate) inputs: SmallVec<[NodeRef; 4]>,
     /// The numbers of the requested nodes.
     pub(crate) targets: SmallVec<[u32; 2]>,

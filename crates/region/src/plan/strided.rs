@@ -12,7 +12,6 @@ use crate::{
 
 /// An array in memory, or a view of one: its strides in the memory of a stored node, in elements.
 pub(crate) struct Strided<'a> {
-    /// The node in memory.
     pub(crate) source: &'a NodeRef,
     /// The position of the first element.
     pub(crate) offset: usize,

@@ -90,15 +90,10 @@ pub(crate) struct DeviceState {
     /// The events that are recorded on streams of other libraries.
     pub(crate) owners_events: EventPool,
     pub(super) trace_slot: <TraceLayer as DeviceSlot>::Value,
-    /// The state that the `multi_device` layer keeps for the device.
     pub(crate) multi_device_slot: <MultiDeviceLayer as DeviceSlot>::Value,
-    /// The state that the `memory` layer keeps for the device.
     pub(crate) memory_slot: <MemoryLayer as DeviceSlot>::Value,
-    /// The state that the `page_locked` layer keeps for the device.
     pub(crate) page_locked_slot: <PageLockedLayer as DeviceSlot>::Value,
-    /// The state that the `copy` layer keeps for the device.
     pub(crate) copy_slot: <CopyLayer as DeviceSlot>::Value,
-    /// The state that the `kernel` layer keeps for the device.
     pub(crate) kernel_slot: <KernelLayer as DeviceSlot>::Value,
     /// The state that crates above this one keep for the device.
     pub(crate) slots: Slots,

@@ -118,7 +118,6 @@ pub(crate) struct StreamState {
     pub(super) owner: Mutex<Option<Arc<StreamState>>>,
     /// Set while the stream's operations become nodes of a graph.
     pub(super) graph_slot: <GraphLayer as StreamSlot>::Value,
-    /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
     pub(crate) page_locked_slot: <PageLockedLayer as StreamSlot>::Value,
     done: AtomicU64,

@@ -26,7 +26,6 @@ pub(super) unsafe fn copy_bytes(
     }
 }
 
-/// A cache line.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE_BYTES: usize = 64;
 

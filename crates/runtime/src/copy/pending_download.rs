@@ -22,7 +22,6 @@ use crate::{
     tracker::{Imports, Sequence, read_imports},
 };
 
-/// A chunk of a download.
 struct Chunk {
     /// The sequence number of the copy to the block.
     sequence: Sequence,
@@ -32,7 +31,6 @@ struct Chunk {
     bytes: usize,
 }
 
-/// A download in flight.
 pub(crate) struct PendingDownload {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
@@ -96,7 +94,6 @@ impl PendingDownload {
         });
     }
 
-    /// Returns the sequence number of the last chunk, if there was a chunk.
     pub(crate) fn last(&self) -> Option<Sequence> {
         self.last
     }

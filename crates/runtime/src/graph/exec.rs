@@ -35,7 +35,6 @@ struct BuiltNode {
     handle: GraphNodeHandle,
     /// The kernels that set the condition of a conditional node.
     setters: Vec<GraphNodeHandle>,
-    /// The body of a conditional node.
     body: Vec<Self>,
 }
 

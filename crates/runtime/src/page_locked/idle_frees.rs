@@ -65,7 +65,6 @@ impl RegisteredVec {
         }
     }
 
-    /// Returns the size of the elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.len * self.element.size()
     }
@@ -103,7 +102,6 @@ impl RegisteredVec {
     }
 }
 
-/// A resource that is freed while the devices are idle.
 #[derive(Debug)]
 enum Resource {
     Managed { pointer: DevicePtr, bytes: usize },
@@ -181,7 +179,6 @@ impl IdleFrees {
         Self { context, frees }
     }
 
-    /// Defers the free of managed memory of `bytes` bytes.
     pub(crate) fn defer_managed(
         &self,
         pointer: DevicePtr,

@@ -57,7 +57,6 @@ impl Members {
     }
 }
 
-/// The contexts of open devices.
 static CONTEXTS: Mutex<Vec<Weak<SharedContext>>> = Mutex::new(Vec::new());
 
 /// Held while a device leaves its context, which locks the members of several.

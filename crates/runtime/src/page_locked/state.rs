@@ -7,10 +7,8 @@ use millstream_driver::{ContextHandle, Driver};
 use super::{IdleFrees, SharedContext, StagingOptions, StagingPool, staging_arena::CurrentArena};
 use crate::context::{DeviceSlot, DeviceState, OpenSlot, PageLockedLayer, StreamSlot, StreamState};
 
-/// The page-locked memory of a device.
 #[derive(Debug)]
 pub(crate) struct PageLocked {
-    /// The device states that share the context.
     pub(crate) shared: Arc<SharedContext>,
     pub(crate) staging: StagingPool,
     /// Shared with graphs that do not keep the device open.

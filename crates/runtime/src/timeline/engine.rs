@@ -34,7 +34,6 @@ impl Engine {
     }
 }
 
-/// The work of an engine for one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Work {
     pub(super) engine: Engine,

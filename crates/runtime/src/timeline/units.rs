@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-/// A time in nanoseconds.
 pub(super) struct Time(pub(super) u64);
 
-/// A size in bytes.
 pub(super) struct Size(pub(super) u64);
 
 /// A rate: bytes per a time in nanoseconds, which is not zero.

@@ -113,9 +113,7 @@ pub(crate) struct LaterOperation<'a> {
 /// A group of operations that is about to be submitted: one collective of several devices.
 pub(crate) struct LaterCollective {
     pub(crate) group: GroupNumber,
-    /// The streams of its operations.
     pub(crate) streams: SmallVec<[StreamId; 4]>,
-    /// The devices of these streams.
     pub(crate) devices: SmallVec<[DeviceNumber; 4]>,
 }
 

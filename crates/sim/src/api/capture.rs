@@ -15,7 +15,6 @@ use crate::{
 };
 
 impl StateGuard<'_> {
-    /// Begins a capture.
     pub(crate) fn stream_begin_capture(
         &mut self,
         context: ContextHandle,
@@ -62,7 +61,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Ends a capture.
     pub(crate) fn stream_end_capture(
         &mut self,
         context: ContextHandle,

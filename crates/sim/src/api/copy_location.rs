@@ -28,7 +28,6 @@ pub(super) enum CopyLocation {
 }
 
 impl CopyOperand {
-    /// Returns the first address.
     pub(super) fn address(self) -> u64 {
         match self {
             Self::Device(pointer) => pointer.as_raw(),
@@ -38,7 +37,6 @@ impl CopyOperand {
 }
 
 impl CopyLocation {
-    /// Returns the first address.
     pub(super) fn address(self) -> u64 {
         match self {
             Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => {
@@ -59,7 +57,6 @@ pub(super) fn capture(source: HostRange, rows: &mut Rows) -> CopySource {
     ))
 }
 
-/// Returns the direction of a copy between two locations.
 pub(super) fn direction(target: CopyLocation, source: CopyLocation) -> Direction {
     match (source, target) {
         (

@@ -9,7 +9,6 @@ use crate::{
 };
 
 impl StateGuard<'_> {
-    /// Rejects an allocation of 0 bytes.
     pub(crate) fn refuse_empty(&mut self, bytes: usize) -> CallResult<()> {
         if bytes > 0 {
             return Ok(());

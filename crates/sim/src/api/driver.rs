@@ -19,7 +19,6 @@ use crate::{
     memory::host::{HostParams, HostRange},
 };
 
-/// The result of a driver call.
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// The maximum real time that a pause sleeps if no operation can run.

@@ -19,7 +19,6 @@ use crate::{
 };
 
 impl StateGuard<'_> {
-    /// Resolves an event handle.
     pub(crate) fn event(&mut self, handle: EventHandle) -> CallResult<&Event> {
         if !self.events.contains_key(&handle) {
             let (kind, text) = self.handles.explain(handle);
@@ -28,7 +27,6 @@ impl StateGuard<'_> {
         Ok(&self.events[&handle])
     }
 
-    /// Creates an event.
     pub(crate) fn event_create(
         &mut self,
         context: ContextHandle,

@@ -34,7 +34,6 @@ pub(crate) enum GivenNode<'a> {
 }
 
 impl StateGuard<'_> {
-    /// Creates an empty graph.
     pub(crate) fn graph_create(&mut self, context: ContextHandle) -> CallResult<GraphHandle> {
         self.context(context)?;
         Ok(self.add_graph(context, GraphOwner::Caller))
@@ -47,7 +46,6 @@ impl StateGuard<'_> {
         self.check_owner(context, graph, owner)
     }
 
-    /// Rejects an argument of a graph call.
     pub(super) fn refuse_argument<T>(&mut self, text: String) -> CallResult<T> {
         Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
     }
@@ -142,7 +140,6 @@ impl StateGuard<'_> {
         }
     }
 
-    /// Adds a node to a graph.
     pub(crate) fn graph_add_node(
         &mut self,
         context: ContextHandle,
@@ -184,7 +181,6 @@ impl StateGuard<'_> {
         Ok(checked)
     }
 
-    /// Checks that a node belongs to the graph.
     pub(crate) fn check_node(
         &mut self,
         graph: GraphHandle,
@@ -212,7 +208,6 @@ impl StateGuard<'_> {
         Err(self.violation(kind, ResultCode::INVALID_VALUE, text))
     }
 
-    /// Validates the operation of a node.
     pub(super) fn operation(
         &mut self,
         context: ContextHandle,
@@ -244,7 +239,6 @@ impl StateGuard<'_> {
         })
     }
 
-    /// Makes a template of a graph.
     pub(super) fn template(&mut self, graph: GraphHandle) -> CallResult<Template> {
         Template::of(graph, &self.graphs).map_err(|node| {
             let text = format!("the dependencies of {} form a cycle", name(node));
@@ -253,7 +247,6 @@ impl StateGuard<'_> {
         })
     }
 
-    /// Adds dependencies between nodes.
     pub(crate) fn graph_add_dependencies(
         &mut self,
         context: ContextHandle,
@@ -285,7 +278,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Creates a condition for a graph.
     pub(crate) fn graph_condition(
         &mut self,
         context: ContextHandle,

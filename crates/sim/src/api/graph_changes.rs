@@ -65,7 +65,6 @@ impl StateGuard<'_> {
         }
     }
 
-    /// Adds an allocation to a graph.
     pub(crate) fn graph_add_allocation(
         &mut self,
         context: ContextHandle,
@@ -85,7 +84,6 @@ impl StateGuard<'_> {
         Ok((node, DevicePtr::from_raw(base)))
     }
 
-    /// Replaces the operation of a node.
     pub(crate) fn graph_set_node(
         &mut self,
         context: ContextHandle,
@@ -130,7 +128,6 @@ impl StateGuard<'_> {
         Ok(&mut self.executable(context, exec)?.template.nodes[index].disabled)
     }
 
-    /// Removes dependencies between nodes.
     pub(crate) fn graph_remove_dependencies(
         &mut self,
         context: ContextHandle,
@@ -156,7 +153,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Removes a node.
     pub(crate) fn graph_remove_node(
         &mut self,
         context: ContextHandle,
@@ -180,7 +176,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Begins a capture that adds to a graph.
     pub(crate) fn stream_begin_capture_into(
         &mut self,
         context: ContextHandle,

@@ -53,7 +53,6 @@ impl StateGuard<'_> {
         })
     }
 
-    /// Adds a copy to the capture of a stream.
     pub(super) fn capture_copy(
         &mut self,
         stream: StreamHandle,

@@ -21,7 +21,6 @@ use crate::{
 };
 
 impl StateGuard<'_> {
-    /// Makes an executable graph.
     pub(crate) fn graph_instantiate(
         &mut self,
         context: ContextHandle,
@@ -51,7 +50,6 @@ impl StateGuard<'_> {
         Ok(handle)
     }
 
-    /// Returns the conditions of a graph and the bodies in it.
     fn conditions_in(&self, graph: GraphHandle) -> BTreeMap<ConditionHandle, u32> {
         let found = &self.graphs[&graph];
         let mut conditions = found.conditions.clone();
@@ -111,7 +109,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Enqueues a launch of an executable graph.
     pub(crate) fn graph_launch(
         &mut self,
         context: ContextHandle,

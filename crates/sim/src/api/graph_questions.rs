@@ -106,7 +106,6 @@ fn host_pointer(range: HostRange) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(range.address() as usize)
 }
 
-/// Returns the sides of a copy.
 fn copy_details(copy: &CopyOp) -> Copy2d {
     let (source, target) = (&copy.source, &copy.target);
     Copy2d {
@@ -130,7 +129,6 @@ fn copy_details(copy: &CopyOp) -> Copy2d {
     }
 }
 
-/// Returns the elements of a fill.
 fn fill_details(fill: &FillOp) -> NodeDetails {
     let [a, b, ..] = fill.pattern;
     NodeDetails::Fill {
@@ -186,14 +184,12 @@ impl SimState {
         nodes.iter().map(kernel).collect()
     }
 
-    /// Returns the graph of a node.
     pub(super) fn graph_of_node(&self, node: GraphNodeHandle) -> Option<GraphHandle> {
         let mut graphs = self.graphs.iter();
         let found = graphs.find(|(_, graph)| graph.nodes.contains_key(&node))?;
         Some(*found.0)
     }
 
-    /// Returns the handle of a kernel, if it is alive.
     fn function_of(&self, launch: &KernelLaunch) -> Option<FunctionHandle> {
         let mut functions = self.functions.iter();
         let found = functions.find(|(_, function)| {

@@ -48,7 +48,6 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
-    /// Frees page-locked memory.
     pub(crate) fn host_free(
         &mut self,
         context: ContextHandle,
@@ -106,7 +105,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Unregisters memory of the caller.
     pub(crate) fn host_unregister(
         &mut self,
         context: ContextHandle,

@@ -16,7 +16,6 @@ use crate::{
     ptx::Kernel,
 };
 
-/// The number of threads of a warp.
 const WARP: u32 = 32;
 
 /// Returns the number of multiprocessors of every simulated device.
@@ -93,7 +92,6 @@ impl StateGuard<'_> {
         self.launch_kernel(context, function, dims, stream, params)
     }
 
-    /// Rejects a launch in clusters.
     pub(crate) fn refuse_clusters(
         &mut self,
         context: ContextHandle,

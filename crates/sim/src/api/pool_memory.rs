@@ -166,7 +166,6 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Returns the usage figures of the pool.
     pub(crate) fn pool_usage(&mut self, pool: PoolHandle) -> CallResult<PoolUsage> {
         Ok(self.pool(pool)?.bytes.usage())
     }

@@ -6,7 +6,6 @@ use millstream_driver::{GraphNodeHandle, ResultCode};
 pub(crate) struct CallError {
     pub(crate) code: ResultCode,
     pub(crate) detail: Option<String>,
-    /// The node of a graph that the call failed at.
     pub(crate) graph_node: Option<GraphNodeHandle>,
 }
 

@@ -22,14 +22,12 @@ pub(crate) struct Template {
 
 #[derive(Clone)]
 pub(crate) struct TemplateNode {
-    /// The node of the graph that the template was made from.
     pub(crate) handle: GraphNodeHandle,
     /// The position among the nodes of that graph, from 1, in the order of addition.
     pub(crate) number: usize,
     pub(crate) operation: NodeOperation<Arc<Template>>,
     /// Set if launches leave the operation out.
     pub(crate) disabled: bool,
-    /// The indices of its dependencies in the template.
     pub(crate) dependencies: Vec<usize>,
     pub(crate) site: Option<Site>,
 }

@@ -240,7 +240,6 @@ fn update_wide(
     Some(halves)
 }
 
-/// Returns the new value of a 32-bit or 16-bit atomic.
 #[inline(always)]
 fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     let signed = atomic.ty == Type::S32;
@@ -282,7 +281,6 @@ fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     }
 }
 
-/// Returns the new value of a 64-bit atomic.
 #[inline(always)]
 fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
     let signed = atomic.ty == Type::S64;

@@ -1,6 +1,5 @@
 //! The sixteen barriers (`barrier.sync`, `barrier.arrive`, `barrier.red`) of a block.
 
-/// The number of barriers of a block.
 pub(super) const BARRIERS: usize = 16;
 
 /// The result of a completed barrier, as the waiting threads read it.
@@ -27,7 +26,6 @@ struct BarrierState {
     last: Completion,
 }
 
-/// The barriers of one block.
 #[derive(Debug, Default)]
 pub(super) struct Barriers {
     states: [BarrierState; BARRIERS],
@@ -35,7 +33,6 @@ pub(super) struct Barriers {
     live: u32,
 }
 
-/// An arrival of threads at a barrier.
 pub(super) struct BarrierArrival {
     pub(super) id: u32,
     /// The number of threads that the barrier waits for, if the instruction names one.
@@ -48,7 +45,6 @@ pub(super) struct BarrierArrival {
 }
 
 impl Barriers {
-    /// Resets the barriers for a block of `threads` threads.
     pub(super) fn start(&mut self, threads: u32) {
         *self = Self {
             live: threads,

@@ -65,7 +65,6 @@ pub(super) struct BlockFault {
     pub(super) waiting: Vec<WaitingAt>,
 }
 
-/// A resident block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) index: u64,

@@ -6,7 +6,6 @@ use super::warp::{Warp, WarpSplit};
 use super::warp_access::LaneFault;
 use crate::ptx::ir::{Call, CallTarget, Callee, Code, Op};
 
-/// The maximum depth of nested calls.
 const DEPTH_MAX: usize = 1024;
 
 /// The frame of a call that has not returned.

@@ -28,7 +28,6 @@ pub(crate) struct CheckOptions<'a> {
     pub(crate) instructions: &'a [u32],
 }
 
-/// The findings of a launch's checks.
 #[derive(Debug, Default)]
 pub(crate) struct CheckFindings {
     pub(crate) races: Vec<KernelRace>,
@@ -37,7 +36,6 @@ pub(crate) struct CheckFindings {
     pub(crate) executed: Vec<(u32, KernelAccess)>,
 }
 
-/// The running checks of one launch.
 pub(super) struct LaunchChecks<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,

@@ -46,7 +46,6 @@ fn format(ty: Type) -> Option<Format> {
     }
 }
 
-/// Returns the value of an integer type's bits.
 fn integer(ty: Type, bits: u64) -> i128 {
     let unused = 64 - 8 * ty.bytes() as u32;
     let high = bits << unused;

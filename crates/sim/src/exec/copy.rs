@@ -77,7 +77,6 @@ pub(super) struct BlockCopies {
 }
 
 impl BlockCopies {
-    /// Resets the state for a block of `warps` warps.
     pub(super) fn start(&mut self, warps: usize) {
         self.warps.resize_with(warps, WarpCopies::default);
         for warp in &mut self.warps {

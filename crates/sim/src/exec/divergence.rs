@@ -34,7 +34,6 @@ struct PendingArrivals {
     generation: u64,
     /// The first arrival of each warp, by its number.
     warps: BTreeMap<u32, Arrival>,
-    /// The first arrival.
     first: Arrival,
 }
 
@@ -71,7 +70,6 @@ impl<'a> DivergenceCheck<'a> {
         self.found
     }
 
-    /// Records an arrival of lanes of a warp.
     pub(super) fn arrived(&mut self, block: u64, warp: u32, event: &BarrierArrivalEvent) {
         let arrival = Arrival {
             thread: warp * 32 + event.mask.trailing_zeros(),

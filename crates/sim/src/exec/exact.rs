@@ -15,7 +15,6 @@ pub(super) struct Format {
     exponent: u32,
 }
 
-/// IEEE half precision.
 pub(super) const HALF: Format = Format {
     fraction: 10,
     exponent: 5,
@@ -25,24 +24,20 @@ pub(super) const BRAIN: Format = Format {
     fraction: 7,
     exponent: 8,
 };
-/// IEEE single precision.
 pub(super) const SINGLE: Format = Format {
     fraction: 23,
     exponent: 8,
 };
-/// IEEE double precision.
 pub(super) const DOUBLE: Format = Format {
     fraction: 52,
     exponent: 11,
 };
 
 impl Format {
-    /// Returns the bits of +infinity.
     pub(super) fn infinity(self) -> u64 {
         ((1 << self.exponent) - 1) << self.fraction
     }
 
-    /// Returns the mask of the sign bit.
     pub(super) fn sign(self) -> u64 {
         1 << (self.fraction + self.exponent)
     }
@@ -177,7 +172,6 @@ fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
     high + u128::from(up)
 }
 
-/// Unpacks the bits of a float.
 pub(super) fn unpack(bits: u64, format: Format) -> Unpacked {
     let negative = bits & format.sign() != 0;
     let magnitude = bits & (format.sign() - 1);
@@ -241,7 +235,6 @@ pub(super) fn is_tiny(number: Unpacked, format: Format) -> bool {
     }
 }
 
-/// Returns an integer as an unpacked value.
 pub(super) fn integer(value: i128) -> Unpacked {
     finite(value < 0, value.unsigned_abs(), 0)
 }
@@ -284,7 +277,6 @@ fn add_finite(a: Finite, b: Finite, round: Round) -> Finite {
     }
 }
 
-/// Returns `a · b`, exactly.
 pub(super) fn mul(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
         (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
@@ -306,12 +298,10 @@ pub(super) fn mul(a: Unpacked, b: Unpacked) -> Unpacked {
     }
 }
 
-/// Returns `a · b + c`.
 pub(super) fn fma(a: Unpacked, b: Unpacked, c: Unpacked, round: Round) -> Unpacked {
     add(mul(a, b), c, round)
 }
 
-/// Returns `a / b`.
 pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
         (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
@@ -344,7 +334,6 @@ pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
     }
 }
 
-/// Returns the square root.
 pub(super) fn sqrt(a: Unpacked) -> Unpacked {
     match a {
         Unpacked::Finite(a) if a.significand == 0 => Unpacked::Finite(a),

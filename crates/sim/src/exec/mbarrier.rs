@@ -25,7 +25,6 @@ const EXPECTED_AT: u32 = 20;
 const BYTES_AT: u32 = 40;
 const BYTES_BITS: u32 = 21;
 
-/// The decoded state of a barrier object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BarrierObject {
     /// The number of arrivals that the phase still waits for.

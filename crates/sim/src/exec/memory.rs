@@ -19,7 +19,6 @@ pub(super) struct Traffic {
     pub(super) atomics: u64,
 }
 
-/// The memory that a warp can access.
 pub(super) struct WarpMemory<'r, 'm> {
     pub(super) global: &'m dyn GlobalMemory,
     pub(super) shared: &'r mut [u8],

@@ -90,7 +90,6 @@ pub(crate) enum KernelOrders {
 }
 
 impl KernelOrders {
-    /// The default number of orders of a launch.
     pub(crate) const DEFAULT_COUNT: u32 = 4;
 
     pub(crate) const DEFAULT: Self = Self::Several {
@@ -98,7 +97,6 @@ impl KernelOrders {
         seed: 0,
     };
 
-    /// Returns the orders for a launch.
     pub(super) fn of(self, launch: &Launch<'_>, ordered: bool) -> Vec<KernelOrder> {
         let (count, seed) = match self {
             Self::One(order) => return vec![order],
@@ -197,12 +195,10 @@ impl LaunchOrder {
         }
     }
 
-    /// Returns the token of the order.
     pub(super) fn token(&self) -> KernelOrder {
         self.token
     }
 
-    /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.count
     }
@@ -218,7 +214,6 @@ impl LaunchOrder {
         }
     }
 
-    /// Brings the warps of a block into order.
     pub(super) fn arrange(&self, block: u64, warps: &mut Vec<usize>) {
         if let Some(seed) = self.seed {
             let mut generator = Mcg128Xsl64::seed_from_u64(seed ^ block.rotate_left(32));

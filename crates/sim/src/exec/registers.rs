@@ -5,16 +5,12 @@
 
 use crate::ptx::ir::{Callee, Code, Slot};
 
-/// The number of lanes of a warp.
 pub(super) const LANES: usize = 32;
 
-/// The mask of all lanes.
 pub(super) const FULL: u32 = u32::MAX;
 
-/// A 32-bit register of all lanes.
 pub(super) type Words = [u32; LANES];
 
-/// A 64-bit register of all lanes.
 pub(super) type Doubles = [u64; LANES];
 
 /// The three register files of a warp: 32-bit, 64-bit and predicates.
@@ -250,7 +246,6 @@ macro_rules! register_file {
 register_file!(u32, f32, word, set_word, i64, u64);
 register_file!(u64, f64, double, set_double, i128, u128);
 
-/// Replaces the lanes of `mask`.
 #[inline(always)]
 fn set_lanes<T: Copy>(target: &mut [T; LANES], mask: u32, values: &[T; LANES]) {
     if mask == FULL {

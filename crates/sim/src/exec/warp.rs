@@ -45,7 +45,6 @@ pub(super) struct WarpSplit {
 }
 
 impl WarpSplit {
-    /// Returns a split that does not wait.
     pub(super) fn running(pc: u32, mask: u32) -> Self {
         let wait = WaitReason::Nothing;
         Self { pc, mask, wait }
@@ -78,17 +77,14 @@ pub(super) struct BlockInfo<'a> {
     pub(super) variables: &'a [u64],
 }
 
-/// The state of a warp.
 #[derive(Debug, Default)]
 pub(super) struct Warp {
     pub(super) index: u32,
     pub(super) registers: Registers,
     pub(super) local: Vec<u8>,
-    /// The call stacks of the threads.
     pub(super) stacks: CallStacks,
     /// The mask of threads that have not exited.
     pub(super) live: u32,
-    /// The warp splits that are not running.
     pub(super) splits: SmallVec<[WarpSplit; 4]>,
     /// The remaining part of [`YIELD_BUDGET`].
     yield_budget: i64,
@@ -365,7 +361,6 @@ pub(super) fn add_converged(converged: &mut SmallVec<[(u32, u32); 1]>, members: 
     }
 }
 
-/// Returns the exchange at `pc`, if the instruction there is one.
 pub(super) fn exchange_at(code: &Code, pc: u32) -> Option<&Exchange> {
     match code.instrs.get(pc as usize)?.op {
         Op::Exchange(index) => code.exchanges.get(index as usize),

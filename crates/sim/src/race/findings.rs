@@ -12,7 +12,6 @@ const PLACES_MAX: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     listed: Vec<Finding>,
-    /// The places of the listed findings.
     places: BTreeMap<String, Place>,
     /// The number of findings at other places that are not listed.
     elsewhere: u64,

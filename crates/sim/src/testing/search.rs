@@ -48,7 +48,6 @@ use crate::{
 pub struct Search {
     /// The number of GPUs returned.
     runs: u64,
-    /// The progress of the search.
     state: SearchState,
     /// The choices of the current run, shared with its policy.
     shared: Arc<Mutex<ChoicePath>>,

@@ -304,7 +304,6 @@ struct RunFindings {
     pairs: Pairs,
     /// Whether an operation accessed memory that was not live, which loses the context.
     is_lost: bool,
-    /// The number of findings.
     count: usize,
 }
 

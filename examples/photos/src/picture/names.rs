@@ -15,7 +15,6 @@ pub(super) fn outputs(out: &Path, name: &str) -> [PathBuf; 2] {
 /// Chooses names for results in one folder.
 pub(super) struct Names {
     out: PathBuf,
-    /// The canonical paths of all inputs.
     inputs: BTreeSet<PathBuf>,
     /// The names in use, in lower case, since some file systems ignore case.
     taken: BTreeSet<String>,

@@ -60,7 +60,6 @@ pub(crate) struct TileLoader {
     has_part: Option<Reg>,
     /// The address of its first chunk in shared memory.
     shared: Reg,
-    /// The elements that are loaded.
     loaded: Vec<SmallVec<[Reg; 4]>>,
 }
 

@@ -31,7 +31,6 @@ pub(crate) struct RowThread {
     pub(crate) thread: Reg,
     /// True in threads beyond the last row; `None` if there are none.
     pub(crate) beyond: Option<Reg>,
-    /// The number of threads of a row.
     pub(crate) threads: usize,
 }
 

@@ -15,7 +15,6 @@ use crate::{
 /// The nodes of a row kernel that have one element for each row.
 pub(crate) struct RowNodes {
     ids: FxHashSet<u64>,
-    /// The index of the row.
     row: Reg,
     /// The number of elements of a row.
     pub(crate) length: usize,

@@ -22,7 +22,6 @@ pub(crate) struct Neighbours {
     positions: SmallVec<[Position; UNROLL]>,
 }
 
-/// The elements of all reductions at one place.
 pub(crate) struct Element {
     /// The number within the result.
     number: Reg,

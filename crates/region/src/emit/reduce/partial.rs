@@ -114,7 +114,6 @@ impl ReductionGenerator<'_> {
         self.finish(body, LAST_BLOCK)
     }
 
-    /// Loads the partial results at a position.
     fn load_partials(
         &self,
         body: &mut KernelBody,
@@ -134,7 +133,6 @@ impl ReductionGenerator<'_> {
         of_reduction.collect()
     }
 
-    /// Combines partial results into the accumulators.
     fn combine_partial(
         &self,
         body: &mut KernelBody,
@@ -231,7 +229,6 @@ struct SplitThread {
     split: Reg,
     /// The number of threads of a result.
     splits: Reg,
-    /// The number of results.
     results: Reg,
     /// True in threads without a result.
     beyond: Reg,

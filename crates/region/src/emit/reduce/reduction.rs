@@ -28,7 +28,6 @@ use crate::{
     shape::{Axes, Shape},
 };
 
-/// A reduction, for which kernels are generated.
 pub(crate) struct ReductionGenerator<'a> {
     pub(crate) kernel: &'a FusedKernel,
     pub(crate) reductions: SmallVec<[Reduced<'a>; 1]>,
@@ -39,7 +38,6 @@ pub(crate) struct ReductionGenerator<'a> {
     pub(crate) rows: ReducedRows,
 }
 
-/// One of the reductions of a kernel.
 pub(crate) struct Reduced<'a> {
     pub(crate) node: &'a NodeRef,
     pub(crate) source: &'a NodeRef,
@@ -47,7 +45,6 @@ pub(crate) struct Reduced<'a> {
     pub(crate) reducer: Reducer,
 }
 
-/// The accumulators of all reductions of a kernel.
 pub(crate) type Accumulators = SmallVec<[Accumulator; 1]>;
 
 /// Generates the kernels of reductions with at least one result, and of their epilogues.
@@ -90,7 +87,6 @@ pub(crate) fn reduce(kernel: &FusedKernel, of_result: ReduceSchedule) -> Generat
 }
 
 impl<'a> ReductionGenerator<'a> {
-    /// Returns the generator for a kernel whose root is a reduction.
     fn of(kernel: &'a FusedKernel) -> Self {
         let Some(Op::Reduce { source, axes, .. }) = kernel.op(&kernel.root) else {
             unreachable!("the root is a reduction");
@@ -115,12 +111,10 @@ impl<'a> ReductionGenerator<'a> {
 }
 
 impl ReductionGenerator<'_> {
-    /// Returns the number of results of each reduction.
     pub(crate) fn results(&self) -> usize {
         self.reductions[0].node.elements
     }
 
-    /// Generates a kernel with one thread per result.
     fn thread_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
@@ -149,7 +143,6 @@ impl ReductionGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Generates a kernel with one block per result.
     fn block_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();

@@ -29,7 +29,6 @@ impl ReductionGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Accumulates the elements of each warp of a block.
     fn accumulate_warps(&self, body: &mut KernelBody, own: RowThread) -> Vec<Accumulators> {
         let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
         let kept_axes = self.kept_axes(body, own.row);

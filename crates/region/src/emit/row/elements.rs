@@ -275,7 +275,6 @@ pub(crate) struct RowReduction<'a> {
     pub(crate) source: &'a NodeRef,
     reduction: Reduction,
     pub(crate) reducer: Reducer,
-    /// The number of the reduction in the kernel.
     number: usize,
     /// An accumulator for each thread whose work this one does.
     pub(crate) accumulators: SmallVec<[Accumulator; 4]>,

@@ -24,7 +24,6 @@ struct LongRow {
     length: Reg,
     /// The number of neighbours in a group.
     neighbours: usize,
-    /// The number of groups of the row.
     groups: Reg,
     /// The number of groups in flight.
     unroll: usize,

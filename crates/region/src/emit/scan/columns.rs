@@ -44,7 +44,6 @@ pub(crate) struct Tiling {
     lines: usize,
     /// The number of elements of a column that a thread keeps.
     items: usize,
-    /// The totals of a line.
     pub(crate) totals: RowTotals,
 }
 

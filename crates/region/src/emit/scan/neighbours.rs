@@ -5,7 +5,6 @@ use crate::emit::body::{Accumulator, KernelBody, Reg, index, line, test};
 /// Neighbouring elements of a thread: registers of loaded elements, or accumulators of them.
 pub(crate) struct Neighbours<E> {
     pub(crate) elements: Vec<E>,
-    /// The position of the first.
     pub(crate) position: Reg,
     /// False beyond the end of the row.
     pub(crate) inside: Reg,

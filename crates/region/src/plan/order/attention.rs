@@ -27,7 +27,6 @@ const ROWS_END: usize = 1 << 30;
 /// The sizes of the tiles of attention, in elements if no other unit is stated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TileSizes {
-    /// The size of an element in bytes.
     pub(crate) bytes: usize,
     /// The number of elements in a chunk.
     pub(crate) lanes: usize,

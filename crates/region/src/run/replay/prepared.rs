@@ -40,7 +40,6 @@ pub(crate) type SharedGraph = Arc<Mutex<Option<PreparedGraph>>>;
 pub(crate) struct PreparedGraph {
     graph: Box<RegionGraph>,
     stream: Stream,
-    /// The arrays that the graph stores.
     stored: Vec<StoredResult>,
     /// The number of each result of the region among these.
     results: SmallVec<[usize; 4]>,

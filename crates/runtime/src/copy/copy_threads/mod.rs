@@ -30,7 +30,6 @@ use crate::{disposal::log, page_locked::StagingOptions, sync::IdleCondvar};
 /// The upper bound of the number of copy threads.
 const COPY_THREADS_MAX: usize = 64;
 
-/// A copy of a range of host memory.
 #[derive(Clone, Copy)]
 struct CopyRange {
     source: *const u8,
@@ -43,7 +42,6 @@ struct CopyRange {
 unsafe impl Send for CopyRange {}
 
 impl CopyRange {
-    /// Returns the subchunk of at most `bytes_max` bytes from `start` on.
     fn subchunk(self, start: usize, bytes_max: usize) -> Self {
         Self {
             source: self.source.wrapping_add(start),
@@ -53,7 +51,6 @@ impl CopyRange {
     }
 }
 
-/// One copy of a transfer.
 struct Job {
     copy: CopyRange,
     /// Bytes of the subchunks that were taken.
@@ -62,7 +59,6 @@ struct Job {
     left_bytes: usize,
 }
 
-/// A transfer with pending copies.
 struct TransferQueue {
     id: u64,
     options: TransferOptions,
@@ -75,7 +71,6 @@ struct TransferQueue {
     jobs: VecDeque<Job>,
 }
 
-/// The options of a transfer.
 #[derive(Clone, Copy)]
 struct TransferOptions {
     subchunk_bytes: usize,
@@ -105,7 +100,6 @@ impl Subchunk {
 }
 
 impl TransferQueue {
-    /// Takes the next subchunk, if there is one.
     fn take(&mut self) -> Option<Subchunk> {
         let at = self
             .jobs

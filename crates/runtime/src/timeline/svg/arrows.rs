@@ -17,7 +17,6 @@ const HEAD_LENGTH: f64 = 6.0;
 /// Half the width of an arrow's head, in pixels.
 const HEAD_SIDE: f64 = 3.0;
 
-/// A position or a direction.
 pub(super) type Point = (f64, f64);
 
 impl Picture<'_> {

@@ -16,7 +16,6 @@ pub(super) struct Tick {
     pub(super) text: String,
 }
 
-/// The maximum number of ticks.
 const TICKS_MAX: u64 = 12;
 
 impl Axis {
@@ -29,7 +28,6 @@ impl Axis {
         }
     }
 
-    /// Returns the position of a time of the trace.
     pub(super) fn x(&self, time_ns: u64) -> f64 {
         self.left + self.since_start_ns(time_ns) as f64 / self.span_ns as f64 * self.width
     }

@@ -18,7 +18,6 @@ use crate::OperationKind;
 pub(super) const BAR_WIDTH_MIN: f64 = 0.8;
 /// The width in pixels above which a bar keeps a gap to the next one.
 const BAR_WIDTH_GAP: f64 = 4.0;
-/// The minimum height in pixels of a bar with a label.
 pub(super) const LABEL_HEIGHT_MIN: f64 = 12.0;
 const LABEL_FONT_SIZE: f64 = 11.0;
 const LABEL_PADDING: f64 = 4.0;
@@ -78,7 +77,6 @@ impl Picture<'_> {
         }
     }
 
-    /// Writes the tooltip of a bar.
     fn describe(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -127,7 +125,6 @@ impl Picture<'_> {
     }
 }
 
-/// Returns the name of a single operation of this kind.
 fn singular(kind: OperationKind) -> &'static str {
     match kind {
         OperationKind::HostToDevice => "copy host → device",

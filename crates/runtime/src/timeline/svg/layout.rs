@@ -17,7 +17,6 @@ pub(super) const BARS_RIGHT: f64 = WIDTH - MARGIN;
 
 /// The top of the rows, below the title, the figures and the legend.
 const ROWS_TOP: f64 = 122.0;
-/// The height of a section's heading.
 const HEADING_HEIGHT: f64 = 26.0;
 const SECTION_GAP: f64 = 14.0;
 /// The height of the ticks' labels and the bottom margin.
@@ -85,7 +84,6 @@ impl Row {
     }
 }
 
-/// The positions of all rows of a picture.
 pub(super) struct PictureLayout {
     pub(super) axis: Axis,
     /// The rows of the engines, in the order of [`Engine::ALL`].

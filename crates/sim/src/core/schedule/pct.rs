@@ -30,7 +30,6 @@ const FALLEN: u64 = 1 << 63;
 #[derive(Debug)]
 pub(super) struct Pct {
     generator: Mcg128Xsl64,
-    /// The rank of the host.
     host: u64,
     /// The ranks of the streams, drawn at first use.
     streams: BTreeMap<StreamHandle, u64>,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::thread_clock::ThreadClock;
 
-/// The clocks released at an object.
 #[derive(Debug, Default)]
 struct PhaseClocks {
     /// The clock released by the arrivals of the current phase.

@@ -41,7 +41,6 @@ impl BeforeAll {
         self.phase
     }
 
-    /// Returns whether the access of a lane is among these.
     pub(super) fn includes_lane(&self, record: &AccessRecord, lane: usize) -> bool {
         self.epochs[record.warp as usize * 32 + lane] >= record.epoch
     }

@@ -16,7 +16,6 @@ use crate::exec::observer::BarrierArrivalEvent;
 use crate::exec::registers::lanes;
 use crate::ptx::ir::MemoryOrder;
 
-/// The happens-before state of a thread.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadState {
     pub(super) clock: ThreadClock,
@@ -31,11 +30,9 @@ struct PendingBarrier {
     counted: bool,
     /// The joined clock of the threads that have arrived.
     clock: ThreadClock,
-    /// The threads that wait for the completion.
     waiting: Vec<usize>,
 }
 
-/// The threads of a block.
 #[derive(Debug)]
 pub(super) struct BlockThreads {
     pub(super) block: u64,
@@ -48,9 +45,7 @@ pub(super) struct BlockThreads {
     /// The clocks of mbarrier objects in shared memory.
     pub(super) barrier_clocks: BarrierClocks,
     pending_barriers: [Option<PendingBarrier>; BARRIERS],
-    /// The joined clock of the exited threads.
     exited: Option<ThreadClock>,
-    /// The number of exited threads.
     exited_count: usize,
     pub(super) before_all: BeforeAll,
 }
@@ -273,7 +268,6 @@ impl BlockThreads {
         }
     }
 
-    /// Records a fence of these lanes.
     pub(super) fn fence_lanes(&mut self, warp: u32, mask: u32, order: MemoryOrder) {
         for lane in lanes(mask) {
             let thread = warp as usize * 32 + lane;

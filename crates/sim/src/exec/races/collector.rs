@@ -202,7 +202,6 @@ struct OpenRace {
     cut_short: bool,
 }
 
-/// The collector of one launch's races.
 pub(super) struct RaceCollector<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
@@ -400,7 +399,6 @@ impl OpenRace {
     }
 }
 
-/// Returns the class of a pair of racing accesses.
 fn class(later: &AccessRecord, pair: &RacingPair<'_>) -> RaceClass {
     match (pair.errors, pair.errors_before) {
         (0, 0) => RaceClass::SameBytes,

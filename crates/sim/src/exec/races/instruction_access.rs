@@ -41,7 +41,6 @@ pub(super) fn strong_access(bytes: u64, order: MemoryOrder) -> StrongAccess {
     }
 }
 
-/// Returns the kind of a load or store.
 pub(super) fn kind(access: &Access, write: bool, model: RaceModel) -> AccessKind {
     AccessKind {
         write,

@@ -10,14 +10,12 @@ const SLOTS: usize = 64;
 ///
 /// Lanes with one address may be in several groups if lanes with other addresses are between them.
 pub(super) struct LaneGroups {
-    /// The first lane of each group.
     firsts: u32,
     /// The lanes of each group, by its first lane.
     groups: [u32; LANES],
 }
 
 impl LaneGroups {
-    /// Makes a group of each lane.
     pub(super) fn single(warp_access: &WarpAccess) -> Self {
         let mut groups = [0; LANES];
         for (lane, group) in groups.iter_mut().enumerate() {

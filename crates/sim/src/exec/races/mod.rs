@@ -81,7 +81,6 @@ impl BlockState {
     }
 }
 
-/// The race detector of one launch.
 pub(super) struct RaceDetector<'a> {
     collector: RaceCollector<'a>,
     threads_per_block: u32,
@@ -121,7 +120,6 @@ impl<'a> RaceDetector<'a> {
         BlockState::new(block, threads, self.summary, self.model)
     }
 
-    /// Returns the races found.
     pub(super) fn into_races(self) -> Vec<KernelRace> {
         self.collector.all()
     }
@@ -176,7 +174,6 @@ impl<'a> RaceDetector<'a> {
         }
     }
 
-    /// Returns a recorder of accesses in a memory window.
     fn recorder(&mut self, window: Window) -> WordRecorder<'_, 'a> {
         let is_global = window == Window::Global;
         WordRecorder {

@@ -146,7 +146,6 @@ impl ThreadPatterns {
     }
 }
 
-/// The clocks released with the value of a location.
 #[derive(Debug, Default)]
 struct ReleaseClocks {
     bytes: u64,

@@ -21,7 +21,6 @@ use smallvec::SmallVec;
 use super::access_record::AccessRecord;
 use super::thread_clock::{BlockClocks, ThreadClock};
 
-/// The number of releases of a link.
 const LINK_RELEASES: usize = 8;
 
 /// The number of observations above which their clocks are joined.
@@ -70,7 +69,6 @@ impl ReleaseLink {
     }
 }
 
-/// The releases of a location so far.
 #[derive(Debug)]
 pub(super) struct ReleaseChain {
     /// An allocation whose address tells the chain from others.
@@ -88,7 +86,6 @@ impl Default for ReleaseChain {
 }
 
 impl ReleaseChain {
-    /// Adds a release.
     pub(super) fn push(&mut self, release: &ReleasedClock) {
         let link = Rc::clone(&self.link);
         let mut releases = link.releases.borrow_mut();
@@ -116,7 +113,6 @@ impl ReleaseChain {
         self.link.releases.borrow_mut().push(release.clone());
     }
 
-    /// Returns an observation of all releases so far.
     pub(super) fn observe(&self) -> ChainObservation {
         let releases = self.link.releases.borrow();
         ChainObservation {
@@ -175,7 +171,6 @@ impl ChainObservation {
         });
     }
 
-    /// Returns whether two observations are of the same releases.
     fn is_same(&self, other: &Self) -> bool {
         self.is_in_link(other)
             && (self.releases, self.last_lanes) == (other.releases, other.last_lanes)

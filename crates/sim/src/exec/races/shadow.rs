@@ -20,7 +20,6 @@ use super::block_threads::BlockThreads;
 use super::lane_order::{LaneOrder, LaterLanes};
 use crate::exec::registers::lanes;
 
-/// The number of words of a shadow page.
 const PAGE_WORDS: u64 = 64;
 
 /// The number of records of a word that need no allocation.
@@ -52,7 +51,6 @@ pub(super) struct RacingPair<'a> {
     pub(super) volatile: bool,
 }
 
-/// The recorded accesses to one word.
 #[derive(Debug, Default)]
 pub(super) struct ShadowWord {
     records: SmallVec<[AccessRecord; RECORDS_INLINE]>,

@@ -81,7 +81,6 @@ impl ThreadClock {
         epochs.is_some_and(|epochs| reaches(epochs, release, lanes))
     }
 
-    /// Joins lanes of a release into the clock of a thread of `block`.
     pub(super) fn absorb_release(&mut self, block: u64, release: &ReleasedClock, lanes: u32) {
         let clock = &release.clock;
         if release.block == block {
