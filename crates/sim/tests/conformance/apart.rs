@@ -6,16 +6,11 @@ use std::{
     env,
     io::Read,
     process::{Command, ExitCode, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use libtest_mimic::Failed;
-
 use crate::conformance::{
-    async_copies, configurations,
-    device_harness::{DeviceHarness, Observation},
-    host_functions, managed, peers, two_devices,
+    async_copies, configurations, host_functions, managed, peers, prelude::*, two_devices,
 };
 
 /// The environment variable that names the probe that a child process runs.

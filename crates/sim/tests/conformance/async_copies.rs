@@ -1,12 +1,6 @@
 //! Rules 7 to 15: asynchronous copies and fills, and kernel launches.
 
-use millstream_driver::{FillPattern, ResultCode};
-
-use crate::conformance::{
-    apart,
-    device_harness::{DeviceHarness, Observation, check},
-    gate::CallOutcome,
-};
+use crate::conformance::{apart, prelude::*};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

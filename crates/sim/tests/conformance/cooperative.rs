@@ -4,9 +4,7 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{DeviceAttribute, ResultCode};
-
-use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::prelude::*;
 use crate::harness::dims;
 
 pub(crate) fn r58(dev: &DeviceHarness) -> Observation {

@@ -1,6 +1,6 @@
 //! Rules 22 to 25: the work that an event captures, and the work that a wait for it delays.
 
-use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::prelude::*;
 
 pub(crate) fn r22(dev: &DeviceHarness) -> Observation {
     let (stream, event) = (dev.stream()?, dev.event()?);

@@ -2,20 +2,11 @@
 
 #![allow(unsafe_code, reason = "opens a gate by memory that the device reads")]
 
-use std::{
-    sync::{
-        atomic::{AtomicU32, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
+use std::sync::atomic::AtomicU32;
 
-use libtest_mimic::Failed;
-use millstream_driver::{DriverError, StreamHandle};
 use millstream_sim::Hold;
 
-use crate::conformance::{device_harness::DeviceHarness, harness::Host};
+use crate::conformance::prelude::*;
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 

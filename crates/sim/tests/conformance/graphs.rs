@@ -1,15 +1,11 @@
 //! Rules 46 to 48 and 59 to 61: graphs of explicit nodes.
 
-use libtest_mimic::Failed;
-use millstream_driver::{
-    ConditionalKind, Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphHandle, GraphNode,
-    GraphNodeHandle, ResultCode, Side2d,
-};
+use millstream_driver::{ConditionalKind, Copy2d, GraphHandle, GraphNode, GraphNodeHandle, Side2d};
 
 use crate::conformance::{
     captures::launch_once,
-    device_harness::{DeviceHarness, Observation, check},
     harness::graphs::{GRAPH_PTX, copy, fill},
+    prelude::*,
 };
 
 const BYTES: usize = 64;

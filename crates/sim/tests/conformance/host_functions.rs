@@ -2,19 +2,10 @@
 
 use std::{
     panic,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-    time::Duration,
+    sync::{Arc, atomic::AtomicU32},
 };
 
-use crate::conformance::{
-    apart,
-    device_harness::{DeviceHarness, Observation, check},
-};
+use crate::conformance::{apart, prelude::*};
 
 const LONG: Duration = Duration::from_secs(10);
 

@@ -5,12 +5,9 @@
 
 use std::ffi::c_void;
 
-use libtest_mimic::Failed;
-use millstream_driver::{
-    ContextHandle, DevicePtr, Driver, DriverError, FunctionHandle, StreamHandle,
-};
+use millstream_driver::{ContextHandle, Driver};
 
-use crate::conformance::{device_harness::DeviceHarness, harness::Host};
+use crate::conformance::prelude::*;
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 

@@ -1,12 +1,7 @@
 //! Rule 55: a synchronisation with the legacy default stream waits for the work of every blocking
 //! stream, even if the legacy stream itself is idle.
 
-use std::sync::mpsc;
-
-use libtest_mimic::Failed;
-use millstream_driver::{DriverError, StreamHandle};
-
-use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::prelude::*;
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const NULL: StreamHandle = StreamHandle::from_raw(0);

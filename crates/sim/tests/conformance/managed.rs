@@ -1,11 +1,8 @@
 //! Rules 49 to 51: managed memory, which host and device access at one address, and its advice.
 
-use millstream_driver::{DeviceAttribute, FillPattern, ManagedAdvice, ManagedLocation, ResultCode};
+use millstream_driver::{ManagedAdvice, ManagedLocation};
 
-use crate::conformance::{
-    apart,
-    device_harness::{DeviceHarness, Observation, check},
-};
+use crate::conformance::{apart, prelude::*};
 
 const BYTES: usize = 1 << 16;
 

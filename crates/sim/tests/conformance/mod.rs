@@ -22,6 +22,7 @@ mod managed;
 mod modules;
 mod peers;
 mod pool;
+mod prelude;
 mod queues;
 mod rows;
 mod rules;

@@ -2,14 +2,7 @@
 //! then waits is only recorded, because no documentation promises that two kernels run
 //! concurrently.
 
-use libtest_mimic::Failed;
-use millstream_driver::{DevicePtr, DriverError, FunctionHandle, StreamHandle};
-
-use crate::conformance::{
-    device_harness::{DeviceHarness, Observation, check},
-    gate::CallOutcome,
-    kernels::KERNELS_PTX,
-};
+use crate::conformance::{kernels::KERNELS_PTX, prelude::*};
 
 pub(crate) fn r53(dev: &DeviceHarness) -> Observation {
     let beside = ConcurrentCall {

@@ -1,11 +1,8 @@
 //! Rules 38 and 39: access of one device to another device's memory.
 
-use millstream_driver::{FillPattern, P2pAttribute, PeerCopy2d, ResultCode};
+use millstream_driver::{P2pAttribute, PeerCopy2d};
 
-use crate::conformance::{
-    apart,
-    device_harness::{DeviceHarness, Observation, check},
-};
+use crate::conformance::{apart, prelude::*};
 
 /// The observation where the devices cannot access each other's memory.
 const NO_PEERS: &str = "the devices are no peers";

@@ -1,13 +1,6 @@
 //! Rules 32 to 37: stream-ordered allocation and freeing.
 
-use std::thread;
-
-use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
-
-use crate::conformance::{
-    device_harness::{DeviceHarness, Observation, check},
-    gate::Gate,
-};
+use crate::conformance::{gate::Gate, prelude::*};
 
 /// An allocation size above the granularity at which a pool grows.
 const LARGE: usize = 64 << 20;

@@ -1,18 +1,11 @@
 //! Rule 54: the number of operations that a stream's queue accepts while none of them runs.
 
-use std::{
-    sync::{
-        atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
+use std::sync::{
+    atomic::AtomicUsize,
+    mpsc::{self, RecvTimeoutError},
 };
 
-use libtest_mimic::Failed;
-use millstream_driver::{DriverError, FillPattern, StreamHandle};
-
-use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::prelude::*;
 
 /// The number of operations tried.
 const MOST: usize = 1500;

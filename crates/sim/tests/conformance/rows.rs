@@ -1,15 +1,8 @@
 //! Rule 52: pitched (two-dimensional) copies.
 
-use libtest_mimic::Failed;
-use millstream_driver::{
-    Copy2d, DeviceAttribute, DevicePtr, FillPattern, ResultCode, Side2d, StreamHandle,
-};
+use millstream_driver::{Copy2d, Side2d};
 
-use crate::conformance::{
-    device_harness::{DeviceHarness, Observation, check},
-    gate::CallOutcome,
-    harness::Host,
-};
+use crate::conformance::prelude::*;
 
 const HEIGHT: usize = 5;
 

@@ -1,10 +1,9 @@
 //! The list of tested rules with the observations that their documentation allows.
 
 use crate::conformance::{
-    allocations, async_copies, captures, cooperative,
-    device_harness::{DeviceHarness, Observation},
-    events, graphs, host_functions, legacy, managed, modules, peers, pool, queues, rows,
-    shared_memory, streams, sync_copies, synchronisation, two_devices,
+    allocations, async_copies, captures, cooperative, events, graphs, host_functions, legacy,
+    managed, modules, peers, pool, prelude::*, queues, rows, shared_memory, streams, sync_copies,
+    synchronisation, two_devices,
 };
 
 pub(crate) struct Rule {

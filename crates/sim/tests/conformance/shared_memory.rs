@@ -1,8 +1,8 @@
 //! Rule 57: dynamic shared memory beyond the default limit of a kernel.
 
-use millstream_driver::{DeviceAttribute, FunctionAttribute, ResultCode};
+use millstream_driver::FunctionAttribute;
 
-use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::prelude::*;
 
 pub(crate) fn r57(dev: &DeviceHarness) -> Observation {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;

@@ -4,11 +4,7 @@
 //! The tests across streams use copies of page-locked memory, because these are not among the
 //! commands of rule 29 (commands that may synchronise two streams).
 
-use std::thread;
-
-use millstream_driver::{FillPattern, StreamHandle};
-
-use crate::conformance::device_harness::{DeviceHarness, Observation, check};
+use crate::conformance::prelude::*;
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 

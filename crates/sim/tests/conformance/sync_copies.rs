@@ -1,11 +1,6 @@
 //! Rules 1 to 6: synchronous copies, which are operations of the legacy default stream.
 
-use millstream_driver::StreamHandle;
-
-use crate::conformance::{
-    device_harness::{DeviceHarness, Observation, check},
-    gate::CallOutcome,
-};
+use crate::conformance::prelude::*;
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 /// The largest copy that rule 6 covers (small uploads from pageable memory).

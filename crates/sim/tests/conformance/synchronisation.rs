@@ -1,10 +1,7 @@
 //! Rules 29 and 30: calls that may synchronise streams with each other, and calls that may wait for
 //! the device.
 
-use libtest_mimic::Failed;
-use millstream_driver::{DriverError, FillPattern, StreamHandle};
-
-use crate::conformance::device_harness::{DeviceHarness, Observation};
+use crate::conformance::prelude::*;
 
 const BYTES: usize = 4096;
 

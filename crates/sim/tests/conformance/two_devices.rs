@@ -1,11 +1,6 @@
 //! Rules 20, 26 and 31: streams, events and memory that belong to one of two devices.
 
-use millstream_driver::ResultCode;
-
-use crate::conformance::{
-    apart,
-    device_harness::{DeviceHarness, Observation, check},
-};
+use crate::conformance::{apart, prelude::*};
 
 pub(crate) fn r20(dev: &DeviceHarness) -> Observation {
     apart::run(dev, "foreign stream")

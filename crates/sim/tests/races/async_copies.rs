@@ -1,11 +1,6 @@
 //! Races of `cp.async` copies with other accesses.
 
-use millstream_sim::{ReportKind, SimConfig};
-
-use crate::races::{
-    kernels::zeros,
-    sim_harness::{Arg, SimHarness},
-};
+use crate::races::prelude::*;
 
 /// Runs the body in two blocks of 64 threads, and returns the kinds of the reports. Thread `%r1` of
 /// a block has a word of shared memory at `%r4`, its neighbour's at `%r5`, and a word of global

@@ -1,11 +1,8 @@
 //! Barriers that the threads of a block reach at different lines.
 
-use millstream_sim::{Report, ReportKind, Severity, SimConfig};
+use millstream_sim::Report;
 
-use crate::races::{
-    expect::{clean_with, expect_with},
-    sim_harness::SimHarness,
-};
+use crate::races::prelude::*;
 
 fn config() -> SimConfig {
     SimConfig::parse("sim:race=kernels").unwrap()

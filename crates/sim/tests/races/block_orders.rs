@@ -1,14 +1,8 @@
 //! Races that show only in some orders of blocks and warps.
 
-use millstream_driver::DevicePtr;
 use millstream_sim::exec::KernelOrder;
-use millstream_sim::{Severity, SimConfig};
 
-use crate::races::{
-    expect::{clean_with, expect_with},
-    kernels::zeros,
-    sim_harness::{Arg, Host, SimHarness},
-};
+use crate::races::prelude::*;
 
 fn config(options: &str) -> SimConfig {
     SimConfig::parse(&format!("sim:race=kernels{options}")).unwrap()

@@ -2,14 +2,8 @@
 //! sorts consist of, and reductions of cooperative groups. Their source is
 //! `within/device_libraries.cu`.
 
-use millstream_driver::DevicePtr;
-use millstream_sim::{Severity, SimConfig};
-
 use crate::harness::dims;
-use crate::races::{
-    kernels::zeros,
-    sim_harness::{Arg, Host, SimHarness},
-};
+use crate::races::prelude::*;
 
 const PTX: &str = include_str!("within/device_libraries.ptx");
 

@@ -1,19 +1,15 @@
 //! Floating-point accesses whose size differs from the declared elements, and other accesses.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
-use millstream_driver::{Driver, FloatOperand, FunctionHandle};
-use millstream_sim::{ReportKind, SimConfig, ptx, race::Finding};
+use millstream_driver::{FloatOperand, FunctionHandle};
+use millstream_sim::{ptx, race::Finding};
 
-use crate::races::{
-    expect::expect,
-    kernels::zeros,
-    sim_harness::{Arg, SimHarness},
-};
+use crate::races::prelude::*;
 
 /// Returns a kernel of two arrays, `%rd1` and `%rd2`, and a number, `%r1`.
 fn kernel(body: &str) -> String {

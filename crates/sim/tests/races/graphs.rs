@@ -1,15 +1,10 @@
 //! Races between the nodes of a graph, and between graphs and the work around them.
 
-use millstream_driver::{
-    CaptureMode, DevicePtr, FillPattern, GraphHandle, GraphNodeHandle, StreamHandle,
-};
-use millstream_sim::race::Label;
+use millstream_driver::{CaptureMode, FillPattern, GraphHandle, GraphNodeHandle};
 
 use crate::races::{
-    expect::{clean, expect},
     harness::graphs::{copy, fill},
-    kernels::{BYTES, zeros},
-    sim_harness::SimHarness,
+    prelude::*,
 };
 
 /// Makes a graph that fills an array and copies it, with or without the edge between the two.

@@ -2,13 +2,8 @@
 //! are in `within/grid.cu`.
 
 use millstream_driver::{LaunchDims, ResultCode};
-use millstream_sim::SimConfig;
 
-use crate::races::{
-    expect::{clean_with, expect_with},
-    kernels::zeros,
-    sim_harness::{Arg, Fails, Host, SimHarness},
-};
+use crate::races::{prelude::*, sim_harness::Fails};
 
 const PTX: &str = include_str!("within/grid.ptx");
 

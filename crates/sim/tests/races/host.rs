@@ -1,10 +1,6 @@
 //! Races between the host and copies, in page-locked and pageable memory.
 
-use crate::races::{
-    expect::{clean, expect},
-    kernels::{BYTES, launch, zeros},
-    sim_harness::{Host, SimHarness},
-};
+use crate::races::prelude::*;
 
 fn upload(sim: &SimHarness, waits: bool) {
     let (stream, memory, source) = (sim.stream(), zeros(sim, BYTES), sim.pinned(BYTES));

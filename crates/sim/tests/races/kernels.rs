@@ -1,11 +1,6 @@
 //! Kernels of wrong programs, and findings that depend on the kernels' actual accesses.
 
-use millstream_driver::{DevicePtr, StreamHandle};
-
-use crate::races::{
-    expect::{clean, expect},
-    sim_harness::{Arg, SimHarness},
-};
+use crate::races::prelude::*;
 
 /// Kernels of 64 threads: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1
 /// to the first word atomically, `halves(to)` stores one in every other word, the threads of an

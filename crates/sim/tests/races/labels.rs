@@ -1,8 +1,6 @@
 //! Labels in reports, reports as JSON, and the checker's switch.
 
-use millstream_sim::{SimConfig, race::Label};
-
-use crate::races::{expect::expect, sim_harness::SimHarness};
+use crate::races::prelude::*;
 
 fn two_fills(sim: &SimHarness) {
     let memory = {

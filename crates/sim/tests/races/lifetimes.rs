@@ -1,12 +1,6 @@
 //! Uses of allocations before they begin or after they end.
 
-use millstream_driver::{DevicePtr, StreamHandle};
-
-use crate::races::{
-    expect::{clean, expect},
-    kernels::{BYTES, launch, zeros},
-    sim_harness::SimHarness,
-};
+use crate::races::prelude::*;
 
 /// Allocates pool memory on `stream` and writes it there.
 fn allocate(sim: &SimHarness, stream: StreamHandle) -> DevicePtr {

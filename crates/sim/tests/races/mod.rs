@@ -20,6 +20,7 @@ mod model;
 mod orders;
 mod peers;
 mod planted;
+mod prelude;
 mod rows;
 mod severities;
 mod streams;

@@ -1,17 +1,15 @@
 //! Random programs, compared with a brute-force model without vector clocks or histories: every
 //! operation has the set of all operations before it, and all pairs are compared byte by byte.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use millstream_driver::{
-    ConditionalKind, DevicePtr, EventHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
-    StreamHandle,
+    ConditionalKind, EventHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
 };
-use millstream_sim::{ReportKind, Schedule, SimConfig};
 
 use crate::races::{
     harness::graphs::{copy, fill},
-    sim_harness::SimHarness,
+    prelude::*,
 };
 
 /// The array's size in bytes: a page and a part of the next.

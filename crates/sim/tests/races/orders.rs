@@ -2,13 +2,9 @@
 
 use std::sync::mpsc;
 
-use millstream_driver::{Completion, DevicePtr, Driver, StreamHandle};
+use millstream_driver::Completion;
 
-use crate::races::{
-    expect::{clean, expect},
-    kernels::{BYTES, zeros},
-    sim_harness::{Host, SimHarness},
-};
+use crate::races::prelude::*;
 
 fn fill(sim: &SimHarness, memory: DevicePtr, stream: StreamHandle) {
     sim.fill(memory, 1, BYTES, stream);

@@ -1,13 +1,6 @@
 //! Races between devices: accesses of one device to another device's memory.
 
-use millstream_driver::{DevicePtr, StreamHandle};
-use millstream_sim::SimConfig;
-
-use crate::races::{
-    expect::{clean_with, expect_with},
-    kernels::{BYTES, launch},
-    sim_harness::SimHarness,
-};
+use crate::races::prelude::*;
 
 /// Two devices with a stream each, and pool memory of the first that both can access.
 struct Pair<'a> {

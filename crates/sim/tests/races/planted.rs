@@ -1,14 +1,14 @@
 //! Planted bugs: random programs without races, run again with one ordering edge removed. The
 //! conflicts that the edge prevented are computed by a model that compares all pairs of operations.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
-use millstream_driver::{DevicePtr, DriverError, EventKind, FillPattern, StreamHandle};
-use millstream_sim::{ReportKind, Schedule, SimConfig, race::Finding};
+use millstream_driver::{DriverError, EventKind, FillPattern};
+use millstream_sim::race::Finding;
 
 use crate::races::{
     kernels::{BYTES as KERNEL_BYTES, PTX},
-    sim_harness::{Arg, SimHarness},
+    prelude::*,
 };
 
 const BYTES: usize = 1024;

@@ -1,13 +1,8 @@
 //! Races of pitched copies, and races between several devices.
 
 use millstream_driver::{Copy2d, Side2d};
-use millstream_sim::SimConfig;
 
-use crate::races::{
-    expect::{clean, expect, expect_with},
-    kernels::{BYTES, zeros},
-    sim_harness::SimHarness,
-};
+use crate::races::prelude::*;
 
 /// Enqueues two copies of 4 rows of 8 bytes at a pitch of 32 bytes to one array on two streams.
 fn two_rectangles(sim: &SimHarness, shift: u64) {

@@ -1,13 +1,9 @@
 //! Severities of races within a kernel: threads that write the same bytes are a note, every other
 //! race is an error, in every execution order.
 
-use millstream_sim::{Report, Severity, SimConfig, exec::RaceClass};
+use millstream_sim::{Report, exec::RaceClass};
 
-use crate::races::{
-    expect::{clean_with, expect_with},
-    kernels::zeros,
-    sim_harness::{Arg, SimHarness},
-};
+use crate::races::prelude::*;
 
 fn config(notes: bool) -> SimConfig {
     SimConfig::new()

@@ -1,13 +1,6 @@
 //! Races between streams, and the events and synchronisations that prevent them.
 
-use millstream_driver::{DevicePtr, StreamHandle};
-use millstream_sim::{ReportKind, Schedule, SimConfig};
-
-use crate::races::{
-    expect::{clean, expect},
-    kernels::{BYTES, launch, zeros},
-    sim_harness::SimHarness,
-};
+use crate::races::prelude::*;
 
 fn fill(sim: &SimHarness, memory: DevicePtr, stream: StreamHandle) {
     sim.fill(memory, 1, BYTES, stream);

@@ -6,9 +6,7 @@ use std::{
     thread,
 };
 
-use millstream_sim::{SimConfig, race::Label};
-
-use crate::races::sim_harness::SimHarness;
+use crate::races::prelude::*;
 
 /// Fills memory when it is dropped.
 struct FillOnDrop(SimHarness, Sender<()>);

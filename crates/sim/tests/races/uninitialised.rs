@@ -2,14 +2,9 @@
 
 use std::panic::Location;
 
-use millstream_driver::{Driver, MemoryReuse};
-use millstream_sim::{ReportKind, SimConfig};
+use millstream_driver::MemoryReuse;
 
-use crate::races::{
-    expect::{clean, expect},
-    kernels::{BYTES, launch, zeros},
-    sim_harness::SimHarness,
-};
+use crate::races::prelude::*;
 
 #[test]
 fn a_kernel_that_reads_uninitialised_memory_is_found() {

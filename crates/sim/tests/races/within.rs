@@ -3,15 +3,10 @@
 
 use std::path::Path;
 
-use millstream_driver::{DevicePtr, LaunchDims};
-use millstream_sim::{ReportKind, SimConfig};
+use millstream_driver::LaunchDims;
 
 use crate::harness::dims;
-use crate::races::{
-    expect::{clean_with, expect_with},
-    kernels::zeros,
-    sim_harness::{Arg, SimHarness},
-};
+use crate::races::prelude::*;
 
 const BYTES: usize = 4096;
 

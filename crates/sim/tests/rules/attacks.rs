@@ -1,15 +1,9 @@
 //! Invalid handles, addresses and sizes: each gives an error code and a report, never a panic, and
 //! other operations continue.
 
-use millstream_driver::{
-    DeviceOrdinal, DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, ModuleHandle,
-    ResultCode, StreamHandle,
-};
-use millstream_sim::{ReportKind, SimConfig};
+use millstream_driver::ModuleHandle;
 
-use crate::rules::sim_harness::{
-    DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_stream,
-};
+use crate::rules::prelude::*;
 
 #[test]
 fn handles_that_were_never_given() {

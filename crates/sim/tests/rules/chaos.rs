@@ -1,22 +1,9 @@
 //! Fuzz tests: random calls with valid and invalid operands, and calls from many threads at once.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    thread,
-};
+use millstream_driver::PeerCopy2d;
+use millstream_sim::PeerPool;
 
-use millstream_driver::{
-    DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, PeerCopy2d, StreamHandle,
-};
-use millstream_sim::{Link, Links, PeerPool, Rules, SimConfig};
-
-use crate::rules::{
-    kernels::SET,
-    sim_harness::{Arg, Host, SCHEDULES, SimHarness, each_schedule_and_reading},
-};
+use crate::rules::{prelude::*, sim_harness::SCHEDULES};
 
 /// A pseudo-random number generator that selects calls.
 struct RandomCalls(u64);

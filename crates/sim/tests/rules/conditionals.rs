@@ -1,12 +1,8 @@
 //! Conditional nodes of graphs.
 
-use millstream_driver::{ConditionalKind, ResultCode};
-use millstream_sim::ReportKind;
+use millstream_driver::ConditionalKind;
 
-use crate::rules::{
-    graph_harness::{Kernels, destroy, kernel, word, words},
-    sim_harness::{Fails, SimHarness, each_schedule_and_stream},
-};
+use crate::rules::prelude::*;
 
 #[test]
 fn a_while_node_runs_its_body_until_a_kernel_clears_the_condition() {

@@ -1,9 +1,8 @@
 //! The size of cooperative launches.
 
-use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, LaunchDims, ResultCode};
-use millstream_sim::{ReportKind, SimConfig};
+use millstream_driver::LaunchDims;
 
-use crate::rules::sim_harness::{Arg, Fails, SimHarness};
+use crate::rules::prelude::*;
 
 /// The largest number of threads of a launch here.
 const THREADS_MAX: u32 = 1 << 20;

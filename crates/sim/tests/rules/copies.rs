@@ -1,12 +1,6 @@
 //! Rules 1 to 15: the work that copies and fills wait for, and when they access host memory.
 
-use millstream_driver::{FillPattern, ResultCode, StreamHandle};
-use millstream_sim::{Reading, ReportKind, Rules, SimConfig};
-
-use crate::rules::sim_harness::{
-    Fails, Host, SimHarness, each_schedule, each_schedule_and_reading, each_schedule_and_stream,
-    each_schedule_with,
-};
+use crate::rules::prelude::*;
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const SMALL: usize = 64 << 10;

@@ -1,11 +1,8 @@
 //! Rules 22 to 26: the work that an event captures, and the work that a wait for it delays.
 
-use millstream_driver::{Completion, EventKind, ResultCode};
-use millstream_sim::{ReportKind, SimConfig};
+use millstream_driver::{Completion, EventKind};
 
-use crate::rules::sim_harness::{
-    Fails, each_schedule, each_schedule_and_stream, each_schedule_with,
-};
+use crate::rules::prelude::*;
 
 #[test]
 fn r22_a_record_captures_the_work_so_far_and_an_unrecorded_event_is_complete() {

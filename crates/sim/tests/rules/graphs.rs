@@ -4,20 +4,13 @@
 
 use std::{collections::BTreeSet, ffi::c_void};
 
-use millstream_driver::{
-    ConditionalKind, Copy2d, DevicePtr, GraphHandle, GraphNode, GraphNodeHandle, ResultCode, Side2d,
-};
-use millstream_sim::{
-    Fault, LiveKind, Reading, ReportKind, Rules, Schedule, SimConfig, race::Label,
-};
+use millstream_driver::{ConditionalKind, GraphHandle, GraphNode, GraphNodeHandle};
+use millstream_sim::race::Label;
 
 use crate::rules::{
-    graph_harness::{Kernels, destroy, kernel, word, words},
-    harness::graphs::{ONE_THREAD, copy, fill},
-    sim_harness::{
-        Arg, Fails, Result, SimHarness, assert_contains, each_schedule, each_schedule_and_stream,
-        each_schedule_with,
-    },
+    harness::graphs::{ONE_THREAD, copy},
+    prelude::*,
+    sim_harness::Result,
 };
 
 fn fill_and_copy(

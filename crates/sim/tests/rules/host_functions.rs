@@ -1,20 +1,9 @@
 //! Rules 27 and 28: host functions run in stream order on a separate thread, and do not run after a
 //! context error.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
+use std::sync::mpsc;
 
-use millstream_driver::{Driver, ResultCode};
-use millstream_sim::{ReportKind, Schedule};
-
-use crate::rules::sim_harness::{Fails, SimHarness, each_schedule_and_stream};
+use crate::rules::prelude::*;
 
 const LONG: Duration = Duration::from_secs(20);
 

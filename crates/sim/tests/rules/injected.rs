@@ -1,21 +1,9 @@
 //! Injected faults: the calls that they hit, the errors returned, and that a failed call has no
 //! effect.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    thread,
-    time::Duration,
-};
+use std::sync::atomic::AtomicBool;
 
-use millstream_driver::{DeviceOrdinal, Driver, FillPattern, ResultCode};
-use millstream_sim::{Fault, Gpu, SimConfig};
-
-use crate::rules::sim_harness::{
-    DEVICE, Fails, SimHarness, each_schedule_and_stream, each_schedule_with,
-};
+use crate::rules::prelude::*;
 
 #[test]
 fn the_nth_call_of_a_function_fails_and_has_done_nothing() {

@@ -1,28 +1,9 @@
 //! Device faults: the context is lost, every waiting call gets the error, and other devices
 //! continue.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    thread,
-    time::Duration,
-};
+use millstream_driver::{ManagedAdvice, ManagedLocation};
 
-use millstream_driver::{
-    Copy2d, EventHandle, FillPattern, FunctionHandle, ManagedAdvice, ManagedLocation, ResultCode,
-    Side2d, StreamHandle,
-};
-use millstream_sim::{ReportKind, SimConfig};
-
-use crate::rules::{
-    kernels::SET,
-    sim_harness::{
-        self, Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_stream,
-        each_schedule_with,
-    },
-};
+use crate::rules::{prelude::*, sim_harness};
 
 /// Loses the harness's context with a kernel that traps.
 fn lose(sim: &SimHarness, stream: StreamHandle) {

@@ -1,18 +1,10 @@
 //! Rules 49 to 51, 12 and 30: managed memory, which the host and every device access at the same
 //! address.
 
-use millstream_driver::{
-    DeviceAttribute, DeviceOrdinal, Driver, ManagedAdvice, ManagedLocation, ResultCode,
-};
-use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
+use millstream_driver::{ManagedAdvice, ManagedLocation};
+use millstream_sim::POISON;
 
-use crate::rules::{
-    kernels::SET,
-    sim_harness::{
-        Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
-        each_schedule_and_stream, each_schedule_with,
-    },
-};
+use crate::rules::prelude::*;
 
 const HERE: ManagedLocation = ManagedLocation::Device(DEVICE);
 

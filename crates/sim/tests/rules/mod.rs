@@ -21,6 +21,7 @@ mod own_pools;
 mod peer_copies;
 mod peers;
 mod pending;
+mod prelude;
 mod program_graphs;
 mod replays;
 mod rows;

@@ -2,10 +2,9 @@
 
 #![allow(unsafe_code, reason = "calls the simulated driver as a program does")]
 
-use millstream_driver::{ContextHandle, Driver, FillPattern, ResultCode, StreamHandle};
-use millstream_sim::{Gpu, ReportKind, SimConfig};
+use millstream_driver::ContextHandle;
 
-use crate::rules::sim_harness::DEVICE;
+use crate::rules::prelude::*;
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const ONES: FillPattern = FillPattern::U8(1);

@@ -2,12 +2,9 @@
 
 #![allow(unsafe_code, reason = "calls the simulated driver as a program does")]
 
-use millstream_driver::{
-    ContextHandle, DeviceOrdinal, Driver, FillPattern, PoolHandle, ResultCode,
-};
-use millstream_sim::{Gpu, LiveKind, Schedule, SimConfig};
+use millstream_driver::{ContextHandle, PoolHandle};
 
-use crate::rules::sim_harness::{DEVICE, assert_contains};
+use crate::rules::prelude::*;
 
 const MIB: usize = 1 << 20;
 

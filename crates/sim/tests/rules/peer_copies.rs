@@ -1,12 +1,12 @@
 //! Copies between devices, and the effect of peer access on them (rules 38 and 39).
 
-use millstream_driver::{Driver, P2pAttribute, PeerCopy, PeerCopy2d, ResultCode};
-use millstream_sim::{Fault, Link, Links, PeerPool, ReportKind, Rules, Schedule, SimConfig, Span};
+use millstream_driver::{P2pAttribute, PeerCopy, PeerCopy2d};
+use millstream_sim::{PeerPool, Span};
 
 use crate::rules::{
-    kernels::SET,
     peers::{BYTES, Pair, pooled, two_devices},
-    sim_harness::{DEVICE, Fails, Host, Result, SimHarness, each_schedule_with},
+    prelude::*,
+    sim_harness::Result,
 };
 
 /// A size at which the bandwidth determines a copy's duration.

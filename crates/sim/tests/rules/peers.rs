@@ -1,14 +1,8 @@
 //! Rules 38 and 39: access of one device to another device's memory.
 
-use millstream_driver::{
-    DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, P2pAttribute, ResultCode, StreamHandle,
-};
-use millstream_sim::{Link, Links, Reading, ReportKind, Rules, SimConfig};
+use millstream_driver::P2pAttribute;
 
-use crate::rules::{
-    kernels::SET,
-    sim_harness::{Arg, DEVICE, Fails, SimHarness, each_schedule_with},
-};
+use crate::rules::prelude::*;
 
 /// A kernel that copies one word.
 const COPY_WORD: &str = "

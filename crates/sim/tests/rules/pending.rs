@@ -1,11 +1,10 @@
 //! Pending operations: the cost of one does not grow with their number.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use millstream_driver::{CaptureMode, StreamHandle};
-use millstream_sim::{Schedule, SimConfig};
+use millstream_driver::CaptureMode;
 
-use crate::rules::{graph_harness::destroy, harness::graphs::fill, sim_harness::SimHarness};
+use crate::rules::prelude::*;
 
 /// The number of operations whose time is taken together.
 const BATCH: usize = 5000;

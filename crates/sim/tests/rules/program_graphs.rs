@@ -2,19 +2,12 @@
 
 #![allow(unsafe_code, reason = "calls the simulated driver as a program does")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use millstream_driver::{CaptureMode, GraphHandle, GraphNodeHandle, ResultCode};
-use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction, ReportKind, SimConfig};
+use millstream_driver::{CaptureMode, GraphHandle, GraphNodeHandle};
+use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction};
 
-use crate::rules::{
-    graph_harness::{Kernels, destroy, kernel, word, words},
-    harness::graphs::fill,
-    sim_harness::{SimHarness, assert_contains, each_schedule, each_schedule_and_stream},
-};
+use crate::rules::prelude::*;
 
 /// Calls an unsafe method of the simulated GPU in the harness's context.
 macro_rules! call {

@@ -1,12 +1,8 @@
 //! Replays of recorded choices, and the exhaustive search of a small program's runs.
 
-use millstream_driver::FillPattern;
-use millstream_sim::{Gpu, ReplayStatus, ReportKind, Rules, Schedule, Search, SimConfig};
+use millstream_sim::{ReplayStatus, Search};
 
-use crate::rules::{
-    schedules::program,
-    sim_harness::{SCHEDULES, SimHarness, assert_contains},
-};
+use crate::rules::{prelude::*, schedules::program, sim_harness::SCHEDULES};
 
 fn config(schedule: Schedule) -> SimConfig {
     SimConfig::new().timeline(true).schedule(schedule)

@@ -1,12 +1,6 @@
 //! Rule 52: pitched (two-dimensional) copies.
 
-use millstream_driver::{Copy2d, DeviceAttribute, DevicePtr, Driver, ResultCode, Side2d};
-use millstream_sim::{ReportKind, Rules, SimConfig};
-
-use crate::rules::sim_harness::{
-    DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
-    each_schedule_and_stream, each_schedule_with,
-};
+use crate::rules::prelude::*;
 
 const WIDTH: usize = 3;
 const HEIGHT: usize = 4;

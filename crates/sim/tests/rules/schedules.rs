@@ -1,11 +1,8 @@
 //! The results that the host can observe under each schedule, and progress while it polls.
 
-use std::time::Duration;
+use millstream_driver::Completion;
 
-use millstream_driver::{Completion, Driver};
-use millstream_sim::{Schedule, SimConfig};
-
-use crate::rules::sim_harness::{SimHarness, each_schedule, each_schedule_and_stream};
+use crate::rules::prelude::*;
 
 #[test]
 fn eager_work_is_done_when_its_call_returns() {

@@ -1,14 +1,7 @@
 //! Rules 16 to 21: operations are ordered within a stream and unordered across streams, except for
 //! the barriers of the default streams.
 
-use std::thread;
-
-use millstream_driver::{FillPattern, ResultCode, StreamHandle};
-use millstream_sim::{ReportKind, SimConfig};
-
-use crate::rules::sim_harness::{
-    Fails, SimHarness, each_schedule, each_schedule_and_stream, each_schedule_with,
-};
+use crate::rules::prelude::*;
 
 #[test]
 fn r16_a_stream_is_first_in_first_out() {

@@ -1,11 +1,8 @@
 //! Texts of reports: out-of-bounds accesses, the names of streams and devices, live objects.
 
-use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode, StreamHandle};
-use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
+use millstream_sim::{Report, race::Label};
 
-use crate::rules::sim_harness::{
-    Arg, Fails, Host, SimHarness, assert_contains, each_schedule, each_schedule_with,
-};
+use crate::rules::prelude::*;
 
 /// A kernel that writes a word at its address argument.
 const WRITE: &str = r#"

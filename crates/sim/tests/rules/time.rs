@@ -1,9 +1,8 @@
 //! Virtual time: operations that overlap, operations that do not, and their durations.
 
-use millstream_driver::StreamHandle;
-use millstream_sim::{CostModel, Schedule, SimConfig, Span};
+use millstream_sim::{CostModel, Span};
 
-use crate::rules::sim_harness::{SimHarness, each_schedule_with};
+use crate::rules::prelude::*;
 
 const BYTES: usize = 1 << 20;
 
