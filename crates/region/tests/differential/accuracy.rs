@@ -1,12 +1,7 @@
 //! Accuracy of rounded results: sums, products and functions of floats are compared with more exact
 //! ones, within stated bounds.
 
-use millstream_region::Array;
-use ndarray::{Array1, Array2, Axis, Ix1};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg32;
-
-use crate::differential::{Outcome, configurations::configuration, evaluate};
+use crate::differential::prelude::*;
 
 /// Returns random numbers from −2^20 to 2^20 with widely varying exponents.
 fn numbers(rng: &mut Pcg32, count: usize) -> Vec<f64> {

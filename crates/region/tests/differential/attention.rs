@@ -1,17 +1,12 @@
 //! Attention against `softmax(q·kᵀ·scale + mask)·v` in `f64` on the host, within the documented
 //! bound.
 
-use half::f16;
-use millstream_region::{Array, AttentionMask, RegionExt};
-use ndarray::{Array2, Array3, Array4, Axis, Ix3, array, s};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg32;
+use millstream_region::AttentionMask;
+use ndarray::{Array4, Ix3};
 
 use crate::differential::{
-    Outcome,
     attention_case::{Case, Lengths, numbers},
-    configurations::{configuration, everywhere},
-    evaluate,
+    prelude::*,
 };
 
 /// Lengths, and the sizes of keys and values: around the sizes of tiles, which are 64, 32 and 16.

@@ -1,12 +1,8 @@
 //! Attention on the host, in `f64`, and the documented bound of the device's results.
 
-use millstream::Device;
-use millstream_region::{AttentionMask, Float, RegionExt};
-use ndarray::{Array1, Array3, s};
-use rand_core::RngCore;
-use rand_pcg::Pcg32;
+use millstream_region::AttentionMask;
 
-use crate::differential::{Outcome, configurations::configuration};
+use crate::differential::prelude::*;
 
 /// The numbers of batches, queries and keys.
 pub(crate) type Lengths = (usize, usize, usize);

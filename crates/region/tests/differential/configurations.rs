@@ -4,11 +4,11 @@
 use std::env;
 
 use millstream::{
-    Device, Select,
+    Select,
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::differential::Outcome;
+use crate::differential::prelude::*;
 
 pub(crate) struct Configuration {
     pub(crate) name: String,

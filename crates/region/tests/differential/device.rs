@@ -1,12 +1,11 @@
 //! Execution of program steps on the device.
 
-use millstream_region::{Array, ArrayViewMut, Float, Number, Operand, Region, concatenate, stack};
-use ndarray::{Axis, Ix1, IxDyn};
+use millstream_region::{ArrayViewMut, Number, Operand, stack};
 
 use crate::differential::{
     host_element::Number as Small,
-    step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
-    value::{Dev, Kind, any, each_kind, each_type, one, two},
+    prelude::*,
+    value::{Dev, any, each_kind, each_type, one, two},
 };
 
 pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {

@@ -1,12 +1,10 @@
 //! Generation of random steps that fit the arrays so far.
 
-use ndarray::{ArrayD, Slice, SliceInfoElem};
-
 use crate::differential::{
-    host::{broadcast, whole},
+    host::whole,
+    prelude::*,
     program::{AXES_MAX, ProgramGenerator},
-    step::{Assign, Binary, Bitwise, Compare, Reduce, Slot, Step, Unary, View},
-    value::{Host, Kind},
+    step::Slot,
 };
 
 impl ProgramGenerator {

@@ -1,17 +1,9 @@
 //! `f16` and `bf16`: roundings of casts, functions and random numbers, fused and unfused, and sums
 //! in wider types.
 
-use half::{bf16, f16};
-use millstream_region::{Array, Float, RegionExt, region};
-use ndarray::{Array1, Array2, Axis, Ix1, array};
+use millstream_region::region;
 
-use crate::differential::{
-    Outcome,
-    configurations::everywhere,
-    evaluate,
-    host_element::{CastFrom, Number},
-    value::Exact,
-};
+use crate::differential::{host_element::CastFrom, prelude::*, value::Exact};
 
 trait Half:
     Float

@@ -1,12 +1,10 @@
 //! Execution of program steps on the host, with plain Rust and `ndarray`'s views.
 
-use ndarray::{ArrayD, Axis, IxDyn, Slice, SliceInfoElem};
-
 use crate::differential::{
-    host_element::{CastFrom, Number, Plain, Word},
+    host_element::{CastFrom, Plain, Word},
     host_indexing::{gather, scatter},
-    step::{Assign, Reduce, Step, View},
-    value::{Host, Kind, any, each_kind, each_type, one, two},
+    prelude::*,
+    value::{any, each_kind, each_type, one, two},
 };
 
 pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {

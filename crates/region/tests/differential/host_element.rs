@@ -1,10 +1,8 @@
 //! Host implementations of element functions, according to the library's documentation.
 
-use half::{bf16, f16};
-
 use crate::differential::{
     host_half::{BRAIN, Exact, HALF},
-    step::{Binary, Bitwise, Compare, Reduce, Unary},
+    prelude::*,
 };
 
 pub(crate) trait Plain: Copy + PartialEq {

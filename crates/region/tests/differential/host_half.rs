@@ -1,12 +1,7 @@
 //! Host implementations of the functions of `f16` and `bf16`: those of `f32`, rounded to 16 bits;
 //! composed ones after each step.
 
-use half::{bf16, f16};
-
-use crate::differential::{
-    host_element::Number,
-    step::{Binary, Unary},
-};
+use crate::differential::prelude::*;
 
 /// The significant digits of a format, and the exponents of its least digit and of its first number
 /// beyond all others.

@@ -1,8 +1,8 @@
 //! Elements taken and put by indices on the host.
 
-use ndarray::{ArrayD, Dimension};
+use ndarray::Dimension;
 
-use crate::differential::host::broadcast;
+use crate::differential::prelude::*;
 
 pub(crate) fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<T> {
     let without = |shape: &[usize], length: usize| {

@@ -1,11 +1,9 @@
 //! Idioms of `ndarray` in region functions: each function is compiled for the host and for the
 //! device, and must give equal results.
 
-use millstream::Device;
 use millstream_region::Result;
-use ndarray::{Array1, Array2, array};
 
-use crate::differential::{Outcome, configurations::everywhere, evaluate};
+use crate::differential::prelude::*;
 
 /// Defines the functions in a module, with the given attributes.
 macro_rules! functions {

@@ -1,10 +1,7 @@
 //! The kernel cache: cached kernels serve nodes of the same structure, with other constants, arrays
 //! and lines, and no nodes of another structure.
 
-use millstream_region::{Array, Keep};
-use ndarray::{Array1, Axis, s};
-
-use crate::differential::{Outcome, configurations::everywhere, evaluate};
+use crate::differential::prelude::*;
 
 fn ramp(len: usize, from: usize) -> Array1<f32> {
     (from..).take(len).map(|value| value as f32).collect()

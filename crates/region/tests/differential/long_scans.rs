@@ -1,13 +1,7 @@
 //! Scans of rows and columns that many blocks share: the totals of tiles, of groups of 32 tiles,
 //! and of sections of 32 groups are combined in a fixed order.
 
-use ndarray::{Array1, Array2, Array3, Axis};
-
-use crate::differential::{
-    Outcome,
-    configurations::{configuration, everywhere},
-    evaluate,
-};
+use crate::differential::prelude::*;
 
 /// Products of `f64` are rounded at each step, so that another order gives other bits. Their totals
 /// are published as words, and those of sums, which have two components, with flags.

@@ -4,13 +4,8 @@
 use std::cell::RefCell;
 
 use millstream_testkit::share;
-use ndarray::{Array1, Array2, Array3, Axis, s};
 
-use crate::differential::{
-    Outcome,
-    configurations::{configuration, everywhere},
-    evaluate,
-};
+use crate::differential::prelude::*;
 
 fn number(at: usize) -> f64 {
     (at * 7919 % 65_521) as f64 / 977.0 - 30.0

@@ -1,15 +1,7 @@
 //! Means, variances and standard deviations of `f32`: computed as `f64`, and rounded once at the
 //! end.
 
-use ndarray::{Array2, Axis, array};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg32;
-
-use crate::differential::{
-    Outcome,
-    configurations::{configuration, everywhere},
-    evaluate,
-};
+use crate::differential::prelude::*;
 
 /// Means and variances whose sums overflow `f32` are finite.
 #[test]

@@ -31,6 +31,7 @@ mod numbers_of_rows;
 mod other_operations;
 mod other_process;
 mod parameters;
+mod prelude;
 mod program;
 mod regressions;
 mod scatter_add;

@@ -1,13 +1,6 @@
 //! Rows: plans and kernels that serve any number of them, and larger blocks that keep long ones.
 
-use millstream::Device;
-use ndarray::{Array1, Array2, Axis};
-
-use crate::differential::{
-    Outcome,
-    configurations::{configuration, everywhere},
-    evaluate,
-};
+use crate::differential::prelude::*;
 
 /// Returns small integers, of which all sums are exact.
 fn matrix(rows: usize, columns: usize) -> Array2<f32> {

@@ -1,14 +1,9 @@
 //! Operations that random programs do not contain, compared with `ndarray` or with their
 //! definitions.
 
-use millstream_region::{Array, Float, Keep, concatenate};
-use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
+use ndarray::arr0;
 
-use crate::differential::{
-    Outcome,
-    configurations::{configurations, everywhere},
-    evaluate,
-};
+use crate::differential::{configurations::configurations, prelude::*};
 
 #[test]
 fn constructors() -> Outcome {

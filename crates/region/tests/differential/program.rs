@@ -1,14 +1,10 @@
 //! Random programs: steps with their expected results on the host.
 
-use half::{bf16, f16};
-use ndarray::ArrayD;
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg32;
-
 use crate::differential::{
-    host::{self, broadcast},
-    step::{Reduce, Slot, Step, Unary},
-    value::{Host, KINDS, Kind, OTHER_KINDS},
+    host,
+    prelude::*,
+    step::Slot,
+    value::{KINDS, OTHER_KINDS},
 };
 
 /// The maximum number of elements of an array, unless it is a long one.

@@ -1,8 +1,6 @@
 //! Failures that random programs have found, reduced to minimal programs.
 
-use ndarray::{Axis, array};
-
-use crate::differential::{Outcome, configurations::everywhere, evaluate};
+use crate::differential::prelude::*;
 
 /// Checks a view below a reshape. In a kernel whose nodes share linear indices, it was lowered with
 /// indices of the reshaped array.

@@ -1,11 +1,9 @@
 //! Additions of values to elements at indices: of many to few elements, which blocks add up in
 //! shared memory first, and of floats to many.
 
-use half::f16;
-use millstream_region::{Array, Number};
-use ndarray::{Array2, Axis, Ix2};
+use millstream_region::Number;
 
-use crate::differential::{Outcome, configurations::everywhere, evaluate};
+use crate::differential::prelude::*;
 
 /// The shapes of the elements and of the values, and the axis of the indices: one element, as few
 /// as a warp has threads, rows of several elements, elements of several rows, and as many elements

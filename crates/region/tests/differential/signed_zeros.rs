@@ -1,18 +1,7 @@
 //! Signed zeros: −0 is less than +0 in every minimum and maximum, in every kind of generated kernel
 //! and in any order.
 
-use ndarray::{Array2, Axis};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg32;
-
-use crate::differential::{
-    Outcome,
-    configurations::configuration,
-    evaluate,
-    host_element::Number,
-    step::{Binary, Reduce},
-    value::Exact,
-};
+use crate::differential::{prelude::*, value::Exact};
 
 /// Shapes that are reduced along each axis by one thread per result, several threads, a block and
 /// several blocks, and scanned by a thread, a block and several blocks per row.

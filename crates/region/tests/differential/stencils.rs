@@ -1,12 +1,9 @@
 //! Stencils of costly functions, which their kernels compute in shared memory: the bits of stored
 //! functions, for shapes around the size of a tile.
 
-use half::f16;
-use millstream::Device;
-use millstream_region::{Array, Keep, Number, RegionExt};
-use ndarray::{ArrayD, Axis, Ix2, IxDyn, Slice, s};
+use millstream_region::Number;
 
-use crate::differential::{Outcome, configurations::everywhere, evaluate};
+use crate::differential::prelude::*;
 
 /// Positions around an element, by the starts of the views along each axis.
 type Places = &'static [&'static [usize]];

@@ -1,8 +1,6 @@
 //! The steps of a program.
 
-use ndarray::SliceInfoElem;
-
-use crate::differential::value::{Host, Kind};
+use crate::differential::prelude::*;
 
 /// The index of an array of the program.
 pub(crate) type Slot = usize;

@@ -1,18 +1,9 @@
 //! Usage errors, which name the operation and the user's line, and extreme arguments that are
 //! valid.
 
-use millstream::Device;
-use millstream_region::{
-    Array, Error, OnDevice, Region, RegionExt, Result, UsageError, UsageErrorKind, concatenate,
-    region, stack,
-};
-use ndarray::{Array1, Array2, Axis, Ix1, Ix2, IxDyn, Slice, array, s};
+use millstream_region::{Error, OnDevice, Result, UsageError, UsageErrorKind, region, stack};
 
-use crate::differential::{
-    Outcome,
-    configurations::{configurations, everywhere},
-    evaluate,
-};
+use crate::differential::{configurations::configurations, prelude::*};
 
 /// An operation, and a body that uses it wrongly with a 3 × 4 matrix.
 type WrongUse = (

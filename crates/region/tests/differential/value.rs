@@ -5,11 +5,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use half::{bf16, f16};
-use millstream_region::{
-    Array, DeviceValue, Element, Output, OutputNode, PendingValue, Region, Result,
-};
-use ndarray::{ArrayD, Dimension, IxDyn};
+use millstream_region::{DeviceValue, Element, Output, OutputNode, PendingValue, Result};
+use ndarray::Dimension;
+
+use crate::differential::prelude::*;
 
 /// The element types of most programs.
 pub(crate) const KINDS: &[Kind] = &[

@@ -1,9 +1,8 @@
 //! Attention: one kernel that stores no scores.
 
-use millstream_region::{Array, AttentionMask, RegionExt};
-use ndarray::{Array3, Ix3};
+use millstream_region::AttentionMask;
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::prelude::*;
 
 /// Two batches of queries in two tiles, and of keys in three.
 const QUERIES: usize = 66;

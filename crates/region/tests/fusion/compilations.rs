@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use millstream::sim::Schedule;
-use millstream_region::{Array, concatenate};
-use ndarray::{Array1, Array2, Axis, Ix2};
+use millstream_region::concatenate;
 
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
 

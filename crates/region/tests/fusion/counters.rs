@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream::driver::{DriverError, ResultCode};
-use millstream_region::{Array, Error, RegionExt};
-use ndarray::{Array1, Ix1};
+use millstream_region::Error;
 
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 /// So many elements that several blocks share the result of a reduction.
 const N: usize = 100_000;

@@ -1,9 +1,6 @@
 //! Chains of element-wise operations with shared operands.
 
-use millstream_region::{Array, RegionExt};
-use ndarray::{Array1, Array2, Ix1};
-
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 const N: usize = 1000;
 const BYTES: u64 = 4 * N as u64;

@@ -1,11 +1,8 @@
 //! `Region::explain`: the kernels that an evaluation runs, and why arrays are stored.
 
-use millstream_region::{
-    Array, Error, Explanation, Keep, ProductPrecision, RegionExt, StoreReason,
-};
-use ndarray::{Array2, Axis, Ix2, s};
+use millstream_region::{Error, Explanation, ProductPrecision, StoreReason};
 
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 type Body = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
 

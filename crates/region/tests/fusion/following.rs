@@ -1,10 +1,6 @@
 //! Streams of sessions that read the results of earlier ones.
 
-use millstream::sim::Schedule;
-use millstream_region::{Array, Keep};
-use ndarray::{Array1, Ix1};
-
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 fn ones(counted: &Counted) -> Array<f32, Ix1> {
     counted.array(&Array1::ones(1000))

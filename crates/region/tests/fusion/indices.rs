@@ -1,14 +1,9 @@
 //! Bounds checks of indices in device memory: no call waits for them while results stay on the
 //! device.
 
-use millstream::{
-    Device,
-    sim::{Gpu, Schedule, SimConfig},
-};
-use millstream_region::{Array, Keep, RegionExt};
-use ndarray::{Array1, Axis};
+use millstream::sim::{Gpu, SimConfig};
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::prelude::*;
 
 #[test]
 fn a_gather_that_stays_on_the_device_waits_for_nothing() {

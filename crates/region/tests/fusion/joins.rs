@@ -1,11 +1,10 @@
 //! Joined arrays within the kernels that use them: no array is stored in between, and each element
 //! of a part is read once.
 
-use millstream::{Device, OperationKind};
-use millstream_region::{Array, Element, Keep, RegionExt, concatenate, stack};
-use ndarray::{Array1, Array2, Axis, s};
+use millstream::OperationKind;
+use millstream_region::{Element, concatenate, stack};
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::prelude::*;
 
 fn matrix((rows, columns): (usize, usize), first: usize) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {

@@ -1,8 +1,6 @@
 //! Reductions of long contiguous rows, whose threads read 16 bytes at once where rows are aligned.
 
-use ndarray::{Array1, Array2, Axis};
-
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 /// The rows are aligned for 16 bytes of `f32` or not, and one block computes each, or several.
 const SHAPES: [(usize, usize); 4] = [(3, 8196), (2, 8197), (2, 16_390), (1, 50_004)];

@@ -2,10 +2,9 @@
 
 use std::thread;
 
-use millstream_region::{Array, Keep, Region};
-use ndarray::{Array1, Axis, Ix1};
+use millstream_region::Region;
 
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 const N: usize = 64;
 

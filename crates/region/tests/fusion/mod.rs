@@ -16,6 +16,7 @@ mod long_sessions;
 mod numbers_of_rows;
 mod patterns;
 mod peak_memory;
+mod prelude;
 mod random_rows;
 mod random_siblings;
 mod random_updates;

@@ -1,10 +1,6 @@
 //! Graphs for each number of rows of one plan, and rows that larger blocks keep.
 
-use millstream::sim::Schedule;
-use millstream_region::Array;
-use ndarray::{Array3, Axis, Ix3};
-
-use crate::fusion::{Counted, matrix};
+use crate::fusion::prelude::*;
 
 /// All numbers of rows have one plan, and each has a graph of its own.
 #[test]

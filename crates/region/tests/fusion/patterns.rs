@@ -1,10 +1,10 @@
 //! Kernels of whole steps of programs: the game of life, conjugate gradients, bodies under gravity,
 //! and a layer of a network.
 
-use millstream_region::{Array, Keep, ProductPrecision};
-use ndarray::{Array1, Array2, ArrayView2, Axis, Ix2, arr0, s};
+use millstream_region::ProductPrecision;
+use ndarray::{ArrayView2, arr0};
 
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 const SIDE: usize = 48;
 

@@ -3,10 +3,7 @@
 
 use std::cell::RefCell;
 
-use millstream_region::Array;
-use ndarray::{Array2, Axis, Ix2, s};
-
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 const SIDE: usize = 64;
 const BYTES: u64 = (SIDE * SIDE * 4) as u64;

@@ -1,11 +1,6 @@
 //! Random functions of rows, in row kernels and with each value stored: the bits must be the same.
 
-use millstream_region::Array;
-use ndarray::{Array3, Axis, Ix3, s};
-use rand_core::SeedableRng;
-use rand_pcg::Pcg64Mcg;
-
-use crate::fusion::{Counted, below, seeds};
+use crate::fusion::prelude::*;
 
 /// Defines a function that computes a random function of rows, and stores each intermediate array
 /// if `is_stored`.

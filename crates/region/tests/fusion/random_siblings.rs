@@ -1,13 +1,7 @@
 //! Random results over common inputs, in kernels with several outputs and with each value stored:
 //! the bits must be the same.
 
-use millstream::Device;
-use millstream_region::{Array, RegionExt};
-use ndarray::{Array1, Array2, Axis, Ix1, Ix2, s};
-use rand_core::SeedableRng;
-use rand_pcg::Pcg64Mcg;
-
-use crate::fusion::{Counted, below, seeds};
+use crate::fusion::prelude::*;
 
 /// The results of a program: arrays of the inputs' shape, reductions of all elements or of columns,
 /// and one that depends on other results.

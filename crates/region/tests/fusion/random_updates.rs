@@ -1,12 +1,7 @@
 //! Random updates of parts of matrices against `ndarray` on the host. Unlike the programs of the
 //! differential tests, these drop arrays, so that many updates happen in place.
 
-use millstream_region::Array;
-use ndarray::{Array2, Axis, Ix2, s};
-use rand_core::SeedableRng;
-use rand_pcg::Pcg64Mcg;
-
-use crate::fusion::{Counted, below, seeds};
+use crate::fusion::prelude::*;
 
 const ROWS: usize = 9;
 const COLUMNS: usize = 12;

@@ -1,11 +1,7 @@
 //! Reductions of rows with what leads to them and what follows: one kernel that reads each array
 //! once and writes once, with the bits of separate kernels.
 
-use millstream::sim::Schedule;
-use millstream_region::{Array, Keep};
-use ndarray::{Array2, Axis, Ix2, s};
-
-use crate::fusion::{Counted, SCHEDULES, Work, matrix};
+use crate::fusion::{SCHEDULES, prelude::*};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
 /// several blocks and a part, with and without groups of four neighbours for each thread.

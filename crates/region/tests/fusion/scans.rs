@@ -1,10 +1,7 @@
 //! Scans of expressions: the kernels of the scan compute the expression, with the bits of a scan of
 //! the stored expression.
 
-use millstream_region::Array;
-use ndarray::{Array2, Array3, Axis, Ix2, Ix3};
-
-use crate::fusion::{Counted, matrix};
+use crate::fusion::prelude::*;
 
 /// Rows that one thread scans, one block, and several blocks; with and without whole vectors.
 const SHAPES: [(usize, usize); 6] = [

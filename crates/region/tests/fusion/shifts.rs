@@ -1,9 +1,7 @@
 //! Slices that begin within a vector of 16 bytes, and updates of most of an array: groups of
 //! neighbours are read by whole vectors, with the results of the host.
 
-use ndarray::{Array3, s};
-
-use crate::fusion::Counted;
+use crate::fusion::prelude::*;
 
 /// Defines a test of shifted slices for an element type.
 macro_rules! shifts {

@@ -1,9 +1,8 @@
 //! Several results of one kernel: siblings over the same inputs, and several reductions together.
 
-use millstream_region::Array;
-use ndarray::{Array1, Array2, ArrayView1, Axis, s};
+use ndarray::ArrayView1;
 
-use crate::fusion::{Counted, matrix};
+use crate::fusion::prelude::*;
 
 const N: usize = 1000;
 const BYTES: u64 = 4 * N as u64;

@@ -1,10 +1,7 @@
 //! Stencils of functions: computed for each position that they read, or once for each element of a
 //! tile in shared memory.
 
-use millstream_region::{Array, Keep};
-use ndarray::{Array1, Array2, Array3, Ix1, Ix2, s};
-
-use crate::fusion::{Counted, Work};
+use crate::fusion::prelude::*;
 
 /// The five positions of a star, with the middle first.
 const STAR: [(usize, usize); 5] = [(1, 1), (1, 0), (1, 2), (0, 1), (2, 1)];

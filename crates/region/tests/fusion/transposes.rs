@@ -1,9 +1,9 @@
 //! Transposed arrays within element-wise kernels: tiles in shared memory, with the results of the
 //! host.
 
-use ndarray::{Array2, Array3, Array4, Axis};
+use ndarray::Array4;
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::prelude::*;
 
 fn matrix((rows, columns): (usize, usize)) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(row, column)| {

@@ -8,11 +8,9 @@
 use std::thread;
 
 use millstream::driver::{DriverError, ResultCode};
-use millstream_region::{Array, Keep, RegionExt};
 use millstream_testkit::calls::Failure;
-use ndarray::{Array1, Array2, Axis, Ix2, s};
 
-use crate::fusion::{Counted, Work};
+use crate::fusion::prelude::*;
 
 const ROWS: usize = 100;
 const COLUMNS: usize = 32;

@@ -1,9 +1,6 @@
 //! Variances of columns and of whole arrays: one kernel, which reads each element once.
 
-use millstream_region::Array;
-use ndarray::{Array2, Axis, Ix2};
-
-use crate::fusion::{Counted, matrix};
+use crate::fusion::prelude::*;
 
 fn far_from_zero(rows: usize, columns: usize) -> Array2<f32> {
     matrix((rows, columns)) + 1003.0

@@ -4,14 +4,9 @@
 use std::collections::BTreeSet;
 
 use millstream::{OperationKind, timeline::TimedOperation};
-use millstream_region::{Array, Region, Result, region};
-use ndarray::{Array1, Array2, Axis, Ix2};
+use millstream_region::Result;
 
-use crate::scenarios::{
-    configurations::on_gpu,
-    crossing::assert_copies,
-    harness::{everywhere_counted, once},
-};
+use crate::scenarios::{configurations::on_gpu, prelude::*};
 
 /// Computes the probabilities of classes and their entropy.
 #[region]

@@ -1,10 +1,8 @@
 //! Buffers as arrays and arrays as buffers: no copy, and one order for regions and kernels.
 
 use millstream::LaunchConfig;
-use millstream_region::{Array, Error, UsageErrorKind};
-use ndarray::{Array1, Axis, array};
 
-use crate::scenarios::{evaluate, harness::everywhere_counted};
+use crate::scenarios::prelude::*;
 
 millstream::kernels! {
     // SAFETY: the signature is that of vecadd.cu; its threads access `n` elements of each array and

@@ -1,14 +1,10 @@
 //! C1 to C3, C8 and C9: copies between host and device, counted at the driver. On a GPU the counts
 //! are the same.
 
-use millstream_region::{Array, Region, RegionExt, Result, region};
-use ndarray::{Array1, Array2, Array6, Ix1, Ix2, array, s};
+use millstream_region::Result;
+use ndarray::Array6;
 
-use crate::scenarios::{
-    calls::Calls,
-    evaluate,
-    harness::{Harness, everywhere_counted},
-};
+use crate::scenarios::prelude::*;
 
 const N: usize = 1500;
 

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "takes over structures of DLPack")]
 
-use std::{ffi::c_void, thread, time::Duration};
+use std::{ffi::c_void, time::Duration};
 
 use millstream::{
     UsageErrorKind as RuntimeErrorKind,
@@ -13,12 +13,12 @@ use millstream::{
         dlpack::{DlDataType, DlManagedTensorVersioned, Element, ManagedTensor, READ_ONLY},
     },
 };
-use millstream_region::{Array, DlpackElement, Error, RegionExt, Result, UsageErrorKind};
-use ndarray::{Array2, Axis, Dimension, Ix0, Ix1, Ix2, IxDyn, array, s};
+use millstream_region::{DlpackElement, Result};
+use ndarray::{Dimension, Ix0, IxDyn};
 
 use crate::scenarios::{
-    harness::{Harness, everywhere, once},
     outsiders::{BYTES, Drops, Outsider},
+    prelude::*,
     tensors::produce,
 };
 

@@ -3,27 +3,24 @@
 
 use std::{
     future::Future,
-    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::{Context, Poll, Waker},
-    thread,
     time::Instant,
 };
 
 use millstream::{
-    Device,
-    driver::{DeviceOrdinal, ResultCode},
+    driver::DeviceOrdinal,
     memory::MemoryStats,
     sim::{Fault, Links, Schedule},
 };
-use millstream_region::{Error, Pending, Region, Result, UsageErrorKind, region};
-use ndarray::{Array1, array};
+use millstream_region::{Pending, Result};
 
 use crate::scenarios::{
     configurations::Sizes,
-    harness::{CLOSED_WITHIN, Harness, Watch, everywhere},
+    harness::{CLOSED_WITHIN, Watch},
     instrumented::instrumented_devices,
+    prelude::*,
     sweep::Subject,
 };
 

@@ -7,6 +7,7 @@ mod crossing;
 mod exchange;
 mod failures;
 mod graphs;
+mod prelude;
 mod prepared;
 mod structs;
 

@@ -1,21 +1,11 @@
 //! G16: prepared regions use the memory of earlier results again, once nothing refers to it.
 
-use std::{
-    mem,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millstream::{
-    Buffer, Device,
-    driver::{DriverError, ResultCode},
-};
-use millstream_region::{Array, Error, Prepared, RegionExt, Result, UsageErrorKind};
-use ndarray::{Array1, Axis, Ix1, s};
+use millstream::{Buffer, driver::DriverError};
+use millstream_region::{Prepared, Result};
 
-use crate::scenarios::{
-    calls::Calls,
-    harness::{Harness, everywhere_counted, once_counted},
-};
+use crate::scenarios::{harness::once_counted, prelude::*};
 
 const N: usize = 1500;
 

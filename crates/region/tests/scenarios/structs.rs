@@ -1,10 +1,9 @@
 //! Structs of arrays as parameters, results and `&mut` arguments, and on the device between
 //! regions.
 
-use millstream_region::{OnDevice, Region, region};
-use ndarray::{Array1, Array2, array};
+use millstream_region::OnDevice;
 
-use crate::scenarios::crossing::{assert_copies, scenario};
+use crate::scenarios::{crossing::scenario, prelude::*};
 
 #[derive(Clone, Debug, PartialEq, OnDevice)]
 struct Layer {
