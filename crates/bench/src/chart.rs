@@ -52,39 +52,7 @@ const CLASSES: [(&str, &str); 5] = [
     ("pytorch", "PyTorch"),
 ];
 
-const STYLE: &str = "\
-.chart { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif }
-.chart text { fill: #1f2328 }
-.chart .title { font-size: 17px; font-weight: 600 }
-.chart .quiet { fill: #59636e }
-.chart .end { text-anchor: end }
-.chart .middle { text-anchor: middle }
-.chart .page { fill: #ffffff; stroke: #d1d9e0 }
-.chart .ours { fill: #1a7f5a }
-.chart .cudarc { fill: #8c959f }
-.chart .core { fill: #8250df }
-.chart .async { fill: #0969da }
-.chart .pytorch { fill: #c69026 }
-.chart .met { fill: #116329 }
-.chart .missed { fill: #a40e26 }
-.chart .small { font-size: 11px }
-.chart .grid { stroke: #d1d9e0 }
-.chart .one { stroke: #1f2328; stroke-width: 1.5 }
-@media (prefers-color-scheme: dark) {
-.chart text { fill: #f0f6fc }
-.chart .quiet { fill: #9198a1 }
-.chart .page { fill: #0d1117; stroke: #3d444d }
-.chart .ours { fill: #3fb950 }
-.chart .cudarc { fill: #7d8590 }
-.chart .core { fill: #bc8cff }
-.chart .async { fill: #58a6ff }
-.chart .pytorch { fill: #d29922 }
-.chart .met { fill: #7ee787 }
-.chart .missed { fill: #ffa198 }
-.chart .grid { stroke: #3d444d }
-.chart .one { stroke: #f0f6fc }
-}
-";
+const STYLE: &str = include_str!("chart.css");
 
 /// A measurement: its label, and the rows that are about it.
 struct Group<'a> {
