@@ -2,14 +2,7 @@
 
 #![allow(unsafe_code, reason = "allocates uninitialised arrays")]
 
-use anyhow::Result;
-
-use crate::{
-    cudarc::Cudarc,
-    harness::Harness,
-    report::{Goal, Row, Target},
-    timing::{SampleSize, Variant, medians},
-};
+use crate::targets::prelude::*;
 
 const BYTES: usize = 1 << 20;
 const FILLED: Target = Target(

@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use millstream::{Buffer, Device, Select};
-use millstream_collective::nccl;
-use millstream_collective::{Collectives, Reduce};
+use millstream::Buffer;
+use millstream_collective::{Collectives, Reduce, nccl};
 
 use crate::{
-    harness::Harness,
     raw::{Raw, RawComms},
-    report::{Goal, Row},
-    timing::{SampleSize, Variant, medians},
+    targets::prelude::*,
 };
 
 const LARGE: usize = (256 << 20) / size_of::<f32>();

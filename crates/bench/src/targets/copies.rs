@@ -1,15 +1,8 @@
 //! T6 and T7: large copies from and to pageable memory, until they are complete.
 
-use anyhow::Result;
-
 use crate::{
-    cudarc::Cudarc,
-    harness::Harness,
-    report::{
-        Goal::{self, AtLeast},
-        Row, Target,
-    },
-    timing::{SampleSize, Variant, gb_per_s, medians},
+    report::Goal::{self, AtLeast},
+    targets::prelude::*,
 };
 
 const SAMPLE_SIZE: SampleSize = SampleSize::of(16, 1);

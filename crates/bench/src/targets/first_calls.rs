@@ -8,16 +8,10 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
-use millstream::Device;
-use millstream_region::{Array, Keep, RegionExt};
-use ndarray::{Axis, Ix2};
+use millstream_region::Keep;
+use ndarray::Axis;
 
-use crate::{
-    harness::Harness,
-    report::{Goal, Row},
-    timing::median,
-};
+use crate::targets::prelude::*;
 
 /// The maximum time of a first call in milliseconds, as the documentation of the crate `region`
 /// states it.

@@ -3,16 +3,12 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result, ensure};
-use millstream::{Device, OperationKind, Select, timeline::TimedOperation};
-use millstream_region::{Array, Mesh, RegionExt, Replicated, Sharded, Split, region};
-use ndarray::{Array2, Ix2, s};
+use anyhow::ensure;
+use millstream::{OperationKind, timeline::TimedOperation};
+use millstream_region::{Mesh, Replicated, Sharded, Split, region};
+use ndarray::Array2;
 
-use crate::{
-    harness::Harness,
-    report::{Goal, Row},
-    timing::{SampleSize, Variant, median, medians},
-};
+use crate::targets::prelude::*;
 
 /// The number of buckets in which the gradients are added.
 const BUCKETS: usize = 8;

@@ -4,16 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use anyhow::Result;
-use millstream::{LaunchConfig, Stream};
-
-use crate::{
-    harness::Harness,
-    kernels::sums,
-    raw::RawGraph,
-    report::{Goal, Row, Target},
-    timing::{SampleSize, Variant, medians},
-};
+use crate::{raw::RawGraph, targets::prelude::*};
 
 const COMPLETE_SWAPS: &str = "change of all 100 kernels to the replay's completion";
 const MEMORY: Target = Target(

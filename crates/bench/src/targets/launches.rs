@@ -1,15 +1,9 @@
 //! T1, T2, T3 and T17: the host's time for a launch with three operands, and for lending one.
 
-use anyhow::Result;
-use millstream::Stream;
-
 use crate::{
-    cudarc::Cudarc,
-    harness::Harness,
-    kernels::sums,
     raw::{RawEvent, RawKernel, RawMemory, RawStream},
-    report::{Goal::AtMost, Row, Target},
-    timing::{SampleSize, Variant, medians},
+    report::Goal::AtMost,
+    targets::prelude::*,
 };
 
 const ELEMENTS: usize = 256;

@@ -9,6 +9,7 @@ mod graphs;
 mod launches;
 mod peers;
 mod pipeline;
+mod prelude;
 mod regions;
 mod shapes;
 mod small;

@@ -3,15 +3,10 @@
 
 use std::{process::Command, sync::Arc, time::Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use millstream::{Device, PeerStatus, Select, driver::cuda::Cuda};
+use anyhow::{bail, ensure};
+use millstream::{PeerStatus, driver::cuda::Cuda};
 
-use crate::{
-    harness::Harness,
-    raw::Raw,
-    report::{Goal, Row},
-    timing::{SampleSize, Variant, gb_per_s, median, medians},
-};
+use crate::{raw::Raw, targets::prelude::*};
 
 const BYTES: usize = 1 << 30;
 const SMALL_BYTES: usize = 4 << 10;

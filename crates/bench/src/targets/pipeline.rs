@@ -1,16 +1,12 @@
 //! T10: upload, kernel and download of many chunks on three streams, in straightforward code,
 //! against the slowest stage alone.
 
-use anyhow::Result;
-use millstream::{Buffer, Device, Pinned, StagingOptions, Stream};
+use millstream::{Buffer, Pinned, StagingOptions};
 
 use crate::{
     baseline::Pipeline,
-    harness::Harness,
-    kernels::sums,
     raw::{RawHost, RawKernel, RawMemory, RawStream},
-    report::{Goal, Row, Target},
-    timing::{SampleSize, Variant, medians},
+    targets::prelude::*,
 };
 
 const BESIDE_STREAMS: Target = rate(

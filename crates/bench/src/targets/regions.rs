@@ -1,15 +1,9 @@
 //! T15: ten operations on each element of a large array, which a region fuses into one kernel.
 
-use anyhow::Result;
-use millstream::Device;
-use millstream_region::{Array, Region, RegionExt, region};
-use ndarray::{Ix1, s};
+use millstream_region::{Region, region};
+use ndarray::Ix1;
 
-use crate::{
-    harness::Harness,
-    report::{Goal, Row},
-    timing::{SampleSize, Variant, gb_per_s, medians},
-};
+use crate::targets::prelude::*;
 
 /// The number of elements on a GPU, and on a simulated device, whose figures do not count.
 const ELEMENTS: [usize; 2] = [1 << 26, 1 << 16];

@@ -3,16 +3,10 @@
 
 use std::any::Any;
 
-use anyhow::Result;
-use millstream::Device;
-use millstream_region::{Array, Element, Keep, RegionExt};
-use ndarray::{Axis, Dimension, IntoDimension, Ix1, Ix2, Ix3, s};
+use millstream_region::{Element, Keep};
+use ndarray::{Axis, Dimension, IntoDimension, Ix1, Ix3};
 
-use crate::{
-    harness::Harness,
-    report::{Goal, Row},
-    timing::{SampleSize, Variant, gb_per_s, medians},
-};
+use crate::targets::prelude::*;
 
 /// The number of consecutive regions.
 const REPETITIONS: usize = 4;

@@ -1,13 +1,6 @@
 //! T8: uploads of 4 KiB from pageable memory, measured as the host's time per call.
 
-use anyhow::Result;
-
-use crate::{
-    cudarc::Cudarc,
-    harness::Harness,
-    report::{Goal::AtMost, Row, Target},
-    timing::{SampleSize, Variant, medians},
-};
+use crate::{report::Goal::AtMost, targets::prelude::*};
 
 const BYTES: usize = 4 << 10;
 const T8: Target = Target("T8", "upload of 4 KiB, pageable", "ns", AtMost(0.9));

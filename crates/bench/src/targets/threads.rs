@@ -2,16 +2,7 @@
 
 use std::{sync::Barrier, thread};
 
-use anyhow::Result;
-use millstream::LaunchConfig;
-
-use crate::{
-    cudarc::Cudarc,
-    harness::Harness,
-    kernels::sums,
-    report::{Goal::AtLeast, Row, Target},
-    timing::{SampleSize, Variant, medians},
-};
+use crate::{report::Goal::AtLeast, targets::prelude::*};
 
 const THREADS: usize = 16;
 const T12: Target = Target(

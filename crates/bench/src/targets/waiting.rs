@@ -5,16 +5,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use anyhow::{Context, Result};
-use millstream::{LaunchConfig, Stream};
-
-use crate::{
-    harness::Harness,
-    kernels::{gate, sums},
-    raw::Flag,
-    report::{Goal, Row, Target},
-    timing::{SampleSize, Variant, medians},
-};
+use crate::{kernels::gate, raw::Flag, targets::prelude::*};
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();

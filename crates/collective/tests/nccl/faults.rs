@@ -1,17 +1,11 @@
 //! Failures of communicators: injected ones, wrong worlds, and calls that do not match.
 
-use std::{
-    sync::{Arc, Barrier},
-    thread,
-    time::Duration,
-};
+use std::sync::Barrier;
 
-use millstream_collective::nccl::{
-    CommState, DataType, Loopback, Nccl, NcclCode, UniqueId, loopback::Fault,
-};
-use millstream_sim::Schedule;
+use millstream_collective::nccl::loopback::Fault;
 
-use super::rank::{Rank, gpu, world};
+use super::rank::{gpu, world};
+use crate::nccl::prelude::*;
 
 /// Runs `program` as two ranks, each with a GPU of its own, its number and a barrier for both. The
 /// first has this fault, if any, in its second operation.

@@ -3,12 +3,10 @@
 
 #![allow(unsafe_code, reason = "calls NCCL and the stand-in")]
 
-use std::{sync::Arc, thread, time::Duration};
-
-use millstream_collective::nccl::{self, CommState, DataType, Loopback, Nccl, OperationType};
+use millstream_collective::nccl;
 use millstream_driver::{Driver, cuda::Cuda};
 
-use super::rank::Rank;
+use crate::nccl::prelude::*;
 
 const COUNT: usize = 1000;
 

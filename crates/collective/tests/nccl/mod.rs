@@ -6,5 +6,6 @@ mod faults;
 mod gpu;
 mod load;
 mod operations;
+mod prelude;
 mod processes;
 mod rank;

@@ -2,14 +2,11 @@
 
 #![allow(unsafe_code, reason = "calls the stand-in")]
 
-use std::{sync::Arc, thread};
+use millstream_collective::nccl::{NcclError, Reduce};
+use millstream_sim::{Gpu, SimConfig};
 
-use millstream_collective::nccl::{
-    DataType, Loopback, Nccl, NcclCode, NcclError, OperationType, Reduce,
-};
-use millstream_sim::{Gpu, Schedule, SimConfig};
-
-use super::rank::{Rank, world};
+use super::rank::world;
+use crate::nccl::prelude::*;
 
 const COUNT: usize = 5;
 

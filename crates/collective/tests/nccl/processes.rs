@@ -4,15 +4,11 @@ use std::{
     env,
     io::{BufRead, BufReader},
     process::{Child, ChildStdout, Command, Stdio},
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use millstream_collective::nccl::{CommState, DataType, Loopback, Nccl, NcclCode, UniqueId};
-use millstream_sim::Schedule;
-
-use super::rank::{Rank, SOON, gpu};
+use super::rank::{SOON, gpu};
+use crate::nccl::prelude::*;
 
 /// Starts this program as one rank of a world of two; its output is piped.
 fn start(rank: usize, id: &UniqueId, program: &str) -> (Child, BufReader<ChildStdout>) {

@@ -2,21 +2,16 @@
 
 #![allow(unsafe_code, reason = "calls the driver and the stand-in")]
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use bytemuck::Pod;
-use millstream_collective::nccl::{
-    CommHandle, CommState, DataType, Loopback, Nccl, NcclError, Operation, OperationType, Reduce,
-    UniqueId,
-};
+use millstream_collective::nccl::{CommHandle, NcclError, Operation, Reduce};
 use millstream_driver::{
     ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, StreamHandle,
 };
-use millstream_sim::{Gpu, Schedule, SimConfig};
+use millstream_sim::{Gpu, SimConfig};
+
+use crate::nccl::prelude::*;
 
 /// The time within which something that does not depend on other ranks must happen.
 pub(crate) const SOON: Duration = Duration::from_secs(20);

@@ -6,13 +6,13 @@ use std::{
 };
 
 use half::{bf16, f16};
-use millstream::{
-    Buffer, Device, Result, Stream,
-    sim::{Gpu, SimConfig},
-};
-use millstream_collective::{CollectiveElement, Collectives, Reduce, world::World};
+use millstream::{Buffer, Result, sim::SimConfig};
+use millstream_collective::CollectiveElement;
 
-use crate::several_processes::processes::{Launcher, open_mpi, result, slurm, start_all, torchrun};
+use crate::several_processes::{
+    prelude::*,
+    processes::{Launcher, open_mpi, slurm},
+};
 
 /// An element type, and the reductions that it has.
 trait Element: CollectiveElement + Debug {

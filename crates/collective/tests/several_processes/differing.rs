@@ -1,11 +1,8 @@
 //! P10: ranks make different calls.
 
-use std::time::Duration;
+use millstream::Result;
 
-use millstream::{Device, Error, Result, Stream};
-use millstream_collective::{Collectives, Reduce, world::World};
-
-use crate::several_processes::processes::{LONG, result, start_all, torchrun};
+use crate::several_processes::prelude::*;
 
 /// A collective that ranks call differently. Returns an error unless the rank calls nothing.
 type Case = fn(&Collectives, &Stream, usize) -> Result<()>;

@@ -1,15 +1,14 @@
 //! Failures of NCCL's calls, of deadlines and of devices, with ranks in one process.
 
-use std::time::{Duration, Instant};
-
 use millstream::{
-    Buffer, Error, Result,
+    Buffer, Result,
     driver::{DeviceOrdinal, ResultCode},
 };
-use millstream_collective::Reduce;
-use millstream_collective::nccl::loopback::Fault;
 
-use crate::several_processes::threads::{Rank, both};
+use crate::several_processes::{
+    prelude::*,
+    threads::{Rank, both},
+};
 
 /// The deadline of collectives that hang.
 const DEADLINE: Duration = Duration::from_millis(150);

@@ -1,16 +1,11 @@
 //! P09: a process ends in the middle of a collective.
 
-use std::{
-    panic,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic, sync::Arc};
 
-use millstream::{Error, Result, sim::Gpu};
-use millstream_collective::nccl::{Loopback, loopback::Fault};
-use millstream_collective::{Reduce, world::World};
+use millstream::Result;
+use millstream_collective::nccl::Loopback;
 
-use crate::several_processes::processes::{LONG, result, start_all, torchrun};
+use crate::several_processes::prelude::*;
 
 /// The deadline of the collective that does not end.
 const DEADLINE: Duration = Duration::from_secs(2);

@@ -7,6 +7,7 @@ mod collectives;
 mod differing;
 mod faults;
 mod killed;
+mod prelude;
 mod processes;
 mod threads;
 mod worlds;

@@ -5,10 +5,9 @@ use std::{
     env,
     net::TcpListener,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
-use millstream::Device;
+use crate::several_processes::prelude::*;
 
 /// The time within which everything succeeds.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

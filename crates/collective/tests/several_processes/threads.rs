@@ -5,18 +5,15 @@ use std::{
     panic::Location,
     sync::{Arc, Condvar, Mutex},
     thread,
-    time::Duration,
 };
 
-use millstream::{
-    Device, Result, Stream,
-    sim::{Gpu, SimConfig},
-};
+use millstream::{Result, sim::SimConfig};
 use millstream_collective::{
-    Collectives,
-    nccl::{Loopback, loopback::Fault},
-    world::{Rendezvous, World, WorldError},
+    nccl::Loopback,
+    world::{Rendezvous, WorldError},
 };
+
+use crate::several_processes::prelude::*;
 
 #[derive(Default)]
 struct Store {

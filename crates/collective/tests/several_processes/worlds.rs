@@ -1,16 +1,10 @@
 //! Worlds: processes meet, and say which of them are missing or wrong.
 
-use std::{
-    env,
-    net::TcpListener,
-    process::Child,
-    time::{Duration, Instant},
-};
+use std::{env, net::TcpListener, process::Child};
 
-use millstream_collective::world::World;
-
-use crate::several_processes::processes::{
-    LONG, Launcher, open_mpi, port, result, slurm, start, start_all, torchrun,
+use crate::several_processes::{
+    prelude::*,
+    processes::{Launcher, open_mpi, port, slurm, start},
 };
 
 /// The variable with a rank's deadline in milliseconds.

@@ -4,8 +4,7 @@
 
 use std::ffi::c_void;
 
-use crate::conformance::prelude::*;
-use crate::harness::dims;
+use crate::{conformance::prelude::*, harness::dims};
 
 pub(crate) fn r58(dev: &DeviceHarness) -> Observation {
     if dev.attribute(DeviceAttribute::COOPERATIVE_LAUNCH)? == 0 {

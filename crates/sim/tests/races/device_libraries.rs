@@ -2,8 +2,7 @@
 //! sorts consist of, and reductions of cooperative groups. Their source is
 //! `within/device_libraries.cu`.
 
-use crate::harness::dims;
-use crate::races::prelude::*;
+use crate::{harness::dims, races::prelude::*};
 
 const PTX: &str = include_str!("within/device_libraries.ptx");
 

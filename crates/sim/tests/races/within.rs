@@ -5,8 +5,7 @@ use std::path::Path;
 
 use millstream_driver::LaunchDims;
 
-use crate::harness::dims;
-use crate::races::prelude::*;
+use crate::{harness::dims, races::prelude::*};
 
 const BYTES: usize = 4096;
 
