@@ -407,7 +407,7 @@ fn local_ordinal(local_rank: usize, count: i32) -> Result<Option<i32>, WorldErro
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::{net::TcpStream, sync::mpsc};
 
     use super::*;
 
@@ -440,6 +440,29 @@ mod tests {
         let listener = listen("no-such-host.invalid", 0).expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         assert!(address.ip().is_unspecified());
+    }
+
+    #[test]
+    fn rank_0_of_a_world_listens_at_its_own_address_alone() {
+        let free = listen("127.0.0.2", 0).and_then(|listener| listener.local_addr());
+        let port = free.expect("a port is free").port();
+        let world = |rank: &str| {
+            World::from_variables(|name| match name {
+                "MILLSTREAM_RANK" => Some(rank.to_owned()),
+                "MILLSTREAM_WORLD_SIZE" => Some("2".to_owned()),
+                "MILLSTREAM_ADDRESS" => Some("127.0.0.2".to_owned()),
+                "MILLSTREAM_PORT" => Some((port - 1).to_string()),
+                _ => None,
+            })
+        };
+        let [first, second] = ["0", "1"].map(|rank| world(rank).expect("variables are valid"));
+        let deadline = Duration::from_secs(20);
+        let serving = first.clone();
+        let served = thread::spawn(move || serving.rendezvous(deadline).map(drop));
+        second.rendezvous(deadline).expect("rank 0 serves");
+        served.join().expect("no panic").expect("rank 1 is there");
+        assert!(TcpStream::connect(("127.0.0.2", port)).is_ok());
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     }
 
     #[test]
