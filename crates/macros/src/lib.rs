@@ -218,7 +218,7 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 ///
 /// # Regions of a mesh
 ///
-/// Under `#[region(mesh)]`, the body runs once for each device of a mesh, and devices exchange
+/// With the feature `mesh` of `millstream-region`, under `#[region(mesh)]`, the body runs once for each device of a mesh, and devices exchange
 /// elements by collectives:
 ///
 /// ```ignore
@@ -242,7 +242,7 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// type is added as the last one.
 #[proc_macro_attribute]
 pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    region::expand(&arguments.into(), item.into())
+    region::expand(&arguments.into(), item.into(), cfg!(feature = "mesh"))
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -22,9 +22,18 @@ const TARGET: &str = "AtTarget";
 /// The name of the lifetime for which `&mut` arguments stay borrowed.
 const PENDING: &str = "'pending";
 
-/// Expands the attribute on one function.
-pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
+/// Expands the attribute on one function. `has_meshes` says whether there are regions of a mesh.
+pub(crate) fn expand(
+    arguments: &TokenStream,
+    item: TokenStream,
+    has_meshes: bool,
+) -> Result<TokenStream> {
     let is_on_mesh = arguments.to_string() == "mesh";
+    if is_on_mesh && !has_meshes {
+        let message = "`#[region(mesh)]` needs the feature `mesh` of millstream-region: \
+                       `cargo add millstream-region --features mesh`";
+        return Err(Error::new_spanned(arguments, message));
+    }
     if !arguments.is_empty() && !is_on_mesh {
         return Err(Error::new_spanned(
             arguments,

@@ -9,7 +9,7 @@ use super::expand;
 #[track_caller]
 fn assert_error(source: &str, message: &str, place: &str) {
     let tokens: TokenStream = source.parse().expect("valid tokens");
-    let error = expand(&TokenStream::new(), tokens).expect_err("a wrong function");
+    let error = expand(&TokenStream::new(), tokens, true).expect_err("a wrong function");
     let text = error.to_string();
     assert!(text.contains(message), "{source}: {text}");
     assert_eq!(error.span().source_text().as_deref(), Some(place), "{text}");
@@ -51,7 +51,7 @@ fn invalid_region_functions_are_rejected_at_the_invalid_part() {
 /// Returns the expansion of a function, as text.
 fn expanded(source: &str) -> String {
     let tokens: TokenStream = source.parse().expect("valid tokens");
-    expand(&TokenStream::new(), tokens)
+    expand(&TokenStream::new(), tokens, true)
         .expect("a region function")
         .to_string()
 }
@@ -119,9 +119,15 @@ fn constructors_of_imported_types_become_those_of_the_region() {
 fn arguments_of_the_attribute_are_rejected() {
     let arguments: TokenStream = "fast".parse().unwrap();
     let function: TokenStream = "fn f() {}".parse().unwrap();
-    let error = expand(&arguments, function).expect_err("there are none");
+    let error = expand(&arguments, function, true).expect_err("there are none");
     assert_eq!(
         error.to_string(),
         "`#[region]` takes no arguments, or `mesh`"
+    );
+    let (arguments, function) = ("mesh".parse().unwrap(), "fn f() {}".parse().unwrap());
+    let error = expand(&arguments, function, false).expect_err("there are no meshes");
+    assert!(
+        error.to_string().contains("needs the feature `mesh`"),
+        "{error}"
     );
 }
