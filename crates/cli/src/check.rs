@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::Args;
+use millstream_driver::printable;
 use millstream_sim::Rules;
 
 use crate::{
@@ -123,6 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         let _ = std::io::stderr().write_all(&output.stderr);
         let rules = schedule.rules.as_deref().filter(|_| is_strict);
         let strict = rules.map(|rules| format!(" (`{rules}` as documented, not as on GPUs)"));
+        let repeat = printable(&arguments.program.command_line(&schedule));
         eprintln!(
             "millstream: run {} of {count}{} {}; to repeat it:\n  {}",
             index + 1,
@@ -131,7 +133,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
                 0 => "has problems".to_owned(),
                 code => format!("ended with status {code}"),
             },
-            arguments.program.command_line(&schedule)
+            repeat
         );
         if code != 0 {
             program.advise(&reports);

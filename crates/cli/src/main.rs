@@ -62,7 +62,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => {
+            eprint!("{}", printable(&error.to_string()));
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
+    match arguments.command {
         Command::Devices => devices::print(),
         Command::Ptx { files } => print_reports(files.iter().map(|file| ptx::report_file(file))),
         Command::Compile(arguments) => print_reports([compile::run(&arguments)]),

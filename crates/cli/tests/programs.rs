@@ -194,6 +194,9 @@ fn an_invalid_option_is_named_and_the_driver_does_not_start() {
     let printed = &run.output;
     assert!(printed.contains("cuInit(0) returned 1"), "{printed}");
     reports(&run, &["schedule=never"]);
+    let variables = [("MILLSTREAM_KIND", "\x1b[2J")];
+    let run = Program::compiled("vector_add").run(&[PTX], &variables);
+    reports(&run, &["MILLSTREAM_KIND=`\u{fffd}[2J`"]);
 }
 
 #[test]

@@ -423,21 +423,52 @@ fn a_program_that_handles_a_signal_ends_with_its_own_status() {
 fn names_are_printed_without_control_characters() {
     let folder = TempDir::new().unwrap();
     let [file, missing] = ["\x1b[2J.ptx", "\x1b[3J"].map(|name| folder.path().join(name));
-    fs::write(&file, "").unwrap();
+    let kernel = ".version 8.0\n.target sm_75\n.address_size 64\n";
+    fs::write(&file, format!("{kernel}.visible .entry k() {{ ret; }}")).unwrap();
     let (file, missing) = (file.to_str().unwrap(), missing.to_str().unwrap());
     let library = library();
-    let run = ["run", "--library", library.to_str().unwrap(), "--", missing];
-    let arguments: [&[&str]; 3] = [&["ptx", file], &["ptx", missing], &run];
-    for arguments in arguments {
+    let library = library.to_str().unwrap();
+    let arguments: [&[&str]; 7] = [
+        &["ptx", file],
+        &["ptx", missing],
+        &["devices"],
+        &["devices", missing],
+        &["run", "--library", library, "--", missing],
+        &[
+            "run",
+            "--library",
+            library,
+            "--device",
+            missing,
+            "--",
+            "true",
+        ],
+        &[
+            "check",
+            "--library",
+            library,
+            "--",
+            "bash",
+            "-c",
+            "exit 1",
+            missing,
+        ],
+    ];
+    let is_printed_raw = |arguments: &&[&str]| {
+        let device = if *arguments == ["devices"] {
+            "\x1b[2J"
+        } else {
+            "sim"
+        };
         let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
-            .args(arguments)
+            .args(*arguments)
+            .env("MILLSTREAM_DEVICE", device)
             .output()
             .unwrap();
         let printed = [output.stdout, output.stderr].concat();
         let printed = String::from_utf8(printed).unwrap();
-        assert!(
-            !printed.contains('\x1b') && printed.contains("\u{fffd}["),
-            "{printed:?}"
-        );
-    }
+        printed.contains('\x1b') || !printed.contains("\u{fffd}[")
+    };
+    let wrong: Vec<_> = arguments.into_iter().filter(is_printed_raw).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }

@@ -27,6 +27,7 @@ use std::{
 
 use libloading::Library;
 
+use crate::printable;
 use layout::Layout;
 
 /// The names and folders of a library that [`LibrarySpec::find`] searches for.
@@ -194,7 +195,8 @@ impl fmt::Display for LibraryNotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} could not be loaded (", self.name)?;
         for (location, message) in &self.tried {
-            write!(f, "tried {location}: {message}; ")?;
+            let tried = format!("tried {location}: {message}; ");
+            f.write_str(&printable(&tried))?;
         }
         write!(f, "set {} to its file or folder)", self.path_variable)
     }
@@ -224,5 +226,15 @@ mod tests {
         assert_eq!(unsafe { abs(-3) }, 3);
         // SAFETY: no function of this name exists.
         assert!(unsafe { found.function::<Abs>("millstream_no_such_function") }.is_none());
+    }
+
+    #[test]
+    fn a_path_that_was_tried_moves_no_cursor_of_a_terminal() {
+        let error = LibraryNotFound {
+            name: "NVRTC",
+            path_variable: "MILLSTREAM_NVRTC",
+            tried: vec![("/\x1b[2J".to_owned(), "no \x1b[2J".to_owned())],
+        };
+        assert!(!error.to_string().contains('\x1b'), "{error}");
     }
 }

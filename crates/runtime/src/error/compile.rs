@@ -132,3 +132,52 @@ fn advice(header: &str, folders: &[PathBuf]) -> String {
          `nvidia-cuda-runtime-cu12` with pip or set CUDA_HOME"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream_driver::nvrtc::NvrtcCode;
+
+    use super::*;
+
+    #[test]
+    fn no_part_of_an_error_moves_the_cursor_of_a_terminal() {
+        let mut shown = Vec::new();
+        // The part with a control character.
+        for place in 0..6 {
+            let part = |number| if number == place { "\x1b[2J" } else { "a" }.to_owned();
+            let diagnostic = || Diagnostic {
+                severity: Severity::Error,
+                file: part(1),
+                line: 1,
+                column: Some(1),
+                message: part(2),
+                source_line: Some(part(3)),
+            };
+            let errors = [
+                CompileError::Source {
+                    source_name: part(0),
+                    diagnostics: vec![diagnostic()],
+                },
+                CompileError::MissingHeader {
+                    source_name: part(0),
+                    header: part(4),
+                    folders: vec![part(5).into()],
+                    diagnostic: diagnostic(),
+                },
+                CompileError::Failed {
+                    source_name: part(0),
+                    cause: NvrtcError {
+                        call: "nvrtcCompileProgram",
+                        code: NvrtcCode::COMPILATION,
+                        log: part(2),
+                    },
+                },
+            ];
+            let texts = errors.iter().enumerate();
+            shown.extend(texts.filter_map(|(kind, error)| {
+                error.to_string().contains('\x1b').then_some((place, kind))
+            }));
+        }
+        assert_eq!(shown, []);
+    }
+}
