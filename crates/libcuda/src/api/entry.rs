@@ -10,6 +10,7 @@ use crate::{
     codes::refuse_if,
     export::exports,
     process,
+    sites::native,
 };
 
 exports! {
@@ -46,10 +47,13 @@ exports! {
         }
     }
 
-    /// The tables are undocumented, and none is offered. NVIDIA's runtime library needs them.
+    /// The tables are undocumented, and none is offered. NVIDIA's runtime library needs them; NVRTC
+    /// asks for one and works without.
     [cuGetExportTable]
     fn export_table(_call, table: Out<*const c_void>, _id: In<[u8; 16]>) {
-        process::note_runtime_library();
+        if native::caller().is_none_or(|file| !file.contains("libnvrtc")) {
+            process::note_runtime_library();
+        }
         table.set(std::ptr::null())?;
         Err(ResultCode::NOT_FOUND)
     }

@@ -7,7 +7,7 @@
 //! the program's call, never in a signal handler, and while this library holds no lock: the thread
 //! may have to wait for Python's interpreter lock.
 
-mod native;
+pub(crate) mod native;
 mod python;
 
 use std::fmt::Write as _;

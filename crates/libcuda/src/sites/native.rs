@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "walks the stack of the calling thread")]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 use super::Frame;
 use crate::demangle;
@@ -44,9 +44,25 @@ pub(super) fn outside(addresses: &[usize]) -> &[usize] {
     &addresses[inside.count()..]
 }
 
+/// Returns the file of the library or the executable that called this library, if it is known.
+#[cfg(unix)]
+pub(crate) fn caller() -> Option<String> {
+    let mut addresses = [0; 32];
+    let count = trace(&mut addresses);
+    let name = dl_info(*outside(&addresses[..count]).first()?)?.dli_fname;
+    // SAFETY: the name ends with a zero, and stays as long as the module, which runs.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;
+    Some(name.to_string_lossy().into_owned())
+}
+
 /// Returns the address at which the library or the executable of a function is loaded.
 #[cfg(unix)]
 fn module(address: usize) -> Option<usize> {
+    Some(dl_info(address)?.dli_fbase.addr())
+}
+
+#[cfg(unix)]
+fn dl_info(address: usize) -> Option<libc::Dl_info> {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
     let pointer: *const c_void = std::ptr::with_exposed_provenance(address);
     // SAFETY: the function accepts any address, and fills the structure if it finds a module.
@@ -56,8 +72,13 @@ fn module(address: usize) -> Option<usize> {
         }
     }
     // SAFETY: the call above filled the structure.
-    let found = unsafe { found.assume_init() };
-    Some(found.dli_fbase.addr())
+    Some(unsafe { found.assume_init() })
+}
+
+/// The library takes the place of the driver on Linux only.
+#[cfg(not(unix))]
+pub(crate) fn caller() -> Option<String> {
+    None
 }
 
 /// The library takes the place of the driver on Linux only.
@@ -87,4 +108,12 @@ pub(super) fn frames(address: usize) -> Vec<Frame> {
         });
     });
     frames
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn the_caller_is_the_first_module_outside_of_this_one() {
+        assert!(super::caller().is_some_and(|file| file.contains("libc.so")));
+    }
 }
