@@ -123,12 +123,10 @@ pub(crate) struct FunctionEntry {
     pub(crate) context: ContextHandle,
     pub(crate) module: ModuleHandle,
     pub(crate) details: Arc<FunctionDetails>,
-    /// The attributes that have no effect: see `HINTS_DEFAULT`.
     pub(crate) hints: [i32; 3],
 }
 
-/// The initial hints of a function: no carveout of shared memory, no clusters of a size that is not
-/// portable, the default policy of scheduling clusters.
+/// The initial values of a function's attributes that have no effect (`function::hint_of`).
 pub(crate) const HINTS_DEFAULT: [i32; 3] = [-1, 0, 0];
 
 /// A library: a module that every context loads when it first needs it.

@@ -54,30 +54,26 @@ fn is_labelled(name: &str) -> bool {
     )
 }
 
-/// Calls the simulator. What kernels have printed is written at the start of a launch and at the end
-/// of a call that waits for work or changes modules or contexts, as the CUDA C++ Programming Guide
-/// says ("Formatted Output").
+/// Returns whether what kernels have printed is written at the start of a call, or else at its end,
+/// as the CUDA C++ Programming Guide says ("Formatted Output").
+#[inline(always)]
+fn flushes(name: &str, at_start: bool) -> bool {
+    match name {
+        "launch_kernel" | "launch_kernel_with" | "graph_launch" => at_start,
+        "module_load" | "module_unload" | "context_destroy" | "primary_context_release" => {
+            !at_start
+        }
+        _ => !at_start && (name.ends_with("_synchronize") || name.ends_with("_synchronous")),
+    }
+}
+
 macro_rules! simulated {
     ($process:ident, $name:ident($($argument:ident),*)) => {{
-        if matches!(
-            stringify!($name),
-            "launch_kernel" | "launch_kernel_with" | "graph_launch"
-        ) {
+        if flushes(stringify!($name), true) {
             $process.gpu.flush_printf();
         }
         let result = $process.gpu.$name($($argument),*);
-        if matches!(
-            stringify!($name),
-            "context_synchronize"
-                | "stream_synchronize"
-                | "event_synchronize"
-                | "copy_synchronous"
-                | "copy_2d_synchronous"
-                | "module_load"
-                | "module_unload"
-                | "context_destroy"
-                | "primary_context_release"
-        ) {
+        if flushes(stringify!($name), false) {
             $process.gpu.flush_printf();
         }
         result

@@ -11,13 +11,14 @@ unsafe extern "C" {
     static mut stdout: *mut FILE;
 }
 
-/// Writes bytes to the standard output, which is flushed so that they are in order with those that
+/// Writes bytes to the standard output, and flushes it so that they are in order with those that
 /// the program writes in other ways. What cannot be written is lost.
 pub(crate) fn write(bytes: &[u8]) {
-    // SAFETY: as for a program that calls `printf`: the stream is that of the C library, which locks
-    // it, and the bytes are readable.
-    unsafe {
-        libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stdout);
-        libc::fflush(stdout);
-    }
+    // SAFETY: the C library initialises the variable, and a program does not change it while
+    // another thread may print.
+    let output = unsafe { stdout };
+    // SAFETY: the bytes are readable, and the C library locks the stream.
+    unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), output) };
+    // SAFETY: as above.
+    unsafe { libc::fflush(output) };
 }

@@ -204,20 +204,11 @@ fn structures_have_the_published_fields() {
     millstream_driver::cuda_structures!(compare);
     // The parameters of a copy within a context are those of one between two, but for two names.
     macro_rules! alike {
-        ($($field:ident $other:ident;)*) => {$(assert_eq!(
-            offset_of!(sys::CUDA_MEMCPY3D_PEER_st, $field),
-            offset_of!(sys::CUDA_MEMCPY3D_st, $other),
-        );)*};
+        ($($ours:ident $theirs:ident)*) => {
+            $(assert_eq!(offset_of!(api::Memcpy3d, $ours), offset_of!(sys::CUDA_MEMCPY3D_st, $theirs));)*
+        };
     }
-    alike! {
-        srcXInBytes srcXInBytes; srcY srcY; srcZ srcZ; srcLOD srcLOD; srcMemoryType srcMemoryType;
-        srcHost srcHost; srcDevice srcDevice; srcArray srcArray; srcContext reserved0;
-        srcPitch srcPitch; srcHeight srcHeight;
-        dstXInBytes dstXInBytes; dstY dstY; dstZ dstZ; dstLOD dstLOD; dstMemoryType dstMemoryType;
-        dstHost dstHost; dstDevice dstDevice; dstArray dstArray; dstContext reserved1;
-        dstPitch dstPitch; dstHeight dstHeight;
-        WidthInBytes WidthInBytes; Height Height; Depth Depth;
-    }
+    alike!(source_context reserved0 target_host dstHost target_context reserved1 depth Depth);
     assert_eq!(
         size_of::<api::Memcpy3d>(),
         size_of::<sys::CUDA_MEMCPY3D_st>()

@@ -22,11 +22,6 @@ use crate::{
 /// The device has no register allocator: PTX's virtual registers are counted up to this limit.
 const REGISTERS_MAX: u32 = 64;
 
-/// The attributes that a program can set and that have no effect, with their values, in the order of
-/// `FunctionEntry::hints`: `PREFERRED_SHARED_MEMORY_CARVEOUT`, `NON_PORTABLE_CLUSTER_SIZE_ALLOWED`
-/// and `CLUSTER_SCHEDULING_POLICY_PREFERENCE`.
-const HINTS: [(i32, RangeInclusive<i32>); 3] = [(9, -1..=100), (14, 0..=1), (15, 0..=2)];
-
 /// Resolves a handle where CUDA accepts a function, or a kernel in its place.
 pub(crate) fn resolve(call: &Call, raw: Handle) -> Answer<(FunctionHandle, FunctionEntry)> {
     if library::is_kernel(call, raw)? {
@@ -35,12 +30,16 @@ pub(crate) fn resolve(call: &Call, raw: Handle) -> Answer<(FunctionHandle, Funct
     call.function_of_module(raw)
 }
 
-/// Returns the index and the values of a hint.
+/// Returns the index and the values of an attribute that a program can set and that has no effect.
 fn hint_of(attribute: i32) -> Answer<(usize, RangeInclusive<i32>)> {
-    let mut hints = HINTS.into_iter().enumerate();
-    let found = hints.find(|(_, (number, _))| *number == attribute);
-    let (index, (_, values)) = found.ok_or(ResultCode::INVALID_VALUE)?;
-    Ok((index, values))
+    match attribute {
+        // PREFERRED_SHARED_MEMORY_CARVEOUT, NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+        // CLUSTER_SCHEDULING_POLICY_PREFERENCE
+        9 => Ok((0, -1..=100)),
+        14 => Ok((1, 0..=1)),
+        15 => Ok((2, 0..=2)),
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
 }
 
 pub(crate) fn value_of(

@@ -241,9 +241,7 @@ impl SimConfig {
 
     /// Enables or disables the fill of new page-locked and managed memory with
     /// [`POISON`](crate::POISON). Enabled by default. Without it such memory holds zeros, as on an
-    /// H200, for programs that read it on the host before anything is written: the simulator does
-    /// not see these reads.
-    #[must_use]
+    /// H200: the simulator does not see the host's reads.
     pub fn poison_host_memory(mut self, fill: bool) -> Self {
         self.poison_host_memory = fill;
         self

@@ -1,10 +1,6 @@
 //! The output of `printf` in kernels.
 
-use std::{
-    io::Write,
-    mem,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::{io::Write, mem};
 
 use parking_lot::Mutex;
 
@@ -14,11 +10,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The `printf` output of all kernels, in the order of launches, blocks and threads.
 #[derive(Debug, Default)]
-pub(crate) struct PrintfOutput {
-    text: Mutex<Text>,
-    /// Set if output is held. Most calls flush none, and need not take the lock.
-    is_held: AtomicBool,
-}
+pub(crate) struct PrintfOutput(Mutex<Text>);
 
 #[derive(Debug, Default)]
 struct Text {
@@ -32,7 +24,7 @@ struct Text {
 impl PrintfOutput {
     /// Appends a thread's output. Writes it to the standard output, or holds it.
     pub(crate) fn add(&self, output: &[u8]) {
-        let mut text = self.text.lock();
+        let mut text = self.0.lock();
         if text.kept.len() + output.len() <= KEPT_BYTES_MAX {
             text.kept.extend_from_slice(output);
         }
@@ -42,7 +34,6 @@ impl PrintfOutput {
             return;
         };
         text.held.extend_from_slice(output);
-        self.is_held.store(true, Ordering::Release);
         if text.held.len() > KEPT_BYTES_MAX {
             write(&mem::take(&mut text.held));
         }
@@ -50,21 +41,19 @@ impl PrintfOutput {
 
     /// Holds output from now on, for `writer`.
     pub(crate) fn hold(&self, writer: fn(&[u8])) {
-        self.text.lock().writer = Some(writer);
+        self.0.lock().writer = Some(writer);
     }
 
     /// Writes the held output.
     pub(crate) fn flush(&self) {
-        if self.is_held.swap(false, Ordering::Acquire) {
-            let mut text = self.text.lock();
-            if let (held @ [_, ..], Some(write)) = (&*mem::take(&mut text.held), text.writer) {
-                write(held);
-            }
+        let mut text = self.0.lock();
+        if let (held @ [_, ..], Some(write)) = (&*mem::take(&mut text.held), text.writer) {
+            write(held);
         }
     }
 
     /// Returns the kept output. Bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.text.lock().kept).into_owned()
+        String::from_utf8_lossy(&self.0.lock().kept).into_owned()
     }
 }

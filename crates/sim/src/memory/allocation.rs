@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use millstream_driver::{ContextHandle, PoolHandle, StreamHandle};
 use millstream_ptx::Site;
 
-use super::{AccessBitmap, MemoryMap, SharedBytes, backing::Backing, host::HostRange};
+use super::{ALIGN, AccessBitmap, MemoryMap, SharedBytes, backing::Backing, host::HostRange};
 use crate::ids::{OpId, name};
 
 /// The origin of an allocation, which determines the functions that may free it.
@@ -36,6 +36,16 @@ impl MemoryKind {
     /// Returns whether the host and every device can access the memory at the same address.
     pub(crate) fn is_everyones(self) -> bool {
         self.is_host() || self == Self::Managed
+    }
+
+    /// Returns the alignment of device memory, as on an H200 (rule 56).
+    pub(super) fn alignment(self, bytes: u64) -> u64 {
+        let own = match self {
+            Self::Pool if bytes.is_multiple_of(1 << 20) => 1 << bytes.trailing_zeros(),
+            Self::Pool => ALIGN,
+            _ => bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
+        };
+        own.clamp(ALIGN, 2 << 20)
     }
 
     /// Returns the name of the origin in messages.

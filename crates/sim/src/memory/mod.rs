@@ -40,14 +40,12 @@ pub const POISON: [u8; 4] = 0x7ffb_dead_u32.to_le_bytes();
 const DEVICE_BASE: u64 = 1 << 48;
 /// The size of each device's address range.
 const DEVICE_SPAN: u64 = 1 << 52;
-/// The alignment of device memory, in a pool or not.
+/// The least alignment of device memory, in a pool or not.
 pub(crate) const ALIGN: u64 = 512;
 /// The page size. Page-locked and managed memory starts at a page boundary, as on a GPU, and has no
 /// larger alignment.
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(ALIGN as usize >= ALLOCATION_ALIGNMENT && PAGE_BYTES >= ALLOCATION_ALIGNMENT);
-/// The size of the parts in which a driver reserves device memory, and the largest alignment.
-const RESERVED_BYTES: u64 = 2 << 20;
 /// The minimum number of unmapped bytes after every allocation.
 const GAP: u64 = 4096;
 /// The size of the null page: host addresses below it are null pointers with a small offset, never
@@ -58,16 +56,6 @@ const DEAD_MAX: usize = 1 << 16;
 /// The maximum number of bytes of freed page-locked and managed memory that are withheld from
 /// reuse, so that late accesses are detected.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
-
-/// Returns the alignment of new device memory, as on an H200 (rule 56).
-fn alignment(kind: MemoryKind, bytes: u64) -> u64 {
-    let own = match kind {
-        MemoryKind::Pool if bytes.is_multiple_of(1 << 20) => 1 << bytes.trailing_zeros(),
-        MemoryKind::Pool => ALIGN,
-        _ => bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
-    };
-    own.clamp(ALIGN, RESERVED_BYTES)
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AccessTime {
@@ -160,7 +148,7 @@ impl MemoryMap {
     ) -> Option<u64> {
         let backing = self.fresh(bytes, 16, self.poison_max_bytes[0])?;
         let next = &mut self.next_address[device as usize];
-        let base = next.next_multiple_of(alignment(kind, bytes as u64));
+        let base = next.next_multiple_of(kind.alignment(bytes as u64));
         *next = base + bytes as u64 + GAP;
         let allocated_by = from_pool.map(|from| from.allocated_by);
         let info = self.info(kind, device, bytes, allocated_by);

@@ -91,15 +91,13 @@ impl Gpu {
         self.inner.printf_output.text()
     }
 
-    /// Passes the output of `printf` in kernels to `write` instead of the standard output, once
-    /// [`flush_printf`](Self::flush_printf) is called or it exceeds one mebibyte. `write` must not
-    /// call the driver.
+    /// Passes the output of `printf` in kernels to `write`, which must not call the driver, at each
+    /// [`flush_printf`](Self::flush_printf) and once it exceeds one mebibyte.
     pub fn hold_printf(&self, write: fn(&[u8])) {
         self.inner.printf_output.hold(write);
     }
 
-    /// Writes the output of `printf` in kernels that is [held](Self::hold_printf). Does not wait
-    /// for kernels that run.
+    /// Writes [held](Self::hold_printf) output of kernels. Does not wait for kernels that run.
     pub fn flush_printf(&self) {
         self.inner.printf_output.flush();
     }

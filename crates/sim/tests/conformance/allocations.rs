@@ -36,26 +36,18 @@ pub(crate) fn r56(dev: &DeviceHarness) -> Observation {
         )?;
     }
     // An H200 aligns to the size, up to 1 MiB, and what is larger to 2 MiB.
-    for (bytes, from_pool, alignment) in [
-        (1024, false, 1024),
-        (65_536, false, 65_536),
-        (1 << 20, false, 1 << 20),
-        ((1 << 20) + 512, false, 2 << 20),
-        (3 << 20, false, 2 << 20),
-        (1 << 20, true, 1 << 20),
-        (2 << 20, true, 2 << 20),
-        (3 << 20, true, 1 << 20),
-    ] {
+    const MIB: usize = 1 << 20;
+    for (bytes, alignment) in [(65_536, 65_536), (MIB, MIB), (MIB + 512, 2 * MIB)] {
         for _ in 0..3 {
-            let pointer = match from_pool {
-                true => dev.mem_alloc_async(bytes, stream)?,
-                false => dev.mem_alloc(bytes)?,
-            };
-            dev.mem_free_async(pointer, stream)?;
-            check(
-                pointer.as_raw().is_multiple_of(alignment),
-                &format!("{bytes} bytes at {pointer:?} are not aligned to {alignment}"),
-            )?;
+            let from_pool = dev.mem_alloc_async(3 * MIB, stream)?;
+            let pointer = dev.mem_alloc(bytes)?;
+            for (pointer, alignment) in [(pointer, alignment), (from_pool, MIB)] {
+                dev.mem_free_async(pointer, stream)?;
+                check(
+                    pointer.as_raw().is_multiple_of(alignment as u64),
+                    &format!("{pointer:?} is not aligned to {alignment}"),
+                )?;
+            }
         }
     }
     dev.stream_synchronize(stream)?;
