@@ -104,8 +104,27 @@ pub(super) fn to_halves(format: Float8, relu: bool, a: u32) -> u32 {
 }
 
 /// Rounds a single to ten fraction bits (TF32).
+///
+/// The machine code of `.rna` drops bits of a NaN's fraction, and `.satfinite` takes one unit of
+/// the last place from the bits of every infinity and NaN.
 pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
     const CUT: u32 = 13;
+    const INFINITE: u32 = 0x7f80_0000;
+    let not_finite = |bits: u32| bits & INFINITE == INFINITE;
+    if let TensorRound::Away | TensorRound::AwayFinite = round {
+        let rounded = if not_finite(a) {
+            a
+        } else {
+            a + (1 << (CUT - 1))
+        } >> CUT
+            << CUT;
+        let saturates = round == TensorRound::AwayFinite && not_finite(rounded);
+        return if saturates {
+            rounded - (1 << CUT)
+        } else {
+            rounded
+        };
+    }
     match unpack(u64::from(a), SINGLE) {
         Unpacked::Nan => return 0x7fff_ffff,
         _ if relu && a >> 31 == 1 => return 0,
@@ -115,9 +134,8 @@ pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
     let half = 1 << (CUT - 1);
     // A carry out of the fraction correctly increments the exponent.
     let rounded = match round {
-        TensorRound::Zero => a,
-        TensorRound::Away => a + half,
         TensorRound::Even => a + half - 1 + (a >> CUT & 1),
+        _ => a,
     };
     rounded & !((1 << CUT) - 1)
 }
@@ -198,7 +216,15 @@ mod tests {
             tensor(TensorRound::Zero, false, one_and(0x3fff)),
             one_and(0x2000)
         );
-        assert_eq!(tensor(TensorRound::Away, false, 0x7fff_ffff), 0x7fff_ffff);
+        assert_eq!(tensor(TensorRound::Away, false, 0x7fff_ffff), 0x7fff_e000);
+        for (a, finite) in [
+            (0x7f7f_ffff, 0x7f7f_e000),
+            (0xff80_0000, 0xff7f_e000),
+            (0x7fff_ffff, 0x7fff_c000),
+            (0xbf80_1000, 0xbf80_2000),
+        ] {
+            assert_eq!(tensor(TensorRound::AwayFinite, false, a), finite);
+        }
         assert_eq!(tensor(TensorRound::Even, false, 0x7f7f_ffff), 0x7f80_0000);
         assert_eq!(tensor(TensorRound::Even, true, 0xbf80_0000), 0);
         assert_eq!(tensor(TensorRound::Zero, false, 0xff80_0000), 0xff80_0000);

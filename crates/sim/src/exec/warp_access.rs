@@ -55,6 +55,12 @@ impl WarpAccess {
                     addresses[lane] = base[lane].wrapping_add(offset as u32).into();
                 }
             }
+            AddressBase::Offset(slot) => {
+                let base = r.double(slot);
+                for lane in 0..LANES {
+                    addresses[lane] = wrapped(base[lane], offset);
+                }
+            }
         }
         Self {
             addresses,
@@ -235,6 +241,16 @@ pub(super) fn indices(
                 unit_shift,
             )
         }
+        AddressBase::Offset(slot) => {
+            let base = r.double(slot);
+            each(
+                |lane| wrapped(base[lane], offset),
+                mask,
+                access_bytes,
+                layout,
+                unit_shift,
+            )
+        }
         AddressBase::Word(slot) => {
             let base = r.word(slot);
             each(
@@ -247,6 +263,17 @@ pub(super) fn indices(
         }
     }?;
     Some(strided(indices, layout, unit_shift))
+}
+
+/// Adds an offset to an address in shared or local memory: see [`AddressBase::Offset`].
+#[inline(always)]
+fn wrapped(base: u64, offset: u64) -> u64 {
+    let sum = base.wrapping_add(offset);
+    if base >> 32 == 0 {
+        sum & 0xffff_ffff
+    } else {
+        sum
+    }
 }
 
 /// Offsets each lane's index by the start of the lane's part of the memory.

@@ -162,7 +162,7 @@ impl ProvenanceMap {
                 Provenance::Param(param) => Some(param),
                 _ => None,
             },
-            AddressBase::Word(_) | AddressBase::None => None,
+            _ => None,
         }
     }
 

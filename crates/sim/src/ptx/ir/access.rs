@@ -60,6 +60,9 @@ pub(crate) enum AddressBase {
     None,
     Word(Slot),
     Double(Slot),
+    /// A 64-bit register with an address in shared or local memory. A sum with a value below 2^32
+    /// wraps there, because GPUs use the lower half alone.
+    Offset(Slot),
 }
 
 /// The memory order of a strong access or a fence, and its scope.

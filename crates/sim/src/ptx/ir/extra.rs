@@ -153,6 +153,8 @@ pub(crate) enum Float8 {
 pub(crate) enum TensorRound {
     /// Round to nearest, ties away from zero.
     Away,
+    /// The same, and infinities become the greatest finite numbers.
+    AwayFinite,
     Even,
     Zero,
 }

@@ -103,15 +103,25 @@ impl<'a> Lowerer<'a> {
             return Ok(());
         }
         let (values, others) = (Self::values(m, b, count)?, Self::values(m, c, count)?);
+        // Constants of 16-bit floats are written as bits.
+        let ty_of_value = if matches!(ty, Type::F16 | Type::Bf16) {
+            Type::B16
+        } else {
+            ty
+        };
+        let mut sources = [[0; 2]; 8];
         for at in 0..count {
-            // Constants of 16-bit floats are written as bits.
-            let ty_of_value = if matches!(ty, Type::F16 | Type::Bf16) {
-                Type::B16
-            } else {
-                ty
-            };
-            let b = self.source(m, &values[at], ty_of_value)?;
-            let c = self.source(m, &others[at], ty_of_value)?;
+            let mut b = self.source(m, &values[at], ty_of_value)?;
+            if count > 1 {
+                // The result of an element may overwrite the operand of a later one.
+                let own = self.temporary(RegisterClass::of(ty))?;
+                self.emit_move(RegisterClass::of(ty), own, b);
+                b = own;
+            }
+            sources[at] = [b, self.source(m, &others[at], ty_of_value)?];
+        }
+        for at in 0..count {
+            let [b, c] = sources[at];
             let result = match d {
                 Some(Operand::Name("_")) | None => None,
                 Some(d) => Some(self.target(m, &Self::values(m, d, count)?[at], ty)?),

@@ -15,9 +15,12 @@ impl<'a> Lowerer<'a> {
                 ("rn", TensorRound::Even),
                 ("rz", TensorRound::Zero),
             ];
-            let round = m.one_of(&rounds)?;
+            let mut round = m.one_of(&rounds)?;
             if round == TensorRound::Away && relu {
                 return Err(m.unsupported());
+            }
+            if round == TensorRound::Away && m.take("satfinite") {
+                round = TensorRound::AwayFinite;
             }
             let [d, a] = m.operands()?;
             let a = self.source(m, a, Type::F32)?;

@@ -160,8 +160,18 @@ impl<'a> Lowerer<'a> {
 
     fn multiply_add(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
         let part = m.one_of(&PARTS)?;
+        let saturates = part == Part::High && ty == Type::S32 && m.take("sat");
         let operands = m.operands()?.each_ref();
         let signed = ty.is_signed();
+        if saturates {
+            let [d, a, b, c] = operands;
+            let [a, b, c] = self.sources(m, [a, b, c], ty)?;
+            let d = self.target(m, d, ty)?;
+            let product = self.temporary(RegisterClass::Word)?;
+            self.emit(Op::bin32(Bin::MulHighS, product, a, b));
+            self.emit(Op::bin32(Bin::AddSat, d, product, c));
+            return Ok(());
+        }
         if part == Part::Low || part == Part::High && ty.bytes() > 2 {
             let f = match (part, signed) {
                 (Part::High, true) => Tri::MadHighS,
@@ -203,6 +213,7 @@ impl<'a> Lowerer<'a> {
         let ty = m.ty_of(&[Type::U32, Type::S32])?;
         let high = m.one_of(&[("lo", false), ("hi", true)])?;
         let add = m.base == "mad24";
+        let saturates = add && high && ty.is_signed() && m.take("sat");
         m.finish()?;
         let (d, a, b, c) = match m.operands {
             [d, a, b] if !add => (d, a, b, None),
@@ -243,7 +254,8 @@ impl<'a> Lowerer<'a> {
         self.emit(Op::shift64(shift, product, product, by));
         let upper = self.temporary(RegisterClass::Word)?;
         self.emit(Op::narrow(Narrow::Low, upper, product));
-        self.emit(Op::bin32(Bin::Add, d, upper, c));
+        let sum = if saturates { Bin::AddSat } else { Bin::Add };
+        self.emit(Op::bin32(sum, d, upper, c));
         Ok(())
     }
 

@@ -127,7 +127,15 @@ impl<'a> Lowerer<'a> {
                     return Err(self.error(PtxErrorKind::Unsupported(problem)));
                 }
                 match register.ty.bytes() {
-                    8 => Ok((address(AddressBase::Double(register.slot), offset), space)),
+                    8 => {
+                        let base = match space {
+                            AccessSpace::Is(Window::Shared | Window::Local) => {
+                                AddressBase::Offset(register.slot)
+                            }
+                            _ => AddressBase::Double(register.slot),
+                        };
+                        Ok((address(base, offset), space))
+                    }
                     4 => Ok((address(AddressBase::Word(register.slot), offset), space)),
                     _ => Err(m.mismatch(operand, "the register is too narrow for an address")),
                 }

@@ -66,14 +66,18 @@ impl<'a> Mnemonic<'a> {
         self.parts.retain(|part| !parts.contains(part));
     }
 
-    /// Removes the last part, which must be a type.
+    /// Removes the last part that is a type. Like `ptxas`, accepts modifiers behind it.
     pub(super) fn ty(&mut self) -> Result<Type, PtxError> {
-        let ty = self.parts.last().and_then(|part| Type::from_name(part));
-        self.parts.pop();
+        let types = self
+            .parts
+            .iter()
+            .rposition(|part| Type::from_name(part).is_some());
+        let at = types.ok_or_else(|| self.unsupported())?;
+        let ty = Type::from_name(self.parts.remove(at));
         ty.ok_or_else(|| self.unsupported())
     }
 
-    /// Removes the last part, which must be one of the `allowed` types.
+    /// Removes the last part that is a type, which must be one of the `allowed` types.
     pub(super) fn ty_of(&mut self, allowed: &[Type]) -> Result<Type, PtxError> {
         let ty = self.ty()?;
         if allowed.contains(&ty) {

@@ -121,7 +121,9 @@ fn address(address: Address, each: &mut dyn FnMut(RegisterClass, &[Slot])) {
     match address.base {
         AddressBase::None => {}
         AddressBase::Word(slot) => each(RegisterClass::Word, &[slot]),
-        AddressBase::Double(slot) => each(RegisterClass::Double, &[slot]),
+        AddressBase::Double(slot) | AddressBase::Offset(slot) => {
+            each(RegisterClass::Double, &[slot]);
+        }
     }
 }
 
