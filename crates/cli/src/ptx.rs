@@ -29,15 +29,22 @@ fn report(source: &str) -> Result<String, PtxError> {
     } else {
         &lines
     };
+    // The notes on kernels are in their lines.
+    let of_kernel = |note: &&String| !note.starts_with("kernel `");
     let notes = module
         .notes()
         .iter()
+        .filter(of_kernel)
         .map(|note| format!("  note: {note}\n"));
     Ok(notes.chain([lines.to_owned()]).collect())
 }
 
 fn kernel_line(kernel: &Kernel) -> String {
     let params: Vec<_> = kernel.signature().params.iter().map(param).collect();
+    if let Some(refusal) = kernel.refusal() {
+        let (name, params) = (kernel.name(), params.join(", "));
+        return format!("  {name}({params}): cannot run on the simulated device: {refusal}\n");
+    }
     let mut line = format!(
         "  {}({}): {} bytes of shared memory, {} virtual registers",
         kernel.name(),
@@ -144,6 +151,24 @@ mod tests {
             "{text}"
         );
         assert!(lines[1].starts_with("  k(): "), "{text}");
+        assert_eq!(lines.len(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_run_is_named_with_the_reason_and_others_are_listed() {
+        let source = format!(
+            "{HEADER}.func f() {{\n  wgmma.fence.sync.aligned;\n}}\n\
+             .visible .entry k(.param .u64 p) {{ call f; }}\n.visible .entry plain() {{ ret; }}"
+        );
+        let text = report(&source).expect("right PTX");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].starts_with(
+                "  k(u64): cannot run on the simulated device: line 5: unsupported opcode `wgmma"
+            ),
+            "{text}"
+        );
+        assert!(lines[1].starts_with("  plain(): 0 bytes"), "{text}");
         assert_eq!(lines.len(), 2, "{text}");
     }
 

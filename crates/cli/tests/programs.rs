@@ -128,6 +128,38 @@ fn the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid() {
 }
 
 #[test]
+fn a_kernel_that_the_device_cannot_run_is_named_at_the_load_and_refused_at_the_launch() {
+    let run = Program::compiled("device_code").run(&[], &[]);
+    has_no_race(&run, "all did\n");
+    let reason = "kernel `matrix(int*)` cannot run on the simulated device: line 5: unsupported";
+    let said = format!("millstream: {reason}");
+    assert_eq!(run.errors.matches(&said).count(), 1, "{}", run.errors);
+    reports(&run, &[&format!("1. BadLaunch: {reason}")]);
+}
+
+#[test]
+fn kernels_have_a_heap_of_the_size_that_is_set_and_managed_variables() {
+    let run = Program::compiled("device_code").run(&["memory"], &[]);
+    has_no_race(&run, "all did\n");
+    run.is_clean();
+}
+
+#[test]
+fn a_failed_assertion_shows_its_text_file_line_block_and_thread() {
+    let run = Program::compiled("device_code").run(&["assert"], &[]);
+    has_no_race(&run, "all did\n");
+    let line = "a.cu:5: void k(): block: [0,0,0], thread: [2,0,0] Assertion `n > 3` failed.\n";
+    assert_eq!(run.errors.matches(line).count(), 1, "{}", run.errors);
+    reports(
+        &run,
+        &[
+            "KernelFault",
+            "assertion `n > 3` failed, in a.cu:5, void k()",
+        ],
+    );
+}
+
+#[test]
 fn own_pools_follow_their_attributes_and_end_with_their_last_allocation() {
     let variables = [("MILLSTREAM_DEVICE", "sim:devices=2,schedule=lazy")];
     let run = Program::compiled("pools").run(&[], &variables);

@@ -4,6 +4,7 @@
 //! by `abort`, `_exit` or a signal calls no function of the library. The normal end adds counts.
 
 use std::{
+    collections::BTreeSet,
     fs::OpenOptions,
     io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -122,6 +123,16 @@ pub(crate) fn note_runtime_library() {
 /// Writes a line to standard error. A closed standard error is ignored.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "millstream: {}", printable(text));
+}
+
+/// Writes notes on modules to standard error, each the first time.
+pub(crate) fn say_notes(notes: &[String]) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    for note in notes {
+        if SAID.lock().insert(note.clone()) {
+            say(&demangle::text(note));
+        }
+    }
 }
 
 impl Process {

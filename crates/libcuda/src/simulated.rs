@@ -176,6 +176,7 @@ calls! { unsafe:
 
 calls! { safe:
     fn context_create(device: DeviceOrdinal) -> ContextHandle;
+    fn context_set_heap(context: ContextHandle, bytes: u64) -> ();
     fn device_pool(device: DeviceOrdinal) -> PoolHandle;
     fn device_set_pool(device: DeviceOrdinal, pool: PoolHandle) -> ();
     fn pool_set_reuse(pool: PoolHandle, reuses_idle: bool, reuses_behind_frees: bool) -> ();

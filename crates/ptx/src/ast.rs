@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::error::PtxError;
 use super::header::Header;
 use super::types::Type;
 
@@ -104,6 +105,8 @@ pub struct VariableAst<'a> {
     /// The addresses within the initial value.
     pub references: Vec<ReferenceAst<'a>>,
     pub external: bool,
+    /// True for `.attribute(.managed)`.
+    pub managed: bool,
     pub line: u32,
 }
 
@@ -186,8 +189,10 @@ pub struct FunctionAst<'a> {
     pub required_block: Option<[u32; 3]>,
     /// The maximum number of registers of a thread (`.maxnreg`).
     pub max_registers: Option<u32>,
-    /// The body; `None` for a declaration.
+    /// The body; `None` for a declaration, and empty if `refusal` is an error in it.
     pub body: Option<Vec<Statement<'a>>>,
+    /// The first feature of the function that the simulator lacks, if the parser found one.
+    pub refusal: Option<PtxError>,
     pub line: u32,
 }
 

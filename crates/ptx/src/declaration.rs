@@ -92,6 +92,7 @@ fn head<'a>(
     let mut align = None;
     let mut elements = Elements::Vector(1);
     let mut ty = None;
+    let mut managed = false;
     loop {
         let token = lexer.word("a type or a name")?;
         match token.text {
@@ -107,11 +108,26 @@ fn head<'a>(
                     align = usize::try_from(bytes).ok();
                 }
             }
+            ".attribute" => {
+                lexer.expect('(')?;
+                let mut depth = 1_usize;
+                while depth > 0 {
+                    let token = lexer.next();
+                    match token.text {
+                        "" => return Err(unexpected(token, "`)`")),
+                        "(" => depth += 1,
+                        ")" => depth -= 1,
+                        text => managed |= text == ".managed",
+                    }
+                }
+            }
             ".v2" => elements = Elements::Vector(2),
             ".v4" => elements = Elements::Vector(4),
             ".b128" => (ty, elements) = (Some(Type::B64), Elements::Wide),
             // `.ptr .global .align 16` describes the target of a pointer parameter; it is a hint.
             ".ptr" | ".global" | ".const" | ".shared" | ".local" => {}
+            // The instructions that use such a handle are refused.
+            ".texref" | ".samplerref" | ".surfref" => ty = Some(Type::B64),
             text if text.starts_with('.') => match Type::from_name(&text[1..]) {
                 Some(known) if known != Type::Pred => ty = Some(known),
                 _ => {
@@ -133,6 +149,7 @@ fn head<'a>(
                     initial: Vec::new(),
                     references: Vec::new(),
                     external,
+                    managed,
                     line: token.line,
                 };
                 return Ok((variable, elements));

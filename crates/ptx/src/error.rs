@@ -30,6 +30,9 @@ pub enum PtxErrorKind {
         /// The tokens that the grammar allows at this point.
         expected: String,
     },
+    /// An instruction that PTX does not have, by its full dotted name.
+    #[error("unknown opcode `{0}`")]
+    UnknownOpcode(String),
     /// An instruction that the simulator does not implement, by its full dotted name.
     #[error("unsupported opcode `{0}`")]
     UnsupportedOpcode(String),
@@ -103,6 +106,20 @@ pub enum PtxErrorKind {
 }
 
 impl PtxErrorKind {
+    /// Returns whether the error concerns only the kernels that reach its line: the simulator lacks
+    /// an instruction or another feature, and the text may be valid for a GPU.
+    #[must_use]
+    pub fn is_of_kernel(&self) -> bool {
+        matches!(
+            self,
+            Self::UnsupportedOpcode(_)
+                | Self::RefusedOpcode { .. }
+                | Self::UnsupportedDirective(_)
+                | Self::Unsupported(_)
+                | Self::TooLarge(_)
+        )
+    }
+
     /// Creates the error of this kind at `line`.
     pub fn at(self, line: u32) -> PtxError {
         PtxError { line, kind: self }

@@ -102,18 +102,6 @@ impl<'a> Header<'a> {
         ))
     }
 
-    /// Adds to the error of an unknown instruction that the module's newer target may be the cause.
-    pub fn explain(&self, error: PtxError) -> PtxError {
-        match error.kind {
-            PtxErrorKind::UnsupportedOpcode(opcode) if self.note().is_some() => {
-                let reason = "the module's target is newer than sm_90a, the newest that the \
-                              simulated device knows; compile for an older one";
-                PtxErrorKind::RefusedOpcode { opcode, reason }.at(error.line)
-            }
-            _ => error,
-        }
-    }
-
     /// Returns the maximum size of a kernel's parameters in bytes, and its reason, which follows
     /// "more than … that".
     ///

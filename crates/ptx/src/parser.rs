@@ -143,15 +143,26 @@ fn function<'a>(
         required_block: None,
         max_registers: None,
         body: None,
+        refusal: None,
         line: keyword.line,
     };
     loop {
         let token = lexer.peek();
         match token.text {
             "{" => {
+                let mut start = lexer.clone();
                 match bodies {
-                    Bodies::Parse => function.body = Some(body_parser.block(lexer, 0)?),
                     Bodies::Skip => skip_braces(lexer)?,
+                    Bodies::Parse => match body_parser.block(lexer, 0) {
+                        Ok(body) => function.body = Some(body),
+                        Err(error) if error.kind.is_of_kernel() => {
+                            skip_braces(&mut start).map_err(|_| error.clone())?;
+                            *lexer = start;
+                            function.body = Some(Vec::new());
+                            function.refusal.get_or_insert(error);
+                        }
+                        Err(error) => return Err(error),
+                    },
                 }
                 return Ok(function);
             }
@@ -183,17 +194,14 @@ fn function<'a>(
             ".noreturn" => {
                 lexer.next();
             }
-            // A GPU has clusters: only code that is executed here must not ask for them.
-            ".explicitcluster" | ".blocksareclusters" if bodies == Bodies::Skip => {
-                lexer.next();
-            }
-            ".reqnctapercluster" if bodies == Bodies::Skip => {
-                lexer.next();
-                shape(lexer)?;
-            }
             ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters" => {
+                lexer.next();
+                if token.text == ".reqnctapercluster" {
+                    shape(lexer)?;
+                }
                 let problem = format!("clusters of blocks (`{}`)", token.text);
-                return Err(PtxErrorKind::Unsupported(problem).at(token.line));
+                let error = PtxErrorKind::Unsupported(problem).at(token.line);
+                function.refusal.get_or_insert(error);
             }
             ".pragma" => {
                 lexer.next();

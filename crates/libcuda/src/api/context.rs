@@ -174,10 +174,14 @@ exports! {
         value.set(*found.ok_or(UNSUPPORTED_LIMIT)?)
     }
 
-    /// The simulated device keeps the value and has none of the limits.
+    /// The simulated device keeps the value, and has no limit but that of the heap of kernels.
     [cuCtxSetLimit]
     fn set_limit(call, limit: u32, value: usize) {
+        const MALLOC_HEAP_SIZE: u32 = 2;
         refuse_if(limit as usize >= LIMITS, UNSUPPORTED_LIMIT)?;
+        if limit == MALLOC_HEAP_SIZE {
+            call.process()?.context_set_heap(call.context()?, value as u64)?;
+        }
         change(call, |entry| entry.limits[limit as usize] = value)
     }
 

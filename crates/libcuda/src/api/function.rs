@@ -180,6 +180,7 @@ exports! {
 
     [cuFuncLoad]
     fn load(call, function: Handle) {
-        call.function_of_module(function).map(drop)
+        let (handle, entry) = call.function_of_module(function)?;
+        call.process()?.function_load(entry.context, handle)
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     image,
     jit::JitOptions,
     objects::{FunctionEntry, KernelEntry, LibraryEntry, Tag},
-    process::say,
+    process::{say, say_notes},
 };
 
 /// Checks an image, and enters it with the names of its kernels.
@@ -29,6 +29,7 @@ fn load(call: &Call, library: Out<Handle>, image: Vec<u8>, options: &JitOptions)
     let text = std::str::from_utf8(&image).map_err(|_| ResultCode::INVALID_IMAGE)?;
     let names: Vec<String> = match ptx::parse(text.trim_end_matches('\0')) {
         Ok(parsed) => {
+            say_notes(parsed.notes());
             let kernels = parsed.kernels();
             kernels.map(|kernel| kernel.name().to_owned()).collect()
         }

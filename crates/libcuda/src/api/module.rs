@@ -13,7 +13,7 @@ use crate::{
     image,
     jit::JitOptions,
     objects::{FunctionEntry, HINTS_DEFAULT, ModuleEntry},
-    process::say,
+    process::{say, say_notes},
 };
 
 /// `CUDA_ERROR_FILE_NOT_FOUND`
@@ -51,6 +51,7 @@ pub(crate) fn load(
     let process = call.process()?;
     match process.module_load(context, ptx) {
         Ok(module) => {
+            say_notes(&process.gpu.notes());
             if let Some(options) = options {
                 options.write_log("");
             }

@@ -1,5 +1,6 @@
 //! Scenarios D: missing devices and malformed inputs are errors that name the cause.
 
+use millstream::signature;
 use millstream::kernel::{self, ModuleSource, Param, ParamKind, Signature};
 
 use crate::scenarios::prelude::*;
@@ -132,6 +133,30 @@ fn d05_text_that_is_not_ptx_names_the_line() {
         let text = refused_text(&harness.device, &malformed);
         let line = format!("line {}", line_of(&malformed, ", , "));
         assert!(text.contains(&line), "{line}: {text}");
+    });
+}
+
+#[test]
+fn d05_a_kernel_that_the_simulated_device_cannot_run_is_refused_when_it_is_asked_for() {
+    once(|harness| {
+        if on_gpu() {
+            return Ok(());
+        }
+        let device = &harness.device;
+        let text = format!("{SAXPY}\n.visible .entry tensor() {{ wgmma.fence.sync.aligned; }}");
+        let line = format!("line {}", line_of(&text, "wgmma"));
+        let names_it = |error: UsageErrorKind| {
+            let UsageErrorKind::Ptx { detail } = error else {
+                panic!("another error: {error}");
+            };
+            assert!(detail.contains("kernel `tensor`") && detail.contains(&line), "{detail}");
+        };
+        kernel::load(device, declare(&text, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]))?;
+        names_it(refusal(device, declare(&text, "tensor", &[])));
+        let module = device.module(Ptx::text("both.ptx", text.clone()))?;
+        module.function::<signature!(f32, u32, &[f32], &mut [f32])>("saxpy")?;
+        names_it(problem(module.function::<signature!()>("tensor")));
+        Ok(())
     });
 }
 

@@ -8,12 +8,12 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        call_error::CallResult,
+        call_error::{CallError, CallResult},
         gpu::StateGuard,
         objects::{device::Context, stream::WaitSet},
     },
     ids::StreamKind,
-    memory::MemoryKind,
+    memory::{HEAP_BYTES, MemoryKind},
 };
 
 impl StateGuard<'_> {
@@ -77,6 +77,8 @@ impl StateGuard<'_> {
                 destroyed_blocking_until_ns: now_ns,
                 fence: WaitSet::default(),
                 peers: Default::default(),
+                heap_bytes: HEAP_BYTES,
+                heap_is_used: false,
                 lost: None,
             },
         );
@@ -157,6 +159,29 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
+    /// Sets the size of the heap of the context's kernels, before the first launch that uses it.
+    pub(crate) fn context_set_heap(
+        &mut self,
+        context: ContextHandle,
+        bytes: u64,
+    ) -> CallResult<()> {
+        let device = self.context(context)?;
+        let free = self.free_bytes(device);
+        if bytes > free {
+            let text = format!("a heap of {bytes} bytes; {free} are free");
+            return Err(CallError::new(ResultCode::OUT_OF_MEMORY, text));
+        }
+        match self.contexts.get_mut(&context) {
+            Some(state) if !state.heap_is_used => state.heap_bytes = bytes,
+            _ => {
+                let text = "the size of the heap, after the launch of a kernel that uses the heap";
+                let code = ResultCode::INVALID_VALUE;
+                return Err(self.violation(ReportKind::BadArgument, code, text.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the free and the total memory of the context's device in bytes.
     pub(crate) fn mem_info(&mut self, context: ContextHandle) -> CallResult<(u64, u64)> {
         let device = self.context(context)?;
@@ -166,7 +191,8 @@ impl StateGuard<'_> {
     /// Returns the allocation that contains the address, unless its free was enqueued.
     pub(crate) fn pointer_info(&self, pointer: DevicePtr) -> CallResult<Option<PointerInfo>> {
         let found = self.memory.around(pointer.as_raw());
-        let found = found.filter(|found| !found.is_dead_to_new_work());
+        let found =
+            found.filter(|found| !found.is_dead_to_new_work() && found.kind != MemoryKind::Heap);
         Ok(found.map(|found| PointerInfo {
             device: DeviceOrdinal::from_raw(found.device.cast_signed()),
             on_device: !matches!(found.kind, MemoryKind::Pinned | MemoryKind::Registered),

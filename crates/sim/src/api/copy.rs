@@ -113,8 +113,18 @@ impl StateGuard<'_> {
     /// Resolves a range of mapped memory, and returns the base of its allocation.
     fn mapped(&self, address: u64, bytes: u64) -> Result<(CopyLocation, Option<u64>), AccessError> {
         let (found, _) = self.memory.locate(address, bytes, AccessTime::Call)?;
+        if found.kind == MemoryKind::Heap {
+            return Err(AccessError {
+                kind: ReportKind::BadArgument,
+                what: format!("{bytes} bytes at {address:#x}"),
+                problem: format!(
+                    "are memory of a kernel's heap, which only kernels can access: {}",
+                    found.describe()
+                ),
+            });
+        }
         let location = match found.kind {
-            MemoryKind::Managed => CopyLocation::Managed { address },
+            kind if kind.is_managed() => CopyLocation::Managed { address },
             kind if kind.is_host() => CopyLocation::Pinned { address },
             _ => CopyLocation::Device {
                 address,

@@ -176,6 +176,9 @@ impl StateGuard<'_> {
             .ptx
             .kernel(&name)
             .expect("the module of a function handle contains its kernel");
+        if let Some(text) = kernel.refused() {
+            return Err(self.violation(ReportKind::BadLaunch, ResultCode::INVALID_PTX, text));
+        }
         let opted_in = self.functions[&function].dynamic_shared_bytes;
         let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
         let too_large = || too_large_together(kernel, dims).filter(|_| cooperative);
@@ -191,6 +194,11 @@ impl StateGuard<'_> {
             let text = format!("kernel `{name}`: {text}");
             self.violation(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
         })?;
+        if kernel.uses_heap()
+            && let Some(context) = self.contexts.get_mut(&context)
+        {
+            context.heap_is_used = true;
+        }
         let mismatches = self
             .functions
             .get(&function)

@@ -57,7 +57,7 @@ impl StateGuard<'_> {
                 .memory
                 .locate(pointer.as_raw(), bytes as u64, AccessTime::Call)
             {
-                Ok((found, _)) if found.kind == MemoryKind::Managed => return Ok(()),
+                Ok((found, _)) if found.kind.is_managed() => return Ok(()),
                 Ok((found, _)) => (
                     ReportKind::BadArgument,
                     format!(

@@ -14,12 +14,13 @@ use crate::{
     core::{
         call_error::{CallError, CallResult},
         gpu::StateGuard,
+        host_out_of_memory,
         module::{Function, LoadedModule},
         op::OpKind,
     },
     ids::name,
     memory::MemoryKind,
-    ptx::{self, Kernel, PtxError, PtxErrorKind},
+    ptx::{self, Kernel, PtxError, PtxErrorKind, Variable},
     race::ElementMismatch,
 };
 
@@ -46,13 +47,12 @@ fn text(image: &[u8]) -> CallResult<&str> {
     }
 }
 
-/// Converts a parse error to a call error.
-fn refused(error: &PtxError) -> CallError {
-    let code = match error.kind {
+/// Returns the code of an error in a PTX text.
+fn code_of(error: &PtxError) -> ResultCode {
+    match error.kind {
         PtxErrorKind::UnsupportedVersion(_) => ResultCode::UNSUPPORTED_PTX_VERSION,
         _ => ResultCode::INVALID_PTX,
-    };
-    CallError::new(code, error.to_string())
+    }
 }
 
 impl StateGuard<'_> {
@@ -96,7 +96,8 @@ impl StateGuard<'_> {
         image: &[u8],
     ) -> CallResult<ModuleHandle> {
         let device = self.context(context)?;
-        let module = ptx::parse(text(image)?).map_err(|error| refused(&error))?;
+        let module = ptx::parse(text(image)?)
+            .map_err(|error| CallError::new(code_of(&error), error.to_string()))?;
         for note in module.notes() {
             if !self.notes.contains(note) {
                 self.notes.push(note.clone());
@@ -104,13 +105,7 @@ impl StateGuard<'_> {
         }
         let mut variables = Vec::new();
         for variable in module.variables() {
-            let kind = if variable.constant {
-                MemoryKind::Constant
-            } else {
-                MemoryKind::Variable
-            };
-            // A variable of size 0 still has an address.
-            match self.allocate_non_pool(kind, context, device, variable.size.max(1)) {
+            match self.allocate_variable(context, device, variable) {
                 Ok(base) => {
                     // Bytes without an initialiser are zero in a variable, not poison.
                     self.memory.initialise(base, &vec![0; variable.size]);
@@ -135,6 +130,28 @@ impl StateGuard<'_> {
         };
         self.modules.insert(handle, Arc::new(loaded));
         Ok(handle)
+    }
+
+    fn allocate_variable(
+        &mut self,
+        context: ContextHandle,
+        device: u32,
+        variable: &Variable,
+    ) -> CallResult<u64> {
+        // A variable of size 0 still has an address.
+        let bytes = variable.size.max(1);
+        if variable.managed {
+            let kind = MemoryKind::ManagedVariable;
+            let start = self.memory.add_host(kind, context, device, bytes);
+            let start = start.ok_or_else(|| host_out_of_memory(bytes))?;
+            return Ok(start.as_ptr().expose_provenance() as u64);
+        }
+        let kind = if variable.constant {
+            MemoryKind::Constant
+        } else {
+            MemoryKind::Variable
+        };
+        self.allocate_non_pool(kind, context, device, bytes)
     }
 
     /// Frees the memory of a module's variables.
@@ -229,12 +246,18 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Fails if the simulated device cannot run the kernel.
     pub(super) fn function_load(
         &mut self,
         context: ContextHandle,
         function: FunctionHandle,
     ) -> CallResult<()> {
-        self.function(context, function).map(|_| ())
+        let (_, module, name) = self.function(context, function)?;
+        let kernel = kernel_of(&module, &name);
+        let (Some(error), Some(text)) = (kernel.refusal(), kernel.refused()) else {
+            return Ok(());
+        };
+        Err(CallError::new(code_of(error), text))
     }
 
     pub(super) fn module_load_binary(

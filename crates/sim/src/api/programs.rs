@@ -147,6 +147,19 @@ impl Gpu {
         self.call("cuCtxCreate", other, |state| state.context_create(device))
     }
 
+    /// Sets the size in bytes of the heap from which kernels of the context allocate (`cuCtxSetLimit`
+    /// of `CU_LIMIT_MALLOC_HEAP_SIZE`). It is 8 MiB before.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_VALUE` after the launch of a kernel that calls `malloc` or `free`, `OUT_OF_MEMORY` if
+    /// the device has fewer bytes free.
+    pub fn context_set_heap(&self, context: ContextHandle, bytes: u64) -> Result<()> {
+        self.call("cuCtxSetLimit", other, |state| {
+            state.context_set_heap(context, bytes)
+        })
+    }
+
     /// Waits for the work of a context of [`context_create`](Self::context_create), and destroys it
     /// with all its objects (`cuCtxDestroy`).
     ///
@@ -293,7 +306,8 @@ impl Gpu {
     pub fn allocation_at(&self, address: DevicePtr) -> Option<AllocationDetails> {
         let state = self.enter();
         let found = state.memory.around(address.as_raw())?;
-        if found.is_dead_to_new_work() {
+        // CUDA's calls do not know the heap of kernels.
+        if found.is_dead_to_new_work() || found.kind == MemoryKind::Heap {
             return None;
         }
         Some(AllocationDetails {
@@ -304,8 +318,10 @@ impl Gpu {
                 MemoryKind::Pool => AllocationKind::Pool,
                 MemoryKind::Pinned => AllocationKind::PageLocked,
                 MemoryKind::Registered => AllocationKind::Registered,
-                MemoryKind::Managed => AllocationKind::Managed,
-                MemoryKind::Variable | MemoryKind::Constant => AllocationKind::Variable,
+                MemoryKind::Managed | MemoryKind::ManagedVariable => AllocationKind::Managed,
+                MemoryKind::Variable | MemoryKind::Constant | MemoryKind::Heap => {
+                    AllocationKind::Variable
+                }
             },
             context: found.context,
             device: found.device,

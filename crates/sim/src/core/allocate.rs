@@ -35,7 +35,9 @@ impl SimState {
             MemoryKind::Pool
             | MemoryKind::Pinned
             | MemoryKind::Registered
-            | MemoryKind::Managed => {}
+            | MemoryKind::Managed
+            | MemoryKind::ManagedVariable
+            | MemoryKind::Heap => {}
         }
         if let Some(handle) = pool {
             let pool = &mut self.pool_mut(handle).bytes;

@@ -1,9 +1,9 @@
 //! Execution of eligible operations: the whole effect at once, and the start and finish in virtual
 //! time.
 
-use std::{sync::Arc, time::Instant};
+use std::{io::Write as _, sync::Arc, time::Instant};
 
-use millstream_driver::{ManagedLocation, ResultCode};
+use millstream_driver::{ManagedLocation, ResultCode, printable};
 use parking_lot::Mutex;
 
 use super::{
@@ -17,7 +17,7 @@ use crate::{
     PeerPool, ReportKind, Span,
     exec::{self, CheckFindings, CheckOptions, KernelFault, KernelFaultKind, KernelStats},
     ids::{OpId, name},
-    memory::{AccessError, AccessTime, Direction},
+    memory::{AccessError, AccessTime, Direction, HeapChanges, HeapUser, KernelHeap},
     race::Effect,
 };
 
@@ -133,7 +133,11 @@ impl SimState {
             OpKind::Kernel(launch) => {
                 let accessed = self.race_checker.is_on().then(Mutex::default);
                 let mut findings = CheckFindings::default();
-                let outcome = self.run_kernel(id, op, launch, accessed.as_ref(), &mut findings);
+                let (outcome, heap) =
+                    self.run_kernel(id, op, launch, accessed.as_ref(), &mut findings);
+                let heap = self.memory.change_heap(heap);
+                let outcome =
+                    outcome.map_err(|fault| self.explain_fault(id, op.device, launch, fault));
                 if self.config.peer_pool == PeerPool::Zeros {
                     self.memory.close_holes();
                 }
@@ -147,7 +151,7 @@ impl SimState {
                     .err()
                     .and_then(|failure| failure.fault.as_deref());
                 let accessed = accessed.map(Mutex::into_inner).unwrap_or_default();
-                *effects = self.effects_of_kernel(launch, accessed, findings, fault);
+                *effects = self.effects_of_kernel(launch, (accessed, heap), findings, fault);
                 outcome
             }
             OpKind::Copy(copy) => self.run_copy(id, op, copy),
@@ -185,14 +189,25 @@ impl SimState {
         launch: &KernelLaunch,
         accessed: Option<&Mutex<Vec<u64>>>,
         findings: &mut CheckFindings,
-    ) -> Result<KernelStats, OpFailure> {
+    ) -> (Result<KernelStats, KernelFault>, HeapChanges) {
         let kernel = launch
             .module
             .ptx
             .kernel(&launch.name)
             .expect("the module of a function handle contains its kernel");
+        let user = HeapUser {
+            context: op.context,
+            device: op.device,
+            op: id,
+            stream: op.stream,
+        };
+        let limit = self
+            .contexts
+            .get(&op.context)
+            .map_or(0, |own| own.heap_bytes);
         let view = KernelView {
             map: &self.memory,
+            heap: KernelHeap::new(&self.memory, user, limit),
             peers: self.peer_access(id, op.context, op.device),
             op: id,
             accessed,
@@ -234,7 +249,7 @@ impl SimState {
             kernel_pool::install(run)
         };
         *self.running_kernel.lock() = None;
-        ran.map_err(|fault| self.explain_fault(id, op.device, launch, fault))
+        (ran, view.heap.finish())
     }
 
     /// Describes a kernel fault and selects its report kind and error code.
@@ -276,6 +291,23 @@ impl SimState {
                         self.no_access(device, other)
                     ),
                 }
+            }
+            KernelFaultKind::InvalidFree { address } => match self.memory.around(address) {
+                Some(found) => format!("{}: {}", fault.kind, found.describe()),
+                None => fault.kind.to_string(),
+            },
+            KernelFaultKind::Assertion(ref failed) => {
+                // As CUDA prints it. Without a usable standard error the report still has the text.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "{}:{}: {}: block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `{}` \
+                     failed.",
+                    printable(&failed.file),
+                    failed.line,
+                    printable(&failed.function),
+                    printable(&failed.message)
+                );
+                fault.kind.to_string()
             }
             _ => fault.kind.to_string(),
         };

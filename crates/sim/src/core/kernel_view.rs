@@ -11,13 +11,15 @@ use super::{
 use crate::{
     exec::{GlobalMemory, Region, TracedRegion},
     ids::OpId,
-    memory::{AccessBitmap, AccessTime, Allocation, MemoryKind, MemoryMap},
+    memory::{AccessBitmap, AccessTime, Allocation, KernelHeap, MemoryKind, MemoryMap},
 };
 
 /// The memory visible to a running kernel of one device.
 pub(crate) struct KernelView<'a> {
     /// All allocations.
     pub(crate) map: &'a MemoryMap,
+    /// The heap of the kernel's context.
+    pub(crate) heap: KernelHeap<'a>,
     /// The memory of other devices that the kernel can access.
     pub(crate) peers: PeerAccess,
     /// The kernel's operation.
@@ -32,7 +34,18 @@ pub(crate) struct KernelView<'a> {
 impl KernelView<'_> {
     /// Returns the live allocation at `address` and its bytes, if the kernel can access it.
     fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
-        let (allocation, _) = self.map.locate(address, 1, AccessTime::Run(self.op)).ok()?;
+        let allocation = match self.heap.block(address) {
+            Some(block) => block,
+            None => {
+                self.map
+                    .locate(address, 1, AccessTime::Run(self.op))
+                    .ok()?
+                    .0
+            }
+        };
+        if allocation.kind == MemoryKind::Heap && self.heap.has_freed(allocation.base) {
+            return None;
+        }
         let region = Region {
             base: allocation.base,
             bytes: match self.peers.reach(allocation) {
@@ -64,6 +77,14 @@ impl GlobalMemory for KernelView<'_> {
 
     fn print(&self, output: &[u8]) {
         self.printf_output.add(output);
+    }
+
+    fn allocate(&self, bytes: u64, align: u64) -> Option<u64> {
+        self.heap.allocate(bytes, align)
+    }
+
+    fn free(&self, address: u64) -> bool {
+        self.heap.free(address)
     }
 
     fn set_condition(&self, condition: u64, value: u32) -> bool {

@@ -86,23 +86,21 @@ impl SimState {
             })
     }
 
-    /// Returns the effects of a kernel: its accesses to the allocations at the base addresses
-    /// `accessed`, the findings of the checks within it, and the access that made it fail, if any.
+    /// Returns the effects of a kernel: the blocks of the heap that it allocated and freed, its
+    /// accesses to the allocations at the base addresses `accessed`, the findings of the checks within it, and the access that made it fail, if any.
     pub(crate) fn effects_of_kernel(
         &mut self,
         launch: &KernelLaunch,
-        mut accessed: Vec<u64>,
+        (mut accessed, [allocated, freed]): (Vec<u64>, [Vec<Arc<AllocationInfo>>; 2]),
         findings: CheckFindings,
         failure: Option<&KernelFault>,
     ) -> Vec<Effect> {
         accessed.sort_unstable();
-        let mut effects: Vec<_> = accessed
-            .into_iter()
-            .filter_map(|base| {
-                let (info, bitmap) = self.memory.take_bitmap(base)?;
-                Some(Effect::Access(info, bitmap.runs()))
-            })
-            .collect();
+        let mut effects: Vec<_> = allocated.into_iter().map(Effect::Allocate).collect();
+        effects.extend(accessed.into_iter().filter_map(|base| {
+            let (info, bitmap) = self.memory.take_bitmap(base)?;
+            Some(Effect::Access(info, bitmap.runs()))
+        }));
         for (pc, access) in findings.executed {
             let mismatches = launch.mismatches.iter();
             let mismatches = mismatches.filter(|mismatch| mismatch.pc == pc);
@@ -122,6 +120,7 @@ impl SimState {
         let divergences = findings.divergences.into_iter();
         effects.extend(divergences.map(|found| Effect::DivergentBarrier(Box::new(found))));
         effects.extend(failure.and_then(|failure| self.invalid_access(failure)));
+        effects.extend(freed.into_iter().map(Effect::Free));
         effects
     }
 

@@ -87,6 +87,14 @@ impl GlobalMemory for WithWorkspace<'_> {
         self.memory.print(output);
     }
 
+    fn allocate(&self, bytes: u64, align: u64) -> Option<u64> {
+        self.memory.allocate(bytes, align)
+    }
+
+    fn free(&self, address: u64) -> bool {
+        self.memory.free(address)
+    }
+
     fn set_condition(&self, condition: u64, value: u32) -> bool {
         self.memory.set_condition(condition, value)
     }

@@ -118,8 +118,8 @@ pub enum KernelFaultKind {
     /// A failed `assert`.
     #[error("{0}")]
     Assertion(Box<Assertion>),
-    /// A `free`: the simulated device has no heap, so no pointer can come from `malloc`.
-    #[error("free of {address:#x}, which `malloc` did not return")]
+    /// A `free` of a pointer that no `malloc` of the context returned, or of a block that was freed.
+    #[error("free of {address:#x}, at which no live block of the heap starts")]
     InvalidFree {
         /// The pointer.
         address: u64,

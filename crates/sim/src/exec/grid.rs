@@ -114,6 +114,10 @@ pub(crate) fn run_traced(
     let memory = workspace.as_ref().map_or(memory, |with| with);
     let mut union = RaceUnion::default();
     let mut orders = checked.orders.of(launch, kernel.code.synchronises);
+    if kernel.uses_heap() {
+        // The heap has no private copy for another order.
+        orders = vec![KernelOrder::Index];
+    }
     let in_index_order = orders.contains(&KernelOrder::Index);
     orders.retain(|order| *order != KernelOrder::Index);
     if let Some(model) = checked.races {
@@ -152,6 +156,9 @@ pub(crate) fn run_traced(
 /// blocks.
 fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
     let invalid = |problem: String| Err(invalid_launch(kernel, problem));
+    if let Some(refused) = kernel.refused() {
+        return invalid(refused);
+    }
     let threads = launch
         .block
         .iter()

@@ -10,7 +10,7 @@ pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
 /// Global memory, looked up by address.
 pub trait GlobalMemory: Sync {
     /// Returns the live allocation that contains `address`, if any. The result must stay valid for
-    /// the whole launch.
+    /// the whole launch, or until a `free` of the kernel.
     fn region(&self, address: u64) -> Option<Region<'_>>;
 
     /// Returns the same allocation with the access bitmap to mark. The default has no bitmap.
@@ -24,6 +24,17 @@ pub trait GlobalMemory: Sync {
 
     /// Receives the text that a thread prints.
     fn print(&self, _output: &[u8]) {}
+
+    /// Allocates memory of the heap for a kernel (`malloc`). Returns `None` if too little is left.
+    /// The default has no heap.
+    fn allocate(&self, _bytes: u64, _align: u64) -> Option<u64> {
+        None
+    }
+
+    /// Frees memory of the heap (`free`). Returns whether a live block starts at the address.
+    fn free(&self, _address: u64) -> bool {
+        false
+    }
 
     /// Sets a condition of the graph that the kernel runs in (`cudaGraphSetConditional`). Returns
     /// `false` if the graph has no such condition. The default accepts and ignores any.

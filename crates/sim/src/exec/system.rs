@@ -1,4 +1,5 @@
-//! System calls of kernels: `vprintf`, `__assertfail`, `free` and `cudaGraphSetConditional`.
+//! System calls of kernels: `vprintf`, `__assertfail`, `malloc`, `free` and
+//! `cudaGraphSetConditional`.
 
 use super::fault::{Assertion, KernelFaultKind};
 use super::memory::WarpMemory;
@@ -40,14 +41,35 @@ pub(super) fn run(
             Ok(())
         }
         SystemCall::Free { pointer } => {
-            let pointers = warp.registers.double(pointer);
-            match lanes(mask).find(|lane| pointers[*lane] != 0) {
+            let pointers = *warp.registers.double(pointer);
+            let is_wrong = |lane: &usize| {
+                let address = pointers[*lane];
+                address != 0 && !memory.global.free(address)
+            };
+            let wrong = lanes(mask).find(is_wrong);
+            shared.forget_regions();
+            match wrong {
                 Some(lane) => {
                     let address = pointers[lane];
                     Err((lane, KernelFaultKind::InvalidFree { address }))
                 }
                 None => Ok(()),
             }
+        }
+        SystemCall::Allocate {
+            bytes,
+            align,
+            result,
+        } => {
+            let sizes = *warp.registers.double(bytes);
+            let aligns = align.map_or([1; LANES], |align| *warp.registers.double(align));
+            let mut results = [0; LANES];
+            for lane in lanes(mask) {
+                let allocated = memory.global.allocate(sizes[lane], aligns[lane]);
+                results[lane] = allocated.unwrap_or(0);
+            }
+            warp.registers.set_double(result, mask, &results);
+            Ok(())
         }
         SystemCall::SetCondition { condition, value } => {
             let conditions = warp.registers.double(condition);

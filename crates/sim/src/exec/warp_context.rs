@@ -57,6 +57,17 @@ impl<'m> WarpContext<'_, 'm> {
     reach!(stores, cached_stores);
     reach!(atomics, cached_atomics);
 
+    /// Forgets the regions that instructions accessed, because one of them may be freed.
+    pub(super) fn forget_regions(&mut self) {
+        for cached in [
+            &mut self.cached_loads,
+            &mut self.cached_stores,
+            &mut self.cached_atomics,
+        ] {
+            cached.fill(None);
+        }
+    }
+
     /// Returns the same memory without a cached region, for instructions that look up regions each
     /// time.
     pub(super) fn all<'s>(&'s mut self, local: &'s mut [u8]) -> WarpMemory<'s, 'm> {

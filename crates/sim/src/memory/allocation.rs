@@ -21,8 +21,12 @@ pub(crate) enum MemoryKind {
     Registered,
     /// `cuMemAllocManaged`.
     Managed,
+    /// `malloc` of a kernel.
+    Heap,
     /// A variable of a module.
     Variable,
+    /// A managed variable of a module.
+    ManagedVariable,
     /// A read-only variable of a module.
     Constant,
 }
@@ -35,7 +39,20 @@ impl MemoryKind {
 
     /// Returns whether the host and every device can access the memory at the same address.
     pub(crate) fn is_everyones(self) -> bool {
-        self.is_host() || self == Self::Managed
+        self.is_host() || self.is_managed()
+    }
+
+    /// Returns whether the memory is managed.
+    pub(crate) fn is_managed(self) -> bool {
+        matches!(self, Self::Managed | Self::ManagedVariable)
+    }
+
+    /// Returns whether the memory is a module's variable.
+    pub(crate) fn is_variable(self) -> bool {
+        matches!(
+            self,
+            Self::Variable | Self::ManagedVariable | Self::Constant
+        )
     }
 
     /// Returns the alignment of device memory, as on an H200 (rule 56).
@@ -56,7 +73,8 @@ impl MemoryKind {
             Self::Pinned => "cuMemHostAlloc",
             Self::Registered => "cuMemHostRegister",
             Self::Managed => "cuMemAllocManaged",
-            Self::Variable | Self::Constant => "a module's variable",
+            Self::Heap => "malloc",
+            Self::Variable | Self::ManagedVariable | Self::Constant => "a module's variable",
         }
     }
 }
@@ -164,6 +182,32 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
+    /// Creates the entry of memory outside a pool.
+    pub(super) fn new(
+        (kind, info): (MemoryKind, Arc<AllocationInfo>),
+        context: ContextHandle,
+        device: u32,
+        base: u64,
+        bytes: usize,
+        storage: Storage,
+    ) -> Self {
+        Self {
+            base,
+            bytes: bytes as u64,
+            kind,
+            context,
+            device,
+            pool: None,
+            alive: true,
+            free: None,
+            freed: false,
+            storage,
+            info,
+            hole: OnceLock::new(),
+            bitmap: OnceLock::new(),
+        }
+    }
+
     /// Returns the address after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.base + self.bytes

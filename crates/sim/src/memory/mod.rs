@@ -7,6 +7,7 @@
 mod access_bitmap;
 mod allocation;
 mod backing;
+mod heap;
 pub(crate) mod host;
 mod nearest_allocation;
 pub(crate) mod pool;
@@ -16,7 +17,7 @@ pub mod shared_bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use millstream_driver::{ALLOCATION_ALIGNMENT, ContextHandle, StreamHandle};
@@ -25,6 +26,7 @@ use millstream_ptx::Site;
 use self::{allocation::Storage, host::HostRange};
 use crate::{ReportKind, ids::OpId};
 pub(crate) use backing::Backing;
+pub(crate) use heap::{HEAP_BYTES, HeapChanges, HeapUser, KernelHeap};
 
 pub use self::access_bitmap::{AccessBitmap, AccessFlags};
 pub(crate) use self::{
@@ -109,6 +111,8 @@ pub(crate) struct MemoryMap {
     allocations: BTreeMap<u64, Allocation>,
     /// The next free address of each device.
     next_address: Vec<u64>,
+    /// The next free address of the heap of each device's kernels.
+    next_heap_address: Vec<u64>,
     /// The freed device allocations, oldest first.
     dead: VecDeque<u64>,
     /// The freed page-locked and managed allocations withheld from reuse, oldest first.
@@ -123,11 +127,14 @@ pub(crate) struct MemoryMap {
 
 impl MemoryMap {
     pub(crate) fn new(devices: u32, poison_max_bytes: [usize; 2]) -> Self {
+        let starts = |offset| {
+            let devices = 0..u64::from(devices);
+            devices.map(move |device| DEVICE_BASE + device * DEVICE_SPAN + offset)
+        };
         Self {
             allocations: BTreeMap::new(),
-            next_address: (0..u64::from(devices))
-                .map(|device| DEVICE_BASE + device * DEVICE_SPAN)
-                .collect(),
+            next_address: starts(0).collect(),
+            next_heap_address: starts(DEVICE_SPAN / 2).collect(),
             dead: VecDeque::new(),
             quarantine: VecDeque::new(),
             quarantine_bytes: 0,
@@ -151,21 +158,12 @@ impl MemoryMap {
         let base = next.next_multiple_of(kind.alignment(bytes as u64));
         *next = base + bytes as u64 + GAP;
         let allocated_by = from_pool.map(|from| from.allocated_by);
-        let info = self.info(kind, device, bytes, allocated_by);
+        let info = self.next_info(kind, device, bytes, allocated_by);
+        let storage = Storage::Owned(backing);
         self.insert(Allocation {
-            base,
-            bytes: bytes as u64,
-            kind,
-            context,
-            device,
             pool: from_pool.map(|from| from.pool),
             alive: allocated_by.is_none(),
-            free: None,
-            freed: false,
-            storage: Storage::Owned(backing),
-            info,
-            hole: OnceLock::new(),
-            bitmap: OnceLock::new(),
+            ..Allocation::new((kind, info), context, device, base, bytes, storage)
         });
         Some(base)
     }
@@ -181,8 +179,8 @@ impl MemoryMap {
     ) -> Option<std::ptr::NonNull<u8>> {
         let backing = self.fresh(bytes, PAGE_BYTES, self.poison_max_bytes[1])?;
         let start = backing.start();
-        let info = self.info(kind, device, bytes, None);
-        self.insert(Self::host_allocation(
+        let info = self.next_info(kind, device, bytes, None);
+        self.insert(Allocation::new(
             (kind, info),
             context,
             device,
@@ -195,8 +193,8 @@ impl MemoryMap {
 
     /// Maps memory of the caller. No mapped range may overlap it.
     pub(crate) fn add_registered(&mut self, context: ContextHandle, device: u32, range: HostRange) {
-        let info = self.info(MemoryKind::Registered, device, range.bytes(), None);
-        self.insert(Self::host_allocation(
+        let info = self.next_info(MemoryKind::Registered, device, range.bytes(), None);
+        self.insert(Allocation::new(
             (MemoryKind::Registered, info),
             context,
             device,
@@ -206,8 +204,8 @@ impl MemoryMap {
         ));
     }
 
-    /// Creates the description of a new allocation.
-    fn info(
+    /// Creates the description of the next allocation.
+    fn next_info(
         &mut self,
         kind: MemoryKind,
         device: u32,
@@ -215,43 +213,29 @@ impl MemoryMap {
         allocated_by: Option<(OpId, StreamHandle)>,
     ) -> Arc<AllocationInfo> {
         self.made += 1;
-        let variable = matches!(kind, MemoryKind::Variable | MemoryKind::Constant);
+        self.info(self.made, kind, device, bytes, allocated_by)
+    }
+
+    /// Creates the description of the allocation of that number.
+    fn info(
+        &self,
+        number: u64,
+        kind: MemoryKind,
+        device: u32,
+        bytes: usize,
+        allocated_by: Option<(OpId, StreamHandle)>,
+    ) -> Arc<AllocationInfo> {
         Arc::new(AllocationInfo {
-            number: self.made,
+            number,
             bytes: bytes as u64,
             origin: kind.origin(),
             device: (self.next_address.len() > 1 && !kind.is_everyones()).then_some(device),
             allocated_by,
             site: Site::current(),
-            initialised: kind.is_everyones() || variable,
+            initialised: kind.is_everyones() || kind.is_variable(),
             is_host_memory: kind.is_host(),
-            variable,
+            variable: kind.is_variable(),
         })
-    }
-
-    fn host_allocation(
-        (kind, info): (MemoryKind, Arc<AllocationInfo>),
-        context: ContextHandle,
-        device: u32,
-        base: u64,
-        bytes: usize,
-        storage: Storage,
-    ) -> Allocation {
-        Allocation {
-            base,
-            bytes: bytes as u64,
-            kind,
-            context,
-            device,
-            pool: None,
-            alive: true,
-            free: None,
-            freed: false,
-            storage,
-            info,
-            hole: OnceLock::new(),
-            bitmap: OnceLock::new(),
-        }
     }
 
     /// Allocates backing memory, and fills it with [`POISON`] up to a size.
@@ -296,7 +280,7 @@ impl MemoryMap {
             MemoryKind::Registered => {
                 self.allocations.remove(&base);
             }
-            MemoryKind::Pinned | MemoryKind::Managed => {
+            MemoryKind::Pinned | MemoryKind::Managed | MemoryKind::ManagedVariable => {
                 self.quarantine_bytes += allocation.bytes;
                 self.quarantine.push_back(base);
                 while self.quarantine_bytes > QUARANTINE_MAX_BYTES
@@ -306,7 +290,11 @@ impl MemoryMap {
                     self.quarantine_bytes -= gone.bytes;
                 }
             }
-            MemoryKind::Device | MemoryKind::Pool | MemoryKind::Variable | MemoryKind::Constant => {
+            MemoryKind::Device
+            | MemoryKind::Pool
+            | MemoryKind::Heap
+            | MemoryKind::Variable
+            | MemoryKind::Constant => {
                 allocation.storage = Storage::Gone;
                 self.dead.push_back(base);
                 if self.dead.len() > DEAD_MAX
@@ -473,7 +461,7 @@ impl MemoryMap {
         };
         if found.freed {
             wrong(ReportKind::UseAfterFree, "are used after the end of")
-        } else if found.kind == MemoryKind::Managed {
+        } else if found.kind.is_managed() {
             if found.base > address || last >= found.end() {
                 wrong(ReportKind::OutOfBounds, "reach beyond")
             } else {

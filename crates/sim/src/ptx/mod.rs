@@ -2,7 +2,7 @@
 //!
 //! [`signatures`] reads the headers only. [`parse`] reads everything and lowers each kernel to the
 //! compact operations that [`crate::exec`] runs. An instruction that the simulator cannot execute
-//! is therefore rejected when the module is loaded, by name and line, and never found at a launch.
+//! is therefore found when the module is loaded, by name and line, also if no thread reaches it.
 //!
 //! # Executed PTX
 //! The code that NVRTC 12.0 to 13 emits for ordinary kernels, and most of the PTX that may be
@@ -21,8 +21,8 @@
 //!   memory; variables with addresses in their initial values; `cp.async`
 //! - **registers**: scalars, vectors (`.v4 .u16`, with their elements `v.x`), `.b128`
 //! - **threads**: barriers with numbers, counts and reductions; barrier objects (`mbarrier`)
-//! - **control**: every instruction guarded, recursive
-//!   functions, calls through pointers; `printf`, `assert`
+//! - **control**: every instruction guarded, recursive functions, calls through pointers; `printf`,
+//!   `assert`, `malloc`, `free`
 //! - **directives**: debug information, pragmas, aliases, linkage, bounds of launches, variables in
 //!   functions
 //! - **constants**: expressions, as in `[%rd1+4*3]`
@@ -36,6 +36,12 @@
 //! output, and [`Gpu::printf_output`](crate::Gpu::printf_output) keeps the text; kernels that print
 //! run their blocks in order. A failed `assert` is a fault with its text, file and line.
 //!
+//! Each block that a kernel allocates (`malloc`, `new`) is an allocation of its own, which lives until
+//! a kernel frees it or the context ends, and only kernels access it. Its address is never used
+//! again, so that a use after the free or beyond the end is a fault. Kernels that allocate or free run
+//! their blocks in order. If the [heap](crate::Gpu::context_set_heap) is exhausted, the result is null.
+//! Managed variables lie in memory of the host.
+//!
 //! A barrier object (`mbarrier`) occupies eight bytes of shared memory, in a format of the
 //! simulated device. An operation that the object's state does not allow, such as more arrivals
 //! than its phase waits for, is a [fault](crate::exec::KernelFaultKind::InvalidBarrierObject).
@@ -43,12 +49,11 @@
 //!
 //! # Rejected PTX
 //!
-//! When a module is loaded, instructions that the simulated device does not have are rejected by
-//! opcode and line ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and
-//! similar), copies of tensors and bulk data and the proxy that they use (`fence.proxy.async`),
-//! clusters of blocks, textures and surfaces. A kernel that allocates from the device heap
-//! (`malloc`) is rejected. `free` is accepted, because virtual destructors contain it, but freeing
-//! a non-null pointer is a fault. Managed variables are not supported.
+//! A kernel that reaches an instruction that the simulated device does not have, also in a function
+//! that it calls, is [refused](Kernel::refusal) by opcode and line
+//! ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and similar), copies of
+//! tensors and bulk data and the proxy that they use (`fence.proxy.async`), clusters of blocks,
+//! textures and surfaces. The other kernels of the module run.
 //!
 //! A kernel with more bytes of parameters than its module's version and target allow is rejected
 //! ([`PtxErrorKind::ParameterSpace`]). The limit is 4,352, and 32,764 from PTX ISA 8.1 on for

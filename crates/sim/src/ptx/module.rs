@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::ir::Code;
 use super::ir::function_address;
+use super::ir::{Code, SystemCall};
 use super::lower::{self, CallGraph};
 use millstream_ptx::Signature;
 use millstream_ptx::ast::{ModuleAst, Space, VariableAst};
@@ -44,7 +44,7 @@ impl Module {
     }
 
     /// Returns remarks about the text that are not errors, in whole sentences: a target newer than
-    /// the simulator knows.
+    /// the simulator knows, and the [refused](Kernel::refusal) kernels.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -63,6 +63,8 @@ pub struct Variable {
     pub initial: Vec<u8>,
     /// True for a `.const` variable, which kernels can only read.
     pub constant: bool,
+    /// True for a managed variable, which the host accesses at the same address.
+    pub managed: bool,
     /// True if a function declares the variable: the host cannot look it up by name.
     pub in_function: bool,
     relocations: Vec<Relocation>,
@@ -106,6 +108,7 @@ pub struct Kernel {
     pub(crate) max_threads: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,
     pub(crate) max_registers: Option<u32>,
+    pub(crate) refusal: Option<PtxError>,
     /// The source files by the numbers that the code's locations use.
     pub(crate) files: Arc<[(u32, String)]>,
 }
@@ -119,6 +122,21 @@ impl Kernel {
     /// Returns the kernel's name and parameters.
     pub fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// Returns the reason why the simulator cannot run the kernel: the first feature that it lacks
+    /// among those that the kernel and the functions that it calls use. Such a kernel has no code.
+    pub fn refusal(&self) -> Option<&PtxError> {
+        self.refusal.as_ref()
+    }
+
+    /// Returns the refusal in a sentence with the kernel's name.
+    pub(crate) fn refused(&self) -> Option<String> {
+        let refusal = self.refusal.as_ref()?;
+        let name = self.name();
+        Some(format!(
+            "kernel `{name}` cannot run on the simulated device: {refusal}"
+        ))
     }
 
     /// Returns the bytes of static shared memory; a launch may add dynamic shared memory.
@@ -163,6 +181,18 @@ impl Kernel {
         (line > 0).then(|| format!("{name}:{line}"))
     }
 
+    /// Returns whether the kernel can call `malloc` or `free`.
+    pub(crate) fn uses_heap(&self) -> bool {
+        let calls = self.code.system_calls.iter();
+        let heap = |system: &SystemCall| {
+            matches!(
+                system,
+                SystemCall::Allocate { .. } | SystemCall::Free { .. }
+            )
+        };
+        calls.into_iter().any(heap)
+    }
+
     /// Returns whether a launch runs its blocks in order, because the result could otherwise differ
     /// from run to run.
     pub fn is_ordered(&self) -> bool {
@@ -172,9 +202,24 @@ impl Kernel {
 
 /// Parses a PTX text, checks it, and lowers its kernels.
 ///
+/// A kernel that uses a feature that the simulator lacks is [refused](Kernel::refusal); the others
+/// run.
+///
+/// ```
+/// let module = millstream_sim::ptx::parse(
+///     ".version 8.0 .target sm_90 .address_size 64
+///     .func tensor() { wgmma.fence.sync.aligned; ret; }
+///     .visible .entry product() { call tensor; ret; }
+///     .visible .entry plain() { ret; }",
+/// )?;
+/// assert!(module.kernel("plain").unwrap().refusal().is_none());
+/// let refusal = module.kernel("product").unwrap().refusal().unwrap();
+/// assert!(refusal.to_string().starts_with("line 2: unsupported opcode `wgmma.fence"));
+/// # Ok::<(), millstream_sim::ptx::PtxError>(())
+/// ```
+///
 /// # Errors
-/// The first error in the text, or the first feature that the simulator does not execute, with its
-/// line.
+/// The first error in the text, with its line.
 pub fn parse(source: &str) -> Result<Module, PtxError> {
     let ast = parser::module(source, Bodies::Parse)?;
     let outer = ast
@@ -195,23 +240,31 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
         .iter()
         .map(|(file, name)| (*file, (*name).to_owned()));
     let files: Arc<[_]> = files.collect();
+    let mut notes: Vec<String> = ast.header.note().into_iter().collect();
+    let lowered = kernels.map(|(index, function)| {
+        let (code, refusal) = match lower::kernel(&ast, &graph, index) {
+            Ok(code) => (code, None),
+            Err(error) if error.kind.is_of_kernel() => (Code::default(), Some(error)),
+            Err(error) => return Err(error),
+        };
+        let kernel = Kernel {
+            signature: Signature::of(function, &ast.header)?,
+            code,
+            max_threads: function.max_threads,
+            required_block: function.required_block,
+            max_registers: function.max_registers,
+            refusal,
+            files: Arc::clone(&files),
+        };
+        notes.extend(kernel.refused());
+        Ok(kernel)
+    });
+    let kernels = lowered.collect::<Result<_, PtxError>>()?;
     Ok(Module {
         variables: variables.collect::<Result<_, PtxError>>()?,
-        kernels: kernels
-            .map(|(index, function)| {
-                Ok(Kernel {
-                    signature: Signature::of(function, &ast.header)?,
-                    code: lower::kernel(&ast, &graph, index)
-                        .map_err(|error| ast.header.explain(error))?,
-                    max_threads: function.max_threads,
-                    required_block: function.required_block,
-                    max_registers: function.max_registers,
-                    files: Arc::clone(&files),
-                })
-            })
-            .collect::<Result<_, PtxError>>()?,
+        kernels,
         target: ast.header.target_number(),
-        notes: ast.header.note().into_iter().collect(),
+        notes,
     })
 }
 
@@ -244,6 +297,7 @@ fn device_variable(
         align: variable.align,
         initial: variable.initial.clone(),
         constant: variable.space == Space::Const,
+        managed: variable.managed,
         in_function,
         relocations: relocations.collect::<Result<_, PtxError>>()?,
     })

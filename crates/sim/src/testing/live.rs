@@ -202,14 +202,18 @@ impl SimState {
     }
 }
 
-/// Returns a live allocation's kind, number and description; `None` for a module's variable.
+/// Returns a live allocation's kind, number and description; `None` for a variable or a kernel's heap.
 fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
     let kind = match found.kind {
         MemoryKind::Device | MemoryKind::Pool => LiveKind::DeviceMemory,
         MemoryKind::Pinned => LiveKind::PageLockedMemory,
         MemoryKind::Registered => LiveKind::RegisteredMemory,
         MemoryKind::Managed => LiveKind::ManagedMemory,
-        MemoryKind::Variable | MemoryKind::Constant => return None,
+        // A context frees its variables, and the heap of its kernels.
+        MemoryKind::Variable
+        | MemoryKind::ManagedVariable
+        | MemoryKind::Constant
+        | MemoryKind::Heap => return None,
     };
     let number = found.info.number;
     let object = LiveObject {

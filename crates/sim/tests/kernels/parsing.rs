@@ -5,10 +5,19 @@ use proptest::prelude::*;
 
 const HEAD: &str = ".version 8.0\n.target sm_75\n.address_size 64\n";
 
+/// Returns the error of a text, or the first refusal of a kernel in it.
+fn problem(source: &str) -> String {
+    let found = parse(source).map(|module| module.kernels().find_map(|k| k.refusal().cloned()));
+    found
+        .map_or_else(|error| error, |refusal| refusal.expect("it is refused"))
+        .to_string()
+}
+
 /// Returns the error of a kernel with this body, which begins on line 5.
 fn refused(body: &str) -> String {
-    let source = format!("{HEAD}.visible .entry k(.param .u64 p) {{\n{body}\n}}\n");
-    parse(&source).unwrap_err().to_string()
+    problem(&format!(
+        "{HEAD}.visible .entry k(.param .u64 p) {{\n{body}\n}}\n"
+    ))
 }
 
 #[test]
@@ -73,10 +82,7 @@ fn code_does_not_grow_without_bounds() {
         );
     }
     source += ".visible .entry k() { call f39; ret; }";
-    assert!(matches!(
-        parse(&source).unwrap_err().kind,
-        PtxErrorKind::TooLarge(_)
-    ));
+    assert!(problem(&source).contains("more than 1048576 operations"));
 }
 
 #[test]
@@ -138,19 +144,119 @@ fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
         assert!(module(target, "").unwrap().notes().is_empty());
     }
     assert_eq!(
-        module("sm_120a", "frobnicate.u32 1;")
-            .unwrap_err()
-            .to_string(),
-        "line 5: unsupported opcode `frobnicate.u32`: the module's target is newer than sm_90a, \
-         the newest that \
-         the simulated device knows; compile for an older one"
-    );
-    assert_eq!(
         module("sm_90a", "frobnicate.u32 1;")
             .unwrap_err()
             .to_string(),
-        "line 5: unsupported opcode `frobnicate.u32`"
+        "line 5: unknown opcode `frobnicate.u32`"
     );
+    const NEWER: &str = "only devices newer than sm_90 have this instruction";
+    for (instruction, is_newer) in [
+        ("frobnicate.u32 1;", true),
+        ("add.rn.f32x2 %d, %d, %d;", true),
+        ("cvt.rn.satfinite.e2m1x2.f32 %h, %f, %f;", true),
+        ("cvt.rz.satfinite.tf32.f32 %r, %f;", true),
+        ("redux.sync.min.f32 %f, %f, -1;", true),
+        ("min.f32 %f, %f, %f, %f;", true),
+        (
+            "atom.global.max.noftz.v2.f16 {%h, %h}, [%d], {%h, %h};",
+            false,
+        ),
+        ("multimem.ld_reduce.global.add.u32 %r, [%d];", false),
+        (
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 1;",
+            false,
+        ),
+        ("vmad.u32.u32.u32.po.shr7 %r, %r, %r, %r;", false),
+    ] {
+        let body =
+            format!(".reg .f32 %f; .reg .b64 %d; .reg .b16 %h; .reg .b32 %r;\n{instruction}");
+        let refusal = module("sm_100a", &body).unwrap();
+        let refusal = refusal.kernel("k").unwrap().refusal().unwrap().to_string();
+        assert_eq!(refusal.contains(NEWER), is_newer, "{refusal}");
+    }
+}
+
+#[test]
+fn only_the_kernels_that_reach_an_unsupported_feature_are_refused() {
+    const WMMA: &str = "wmma.load.a.sync.aligned.row.m16n16k16.f16 1;";
+    let refused = |text: &str| {
+        let module = parse(&format!("{HEAD}{text} .visible .entry plain() {{ ret; }}")).unwrap();
+        assert!(
+            module.kernel("plain").unwrap().refusal().is_none(),
+            "{text}"
+        );
+        let refused = module.kernels().filter(|kernel| kernel.refusal().is_some());
+        let names: Vec<_> = refused.map(|kernel| kernel.name().to_owned()).collect();
+        for (name, note) in names.iter().zip(module.notes()) {
+            assert!(
+                note.starts_with(&format!("kernel `{name}` cannot run")),
+                "{note}"
+            );
+        }
+        assert_eq!(names.len(), module.notes().len());
+        names.join(" ")
+    };
+    for (text, expected) in [
+        (format!(".entry k() {{ {WMMA} }}"), "k"),
+        (
+            format!(".entry k() {{ @!p {WMMA} }}").replace("@!p", ".reg .pred p; @!p"),
+            "k",
+        ),
+        (
+            format!(".func f() {{ {WMMA} }} .entry k() {{ call f; }}"),
+            "k",
+        ),
+        (
+            format!(
+                ".func f() {{ {WMMA} }} .func g() {{ call f; }} .entry a() {{ call g; }} \
+                 .entry b() {{ call g; }}"
+            ),
+            "a b",
+        ),
+        (
+            format!(".func f() {{ call f; {WMMA} }} .entry k() {{ call f; }}"),
+            "k",
+        ),
+        (
+            format!(
+                ".func f() {{ {WMMA} }} .entry k() {{ .reg .b64 %d; mov.u64 %d, f; \
+                 p: .callprototype _ (); call %d, p; }}"
+            ),
+            "k",
+        ),
+        (format!(".func f() {{ {WMMA} }}"), ""),
+        (
+            ".entry k() .reqnctapercluster 2, 1, 1 { ret; }".to_owned(),
+            "k",
+        ),
+        (".entry k() { .reg .f256 %r; }".to_owned(), "k"),
+        (".entry k() { .unheard_of 1; }".to_owned(), "k"),
+        (
+            ".entry k() { .local .b8 x[99999999]; ret; }".to_owned(),
+            "k",
+        ),
+        (
+            ".global .texref t; .entry k() { .reg .f32 %f<4>; .reg .b32 %r; \
+             tex.1d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [t, {%r}]; }"
+                .to_owned(),
+            "k",
+        ),
+        (
+            ".extern .func cudaLaunchDeviceV2(); .entry k() { call cudaLaunchDeviceV2; }"
+                .to_owned(),
+            "k",
+        ),
+    ] {
+        assert_eq!(refused(&text), expected, "{text}");
+    }
+    // What no device accepts refuses the module, also behind what this device lacks.
+    for text in [
+        format!(".entry k() {{ {WMMA} bra NOWHERE; }}"),
+        format!(".func f() {{ {WMMA} }} .entry k() {{ call f; mov.u32 %q, 1; }}"),
+        ".extern .func mine(); .entry k() { call mine; }".to_owned(),
+    ] {
+        assert!(parse(&format!("{HEAD}{text}")).is_err(), "{text}");
+    }
 }
 
 #[test]
@@ -273,10 +379,7 @@ fn sizes_that_would_exhaust_memory_are_refused() {
         ".visible .entry k() { .reg .b32 %r<4294967295>; ret; } .visible .entry k2() { .reg .b32 \
          %r<4294967296>; ret; }",
     ] {
-        assert!(
-            parse(&format!("{HEAD}{declaration}")).is_err(),
-            "{declaration}"
-        );
+        assert!(!problem(&format!("{HEAD}{declaration}")).is_empty());
     }
     let deep = format!("{HEAD}.visible .entry k() {}", "{".repeat(100_000));
     assert!(matches!(

@@ -58,6 +58,18 @@ impl TestDevice {
             .map_err(|error| error.to_string())
     }
 
+    /// Loads a PTX text and its kernel `k`, if it has one. Returns the text of the first error.
+    pub(crate) fn load_kernel(&self, source: &str) -> Result<(), String> {
+        let module = self.load(source)?;
+        // SAFETY: the context and the module are alive.
+        let Ok(kernel) = (unsafe { self.driver.module_function(self.context, module, "k") }) else {
+            return Ok(());
+        };
+        // SAFETY: the function is one of this context.
+        unsafe { self.driver.function_load(self.context, kernel) }
+            .map_err(|error| error.to_string())
+    }
+
     /// Allocates device memory with this content.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<DevicePtr, Failed> {
         // SAFETY: the context is alive.

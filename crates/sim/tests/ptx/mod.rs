@@ -68,8 +68,8 @@ fn add(
         let gpu = gpu.clone();
         let trial = Trial::test(name, move || {
             let device = device(gpu.as_ref())?;
-            match device.load(source) {
-                Ok(_) => Err("the file was loaded".into()),
+            match device.load_kernel(source) {
+                Ok(()) => Err("the file was loaded".into()),
                 Err(text) if on_gpu || text.contains(&refused.text) => Ok(()),
                 Err(text) => Err(format!("refused otherwise: {text}").into()),
             }

@@ -10,8 +10,9 @@
 //! //   c f32[1] = 0 => 7 within 2 ulp  one that must end close to them; `within 1e-6` is relative
 //! //   PRINTS "text\n"                 what `printf` must print, after the text of earlier lines
 //! //   FAULTS text                     the kernel must fail with a report that contains this
-//! // REFUSED text                      the simulated device must fail to load it; a GPU may not
-//! // MALFORMED text                    every device must fail to load it
+//! // REFUSED text                      the simulated device must fail to load it, or its kernel
+//! //                                   `k`; a GPU may not
+//! // MALFORMED text                    every device must fail to load it, or its kernel `k`
 //! ```
 //!
 //! An expression gives the value at index `i`; `a[k]` in it is the element of a buffer as it was

@@ -164,6 +164,37 @@ fn a_newer_target_is_noted_once_and_not_reported() {
 }
 
 #[test]
+fn a_kernel_with_an_unsupported_instruction_is_refused_where_it_is_used() {
+    let (sim, stream) = SimHarness::with_stream();
+    let tensor = ".func f() { wgmma.fence.sync.aligned; ret; }
+        .visible .entry tensor() { call f; ret; }";
+    let source = format!("{SET}{tensor}");
+    let module = sim.module_load(source.as_bytes()).unwrap();
+    let tensor = sim.module_function(module, "tensor").unwrap();
+    let reason = "kernel `tensor` cannot run on the simulated device: line 54: unsupported opcode";
+    assert_eq!(sim.gpu.notes().len(), 1);
+    assert!(
+        sim.gpu.notes()[0].starts_with(reason),
+        "{:?}",
+        sim.gpu.notes()
+    );
+    let threads = sim.function_attribute(tensor, FunctionAttribute::MAX_THREADS_PER_BLOCK);
+    assert_eq!(threads.unwrap(), 1024);
+    let error = sim.function_load(tensor).unwrap_err();
+    assert_eq!(error.code(), ResultCode::INVALID_PTX);
+    assert!(error.detail().unwrap().starts_with(reason), "{error}");
+    sim.assert_clean();
+    sim.launch(tensor, (1, 1), stream, &[])
+        .fails(ResultCode::INVALID_PTX);
+    sim.assert_reported(ReportKind::BadLaunch, &[reason]);
+    let memory = sim.mem_alloc(4).unwrap();
+    let set = sim.module_function(module, "set").unwrap();
+    let args = [Arg::Pointer(memory), Arg::U32(5)];
+    sim.launch(set, (1, 1), stream, &args).unwrap();
+    assert_eq!(sim.read(memory, 4, stream), [5, 0, 0, 0]);
+}
+
+#[test]
 fn unloading_a_module_in_use_is_reported() {
     let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();

@@ -10,6 +10,7 @@ mod copies;
 mod events;
 mod graph_harness;
 mod graphs;
+mod heap;
 mod host_functions;
 mod injected;
 mod kernels;

@@ -45,6 +45,10 @@ pub(crate) struct Context {
     pub(crate) fence: WaitSet,
     /// The contexts whose memory outside the pool the context can access (rule 39).
     pub(crate) peers: Grants<ContextHandle>,
+    /// The size of the heap of the context's kernels, in bytes.
+    pub(crate) heap_bytes: u64,
+    /// Set once a kernel that uses the heap was launched.
+    pub(crate) heap_is_used: bool,
     /// The sticky error, once the context is lost.
     pub(crate) lost: Option<CallError>,
 }

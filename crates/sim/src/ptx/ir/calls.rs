@@ -57,8 +57,13 @@ pub(crate) enum SystemCall {
         arguments: Slot,
         result: Slot,
     },
-    /// `free`. The pointer must be null, because there is no heap; destructors called through
-    /// pointers contain such calls.
+    /// `malloc`, or the function with an alignment.
+    Allocate {
+        bytes: Slot,
+        align: Option<Slot>,
+        result: Slot,
+    },
+    /// `free`.
     Free { pointer: Slot },
     /// `cudaGraphSetConditional`: sets a condition of the graph that the kernel runs in.
     SetCondition {

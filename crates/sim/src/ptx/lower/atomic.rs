@@ -155,14 +155,12 @@ impl<'a> Lowerer<'a> {
 /// Returns whether the result of a kernel can depend on the order of its blocks: see
 /// [`Code::ordered`].
 pub(super) fn is_ordered(code: &Code) -> bool {
-    // Output appears in the order of the blocks, and of several values of a condition the last one
-    // stays.
-    let calls_in_order = code.system_calls.iter().any(|system| {
-        matches!(
-            system,
-            SystemCall::Print { .. } | SystemCall::SetCondition { .. }
-        )
-    });
+    // Output appears in the order of the blocks, of several values of a condition the last one
+    // stays, and addresses on the heap depend on the order.
+    let calls_in_order = code
+        .system_calls
+        .iter()
+        .any(|system| !matches!(system, SystemCall::Assert { .. }));
     let outside_block = |space| {
         matches!(
             space,

@@ -287,9 +287,7 @@ impl<'a> Lowerer<'a> {
         self.return_label = Some(label);
         self.frame = Some(LocalFrame { slot, bytes: 0 });
         self.calls = vec![function.name];
-        if let Some(body) = &function.body {
-            self.block(body)?;
-        }
+        self.body(function)?;
         self.place_label(label);
         self.counted = 0;
         self.emit_move(RegisterClass::Double, stack_pointer, slot);
@@ -368,9 +366,7 @@ impl<'a> Lowerer<'a> {
         let inner_return = self.new_label();
         let outer_return = self.return_label.replace(inner_return);
         self.calls.push(function.name);
-        if let Some(body) = &function.body {
-            self.block(body)?;
-        }
+        self.body(function)?;
         self.calls.pop();
         self.return_label = outer_return;
         self.scopes = scopes;

@@ -1,5 +1,6 @@
 //! Lowering of single- and double-precision arithmetic.
 
+use super::unsupported::NEWER;
 use super::{lowerer::Lowerer, mnemonic::Mnemonic};
 use crate::ptx::ir::{
     Bin, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, RegisterClass, Round, Slot, Test,
@@ -21,6 +22,8 @@ impl<'a> Lowerer<'a> {
             "min" | "max" if single && m.has("xorsign") => {
                 return self.minimum_of_magnitudes(m, flush);
             }
+            // The minimum of three numbers.
+            "min" | "max" if single && m.operands.len() == 4 => return Err(m.refuse(NEWER)),
             "min" | "max" => {
                 let f = min_or_max(m, single);
                 return self.float_binary(m, ty, f, FloatMode::nearest(flush), false);

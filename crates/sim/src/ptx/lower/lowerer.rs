@@ -50,6 +50,8 @@ pub(super) struct Lowerer<'a> {
     pub(super) location: (u32, u32),
     pub(super) guard: u32,
     pub(super) counted: u32,
+    /// The first feature that the simulated device lacks.
+    pub(super) refusal: Option<PtxError>,
 }
 
 impl<'a> Lowerer<'a> {

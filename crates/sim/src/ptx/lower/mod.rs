@@ -36,7 +36,7 @@ use super::ir::{Code, GUARD_NEGATED, InitialValue, NO_GUARD, Op, Slot, Window};
 use call::CallingConvention;
 pub(super) use call_graph::CallGraph;
 use lowerer::Lowerer;
-use millstream_ptx::ast::{FormalAst, InstructionAst, ModuleAst, Statement};
+use millstream_ptx::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement};
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use operand::Temporaries;
@@ -72,6 +72,7 @@ pub(super) fn kernel<'a>(
         location: (0, 0),
         guard: NO_GUARD,
         counted: 1,
+        refusal: None,
     };
     let functions = graph.out_of_line_functions(module, index);
     lowerer.announce(&functions)?;
@@ -95,13 +96,26 @@ pub(super) fn kernel<'a>(
             formal.line,
         )?;
     }
-    if let Some(body) = &function.body {
-        lowerer.block(body)?;
+    lowerer.body(function)?;
+    match lowerer.refusal.take() {
+        Some(refusal) => Err(refusal),
+        None => lowerer.finish(),
     }
-    lowerer.finish()
+}
+
+fn is_too_large(error: &PtxError) -> bool {
+    matches!(error.kind, PtxErrorKind::TooLarge(_))
 }
 
 impl<'a> Lowerer<'a> {
+    /// Lowers the body of a function.
+    fn body(&mut self, function: &'a FunctionAst<'a>) -> Result<(), PtxError> {
+        if let Some(refusal) = &function.refusal {
+            self.refusal.get_or_insert_with(|| refusal.clone());
+        }
+        self.block(function.body.as_deref().unwrap_or_default())
+    }
+
     /// Lowers the statements of a block in braces.
     fn block(&mut self, statements: &'a [Statement<'a>]) -> Result<(), PtxError> {
         self.scopes.push(Scope::default());
@@ -134,7 +148,13 @@ impl<'a> Lowerer<'a> {
                     let index = u32::try_from(index).unwrap_or(u32::MAX);
                     self.declare(name, Symbol::Variable(index), *line)?;
                 }
-                Statement::Instruction(instruction) => self.instruction(instruction)?,
+                Statement::Instruction(instruction) => match self.instruction(instruction) {
+                    // An error further on that makes the text invalid refuses the whole module.
+                    Err(error) if error.kind.is_of_kernel() && !is_too_large(&error) => {
+                        self.refusal.get_or_insert(error);
+                    }
+                    lowered => lowered?,
+                },
                 Statement::Block(inner) => self.block(inner)?,
             }
         }
@@ -218,7 +238,9 @@ impl<'a> Lowerer<'a> {
             "activemask" => self.active_mask(m),
             "szext" | "bmsk" | "fns" | "elect" => self.extra(m),
             base if video::is_video(base) => self.video(m),
-            _ => Err(m.unsupported()),
+            base if unsupported::why(base, m.full).is_some() => Err(m.unsupported()),
+            _ if self.module.header.note().is_some() => Err(m.refuse(unsupported::NEWER)),
+            _ => Err(self.error(PtxErrorKind::UnknownOpcode(m.full.to_owned()))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail`,
+//! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail`, `malloc`,
 //! `free` and `cudaGraphSetConditional`.
 
 use super::lowerer::{Lowerer, add};
@@ -36,22 +36,34 @@ impl<'a> Lowerer<'a> {
                 condition: self.argument(m, condition, RegisterClass::Double)?,
                 value: self.argument(m, value, RegisterClass::Word)?,
             },
-            ("malloc" | "__nv_aligned_device_malloc", _) => {
-                let problem = format!(
-                    "the external function `{name}`: the simulated device has no heap; pass the \
-                     kernel an array to work in"
-                );
-                return Err(self.error(PtxErrorKind::Unsupported(problem)));
+            ("malloc", [bytes]) => SystemCall::Allocate {
+                bytes: self.argument(m, bytes, RegisterClass::Double)?,
+                align: None,
+                result: self.temporary(RegisterClass::Double)?,
+            },
+            ("__cuda_syscall_aligned_malloc" | "__nv_aligned_device_malloc", [bytes, align]) => {
+                SystemCall::Allocate {
+                    bytes: self.argument(m, bytes, RegisterClass::Double)?,
+                    align: Some(self.argument(m, align, RegisterClass::Double)?),
+                    result: self.temporary(RegisterClass::Double)?,
+                }
             }
-            _ => {
+            // Functions of CUDA that the simulated device lacks.
+            _ if name.starts_with("cuda") || name.starts_with("__") => {
                 let problem = format!("the external function `{name}`");
                 return Err(self.error(PtxErrorKind::Unsupported(problem)));
             }
+            _ => return Err(self.error(PtxErrorKind::UndefinedSymbol(name.to_owned()))),
         };
         let index = add(&mut self.code.system_calls, system);
         self.emit(Op::SystemCall(index));
-        if let (SystemCall::Print { result, .. }, [target]) = (system, results) {
-            let access = self.actual_access(m, target, RegisterClass::Word, result)?;
+        let result = match system {
+            SystemCall::Print { result, .. } => Some((RegisterClass::Word, result)),
+            SystemCall::Allocate { result, .. } => Some((RegisterClass::Double, result)),
+            _ => None,
+        };
+        if let (Some((class, result)), [target]) = (result, results) {
+            let access = self.actual_access(m, target, class, result)?;
             let index = add(&mut self.code.stores, access);
             self.emit(Op::Store(index));
         }

@@ -11,6 +11,10 @@ const CLUSTER: &str = "the simulated device has no clusters of blocks";
 const TEXTURE: &str =
     "the simulated device has no textures and surfaces; loads from global memory work";
 
+/// The reason for an instruction that no device up to sm_90 has.
+pub(super) const NEWER: &str = "only devices newer than sm_90 have this instruction, and the \
+                                simulated device is one of sm_90; compile for an older target";
+
 /// The reasons by the first part of the mnemonic.
 const BASES: [(&str, &str); 21] = [
     ("mma", TENSOR),
@@ -37,7 +41,7 @@ const BASES: [(&str, &str); 21] = [
 ];
 
 /// The reasons by any part of the mnemonic.
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 19] = [
     ("bulk", BULK),
     ("tensor", BULK),
     ("mbarrier::complete_tx::bytes", BULK),
@@ -45,6 +49,18 @@ const PARTS: [(&str, &str); 7] = [
     ("cluster", CLUSTER),
     ("shared::cluster", CLUSTER),
     ("async::generic", ASYNC_PROXY),
+    ("f32x2", NEWER),
+    ("e2m1x2", NEWER),
+    ("e2m1x4", NEWER),
+    ("e2m3x2", NEWER),
+    ("e2m3x4", NEWER),
+    ("e3m2x2", NEWER),
+    ("e3m2x4", NEWER),
+    ("e4m3x4", NEWER),
+    ("e5m2x4", NEWER),
+    ("ue8m0x2", NEWER),
+    ("s2f6x2", NEWER),
+    ("rs", NEWER),
 ];
 
 /// Returns the reason why the simulated device does not have an instruction, if the instruction is
@@ -54,6 +70,10 @@ pub(super) fn why(base: &str, full: &str) -> Option<&'static str> {
     let has = |part: &str| full.split('.').any(|known| known == part);
     if base == "fence" && has("proxy") && has("async") {
         return Some(ASYNC_PROXY);
+    }
+    let of_float = |bases: &[&str]| bases.contains(&base) && has("f32");
+    if of_float(&["redux"]) || has("tf32") && has("satfinite") {
+        return Some(NEWER);
     }
     let found = by_base.or_else(|| PARTS.iter().find(|(part, _)| has(part)));
     found.map(|(_, reason)| *reason)

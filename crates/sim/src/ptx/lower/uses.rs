@@ -66,6 +66,10 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
             SystemCall::Print {
                 format, arguments, ..
             } => each(Double, &[format, arguments]),
+            SystemCall::Allocate { bytes, align, .. } => {
+                each(Double, &[bytes]);
+                each(Double, align.as_slice());
+            }
             SystemCall::Free { pointer } => each(Double, &[pointer]),
             SystemCall::SetCondition { condition, value } => {
                 each(Double, &[condition]);

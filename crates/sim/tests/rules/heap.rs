@@ -1,0 +1,301 @@
+//! The heap of kernels (`malloc` and `free` in device code), managed variables, and `assert`.
+
+use std::ptr::NonNull;
+
+use millstream_driver::{DevicePtr, FillPattern, FunctionHandle, ResultCode, StreamHandle};
+use millstream_sim::{ReportKind, SimConfig};
+
+use crate::rules::sim_harness::{
+    Arg, DEVICE, Fails, Host, SimHarness, each_schedule, each_schedule_and_stream,
+};
+
+/// `take(out, n)`: stores the address of a block of `n` bytes. `put(p, v)`: stores a word at `p`.
+/// `get(p, out)`: copies the word at `p`. `give(p)`: frees `p`. `bump()`: adds 10 to the second word
+/// of the managed variable.
+const HEAP: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b64 r) malloc(.param .b64 n);
+.extern .func free(.param .b64 p);
+.global .attribute(.managed) .align 4 .b8 shared[16] = {1, 0, 0, 0, 2};
+.visible .entry take(.param .u64 out, .param .u64 n)
+{
+    .reg .b64 %d<3>; .param .b64 a; .param .b64 r;
+    ld.param.u64 %d0, [out];
+    ld.param.u64 %d1, [n];
+    st.param.b64 [a], %d1;
+    call.uni (r), malloc, (a);
+    ld.param.b64 %d2, [r];
+    st.global.u64 [%d0], %d2;
+    ret;
+}
+.visible .entry put(.param .u64 p, .param .u32 v)
+{
+    .reg .b64 %d<2>; .reg .b32 %r;
+    ld.param.u64 %d0, [p];
+    ld.param.u32 %r, [v];
+    st.u32 [%d0], %r;
+    ret;
+}
+.visible .entry get(.param .u64 p, .param .u64 out)
+{
+    .reg .b64 %d<2>; .reg .b32 %r;
+    ld.param.u64 %d0, [p];
+    ld.param.u64 %d1, [out];
+    ld.u32 %r, [%d0];
+    st.global.u32 [%d1], %r;
+    ret;
+}
+.visible .entry give(.param .u64 p)
+{
+    .reg .b64 %d; .param .b64 a;
+    ld.param.u64 %d, [p];
+    st.param.b64 [a], %d;
+    call.uni free, (a);
+    ret;
+}
+.visible .entry bump()
+{
+    .reg .b32 %r;
+    ld.global.u32 %r, [shared+4];
+    add.u32 %r, %r, 10;
+    st.global.u32 [shared+4], %r;
+    ret;
+}";
+
+struct Heap<'s> {
+    sim: &'s SimHarness,
+    stream: StreamHandle,
+    out: DevicePtr,
+}
+
+impl<'s> Heap<'s> {
+    fn new(sim: &'s SimHarness) -> Self {
+        let out = sim.mem_alloc(8).unwrap();
+        let stream = sim.stream();
+        Self { sim, stream, out }
+    }
+
+    fn kernel(&self, name: &str) -> FunctionHandle {
+        self.sim.kernel(HEAP, name)
+    }
+
+    fn run(&self, name: &str, args: &[Arg]) -> Result<(), ResultCode> {
+        let launched = self
+            .sim
+            .launch(self.kernel(name), (1, 1), self.stream, args);
+        launched.map_err(|error| error.code())?;
+        let ended = self.sim.stream_synchronize(self.stream);
+        ended.map_err(|error| error.code())
+    }
+
+    /// Returns the address of a new block; 0 if there is none.
+    fn take(&self, bytes: u64) -> DevicePtr {
+        let args = [
+            Arg::Pointer(self.out),
+            Arg::Pointer(DevicePtr::from_raw(bytes)),
+        ];
+        self.run("take", &args).unwrap();
+        let address = self.sim.read(self.out, 8, self.stream);
+        DevicePtr::from_raw(u64::from_le_bytes(address.try_into().unwrap()))
+    }
+}
+
+#[test]
+fn blocks_live_until_a_kernel_frees_them_and_only_kernels_access_them() {
+    each_schedule(|sim| {
+        let heap = Heap::new(sim);
+        let block = heap.take(4);
+        heap.run("put", &[Arg::Pointer(block), Arg::U32(7)])
+            .unwrap();
+        heap.run("get", &[Arg::Pointer(block), Arg::Pointer(heap.out)])
+            .unwrap();
+        assert_eq!(sim.read(heap.out, 4, heap.stream), [7, 0, 0, 0]);
+        sim.assert_clean();
+        let counts = sim.gpu.live_object_counts();
+        assert_eq!(counts.device_bytes, 512, "the 8 bytes alone");
+        assert_eq!(
+            sim.gpu
+                .live_objects()
+                .iter()
+                .filter(|found| found.bytes == 4)
+                .count(),
+            0
+        );
+        assert!(sim.gpu.allocation_at(block).is_none());
+        sim.mem_free(block).fails(ResultCode::INVALID_VALUE);
+        sim.assert_reported(
+            ReportKind::WrongFree,
+            &["does not free allocation", "malloc"],
+        );
+        let copy = sim.copy_device_to_device_async(heap.out, block, 4, heap.stream);
+        copy.fails(ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::BadArgument, &["memory of a kernel's heap"]);
+        let fill = sim.memset_async(block, FillPattern::U8(0), 4, heap.stream);
+        fill.fails(ResultCode::INVALID_VALUE);
+        heap.run("give", &[Arg::Pointer(block)]).unwrap();
+        let used = heap.run("put", &[Arg::Pointer(block), Arg::U32(7)]);
+        assert_eq!(used, Err(ResultCode::ILLEGAL_ADDRESS));
+        sim.assert_reported(
+            ReportKind::KernelFault,
+            &["used after the end of allocation"],
+        );
+    });
+}
+
+#[test]
+fn wrong_frees_and_uses_beyond_a_block_are_faults() {
+    let fault = |code, words: &[&str], program: &dyn Fn(&Heap<'_>) -> Result<(), ResultCode>| {
+        let sim = SimHarness::new(SimConfig::new());
+        assert_eq!(program(&Heap::new(&sim)), Err(code), "{words:?}");
+        sim.assert_reported(ReportKind::KernelFault, words);
+    };
+    const FREE: &[&str] = &["at which no live block of the heap starts: allocation"];
+    let give = |heap: &Heap<'_>, block| heap.run("give", &[Arg::Pointer(block)]);
+    fault(ResultCode::LAUNCH_FAILED, FREE, &|heap| {
+        let block = heap.take(4);
+        give(heap, block).and(give(heap, block))
+    });
+    fault(ResultCode::LAUNCH_FAILED, FREE, &|heap| {
+        give(heap, heap.out)
+    });
+    fault(ResultCode::LAUNCH_FAILED, FREE, &|heap| {
+        give(heap, heap.take(8).offset(4))
+    });
+    fault(
+        ResultCode::ILLEGAL_ADDRESS,
+        &["behind the end of allocation"],
+        &|heap| {
+            let block = heap.take(12);
+            heap.run("put", &[Arg::Pointer(block.offset(12)), Arg::U32(1)])
+        },
+    );
+    let sim = SimHarness::new(SimConfig::new());
+    assert_eq!(give(&Heap::new(&sim), DevicePtr::from_raw(0)), Ok(()));
+}
+
+#[test]
+fn the_heap_is_exhausted_at_its_size_which_is_set_before_its_first_use() {
+    each_schedule(|sim| {
+        let heap = Heap::new(sim);
+        let own = sim.gpu.context_create(DEVICE).unwrap();
+        let set = |context, bytes| sim.gpu.context_set_heap(context, bytes);
+        set(own, 1).unwrap();
+        set(sim.context, u64::MAX).fails(ResultCode::OUT_OF_MEMORY);
+        set(sim.context, 100).unwrap();
+        let block = heap.take(60);
+        assert_eq!(heap.take(40).as_raw(), 0, "it has 36 bytes left");
+        assert_eq!(heap.take(u64::MAX).as_raw(), 0);
+        assert_ne!(heap.take(30).as_raw(), 0);
+        heap.run("give", &[Arg::Pointer(block)]).unwrap();
+        let again = heap.take(64);
+        assert!(again.as_raw() != 0 && again != block);
+        sim.assert_clean();
+        set(sim.context, 200).fails(ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::BadArgument, &["after the launch of a kernel"]);
+        set(own, 200).unwrap();
+        // The context frees what is left.
+        sim.stream_destroy(heap.stream).unwrap();
+        sim.release_context().unwrap();
+        assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
+    });
+    let sim = SimHarness::new(SimConfig::new());
+    let heap = Heap::new(&sim);
+    assert_ne!(heap.take((8 << 20) - 16).as_raw(), 0);
+    assert_eq!(heap.take(17).as_raw(), 0);
+}
+
+#[test]
+fn races_on_blocks_and_reads_of_fresh_ones_are_found() {
+    let program = |waits: bool, second: &str| {
+        let sim = SimHarness::new(SimConfig::new().race_check(true));
+        let heap = Heap::new(&sim);
+        let block = heap.take(4);
+        let other = sim.stream();
+        let put = [Arg::Pointer(block), Arg::U32(7)];
+        sim.launch(heap.kernel("put"), (1, 1), heap.stream, &put)
+            .unwrap();
+        if waits {
+            sim.stream_wait_event(other, sim.recorded(heap.stream))
+                .unwrap();
+        }
+        let args = [Arg::Pointer(block), Arg::Pointer(heap.out)];
+        let args = &args[..if second == "give" { 1 } else { 2 }];
+        sim.launch(heap.kernel(second), (1, 1), other, args)
+            .unwrap();
+        sim.context_synchronize().unwrap();
+        let reports = sim.gpu.reports();
+        reports
+            .first()
+            .map(|report| (report.kind, report.text.clone()))
+    };
+    for second in ["get", "give"] {
+        assert_eq!(program(true, second), None);
+        let (kind, text) = program(false, second).unwrap();
+        let expected = if second == "get" {
+            ReportKind::Race
+        } else {
+            ReportKind::FreeInFlight
+        };
+        assert_eq!(kind, expected, "{text}");
+        assert!(
+            text.contains("4 bytes, malloc by operation 1 on stream 1"),
+            "{text}"
+        );
+    }
+    let sim = SimHarness::new(SimConfig::new().race_check(true));
+    let heap = Heap::new(&sim);
+    let block = heap.take(4);
+    heap.run("get", &[Arg::Pointer(block), Arg::Pointer(heap.out)])
+        .unwrap();
+    sim.assert_reported(ReportKind::UninitialisedRead, &["malloc"]);
+}
+
+#[test]
+fn each_launch_of_a_graph_allocates() {
+    each_schedule(|sim| {
+        let heap = Heap::new(sim);
+        let graph = sim.graph_create().unwrap();
+        let args = [heap.out.as_raw(), 4];
+        sim.graph_one_thread(graph, &[], heap.kernel("take"), &args)
+            .unwrap();
+        let exec = sim.graph_instantiate(graph).unwrap();
+        let mut blocks: Vec<_> = (0..3)
+            .map(|_| {
+                sim.graph_launch(exec, heap.stream).unwrap();
+                sim.read(heap.out, 8, heap.stream)
+            })
+            .collect();
+        blocks.dedup();
+        assert_eq!(blocks.len(), 3);
+        sim.assert_clean();
+    });
+}
+
+#[test]
+fn a_managed_variable_is_read_and_written_by_host_and_device_at_one_address() {
+    each_schedule_and_stream(|sim, stream| {
+        let module = sim.module_load(HEAP.as_bytes()).unwrap();
+        let (shared, bytes) = sim.module_global(module, "shared").unwrap();
+        let start = std::ptr::with_exposed_provenance_mut(shared.as_raw() as usize);
+        let host = Host {
+            pointer: NonNull::new(start).unwrap(),
+            bytes,
+        };
+        assert_eq!(host.part(0, 8).read(), [1, 0, 0, 0, 2, 0, 0, 0]);
+        host.part(4, 1).fill(30);
+        let bump = sim.module_function(module, "bump").unwrap();
+        sim.launch(bump, (1, 1), stream, &[]).unwrap();
+        sim.stream_synchronize(stream).unwrap();
+        assert_eq!(host.part(0, 8).read(), [1, 0, 0, 0, 40, 0, 0, 0]);
+        assert_eq!(sim.read(shared, 8, stream), [1, 0, 0, 0, 40, 0, 0, 0]);
+        assert_eq!(sim.gpu.live_object_counts().managed_bytes, 0);
+        sim.assert_clean();
+        sim.mem_free(shared).fails(ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::WrongFree, &["a module's variable"]);
+        sim.module_unload(module).unwrap();
+        sim.memset_async(shared, FillPattern::U8(0), 4, stream)
+            .fails(ResultCode::INVALID_VALUE);
+    });
+}
