@@ -201,10 +201,10 @@ impl SimState {
             op: id,
             stream: op.stream,
         };
-        let limit = self
-            .contexts
-            .get(&op.context)
-            .map_or(0, |own| own.heap_bytes);
+        let context = self.contexts.get(&op.context);
+        let limit = context
+            .filter(|_| kernel.uses_heap())
+            .map(|own| own.heap_bytes);
         let view = KernelView {
             map: &self.memory,
             heap: KernelHeap::new(&self.memory, user, limit),

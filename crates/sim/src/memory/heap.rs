@@ -9,7 +9,7 @@ use std::{
     iter,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -43,6 +43,8 @@ pub(crate) struct KernelHeap<'m> {
     user: HeapUser,
     state: Mutex<HeapState>,
     blocks: Blocks,
+    /// Set once the kernel has freed a block.
+    frees: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -64,25 +66,27 @@ pub(crate) struct HeapChanges {
 }
 
 impl<'m> KernelHeap<'m> {
-    /// Creates the heap of a kernel's context, whose size is `limit` bytes.
-    pub(crate) fn new(map: &'m MemoryMap, user: HeapUser, limit: u64) -> Self {
-        let of_context =
-            |block: &&Allocation| block.kind == MemoryKind::Heap && block.context == user.context;
-        let used: u64 = map
-            .live()
-            .filter(of_context)
-            .map(|block| budgeted(block.bytes))
-            .sum();
+    /// Creates the heap of a kernel's context, whose size is `limit` bytes; `None` for a kernel that
+    /// does not allocate.
+    pub(crate) fn new(map: &'m MemoryMap, user: HeapUser, limit: Option<u64>) -> Self {
+        let bytes_left = limit.map_or(0, |limit| {
+            let blocks = map
+                .live()
+                .filter(|block| block.kind == MemoryKind::Heap && block.context == user.context);
+            let used: u64 = blocks.map(|block| budgeted(block.bytes)).sum();
+            limit.saturating_sub(used)
+        });
         Self {
             map,
             user,
             state: Mutex::new(HeapState {
                 next_address: map.next_heap_address[user.device as usize],
-                bytes_left: limit.saturating_sub(used),
+                bytes_left,
                 freed: BTreeSet::new(),
                 spare: BTreeMap::new(),
             }),
             blocks: Blocks::default(),
+            frees: AtomicBool::new(false),
         }
     }
 
@@ -106,7 +110,9 @@ impl<'m> KernelHeap<'m> {
             return Some(base);
         }
         let length = usize::try_from(bytes).ok()?;
-        let backing = self.map.fresh(length, BLOCK_ALIGN as usize, self.map.poison_max_bytes[0])?;
+        let backing = self
+            .map
+            .fresh(length, BLOCK_ALIGN as usize, self.map.poison_max_bytes[0])?;
         let base = state.next_address.next_multiple_of(align);
         let HeapUser {
             context,
@@ -144,6 +150,7 @@ impl<'m> KernelHeap<'m> {
         if !is_alive || !state.freed.insert(base) {
             return false;
         }
+        self.frees.store(true, Ordering::Release);
         state.bytes_left += budgeted(block.bytes);
         if self.block(base).is_some() {
             state.spare.entry(block.bytes).or_default().push(base);
@@ -158,7 +165,7 @@ impl<'m> KernelHeap<'m> {
 
     /// Returns whether the kernel has freed a block.
     pub(crate) fn has_freed(&self, base: u64) -> bool {
-        self.state.lock().freed.contains(&base)
+        self.frees.load(Ordering::Acquire) && self.state.lock().freed.contains(&base)
     }
 
     /// Ends the use by the kernel, and returns the changes for [`MemoryMap::change_heap`].
