@@ -231,17 +231,7 @@ pub(super) fn indices(
     let offset = address.offset.cast_unsigned();
     let indices = match address.base {
         AddressBase::None => each(|_| offset, mask, access_bytes, layout, unit_shift),
-        AddressBase::Double(slot) => {
-            let base = r.double(slot);
-            each(
-                |lane| base[lane].wrapping_add(offset),
-                mask,
-                access_bytes,
-                layout,
-                unit_shift,
-            )
-        }
-        AddressBase::Offset(slot) => {
+        AddressBase::Double(slot) | AddressBase::Offset(slot) => {
             let base = r.double(slot);
             each(
                 |lane| wrapped(base[lane], offset),

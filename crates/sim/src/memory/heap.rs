@@ -5,7 +5,7 @@
 //! and enter the map when the kernel has ended.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     iter,
     sync::{
         Arc, OnceLock,
@@ -16,7 +16,7 @@ use std::{
 use millstream_driver::{ContextHandle, StreamHandle};
 use parking_lot::Mutex;
 
-use super::{Allocation, AllocationInfo, GAP, MemoryKind, MemoryMap, POISON, allocation::Storage};
+use super::{Allocation, AllocationInfo, GAP, MemoryKind, MemoryMap, allocation::Storage};
 use crate::ids::OpId;
 
 /// The default size of a context's heap, in bytes (`CU_LIMIT_MALLOC_HEAP_SIZE`).
@@ -25,9 +25,6 @@ pub(crate) const HEAP_BYTES: u64 = 8 << 20;
 const BLOCK_ALIGN: u64 = 16;
 /// The greatest alignment that a kernel can ask for, in bytes.
 const ALIGN_MAX: u64 = 1 << 20;
-/// The number of blocks of one kernel from which on the memory of freed ones serves again.
-const FRESH_MAX: usize = 1 << 16;
-
 /// The kernel that a heap serves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeapUser {
@@ -53,8 +50,6 @@ struct HeapState {
     bytes_left: u64,
     /// The blocks that the kernel has freed, by first address.
     freed: BTreeSet<u64>,
-    /// Those that can serve again, by size.
-    spare: BTreeMap<u64, Vec<u64>>,
 }
 
 /// The changes that a kernel has made to the heap.
@@ -83,7 +78,6 @@ impl<'m> KernelHeap<'m> {
                 next_address: map.next_heap_address[user.device as usize],
                 bytes_left,
                 freed: BTreeSet::new(),
-                spare: BTreeMap::new(),
             }),
             blocks: Blocks::default(),
             frees: AtomicBool::new(false),
@@ -99,16 +93,6 @@ impl<'m> KernelHeap<'m> {
         }
         let bytes = bytes.max(1);
         let bytes_left = state.bytes_left.checked_sub(budgeted(bytes))?;
-        if self.blocks.len() >= FRESH_MAX
-            && let Some(base) = state.spare.get_mut(&bytes).and_then(Vec::pop)
-            && base.is_multiple_of(align)
-            && let Some(memory) = self.block(base).and_then(Allocation::shared_bytes)
-        {
-            memory.fill(0, memory.len(), &POISON)?;
-            state.freed.remove(&base);
-            state.bytes_left = bytes_left;
-            return Some(base);
-        }
         let length = usize::try_from(bytes).ok()?;
         let backing = self
             .map
@@ -152,9 +136,6 @@ impl<'m> KernelHeap<'m> {
         }
         self.frees.store(true, Ordering::Release);
         state.bytes_left += budgeted(block.bytes);
-        if self.block(base).is_some() {
-            state.spare.entry(block.bytes).or_default().push(base);
-        }
         true
     }
 

@@ -205,19 +205,6 @@ impl Kernel {
 /// A kernel that uses a feature that the simulator lacks is [refused](Kernel::refusal); the others
 /// run.
 ///
-/// ```
-/// let module = millstream_sim::ptx::parse(
-///     ".version 8.0 .target sm_90 .address_size 64
-///     .func tensor() { wgmma.fence.sync.aligned; ret; }
-///     .visible .entry product() { call tensor; ret; }
-///     .visible .entry plain() { ret; }",
-/// )?;
-/// assert!(module.kernel("plain").unwrap().refusal().is_none());
-/// let refusal = module.kernel("product").unwrap().refusal().unwrap();
-/// assert!(refusal.to_string().starts_with("line 2: unsupported opcode `wgmma.fence"));
-/// # Ok::<(), millstream_sim::ptx::PtxError>(())
-/// ```
-///
 /// # Errors
 /// The first error in the text, with its line.
 pub fn parse(source: &str) -> Result<Module, PtxError> {

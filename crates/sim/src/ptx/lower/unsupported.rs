@@ -41,7 +41,7 @@ const BASES: [(&str, &str); 21] = [
 ];
 
 /// The reasons by any part of the mnemonic.
-const PARTS: [(&str, &str); 19] = [
+const PARTS: [(&str, &str); 7] = [
     ("bulk", BULK),
     ("tensor", BULK),
     ("mbarrier::complete_tx::bytes", BULK),
@@ -49,18 +49,12 @@ const PARTS: [(&str, &str); 19] = [
     ("cluster", CLUSTER),
     ("shared::cluster", CLUSTER),
     ("async::generic", ASYNC_PROXY),
-    ("f32x2", NEWER),
-    ("e2m1x2", NEWER),
-    ("e2m1x4", NEWER),
-    ("e2m3x2", NEWER),
-    ("e2m3x4", NEWER),
-    ("e3m2x2", NEWER),
-    ("e3m2x4", NEWER),
-    ("e4m3x4", NEWER),
-    ("e5m2x4", NEWER),
-    ("ue8m0x2", NEWER),
-    ("s2f6x2", NEWER),
-    ("rs", NEWER),
+];
+
+/// Types and modifiers that only devices newer than sm_90 have.
+const NEWER_PARTS: [&str; 12] = [
+    "f32x2", "e2m1x2", "e2m1x4", "e2m3x2", "e2m3x4", "e3m2x2", "e3m2x4", "e4m3x4", "e5m2x4",
+    "ue8m0x2", "s2f6x2", "rs",
 ];
 
 /// Returns the reason why the simulated device does not have an instruction, if the instruction is
@@ -71,8 +65,8 @@ pub(super) fn why(base: &str, full: &str) -> Option<&'static str> {
     if base == "fence" && has("proxy") && has("async") {
         return Some(ASYNC_PROXY);
     }
-    let of_float = |bases: &[&str]| bases.contains(&base) && has("f32");
-    if of_float(&["redux"]) || has("tf32") && has("satfinite") {
+    let is_newer = base == "redux" && has("f32") || has("tf32") && has("satfinite");
+    if is_newer || NEWER_PARTS.into_iter().any(has) {
         return Some(NEWER);
     }
     let found = by_base.or_else(|| PARTS.iter().find(|(part, _)| has(part)));
