@@ -131,16 +131,19 @@
 //!
 //! - Floats of 16 bits: each operation is rounded. `sum`, `product` and scans combine them as `f32`
 //!   and round once; `mean`, `var` and `std` are those of `f32`, rounded once at the end.
-//! - `sum`: of `f32`, added as `f64` and rounded once at the end; of `f64`, with the error of each
-//!   addition added at the end, so that the result is off by little more than the last rounding.
+//! - `sum`: of `f32`, added as `f64` and rounded once at the end, so that nothing overflows before;
+//!   of `f64`, with the error of each addition added at the end, so that the result is off by
+//!   little more than the last rounding. A sum of `f64` overflows if a partial sum does, which
+//!   depends on the order of a kernel, also where the result would be finite; so does one of `bf16`,
+//!   whose partial sums are `f32`.
 //! - `mean`: of `f32`, added and divided as `f64` and rounded once at the end; of `f64`, the sum,
 //!   and the quotient rounded.
 //! - `product`: of `f32`, multiplied as `f64` and rounded once at the end; of `f64`, each
 //!   multiplication is rounded, which makes at most `n`/2 units for `n` elements.
 //! - `var`, `std` of contiguous rows of 2 to 8,192 elements, and of longer ones if there are at
-//!   least 128: two passes over a row. Of `f32`, the mean is rounded to `f32`; the squared
-//!   deviations from it are added and divided as `f64` (for `std`, the root is taken) and rounded
-//!   once at the end. Of `f64`, each step is rounded.
+//!   least 128: two passes over a row. The mean and the deviations from it are rounded to the type
+//!   of the elements. Their squares are added and divided as `f64` (for `std`, the root is taken),
+//!   less what they have too much because the mean was rounded, and rounded once at the end.
 //! - `var`, `std` of other elements, such as columns or a long array: one pass as `f64`, rounded
 //!   once at the end. The relative error before that is at most 2⁻⁴⁶, however many elements there
 //!   are and however much larger than the deviations their mean is.

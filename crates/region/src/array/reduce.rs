@@ -207,17 +207,17 @@ impl<T: Float, D: Dimension> Array<T, D> {
     ///
     /// The sum of the squared deviations is divided in `f64`, and the result is rounded once. The
     /// deviations of at most 8,192 elements are computed in the type of the elements (`f32` for
-    /// `f16` and `bf16`), from the rounded mean. Those of more elements are computed in `f64`; the
-    /// relative error of their sum is at most 2⁻⁴⁶.
+    /// `f16` and `bf16`); their sum corrects the rounding of the mean. Those of more elements are
+    /// computed in `f64`; the relative error of their sum is at most 2⁻⁴⁶.
     #[track_caller]
     pub fn var(&self, ddof: T) -> Array<T, Ix0> {
         self.variance(wide(ddof)).cast()
     }
 
     /// Returns the variance along an axis, which is removed. It is computed as [`var`](Self::var)
-    /// of the elements of each row, with two exceptions. At least 128 contiguous rows take their
-    /// deviations from the rounded mean even if they are longer than 8,192 elements. Rows that are
-    /// not contiguous are computed in `f64`.
+    /// of the elements of each row, with two exceptions. The deviations of at least 128 contiguous
+    /// rows are in the type of the elements even if they are longer than 8,192 elements. Rows that
+    /// are not contiguous are computed in `f64`.
     #[track_caller]
     pub fn var_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
     where
@@ -282,9 +282,20 @@ impl<T: Float, D: Dimension> Array<T, D> {
         if RowShape::of_axes(self.shape(), &numbers, results).is_none() {
             return self.reduced(Reduction::SquaredDeviations, numbers, site);
         }
-        let mean = self.mean_keepdims(axes).broadcast_to(self, "var");
-        let deviations: Self = self.same_shape(Function::Subtract, &mean);
-        deviations.pow2().reduced(Reduction::Sum, numbers, site)
+        // The halves of finite elements differ by a finite number.
+        let half = T::from_whole(1).divided_by(T::from_whole(2));
+        let halves: Self = self.binary_scalar(Function::Multiply, half, false);
+        let means = halves.mean_keepdims(axes).broadcast_to(self, operation);
+        let deviations: Self = halves.same_shape(Function::Subtract, &means);
+        let squares: Array<f64, E> = deviations.reduced(Reduction::Squares, numbers.clone(), site);
+        // The mean was rounded: the deviations add up to what it lacks. Squares that overflow lack
+        // nothing.
+        let sum: Array<f64, E> = deviations.reduced(Reduction::Sum, numbers, site);
+        let mean = divided(sum.clone(), self.elements_along(axes) as f64);
+        let excess: Array<f64, E> = mean.same_shape(Function::Multiply, &sum);
+        let excess: Array<f64, E> = excess.binary_scalar(Function::Minimum, f64::MAX, false);
+        let squares: Array<f64, E> = squares.same_shape(Function::Subtract, &excess);
+        squares.binary_scalar(Function::Multiply, 4.0, false)
     }
 
     /// Returns the number of elements along these axes. A missing axis counts as 1, because the

@@ -106,6 +106,8 @@ macro_rules! reductions {
 reductions! {
     Sum "sum",
     Product "product",
+    /// The sum of the squares, which are `f64`. Not used by scans.
+    Squares "squares",
     /// The sum of the squared deviations from the mean, as `f64`. Not used by scans.
     SquaredDeviations "deviations",
     Minimum "least",

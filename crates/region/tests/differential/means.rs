@@ -124,8 +124,10 @@ fn short_variances_are_rounded_once() -> Outcome {
             let wide = |x: f32| f64::from(x);
             let count = length as f64;
             let mean = (row.iter().copied().map(wide).sum::<f64>() / count) as f32;
-            let squares = row.iter().map(|&x| wide((x - mean) * (x - mean)));
-            let sum: f64 = squares.sum();
+            let deviations = row.iter().map(|&x| wide(x - mean));
+            let lost: f64 = deviations.clone().sum();
+            let squares: f64 = deviations.map(|x| x * x).sum();
+            let sum = squares - lost / count * lost;
             assert_eq!(var, (sum / (count - 1.0)) as f32, "variance of {row}");
             assert_eq!(
                 std,

@@ -193,3 +193,107 @@ fn variances_of_large_and_small_numbers_do_not_overflow() -> Outcome {
         Ok(())
     })
 }
+
+/// Rows of a row kernel, longer rows, and arrays that several blocks share.
+#[test]
+fn variances_have_no_jump_at_the_length_of_a_row_kernel() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(7);
+    let near = |found: f64, expected: f64| {
+        let error = (found - expected).abs() / expected;
+        assert!(error < 2_f64.powi(-21), "{found:e} is off {expected:e}");
+    };
+    for shape in [
+        (1, 2),
+        (3, 100),
+        (1, 8192),
+        (1, 8193),
+        (2, 8192),
+        (130, 8200),
+    ] {
+        for (centre, width) in [(1e6, 8.0), (-3e4, 0.25), (0.0, 1.0)] {
+            let x = numbers(shape, (centre * 64.0, width * 1e-3, None), &mut rng);
+            let single = numbers(shape, (centre, width, None), &mut rng);
+            let single = single.mapv(|x| (x * 16.0).round() as f32 / 16.0);
+            everywhere(|device| {
+                let (std, of_single, of_double) = evaluate(device, |g| {
+                    let (x, single) = (g.array(&x), g.array(&single));
+                    let of_double = x.var_axis(Axis(1), 0.0);
+                    (x.std(0.0), single.var_axis(Axis(1), 1.0), of_double)
+                })?;
+                let all: Vec<f64> = x.iter().copied().collect();
+                near(std.into_scalar().powi(2), variance(&all, 0.0));
+                for (row, (&found, &double)) in of_single.iter().zip(&of_double).enumerate() {
+                    let wide = single.row(row).mapv(f64::from).to_vec();
+                    near(f64::from(found), variance(&wide, 1.0));
+                    near(double, variance(&x.row(row).to_vec(), 0.0));
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Deviations that `f32` cannot hold, or whose squares overflow or vanish as `f32`.
+#[test]
+fn variances_of_rows_neither_overflow_nor_vanish_before_they_are_rounded() -> Outcome {
+    let rows = [
+        [3e38_f32, 3e38, -3e38, -3e38],
+        [1e25, -1e25, 1e25, -1e25],
+        [2e-30, 0.0, 2e-30, 0.0],
+    ];
+    let rows = ndarray::arr2(&rows);
+    let wide = array![[1e200_f64, -1e200, 1e200, 2e200]];
+    let odd = array![[1.0_f32, f32::NAN, 2.0], [f32::INFINITY, 1.0, 1.0]];
+    everywhere(|device| {
+        let (stds, wide, odd) = evaluate(device, |g| {
+            let of = |x: &Array2<f32>| g.array(x).std_axis(Axis(1), 0.0);
+            (of(&rows), g.array(&wide).var(0.0), of(&odd))
+        })?;
+        for (found, expected) in stds.iter().zip([3e38, 1e25, 1e-30]) {
+            assert!((found / expected - 1.0).abs() < 1e-6, "{stds}");
+        }
+        assert_eq!(wide[()], f64::INFINITY);
+        assert!(odd.iter().all(|std| std.is_nan()), "{odd}");
+        Ok(())
+    })
+}
+
+/// In every order of a reduction: part of a warp, a thread, a block, several blocks, and several
+/// threads with few partial results and with many. Partial sums of a third of the elements are
+/// beyond `f32`.
+#[test]
+fn sums_of_single_precision_overflow_only_when_they_are_rounded() -> Outcome {
+    for (rows, length) in [(1, 6), (5, 27), (1, 600), (3, 99_999), (40, 999), (40, 30)] {
+        let third = length / 3;
+        let number = |at: usize| match at {
+            0 => 3e38_f32,
+            at if at < third => 2e38,
+            at if at < 2 * third - 1 => -2e38,
+            _ => 0.0,
+        };
+        let along = Array2::from_shape_fn((rows, length), |(_, at)| number(at));
+        let down = along.t().to_owned();
+        everywhere(|device| {
+            let (all, of_rows, of_columns, last) = evaluate(device, |g| {
+                let (along, down) = (g.array(&along), g.array(&down));
+                let last = along.cumsum(Axis(1)).slice(ndarray::s![.., -1..]).flatten();
+                (
+                    along.slice(ndarray::s![..1, ..]).sum(),
+                    along.sum_axis(Axis(1)),
+                    down.sum_axis(Axis(0)),
+                    last,
+                )
+            })?;
+            assert_eq!(all[()], 3e38);
+            for sums in [of_rows, of_columns, last] {
+                assert!(
+                    sums.iter().all(|&sum| sum == 3e38),
+                    "{rows}, {length}: {sums}"
+                );
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -52,7 +52,10 @@ impl Reducer {
         let is_wide_float = self.stored.is_wide_float();
         match self.reduction {
             Reduction::SquaredDeviations => smallvec![DType::F64; deviations::COMPONENTS],
-            Reduction::Sum if self.element == DType::F64 => smallvec![DType::F64, DType::F64],
+            Reduction::Sum | Reduction::Squares if self.element == DType::F64 => {
+                smallvec![DType::F64, DType::F64]
+            }
+            Reduction::Squares => smallvec![DType::F64],
             Reduction::Sum | Reduction::Product if is_wide_float => smallvec![DType::F64],
             Reduction::ArgMinimum | Reduction::ArgMaximum => {
                 smallvec![self.key_type(), DType::I64]
@@ -78,7 +81,9 @@ impl Reducer {
         let state_types = self.state_types();
         let [zero, one, least, greatest] = literals(state_types[0]);
         let first = match self.reduction {
-            Reduction::Sum | Reduction::SquaredDeviations | Reduction::Any => zero,
+            Reduction::Sum | Reduction::Squares | Reduction::SquaredDeviations | Reduction::Any => {
+                zero
+            }
             Reduction::Product | Reduction::All => one,
             Reduction::Minimum | Reduction::ArgMinimum => greatest,
             Reduction::Maximum | Reduction::ArgMaximum => least,
@@ -140,6 +145,10 @@ impl Reducer {
             (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::F32 | DType::F64) => {
                 self.sort_key(body, element)
             }
+            (Reduction::Squares, _) => {
+                let wide = cast(body, self.element, DType::F64, element);
+                value!(body, F64; "mul.rn.f64 {wide}, {wide}")
+            }
             _ => cast(body, self.element, state_types[0], element),
         };
         match state_types.get(1) {
@@ -166,8 +175,12 @@ impl Reducer {
         let dtype = self.state_types()[0];
         match self.reduction {
             Reduction::SquaredDeviations => deviations::combine(body, accumulator, other),
-            Reduction::Sum if accumulator.len() == 2 => add_compensated(body, accumulator, other),
-            Reduction::Sum => line!(body; "add.{} {a}, {a}, {b};", add_type(dtype)),
+            Reduction::Sum | Reduction::Squares if accumulator.len() == 2 => {
+                add_compensated(body, accumulator, other)
+            }
+            Reduction::Sum | Reduction::Squares => {
+                line!(body; "add.{} {a}, {a}, {b};", add_type(dtype))
+            }
             Reduction::Product if dtype.is_wide_float() => {
                 line!(body; "mul.{} {a}, {a}, {b};", add_type(dtype))
             }
@@ -211,6 +224,7 @@ impl Reducer {
             Reduction::ArgMinimum => self.combine_keys(body, "lt", accumulator, other, true),
             Reduction::ArgMaximum => self.combine_keys(body, "gt", accumulator, other, true),
             Reduction::Sum
+            | Reduction::Squares
             | Reduction::Product
             | Reduction::SquaredDeviations
             | Reduction::Minimum
@@ -302,12 +316,14 @@ impl Reducer {
             Reduction::ArgMinimum | Reduction::ArgMaximum => accumulator[1],
             Reduction::Any | Reduction::All => body.is_not_zero(accumulator[0]),
             Reduction::SquaredDeviations => compensated(body, accumulator[3], accumulator[4]),
-            Reduction::Sum if accumulator.len() == 2 => {
+            Reduction::Sum | Reduction::Squares if accumulator.len() == 2 => {
                 compensated(body, accumulator[0], accumulator[1])
             }
-            Reduction::Sum | Reduction::Product | Reduction::Minimum | Reduction::Maximum => {
-                cast(body, self.state_types()[0], to, accumulator[0])
-            }
+            Reduction::Sum
+            | Reduction::Squares
+            | Reduction::Product
+            | Reduction::Minimum
+            | Reduction::Maximum => cast(body, self.state_types()[0], to, accumulator[0]),
         }
     }
 }
