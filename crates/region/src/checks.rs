@@ -1,8 +1,9 @@
 //! Bounds checks of indices, which the device makes while it runs and the host reads later.
 //!
 //! A kernel replaces an index that is out of bounds by 0, so that it touches only its operands, and
-//! raises a flag word in device memory to the code of the check. The flag is downloaded with a
-//! region's results and examined before them, together with the flags of all earlier sessions that
+//! raises a flag word in device memory to the code of the check plus the index. Of several the
+//! greatest stays, so that every run reports the same. The flag is downloaded with a region's
+//! results and examined before them, together with the flags of all earlier sessions that
 //! the results depend on.
 //!
 //! The memory of results that stay on the device remembers which launches they depend on
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    error::{Result, UsageError, UsageErrorKind},
+    error::{INDEX_BITS, INDEX_MIN, Result, UsageError, UsageErrorKind},
     streams::Streams,
 };
 
@@ -32,12 +33,15 @@ const UNREAD_MAX: usize = 16;
 /// The number of sessions from which on a call waits for these downloads.
 const READING_MAX: usize = 64;
 
+/// The greatest number of a check, above the index in the flag word.
+const NUMBER_MAX: u64 = (1 << (u64::BITS - INDEX_BITS)) - 1;
+
 #[derive(Default)]
 pub(crate) struct IndexChecks {
     /// The flag word in device memory; `None` until a kernel needs it.
-    flag: Option<Arc<Mutex<Buffer<u32>>>>,
-    /// The error of each code, from code 1 on.
-    errors: Vec<UsageError>,
+    flag: Option<Arc<Mutex<Buffer<u64>>>>,
+    /// The checks by number, from 1 on: line, axis and length.
+    numbered: Vec<(&'static Location<'static>, usize, usize)>,
     /// The number of launches that make checks.
     launches: u64,
     /// The number of launches before the first whose check has not yet succeeded.
@@ -46,12 +50,12 @@ pub(crate) struct IndexChecks {
     is_raised: bool,
     /// The download of the flag, and the number of launches before it. Once the flag is 0, these
     /// checks are forgotten.
-    reading: Option<(Pending<Vec<u32>>, u64)>,
+    reading: Option<(Pending<Vec<u64>>, u64)>,
 }
 
 impl IndexChecks {
     /// Returns the flag word that kernels raise, for one launch. The first call sets it to 0.
-    pub(crate) fn flag(&mut self, stream: &Stream) -> Result<Arc<Mutex<Buffer<u32>>>> {
+    pub(crate) fn flag(&mut self, stream: &Stream) -> Result<Arc<Mutex<Buffer<u64>>>> {
         let flag = match &self.flag {
             Some(flag) => flag,
             None => self.flag.insert(Arc::new(Mutex::new(stream.zeros(1)?))),
@@ -61,39 +65,49 @@ impl IndexChecks {
     }
 
     /// Returns the flag word, if there is one.
-    pub(crate) fn existing_flag(&self) -> Option<Arc<Mutex<Buffer<u32>>>> {
+    pub(crate) fn existing_flag(&self) -> Option<Arc<Mutex<Buffer<u64>>>> {
         self.flag.clone()
     }
 
-    /// Returns the code of a check of indices along an axis in an operation at this line. Checks of
-    /// the same line, axis and length share a code, so that a long loop needs no more codes than
-    /// its body.
-    pub(crate) fn number(
+    /// Returns the code of a check of indices along an axis in an operation at this line, which is
+    /// the flag word for index 0. Checks of the same line, axis and length share a code, so that a
+    /// long loop needs no more codes than its body.
+    pub(crate) fn code(
         &mut self,
         location: &'static Location<'static>,
         axis: usize,
         length: usize,
-    ) -> u32 {
-        let error = UsageError::new("index", UsageErrorKind::Index { axis, length }, location);
-        let existing = self.errors.iter().position(|other| *other == error);
-        let index = existing.unwrap_or_else(|| {
-            self.errors.push(error);
-            self.errors.len() - 1
+    ) -> u64 {
+        let check = (location, axis, length);
+        let existing = self.numbered.iter().position(|other| *other == check);
+        let at = existing.unwrap_or_else(|| {
+            self.numbered.push(check);
+            self.numbered.len() - 1
         });
-        u32::try_from(index + 1).expect("there are fewer checks than nodes in memory")
+        let number = (at as u64 + 1).min(NUMBER_MAX);
+        (number << INDEX_BITS) + INDEX_MIN.unsigned_abs()
     }
 
-    /// Returns the error whose code the flag word holds, or `Ok` if the flag is 0.
-    fn error_for(&self, word: &[u32]) -> Result<()> {
-        let number = word.first().map_or(0, |&word| word as usize);
-        let error = number
-            .checked_sub(1)
-            .and_then(|index| self.errors.get(index));
-        error.map_or(Ok(()), |error| Err(error.clone().into()))
+    /// Returns the error of the flag word, or `Ok` if the flag is 0.
+    fn error_for(&self, word: &[u64]) -> Result<()> {
+        let word = word.first().copied().unwrap_or(0);
+        let Some(at) = (word >> INDEX_BITS).checked_sub(1) else {
+            return Ok(());
+        };
+        let index = (word & ((1 << INDEX_BITS) - 1)) as i64 + INDEX_MIN;
+        let numbered = self.numbered.get(at as usize);
+        numbered.map_or(Ok(()), |&(location, axis, length)| {
+            let problem = UsageErrorKind::Index {
+                index: Some(index),
+                axis,
+                length,
+            };
+            Err(UsageError::new("index", problem, location).into())
+        })
     }
 
     /// Enqueues a download of the flag, behind all work enqueued so far.
-    fn read(&self, streams: &mut Streams, device: &Device) -> Result<Option<Pending<Vec<u32>>>> {
+    fn read(&self, streams: &mut Streams, device: &Device) -> Result<Option<Pending<Vec<u64>>>> {
         let Some(flag) = &self.flag else {
             return Ok(None);
         };
@@ -108,7 +122,7 @@ impl IndexChecks {
     }
 
     /// Notes the result of a download that was enqueued after `launches` launches.
-    fn note(&mut self, word: &[u32], launches: u64) {
+    fn note(&mut self, word: &[u64], launches: u64) {
         if word == [0] {
             self.passed = self.passed.max(launches);
         } else {
@@ -144,7 +158,7 @@ struct DeferredCheck {
 
 impl DeferredCheck {
     /// Notes a flag that was downloaded, and returns its error if it is raised.
-    fn examine(&self, word: &[u32]) -> Result<()> {
+    fn examine(&self, word: &[u64]) -> Result<()> {
         let mut checks = self.checks.lock();
         checks.note(word, self.launches);
         checks.error_for(word)
@@ -230,7 +244,7 @@ impl DeferredChecks {
 #[derive(Default)]
 pub(crate) struct CheckResult {
     /// The downloads, each with the session and the number of its launches before.
-    words: SmallVec<[(Pending<Vec<u32>>, DeferredCheck); 1]>,
+    words: SmallVec<[(Pending<Vec<u64>>, DeferredCheck); 1]>,
 }
 
 impl CheckResult {

@@ -245,8 +245,12 @@ pub enum UsageErrorKind {
         shape: ArrayShape,
     },
     /// An element of an index array that is out of bounds.
-    #[error("an index is out of bounds for axis {axis} of length {length}")]
+    #[error("{} is out of bounds for axis {axis} of length {length}", named(*index))]
     Index {
+        /// The index, or `None` if the axis is empty, so that every index is. One on the device
+        /// beyond ±2³⁹ is given as the nearest of these bounds. Of several, one is reported, the
+        /// same in each run.
+        index: Option<i64>,
         /// The indexed axis.
         axis: usize,
         /// The length of the axis.
@@ -266,6 +270,21 @@ pub enum UsageErrorKind {
         /// The device of the second operand.
         right: String,
     },
+}
+
+/// The number of bits that a kernel has to report an index, and the bounds to which it clamps it.
+pub(crate) const INDEX_BITS: u32 = 40;
+pub(crate) const INDEX_MIN: i64 = -1 << (INDEX_BITS - 1);
+pub(crate) const INDEX_MAX: i64 = -INDEX_MIN - 1;
+
+/// Names an index that was found on the device.
+fn named(index: Option<i64>) -> String {
+    match index {
+        None => "an index".to_owned(),
+        Some(INDEX_MIN) => format!("an index of {INDEX_MIN} or less"),
+        Some(INDEX_MAX) => format!("an index of {INDEX_MAX} or more"),
+        Some(index) => format!("index {index}"),
+    }
 }
 
 impl UsageErrorKind {

@@ -80,8 +80,12 @@ impl Indices for &[usize] {
     fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
         let IndexedAxis { axis, length, site } = along;
         let shape = Shape::from_slice(&[self.len()]);
-        if self.iter().any(|&index| index >= length) {
-            let usage_error = site.error(UsageErrorKind::Index { axis, length });
+        if let Some(&index) = self.iter().find(|&&index| index >= length) {
+            let usage_error = site.error(UsageErrorKind::Index {
+                index: Some(i64::try_from(index).unwrap_or(i64::MAX)),
+                axis,
+                length,
+            });
             return session.fail(DType::I64, &shape, usage_error, site.line);
         }
         // The indices are less than a length, which fits an `i64`.
@@ -173,7 +177,11 @@ impl<T: Element, D: Dimension> Array<T, D> {
     fn gathered(&self, source: Self, index: &NodeRef, axis: usize, site: Site) -> Self {
         let length = source.shape()[axis];
         if length == 0 && index.elements > 0 {
-            let problem = UsageErrorKind::Index { axis, length };
+            let problem = UsageErrorKind::Index {
+                index: None,
+                axis,
+                length,
+            };
             return self.failed(T::DTYPE, &index.shape, problem, site);
         }
         let op = Op::Gather {
@@ -242,6 +250,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         }
         if length == 0 && shape::element_count(&shape) != Some(0) {
             return fails(UsageErrorKind::Index {
+                index: None,
                 axis: number,
                 length,
             });

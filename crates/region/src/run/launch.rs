@@ -61,7 +61,7 @@ fn word(session: &Session, parameter: &CodeParameter, bound: BoundKernel<'_>) ->
         CodeParameter::Constant(number) => bound.constant(number).bits(),
         CodeParameter::CheckCode { node, axis, length } => {
             let location = bound.node(node).location;
-            session.checks().number(location, axis, length).into()
+            session.checks().code(location, axis, length)
         }
         CodeParameter::Fixed(KernelParameter::Scalar(value)) => value.bits(),
         // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
@@ -233,7 +233,7 @@ fn launch(
             }
             CodeParameter::Fixed(KernelParameter::Flag) => {
                 let flag = flag.take().expect("the flag is one parameter");
-                Argument::write::<u32, _>(flag)
+                Argument::write::<u64, _>(flag)
             }
             CodeParameter::Fixed(KernelParameter::Counters) => {
                 let array = array.take().expect("the counters are one parameter");

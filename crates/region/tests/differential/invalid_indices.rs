@@ -60,8 +60,12 @@ fn arrays_on_the_device_carry_the_error_of_an_invalid_index() -> Outcome {
             let sum = device.region(|g| (g.array(&y) + g.array(&x)).sum())?.wait();
             match (wrong, y.to_host()) {
                 (None, Ok(_)) => assert_eq!(sum?[()], 12.0 + 300.0),
-                (Some(_), Err(Error::Usage(usage_error))) => {
-                    let problem = UsageErrorKind::Index { axis: 0, length: 3 };
+                (Some(wrong), Err(Error::Usage(usage_error))) => {
+                    let problem = UsageErrorKind::Index {
+                        index: Some(wrong),
+                        axis: 0,
+                        length: 3,
+                    };
                     assert_eq!(*usage_error.problem(), problem);
                     assert_eq!(usage_error.location().line(), line);
                     assert!(matches!(sum, Err(Error::Usage(_))), "{sum:?}");
@@ -137,7 +141,11 @@ fn invalid_indices_are_reported_with_their_line() -> Outcome {
                 let pending = device.region(|g| body(g, &g.array(&x), &g.array(&index)))?;
                 match pending.wait() {
                     Err(Error::Usage(usage_error)) => {
-                        let problem = UsageErrorKind::Index { axis: 0, length: 4 };
+                        let problem = UsageErrorKind::Index {
+                            index: Some(i64::from(wrong)),
+                            axis: 0,
+                            length: 4,
+                        };
                         assert_eq!(*usage_error.problem(), problem, "{usage_error}");
                         assert_eq!(usage_error.location().line(), line, "{usage_error}");
                     }
@@ -157,7 +165,44 @@ fn invalid_host_indices_are_rejected() -> Outcome {
     let device = configurations()[0].open()?;
     let x = array![1.0_f32, 2.0];
     let result = device.region(|g| g.array(&x).select(Axis(0), &[0, 2]));
-    assert!(matches!(result, Err(Error::Usage(_))), "{result:?}");
+    let error = result.err().ok_or("it is out of bounds")?.to_string();
+    assert!(
+        error.contains("index 2 is out of bounds for axis 0 of length 2"),
+        "{error}"
+    );
+    Ok(())
+}
+
+/// Of several invalid indices one is named, the same on every run, also one that a kernel cannot
+/// report exactly.
+#[test]
+fn errors_name_an_invalid_index() -> Outcome {
+    let x = array![1.0_f32, 2.0, 3.0];
+    let far = 1_i64 << 39;
+    for (wrong, named) in [
+        (vec![1, -7, 0], "index -7 "),
+        (vec![3, 900, 17, -1], "index 900 "),
+        (vec![far - 2], "index 549755813886 "),
+        (vec![0, far, 5], "an index of 549755813887 or more "),
+        (vec![i64::MAX], "an index of 549755813887 or more "),
+        (vec![1 - far], "index -549755813887 "),
+        (vec![i64::MIN, 0], "an index of -549755813888 or less "),
+    ] {
+        everywhere(|device| {
+            let index = Array1::from(wrong.clone());
+            let chosen = device.region(|g| g.array(&x).select(Axis(0), &g.array(&index)))?;
+            let error = chosen
+                .wait()
+                .err()
+                .ok_or("it is out of bounds")?
+                .to_string();
+            assert!(
+                error.contains(named) && error.contains("of length 3"),
+                "{error}"
+            );
+            Ok(())
+        })?;
+    }
     Ok(())
 }
 

@@ -87,7 +87,11 @@ fn invalid_indices_are_found_by_kernels_with_a_table() -> Outcome {
                 Err(Error::Usage(usage_error)) if is_wrong => {
                     assert_eq!(
                         *usage_error.problem(),
-                        UsageErrorKind::Index { axis: 0, length: 3 }
+                        UsageErrorKind::Index {
+                            index: Some(3),
+                            axis: 0,
+                            length: 3
+                        }
                     );
                 }
                 Ok(found) if !is_wrong => {

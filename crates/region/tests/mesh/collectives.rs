@@ -134,7 +134,7 @@ fn a_mistaken_index_is_found_behind_a_collective() {
         })?;
         // The index is one of the second device, and the first device's copy depends on it.
         let error = crate::mesh::usage_error(sum.to_host());
-        assert_contains(&error, "index is out of bounds");
+        assert_contains(&error, "is out of bounds for axis");
         Ok(())
     });
 }

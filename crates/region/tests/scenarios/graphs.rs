@@ -175,7 +175,8 @@ fn g16_an_index_out_of_bounds_is_reported_by_a_replay() {
             };
             assert!(matches!(
                 error.problem(),
-                UsageErrorKind::Index { axis: 0, length: 5 }
+                UsageErrorKind::Index { index: Some(index), axis: 0, length: 5 }
+                    if *index == call as i64 + 5
             ));
         }
         assert!(calls.count("graph_launch") >= 4, "{:?}", calls.counts());

@@ -78,8 +78,8 @@ impl KernelBody {
         };
         self.parameter(
             ParameterKey::CheckCode(node.id),
-            RegClass::B32,
-            ".u32",
+            RegClass::B64,
+            ".u64",
             parameter,
         )
     }

@@ -13,6 +13,7 @@ use crate::{
             row_nodes::RowNodes,
         },
     },
+    error::{INDEX_MAX, INDEX_MIN},
     expr::{Function, NodeRef, Op},
     plan::FusedKernel,
 };
@@ -260,15 +261,23 @@ impl<'a> Lowering<'a> {
         let code = self.body.check_code(node, axis, length);
         let key = ParameterKey::CheckedLength(node.id);
         let length = self.body.scalar(key, Scalar::I64(length as i64));
-        let index = match index.class {
-            RegClass::B64 => index,
-            _ => value!(self.body, B64; "cvt.s64.s32 {index}"),
+        let (index, reported) = match index.class {
+            RegClass::B64 => {
+                let reported = value!(self.body, B64; "max.s64 {index}, {INDEX_MIN}");
+                line!(self.body; "min.s64 {reported}, {reported}, {INDEX_MAX};");
+                (index, reported)
+            }
+            _ => {
+                let index = value!(self.body, B64; "cvt.s64.s32 {index}");
+                (index, index)
+            }
         };
         let (wrong, checked) = (self.body.predicate(), self.body.reg(RegClass::B64));
         // As an unsigned number, a negative index is larger than every length.
         line!(self.body; "setp.ge.u64 {wrong}, {index}, {length};");
         let flag = (self.body).address(ParameterKey::Flag, KernelParameter::Flag);
-        line!(self.body; "@{wrong} red.global.max.u32 [{flag}], {code};");
+        let word = value!(self.body, B64; "add.s64 {reported}, {code}");
+        line!(self.body; "@{wrong} red.global.max.u64 [{flag}], {word};");
         line!(self.body; "selp.b64 {checked}, 0, {index}, {wrong};");
         if self.body.wide {
             return checked;

@@ -116,7 +116,7 @@ impl RegionGraph {
         let buffers = storages.map(|storage| &storage.buffer);
         let mut arrays: Vec<Argument<'_>> = buffers.map(Argument::read::<u8, _>).collect();
         if named.uses_flag {
-            arrays.push(Argument::read::<u32, _>(&*flag));
+            arrays.push(Argument::read::<u64, _>(&*flag));
         }
         if named.uses_counters {
             arrays.push(Argument::read::<u32, _>(counters.array()));
@@ -182,7 +182,7 @@ impl RegionGraph {
             },
             LoggedParameter::CheckCode { node, axis, length } => {
                 let location = graph.node(node).location;
-                session.checks().number(location, axis, length).into()
+                session.checks().code(location, axis, length)
             }
             LoggedParameter::Flag | LoggedParameter::Counters => {
                 unreachable!("an array is not a scalar")
@@ -313,7 +313,7 @@ impl RegionGraph {
 
 /// The words of a session that kernels use.
 pub(crate) struct SessionWords {
-    flag: Option<Arc<Mutex<Buffer<u32>>>>,
+    flag: Option<Arc<Mutex<Buffer<u64>>>>,
     counters: Option<Arc<Mutex<Counters>>>,
 }
 
