@@ -316,6 +316,13 @@ pub(super) fn admits(
         if config.is_empty() {
             return device.check_alive().map(|()| false);
         }
+        let problem = match (problem, config.asked) {
+            (UsageErrorKind::LaunchConfig { detail }, Some(threads)) => {
+                let detail = format!("no grid has {threads} threads: {detail}");
+                UsageErrorKind::LaunchConfig { detail }
+            }
+            (problem, _) => problem,
+        };
         return Err(UsageError::new(function.name, problem).at(location).into());
     }
     check_extras(function, config, location)?;

@@ -48,6 +48,8 @@ const LINEAR_BLOCK: u32 = 256;
 pub struct LaunchConfig {
     pub(crate) dims: LaunchDims,
     pub(super) attributes: LaunchAttributes,
+    /// The number of threads that was asked for, if a grid cannot have so many.
+    pub(super) asked: Option<i128>,
 }
 
 impl LaunchConfig {
@@ -61,13 +63,22 @@ impl LaunchConfig {
                 shared_bytes: 0,
             },
             attributes: LaunchAttributes::default(),
+            asked: None,
         }
     }
 
+    fn asked(mut self, threads: i128) -> Self {
+        let exceeds = |&blocks: &u32| blocks > i32::MAX.unsigned_abs();
+        self.asked = self.dims.grid.iter().any(exceeds).then_some(threads);
+        self
+    }
+
     /// Creates a one-dimensional configuration of at least `n` threads in blocks of 256. For `n` =
-    /// 0 the grid is empty, and launching it does nothing.
+    /// 0 the grid is empty, and launching it does nothing. If no grid is large enough, the launch
+    /// is an error that names `n`.
+    #[doc(alias("for_num_elems"))]
     pub fn linear(n: usize) -> Self {
-        Self::new([blocks_for(n, LINEAR_BLOCK), 1, 1], [LINEAR_BLOCK, 1, 1])
+        Self::new([blocks_for(n, LINEAR_BLOCK), 1, 1], [LINEAR_BLOCK, 1, 1]).asked(n as i128)
     }
 
     /// Creates a two-dimensional configuration of at least `size` threads in blocks of `tile`
@@ -85,7 +96,7 @@ impl LaunchConfig {
             tile.1
         );
         let blocks = [blocks_for(size.0, tile.0), blocks_for(size.1, tile.1), 1];
-        Self::new(blocks, [tile.0, tile.1, 1])
+        Self::new(blocks, [tile.0, tile.1, 1]).asked(size.0.max(size.1) as i128)
     }
 
     /// Sets the dynamic shared memory per block, in bytes.
@@ -103,6 +114,7 @@ impl LaunchConfig {
     /// wait for each other (`grid.sync()` of cooperative groups). A grid that does not fit on the
     /// device is an error; [`Kernel::resident_blocks`](crate::Kernel::resident_blocks) tells how
     /// many blocks fit.
+    #[doc(alias("cuLaunchCooperativeKernel", "cudaLaunchCooperativeKernel"))]
     pub fn cooperative(mut self) -> Self {
         self.attributes.cooperative = true;
         self
@@ -176,7 +188,10 @@ impl From<u32> for LaunchConfig {
 
 impl From<i32> for LaunchConfig {
     fn from(n: i32) -> Self {
-        Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
+        match usize::try_from(n) {
+            Ok(n) => Self::linear(n),
+            Err(_) => Self::linear(usize::MAX).asked(n.into()),
+        }
     }
 }
 
@@ -198,6 +213,7 @@ impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for LaunchConfig {
 /// Dimensions in x, y and z: the blocks of a grid, or the threads of a block (CUDA's `dim3`). It
 /// converts from a number, or a tuple or array of up to three numbers; omitted dimensions are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias("dim3"))]
 pub struct Dim3(pub [u32; 3]);
 
 macro_rules! dims {

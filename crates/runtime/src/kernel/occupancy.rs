@@ -101,7 +101,9 @@ impl Occupancy<'_> {
 #[inline(never)]
 pub(super) fn check_attributes(function: &Function, config: &LaunchConfig) -> Result<()> {
     let refuse = |problem| Err(UsageError::new(function.name, problem).into());
-    let LaunchConfig { dims, attributes } = config;
+    let LaunchConfig {
+        dims, attributes, ..
+    } = config;
     if let Some(cluster) = attributes.cluster {
         if function.device.is_simulated {
             let detail = "the simulated device runs no clusters of blocks: launch without \

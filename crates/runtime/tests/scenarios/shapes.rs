@@ -41,6 +41,16 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
         let greedy = LaunchConfig::linear(3).with_shared_bytes(1 << 30);
         let shared = problem(kernels.vecadd(&stream, greedy, &a, &a, &mut b, 3));
         assert_is!(shared, UsageErrorKind::LaunchConfig { .. });
+        for (config, asked) in [
+            (
+                LaunchConfig::linear(usize::MAX),
+                "18446744073709551615 threads",
+            ),
+            (LaunchConfig::from(-3), "no grid has -3 threads"),
+        ] {
+            let error = usage_error(kernels.vecadd(&stream, config, &a, &a, &mut b, 3));
+            assert_says(&error, asked);
+        }
         let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
         assert_is!(
             huge,
