@@ -3,13 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    TimedOperation, Trace,
+    TimedOperation, Trace, Traces,
     engine::{Work, work},
     order::{StreamIndices, Wait, waits},
 };
-
-/// The process id of the device. A trace has one device, which is its only process.
-const PROCESS: u64 = 1;
 
 impl Trace {
     /// Converts the trace to JSON in the Trace Event Format, for
@@ -21,50 +18,64 @@ impl Trace {
     /// start of the timeline. The output is deterministic.
     #[must_use]
     pub fn to_chrome_trace(&self) -> String {
-        let streams = StreamIndices::of(self);
-        let mut events = vec![metadata("process_name", 0, &json!({ "name": self.device }))];
-        for number in streams.numbers() {
-            events.push(metadata(
-                "thread_name",
-                number,
-                &json!({ "name": format!("stream {number}") }),
-            ));
-            events.push(metadata(
-                "thread_sort_index",
-                number,
-                &json!({ "sort_index": number }),
-            ));
-        }
-        for (operation, work) in self.operations.iter().zip(work(&self.operations)) {
-            events.push(complete(operation, work.as_ref()));
-        }
-        for (id, Wait { earlier, later }) in waits(self).into_iter().enumerate() {
-            let (earlier, later) = (&self.operations[earlier], &self.operations[later]);
-            // A flow is attached to the operation that is running at its time, so it starts in the
-            // last nanosecond, not after it.
-            let last_ns = earlier
-                .time_ns
-                .end
-                .saturating_sub(1)
-                .max(earlier.time_ns.start);
-            events.push(flow("s", id, earlier.stream, last_ns));
-            events.push(flow("f", id, later.stream, later.time_ns.start));
-        }
-        let events: Vec<_> = events.iter().map(Value::to_string).collect();
-        format!(
-            "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
-            events.join(",\n")
-        )
+        chrome(std::slice::from_ref(self))
     }
 }
 
+impl Traces {
+    /// Converts the traces to one file in the Trace Event Format, as
+    /// [`Trace::to_chrome_trace`] does: each device is a process, numbered from 1, and waits of one
+    /// device for another are flows too.
+    #[must_use]
+    pub fn to_chrome_trace(&self) -> String {
+        chrome(&self.traces)
+    }
+}
+
+/// Converts traces on one clock, each a process.
+fn chrome(traces: &[Trace]) -> String {
+    let mut events = Vec::new();
+    for (process, trace) in (1..).zip(traces) {
+        let name = json!({ "name": trace.device });
+        events.push(metadata("process_name", (process, 0), &name));
+        for number in StreamIndices::of(trace).numbers() {
+            let name = json!({ "name": format!("stream {number}") });
+            events.push(metadata("thread_name", (process, number), &name));
+            let index = json!({ "sort_index": number });
+            events.push(metadata("thread_sort_index", (process, number), &index));
+        }
+        for (operation, work) in trace.operations.iter().zip(work(&trace.operations)) {
+            events.push(complete(process, operation, work.as_ref()));
+        }
+    }
+    let of_trace = |(process, trace): (u64, &'_ Trace)| {
+        let operations = trace.operations.clone().into_iter();
+        operations.map(move |operation| (process, operation))
+    };
+    let (processes, operations): (Vec<_>, Vec<_>) = (1..).zip(traces).flat_map(of_trace).unzip();
+    for (id, Wait { earlier, later }) in waits(&operations).into_iter().enumerate() {
+        let ends = [earlier, later].map(|at| (processes[at], operations[at].stream));
+        let (earlier, later) = (&operations[earlier].time_ns, &operations[later].time_ns);
+        // A flow is attached to the operation that is running at its time, so it starts in the
+        // last nanosecond, not after it.
+        let last_ns = earlier.end.saturating_sub(1).max(earlier.start);
+        events.push(flow("s", id, ends[0], last_ns));
+        events.push(flow("f", id, ends[1], later.start));
+    }
+    let events: Vec<_> = events.iter().map(Value::to_string).collect();
+    format!(
+        "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
+        events.join(",\n")
+    )
+}
+
 /// Creates a metadata event: the name or the sort index of a process or thread.
-fn metadata(name: &str, thread: u64, args: &Value) -> Value {
-    json!({ "ph": "M", "name": name, "pid": PROCESS, "tid": thread, "args": args })
+fn metadata(name: &str, (process, thread): (u64, u64), args: &Value) -> Value {
+    json!({ "ph": "M", "name": name, "pid": process, "tid": thread, "args": args })
 }
 
 /// Creates a complete event for an operation, displayed as a bar.
-fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
+fn complete(process: u64, operation: &TimedOperation, work: Option<&Work>) -> Value {
     let mut args = json!({
         "bytes": operation.bytes,
         "sequence number": operation.sequence,
@@ -78,7 +89,7 @@ fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
         "ph": "X",
         "name": operation.label,
         "cat": operation.kind.to_string(),
-        "pid": PROCESS,
+        "pid": process,
         "tid": operation.stream,
         "ts": microseconds(operation.time_ns.start),
         "dur": microseconds(operation.time_ns.end.saturating_sub(operation.time_ns.start)),
@@ -87,14 +98,14 @@ fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
 }
 
 /// Creates a flow event for one end of a wait.
-fn flow(phase: &str, id: usize, thread: u64, time_ns: u64) -> Value {
+fn flow(phase: &str, id: usize, (process, thread): (u64, u64), time_ns: u64) -> Value {
     json!({
         "ph": phase,
         "bp": "e",
         "name": "waits for",
         "cat": "waits",
         "id": id,
-        "pid": PROCESS,
+        "pid": process,
         "tid": thread,
         "ts": microseconds(time_ns),
     })
@@ -172,7 +183,7 @@ mod tests {
             .iter()
             .map(|event| event["id"].as_u64())
             .collect();
-        assert_eq!(ids.len(), waits(&trace).len());
+        assert_eq!(ids.len(), waits(&trace.operations).len());
         let names: Vec<_> = events
             .iter()
             .filter(|event| event["name"] == "thread_name")

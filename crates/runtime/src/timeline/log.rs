@@ -12,6 +12,7 @@ use crate::{
     Device, Result,
     context::{DeviceState, StreamState, TracedOperation, Tracer, record_event},
     disposal::log,
+    tracker::StreamId,
 };
 
 /// The operations that one timeline has traced. Its events live as long as a thread may record or
@@ -66,6 +67,38 @@ impl OperationLog {
     }
 }
 
+impl OperationLog {
+    /// Records the origin on an idle stream. Returns it with its time on the driver's clock, which
+    /// is between those before the record and after the wait for it: of several tries the shortest
+    /// tells it best.
+    fn origin(
+        &self,
+        device: &DeviceState,
+        stream: &StreamState,
+        tries: u32,
+    ) -> Result<(EventHandle, u64)> {
+        if tries == 0 {
+            return Ok((self.record(device, stream)?, 0));
+        }
+        let mut measured = Vec::new();
+        for _ in 0..tries {
+            let before_ns = self.driver.now_ns();
+            let event = self.record(device, stream)?;
+            wait_for(device, event)?;
+            let after_ns = self.driver.now_ns().max(before_ns);
+            measured.push((after_ns - before_ns, event, before_ns.midpoint(after_ns)));
+        }
+        measured.sort_by_key(|&(doubt_ns, ..)| doubt_ns);
+        Ok((measured[0].1, measured[0].2))
+    }
+}
+
+/// Waits until an event of a timeline is complete.
+fn wait_for(device: &DeviceState, event: EventHandle) -> Result<()> {
+    // SAFETY: the event lives as long as the timeline.
+    device.checked(unsafe { device.driver.event_synchronize(device.context, event) })
+}
+
 impl Drop for OperationLog {
     fn drop(&mut self) {
         for event in self.events.get_mut().drain(..) {
@@ -103,6 +136,8 @@ pub struct Timeline {
     log: Arc<OperationLog>,
     tracer: Arc<dyn Tracer>,
     origin: EventHandle,
+    /// The time of the driver's clock at the origin, if it was measured.
+    origin_ns: u64,
 }
 
 impl Device {
@@ -111,13 +146,15 @@ impl Device {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias("profiler", "nsys"))]
     pub fn timeline(&self) -> Result<Timeline> {
-        Timeline::begin(self.state())
+        Timeline::begin(self.state(), 0)
     }
 }
 
 impl Timeline {
-    pub(crate) fn begin(device: &Arc<DeviceState>) -> Result<Self> {
+    /// Begins a timeline. With `tries`, measures the time of its origin on the driver's clock.
+    pub(super) fn begin(device: &Arc<DeviceState>, tries: u32) -> Result<Self> {
         let log = Arc::new(OperationLog {
             driver: Arc::clone(&device.driver),
             context: device.context,
@@ -125,9 +162,9 @@ impl Timeline {
             events: Mutex::default(),
         });
         let stream = device.acquire_stream(0)?;
-        let origin = log.record(device, &stream);
+        let origin = log.origin(device, &stream, tries);
         device.retire_stream(stream);
-        let origin = origin?;
+        let (origin, origin_ns) = origin?;
         let tracer: Arc<dyn Tracer> = Arc::clone(&log) as Arc<dyn Tracer>;
         device.tracer().set(&device.admission, Arc::clone(&tracer));
         Ok(Self {
@@ -135,6 +172,7 @@ impl Timeline {
             log,
             tracer,
             origin,
+            origin_ns,
         })
     }
 
@@ -148,7 +186,7 @@ impl Timeline {
         let device = &self.device;
         device.tracer().remove(&device.admission, &self.tracer);
         let logged = std::mem::take(&mut *self.log.operations.lock());
-        self.wait_for(self.origin)?;
+        wait_for(device, self.origin)?;
         let mut operations = Vec::with_capacity(logged.len());
         for LoggedOperation {
             operation,
@@ -156,7 +194,7 @@ impl Timeline {
             end,
         } in logged
         {
-            self.wait_for(end)?;
+            wait_for(device, end)?;
             let time_ns = self.elapsed_ns(start)?..self.elapsed_ns(end)?;
             operations.push(TimedOperation {
                 label: operation.label,
@@ -168,7 +206,7 @@ impl Timeline {
                 waits: operation
                     .waits
                     .iter()
-                    .map(|ticket| (device.stream_number(ticket.stream), ticket.sequence.get()))
+                    .map(|ticket| (number_of(device, ticket.stream), ticket.sequence.get()))
                     .collect(),
                 location: operation.location,
             });
@@ -179,11 +217,9 @@ impl Timeline {
         })
     }
 
-    /// Waits until an event of this timeline is complete.
-    fn wait_for(&self, event: EventHandle) -> Result<()> {
-        let device = &self.device;
-        // SAFETY: the event lives as long as this timeline.
-        device.checked(unsafe { device.driver.event_synchronize(device.context, event) })
+    /// Returns the time of the driver's clock at the origin, which was measured.
+    pub(super) fn origin_ns(&self) -> u64 {
+        self.origin_ns
     }
 
     /// Returns the nanoseconds from the start of the timeline to the event. Both events are
@@ -214,4 +250,10 @@ impl Drop for Timeline {
         let device = &self.device;
         device.tracer().remove(&device.admission, &self.tracer);
     }
+}
+
+/// Returns the number of a stream of this device or another, or 0 if its device is closed.
+fn number_of(device: &DeviceState, stream: StreamId) -> u64 {
+    let number = device.with_stream(stream, |_, stream| stream.number);
+    number.unwrap_or(0)
 }

@@ -11,10 +11,12 @@ mod order;
 mod overlap;
 #[cfg(test)]
 mod samples;
+mod several;
 mod svg;
 mod trace;
 mod units;
 
 pub use log::Timeline;
 pub use overlap::Overlap;
+pub use several::{Timelines, Traces};
 pub use trace::{TimedOperation, Trace};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Trace;
+use super::{TimedOperation, Trace};
 
 /// The streams of the traced operations: a map from stream numbers to indices, in ascending
 /// order.
@@ -42,17 +42,16 @@ pub(super) struct Wait {
     pub(super) later: usize,
 }
 
-/// Returns all waits between operations of the trace. Operations submitted before the timeline
-/// began are not part of it.
-pub(super) fn waits(trace: &Trace) -> Vec<Wait> {
-    let places: BTreeMap<_, _> = trace
-        .operations
+/// Returns all waits between operations of one or several traces. Operations submitted before the
+/// timeline began are not part of it.
+pub(super) fn waits(operations: &[TimedOperation]) -> Vec<Wait> {
+    let places: BTreeMap<_, _> = operations
         .iter()
         .enumerate()
         .map(|(place, operation)| ((operation.stream, operation.sequence), place))
         .collect();
     let mut waits = Vec::new();
-    for (later, operation) in trace.operations.iter().enumerate() {
+    for (later, operation) in operations.iter().enumerate() {
         let earlier_operations = operation
             .waits
             .iter()
@@ -86,7 +85,7 @@ mod tests {
         let mut second = operation(OperationKind::Kernel, 2, 1..2);
         second.waits = vec![(1, 7), (1, 8)];
         assert_eq!(
-            waits(&trace(vec![first, second])),
+            waits(&[first, second]),
             [Wait {
                 earlier: 0,
                 later: 1

@@ -22,8 +22,8 @@ pub struct TimedOperation {
     /// The number of bytes copied or filled, or the total size of a kernel's array operands in
     /// bytes.
     pub bytes: u64,
-    /// The operations of other streams for which the library made this one wait on the device:
-    /// stream and sequence number of each.
+    /// The operations of other streams, of this device and others, for which the library made this
+    /// one wait on the device: stream and sequence number of each.
     pub waits: Vec<(u64, u64)>,
     /// The source line of the call.
     pub location: &'static Location<'static>,

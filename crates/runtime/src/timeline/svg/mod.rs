@@ -74,7 +74,7 @@ impl Trace {
         let layout = PictureLayout::new(self, &work, &streams);
         Picture {
             trace: self,
-            waits: waits(self),
+            waits: waits(&self.operations),
             work,
             streams,
             layout,

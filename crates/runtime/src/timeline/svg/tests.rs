@@ -181,7 +181,7 @@ fn a_wait_is_an_arrow_between_two_bars() {
 #[test]
 fn the_number_of_arrows_is_bounded_and_the_legend_says_so() {
     let trace = pictures(1_000);
-    let count = waits(&trace).len();
+    let count = waits(&trace.operations).len();
     assert!(trace.operations.len() > 7_000 && count > 1_000);
     let svg = trace.to_svg();
     let document = Document::parse(&svg).unwrap();
