@@ -56,6 +56,7 @@ use crate::{
 /// stream.upload(&[&1_u32])?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
+#[doc(alias("CudaSlice", "DeviceBuffer", "CUdeviceptr", "Tensor"))]
 pub struct Buffer<T> {
     /// Shared with the graphs that use the array.
     pub(super) allocation: Arc<Allocation>,

@@ -36,6 +36,13 @@ use super::DeviceState;
 ///
 /// [rule 30]: crate::guide::semantics#rule-30
 #[derive(Clone)]
+#[doc(alias(
+    "cuDevicePrimaryCtxRetain",
+    "cudaSetDevice",
+    "CudaContext",
+    "CudaDevice",
+    "torch.device"
+))]
 pub struct Device {
     state: Arc<DeviceState>,
 }

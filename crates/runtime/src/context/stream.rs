@@ -38,6 +38,7 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// [rule 16]: crate::guide::semantics#rule-16
 /// [rule 18]: crate::guide::semantics#rule-18
 #[derive(Clone)]
+#[doc(alias("CUstream", "cudaStream_t", "CudaStream", "torch.cuda.Stream"))]
 pub struct Stream {
     inner: Arc<Handle>,
 }

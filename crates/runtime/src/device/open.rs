@@ -77,6 +77,7 @@ impl Device {
     /// # Errors
     ///
     /// If the driver is too old or cannot be initialised.
+    #[doc(alias("cuDeviceGetCount", "cudaGetDeviceCount", "device_count"))]
     pub fn count() -> Result<i32> {
         count()
     }

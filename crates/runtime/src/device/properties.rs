@@ -160,6 +160,11 @@ impl Device {
     /// # Errors
     ///
     /// If a query of the driver fails.
+    #[doc(alias(
+        "cuDeviceGetAttribute",
+        "cudaGetDeviceProperties",
+        "get_device_properties"
+    ))]
     pub fn properties(&self) -> Result<DeviceProperties> {
         let state = self.state();
         Ok(DeviceProperties::read(&*state.driver, state.ordinal)?)

@@ -29,6 +29,11 @@ impl Device {
     /// # Errors
     ///
     /// If a device is lost.
+    #[doc(alias(
+        "cuDeviceCanAccessPeer",
+        "cudaDeviceCanAccessPeer",
+        "can_device_access_peer"
+    ))]
     pub fn peer_status(&self, other: &Self) -> Result<PeerStatus> {
         let (one, other) = (self.state(), other.state());
         if !one.shares_driver(other) {

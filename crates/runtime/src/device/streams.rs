@@ -22,6 +22,12 @@ impl Device {
     ///
     /// If the driver cannot create a stream, or the device is lost.
     #[track_caller]
+    #[doc(alias(
+        "cuStreamCreate",
+        "cudaStreamCreate",
+        "new_stream",
+        "fork_default_stream"
+    ))]
     pub fn stream(&self) -> Result<Stream> {
         self.stream_with_priority(0)
     }
@@ -33,6 +39,7 @@ impl Device {
     ///
     /// As [`stream`](Self::stream).
     #[track_caller]
+    #[doc(alias("cuStreamCreateWithPriority", "cudaStreamCreateWithPriority"))]
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
         let _name = self.state().named("stream", Location::caller());
         Stream::new(self.state(), priority)

@@ -86,6 +86,7 @@ use crate::{
 ///
 /// Dropping a graph never blocks: replays that are enqueued complete, and the memory is freed
 /// behind them.
+#[doc(alias("CUgraphExec", "cudaGraphExec_t", "CudaGraph", "CUDAGraph"))]
 pub struct Graph {
     name: &'static str,
     location: &'static Location<'static>,
@@ -184,6 +185,12 @@ impl Device {
     ///
     /// [`UsageErrorKind::Recording`]: crate::UsageErrorKind::Recording
     #[track_caller]
+    #[doc(alias(
+        "cuStreamBeginCapture",
+        "cudaStreamBeginCapture",
+        "begin_capture",
+        "torch.cuda.graph"
+    ))]
     pub fn record(
         &self,
         name: &str,

@@ -142,6 +142,7 @@ impl Graph {
     /// graph, or the device is lost. After a driver error the next replay makes the driver's graph
     /// anew.
     #[track_caller]
+    #[doc(alias("cuGraphLaunch", "cudaGraphLaunch"))]
     pub fn replay(&self, stream: &Stream) -> Result<()> {
         self.submit_replays(stream, 1, Location::caller())
     }

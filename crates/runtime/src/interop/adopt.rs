@@ -84,6 +84,7 @@ impl Device {
     /// not launched after the lease. The device's primary context is not reset while the device is
     /// open.
     #[track_caller]
+    #[doc(alias("ExternalStream"))]
     pub unsafe fn adopt_stream(
         &self,
         raw: StreamHandle,

@@ -77,6 +77,7 @@ impl Device {
     /// [`Error::Compile`](crate::Error::Compile) if NVRTC is not found or the source has errors;
     /// those of [`Device::module`] otherwise.
     #[track_caller]
+    #[doc(alias("nvrtcCompileProgram", "compile_ptx", "RawModule"))]
     pub fn compile(&self, source: Cuda) -> Result<Module> {
         let device = self.state();
         device.check_alive()?;

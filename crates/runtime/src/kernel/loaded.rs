@@ -219,6 +219,7 @@ impl Module {
     ///
     /// [`UsageErrorKind::NoKernel`] with the names that there are, [`UsageErrorKind::Signature`] if
     /// the PTX has another number of parameters or one of another size.
+    #[doc(alias("cuModuleGetFunction", "load_function", "get_func"))]
     pub fn function<S: KernelSignature>(&self, name: &str) -> Result<Kernel<S>> {
         let state = &*self.state;
         let label = ModuleLabel::RunTime(state.name);

@@ -104,6 +104,7 @@ impl<S: KernelSignature> Kernel<S> {
     /// # Errors
     ///
     /// If `threads` is 0, or the device is lost.
+    #[doc(alias("cuOccupancyMaxActiveBlocksPerMultiprocessor"))]
     pub fn resident_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u64> {
         self.occupancy().resident_blocks(threads, shared_bytes)
     }
@@ -115,6 +116,7 @@ impl<S: KernelSignature> Kernel<S> {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias("cuOccupancyMaxPotentialBlockSize"))]
     pub fn suggested_block(&self, shared_bytes: u32) -> Result<BlockSize> {
         self.occupancy().suggested_block(shared_bytes)
     }

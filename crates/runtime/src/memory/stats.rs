@@ -70,6 +70,7 @@ impl Device {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias("cuMemGetInfo", "cudaMemGetInfo", "mem_get_info", "memory_allocated"))]
     pub fn memory_stats(&self) -> Result<MemoryStats> {
         out_of_memory::stats(self.state())
     }
@@ -89,6 +90,7 @@ impl Device {
     /// assert_eq!(full.limit_bytes, Some(1000));
     /// # Ok::<(), millstream::Error>(())
     /// ```
+    #[doc(alias("set_per_process_memory_fraction"))]
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.state().memory().budget.set_limit(limit_bytes);
     }
@@ -159,6 +161,7 @@ impl Device {
     /// If the device is lost.
     ///
     /// [rule 30]: crate::guide::semantics#rule-30
+    #[doc(alias("cuMemPoolTrimTo", "cudaMemPoolTrimTo", "empty_cache"))]
     pub fn trim(&self) -> Result<()> {
         out_of_memory::trim(self.state())
     }
