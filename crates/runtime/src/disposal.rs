@@ -59,6 +59,8 @@ static DISPOSAL: PerProcess<Disposal> = PerProcess::new();
 thread_local! {
     /// True if the calling thread drops values itself.
     static IN_PLACE: Cell<bool> = const { Cell::new(false) };
+    /// The number of calls of user code by this library that the thread is inside.
+    static USER_CODE: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Sets whether the calling thread drops values itself, and returns the previous setting.
@@ -164,9 +166,21 @@ pub(crate) fn drop_value<T>(value: T) {
 /// Calls user code and returns `None` if it panics. The payload is leaked because its destructor
 /// may panic too.
 pub(crate) fn contain<R>(user_code: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(user_code))
-        .map_err(mem::forget)
-        .ok()
+    try_call(user_code).map_err(mem::forget).ok()
+}
+
+/// Calls user code and returns the payload if it panics. Meanwhile [`is_in_user_code`] is true.
+pub(crate) fn try_call<R>(user_code: impl FnOnce() -> R) -> thread::Result<R> {
+    let count = |change: fn(u32) -> u32| USER_CODE.with(|calls| calls.set(change(calls.get())));
+    count(|calls| calls + 1);
+    let result = catch_unwind(AssertUnwindSafe(user_code));
+    count(|calls| calls - 1);
+    result
+}
+
+/// Returns whether the calling thread is inside a waker or a destructor that this library called.
+pub(crate) fn is_in_user_code() -> bool {
+    USER_CODE.get() > 0
 }
 
 /// Logs an event through `tracing` on the disposal thread: the subscriber is user code, and most

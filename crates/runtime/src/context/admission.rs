@@ -232,6 +232,6 @@ impl Drop for ForeignCallGuard<'_> {
 }
 
 /// Returns whether this thread is inside a foreign call.
-pub(super) fn in_foreign_call() -> bool {
+pub(crate) fn in_foreign_call() -> bool {
     FOREIGN_CALLS.get() > 0
 }

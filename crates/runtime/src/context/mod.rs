@@ -32,6 +32,7 @@ mod submission;
 mod trace;
 
 pub(crate) use admission::ForeignCallGuard;
+pub(crate) use admission::in_foreign_call;
 pub(crate) use adopted::Keeper;
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
@@ -43,9 +44,9 @@ pub(crate) use operation::Operation;
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
     Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, poll_until, query_stream, register,
-    retain_patiently, retain_until_complete, wait_backoff, wait_until,
+    retain_patiently, retain_until_complete, wait_backoff, wait_until, wait_until_timeout,
 };
-pub(crate) use realm::{Visit, contains as realm_contains};
+pub(crate) use realm::{Visit, contains as realm_contains, has_pending_work};
 pub(crate) use recording::{
     HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream, RelocatableKernel,
 };

@@ -1,5 +1,6 @@
 //! Devices: opening, properties, health, closing.
 
+mod closed;
 pub(crate) mod closing;
 mod health;
 mod open;
@@ -11,6 +12,7 @@ mod topology;
 
 use millstream_driver::{ContextHandle, CurrentContext, Driver, DriverError};
 
+pub use closed::Closed;
 pub use health::Health;
 pub use open::Select;
 pub use properties::{DeviceProperties, PciAddress, Uuid};

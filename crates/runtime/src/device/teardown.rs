@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use millstream_driver::{Completion, ContextHandle, Driver, DriverError, ModuleHandle};
 
-use super::closing;
+use super::{closed::ReportClosed, closing};
 use crate::{
     context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState},
     disposal::log,
@@ -38,6 +38,7 @@ impl DeviceHooks for Hooks {
     /// Tears the device down. The primary context stays retained, because the process shares it
     /// with other libraries.
     fn close(&self, device: &mut DeviceState) {
+        let report = ReportClosed::of(device);
         // First, because graphs in there leave their remains to `idle_frees`.
         drop(std::mem::take(&mut device.slots));
         // Before the streams are listed, because these calls may create one.
@@ -55,6 +56,7 @@ impl DeviceHooks for Hooks {
             probe_module: device.multi_device().peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
             failures: 0,
+            _report: report,
         };
         if device.lost().is_some() {
             teardown.shared.abandon_lost();
@@ -84,6 +86,7 @@ pub(super) struct Teardown {
     /// Device memory that could not be freed yet.
     deferred_frees: Vec<FreeingBlock>,
     failures: usize,
+    _report: ReportClosed,
 }
 
 impl Teardown {

@@ -451,6 +451,18 @@ pub enum UsageErrorKind {
          locked: call it before or after the foreign call"
     )]
     InForeignCall,
+    /// A thread was to wait until a device is closed, which has handles.
+    #[error(
+        "{device} is still open: drop all its handles, streams, arrays, graphs and pending results \
+         before this call, or wait with a timeout"
+    )]
+    StillOpen { device: String },
+    /// A thread was to wait for a device that may wait for this thread.
+    #[error(
+        "this thread runs a waker, a destructor or a foreign call for this library, and the device \
+         may wait for it: call this on another thread"
+    )]
+    InCallback,
     /// The launch configuration exceeds a limit of the device or the kernel.
     #[error("{detail}")]
     LaunchConfig {

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{adaptive_spin::ADAPTIVE_SPIN, wait_ticket};
+use super::{adaptive_spin::ADAPTIVE_SPIN, wait::wait_ticket_timeout};
 use crate::{
     Result,
     context::{
@@ -62,9 +62,15 @@ impl Completion {
         poll_ticket(&self.device, &self.stream, sequence)
     }
 
-    /// Blocks this thread until the operation is complete.
-    pub(crate) fn wait(&self) -> Result<()> {
-        wait_ticket(&self.device, &self.stream, self.sequence)
+    /// Blocks this thread until the operation is complete, for at most `timeout`. Returns whether
+    /// it is.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> Result<bool> {
+        wait_ticket_timeout(&self.device, &self.stream, self.sequence, timeout)
+    }
+
+    /// Returns the time of the driver's clock.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.device.driver.now_ns()
     }
 
     fn unregister_waker(&mut self) {

@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use super::completion::Completion;
@@ -121,12 +122,53 @@ impl<T> Pending<T> {
     ///
     /// If the value was already taken, by [`try_take`](Self::try_take) or by polling.
     pub fn wait(mut self) -> Result<T> {
+        let value = self.wait_timeout(Duration::MAX)?;
+        Ok(value.expect("this timeout does not expire"))
+    }
+
+    /// Blocks this thread for at most `timeout`, and returns the value if it is available by then.
+    /// A value that is not stays pending: wait again, or `.await` it.
+    ///
+    /// The time is that of the driver: on the simulated device its virtual clock. The host work of
+    /// a large download, which copies the chunks that have arrived, is not interrupted.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new());
+    /// let stream = Device::open_simulated(&gpu, 0)?.stream()?;
+    /// let buffer = stream.upload(&[1_u8, 2])?;
+    /// let hold = gpu.hold(stream.as_raw()); // the simulated device stops the stream here
+    /// let mut pending = stream.download(&buffer)?;
+    /// assert_eq!(pending.wait_timeout(Duration::from_millis(1))?, None);
+    /// hold.release();
+    /// assert_eq!(pending.wait_timeout(Duration::MAX)?, Some(vec![1, 2]));
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// If the value was already taken.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<T>> {
+        let started_ns = self
+            .waiting
+            .as_ref()
+            .map_or(0, |waiting| waiting.completion.now_ns());
         loop {
             if let Some(waiting) = &self.waiting {
-                waiting.completion.wait()?;
+                let since_ns = waiting.completion.now_ns().saturating_sub(started_ns);
+                let left = timeout.saturating_sub(Duration::from_nanos(since_ns));
+                if !waiting.completion.wait_timeout(left)? {
+                    return Ok(None);
+                }
             }
             if !self.step()? {
-                return Ok(self.take());
+                return Ok(Some(self.take()));
             }
         }
     }

@@ -1,8 +1,12 @@
 //! Blocking waits for tickets.
 
+use std::time::Duration;
+
 use crate::{
     Result, Stream,
-    context::{DeviceState, StreamState, poll_ticket, query_stream, record_sync_point, wait_until},
+    context::{
+        DeviceState, StreamState, poll_ticket, query_stream, record_sync_point, wait_until_timeout,
+    },
     spans,
     tracker::{Sequence, Ticket},
 };
@@ -16,9 +20,21 @@ pub(crate) fn wait_ticket(
     stream: &StreamState,
     sequence: Sequence,
 ) -> Result<()> {
+    wait_ticket_timeout(device, stream, sequence, Duration::MAX).map(drop)
+}
+
+/// Does the same as [`wait_ticket`], for at most `timeout`. Returns whether the ticket is complete.
+pub(super) fn wait_ticket_timeout(
+    device: &DeviceState,
+    stream: &StreamState,
+    sequence: Sequence,
+    timeout: Duration,
+) -> Result<bool> {
     let _span = device.admission.span(spans::wait);
     device.run_deferred();
-    wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
+    wait_until_timeout(&*device.driver, timeout, || {
+        poll_ticket(device, stream, sequence)
+    })
 }
 
 /// Returns whether all these operations are complete. Never blocks.
@@ -63,6 +79,7 @@ impl Stream {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias("cuStreamQuery", "cudaStreamQuery", "query"))]
     pub fn is_idle(&self) -> Result<bool> {
         self.device_state()
             .refuse_recording(self.state(), "is_idle", NO_WORK)?;
@@ -75,6 +92,11 @@ impl Stream {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias(
+        "cuStreamSynchronize",
+        "cudaStreamSynchronize",
+        "cudaDeviceSynchronize"
+    ))]
     pub fn synchronize(&self) -> Result<()> {
         self.device_state()
             .refuse_recording(self.state(), "synchronize", NO_WORK)?;

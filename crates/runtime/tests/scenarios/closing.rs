@@ -292,3 +292,82 @@ fn closing_devices_share_one_thread_and_do_not_pile_up() {
     // In a process of its own: devices of other tests would be closing there as well.
     in_process("closing::inner_slow_closing_thread", &[]).text();
 }
+
+#[test]
+fn a_dropped_device_can_be_waited_for() {
+    scenario(|harness| {
+        let (_, other) = harness.by_another_driver();
+        let stream = other.stream()?;
+        work(&stream)?;
+        let closed = other.closed();
+        assert!(!closed.wait_timeout(Duration::ZERO)?);
+        let gate = harness.gate(&stream);
+        drop(stream.download(&stream.zeros::<u8>(N)?)?);
+        drop((stream, other));
+        if harness.gates_hold() {
+            assert!(!closed.wait_timeout(Duration::from_millis(1))?);
+        }
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| closed.wait_timeout(CLOSED_WITHIN));
+            gate.open();
+            closed.wait()?;
+            assert!(waiter.join().unwrap()? && closed.is_closed());
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn a_wait_for_a_device_with_handles_is_an_error_and_not_a_deadlock() -> Result<()> {
+    let device = Device::simulated()?;
+    let stream = device.stream()?;
+    let pending = stream.download(&stream.zeros::<u8>(N)?)?;
+    let closed = device.closed();
+    drop((device, stream));
+    assert_is!(problem(closed.wait()), UsageErrorKind::StillOpen { .. });
+    pending.wait()?;
+    closed.wait()
+}
+
+/// A value of the user whose destructor waits for its device.
+struct WaitsWhenDropped(millstream::device::Closed, mpsc::Sender<Result<()>>);
+
+impl Drop for WaitsWhenDropped {
+    fn drop(&mut self) {
+        self.1.send(self.0.wait()).unwrap();
+    }
+}
+
+impl std::task::Wake for WaitsWhenDropped {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn user_code_that_the_library_calls_cannot_wait_for_a_device() -> Result<()> {
+    let (sender, results) = mpsc::channel();
+    let next = || problem(results.recv_timeout(CLOSED_WITHIN).expect("it ends"));
+    let device = Device::simulated()?;
+    let (stream, closed) = (device.stream()?, device.closed());
+    // A value that the device keeps is dropped while it is closing.
+    let kept = WaitsWhenDropped(device.closed(), sender.clone());
+    drop(device.slot(|| std::sync::Mutex::new(kept)));
+    // A waker is called by the thread that polls for futures.
+    let mut value = stream.download(&stream.zeros::<u8>(N)?)?;
+    let waker = Waker::from(Arc::new(WaitsWhenDropped(device.closed(), sender)));
+    let _ = std::pin::Pin::new(&mut value).poll(&mut Context::from_waker(&waker));
+    drop(waker);
+    assert_is!(next(), UsageErrorKind::InCallback);
+    drop((value, stream, device));
+    assert_is!(next(), UsageErrorKind::InCallback);
+    closed.wait()
+}
+
+#[test]
+fn a_lost_device_is_closed_too() -> Result<()> {
+    let device = Device::simulated()?;
+    let (stream, closed) = (device.stream()?, device.closed());
+    fault(&stream);
+    assert_lost(stream.synchronize());
+    drop((stream, device));
+    closed.wait()
+}

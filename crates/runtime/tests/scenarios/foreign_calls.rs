@@ -25,6 +25,8 @@ fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
             }
             answers.push(device.stream().map(drop));
             answers.push(call_back(device));
+            let waited = device.closed().wait_timeout(CLOSED_WITHIN);
+            assert_is!(problem(waited), UsageErrorKind::InCallback);
             // Destructors neither fail nor hang.
             drop(spare);
             Ok(())

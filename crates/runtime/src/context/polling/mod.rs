@@ -135,18 +135,31 @@ pub(crate) fn wait_until(driver: &dyn Driver, is_done: impl FnMut() -> Result<bo
 /// Does the same as [`wait_until`], with errors of any type.
 pub(crate) fn poll_until<E>(
     driver: &dyn Driver,
-    mut is_done: impl FnMut() -> Result<bool, E>,
+    is_done: impl FnMut() -> Result<bool, E>,
 ) -> Result<(), E> {
+    wait_until_timeout(driver, Duration::MAX, is_done).map(drop)
+}
+
+/// Does the same for at most `timeout` of the driver's time. Returns whether it is done.
+pub(crate) fn wait_until_timeout<E>(
+    driver: &dyn Driver,
+    timeout: Duration,
+    mut is_done: impl FnMut() -> Result<bool, E>,
+) -> Result<bool, E> {
     let started_ns = driver.now_ns();
     let is_simulated = driver.is_simulated();
     while !is_done()? {
         let waited_ns = driver.now_ns().saturating_sub(started_ns);
+        let left = timeout.saturating_sub(Duration::from_nanos(waited_ns));
+        if left.is_zero() {
+            return Ok(false);
+        }
         match wait_backoff(waited_ns, is_simulated) {
             None => spin_loop(),
-            Some(sleep) => driver.pause(sleep),
+            Some(sleep) => driver.pause(sleep.min(left)),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Marks all tickets of the device that the clock covers as complete. Tickets of another device are

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     Error,
-    disposal::{dispose, log},
+    disposal::{dispose, log, try_call},
     sync::{IdleCondvar, spin_loop},
     tracker::Sequence,
 };
@@ -120,7 +120,7 @@ impl Registration {
 
 /// Calls a waker and catches its panic, so that other wakers are called too.
 pub(super) fn wake(waker: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+    if let Err(payload) = try_call(|| waker.wake()) {
         dispose(payload);
         log!(error, "a waker panicked");
     }
