@@ -35,6 +35,7 @@ use crate::{
 /// ```
 ///
 /// [rule 25]: crate::guide::semantics#rule-25
+#[doc(alias("CUevent", "cudaEvent_t", "CudaEvent", "torch.cuda.Event"))]
 pub struct Event {
     device: Arc<DeviceState>,
     handle: EventHandle,
@@ -68,6 +69,7 @@ impl Stream {
     ///
     /// [rule 22]: crate::guide::semantics#rule-22
     #[track_caller]
+    #[doc(alias("cuEventRecord", "cudaEventRecord", "record_event"))]
     pub fn record(&self) -> Result<Event> {
         self.device_state()
             .refuse_recording(self.state(), "record", NO_EVENTS)?;
@@ -118,13 +120,21 @@ impl Stream {
     ///
     /// [rule 24]: crate::guide::semantics#rule-24
     #[track_caller]
+    #[doc(alias(
+        "cuStreamWaitEvent",
+        "cudaStreamWaitEvent",
+        "wait_event",
+        "wait_stream",
+        "join"
+    ))]
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         let location = Location::caller();
         self.device_state()
             .refuse_recording(self.state(), "wait_for", NO_EVENTS)?;
         let (device, owner) = (self.device_state(), &event.device);
         if !device.shares_driver(owner) {
-            self.same_device("wait_for", 0, owner)?;
+            self.same_device("wait_for", 0, owner)
+                .map_err(|error| error.at(location))?;
         }
         wait_with_clock(device, self.state(), owner, event.handle, &event.clock)?;
         make_owner_follow(device, self.state()).at_caller("wait_for", location)
@@ -137,6 +147,7 @@ impl Event {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias("cuEventQuery", "cudaEventQuery", "query"))]
     pub fn is_complete(&self) -> Result<bool> {
         let device = &self.device;
         device.check_alive()?;
@@ -154,6 +165,7 @@ impl Event {
     /// # Errors
     ///
     /// If the device is lost.
+    #[doc(alias("cuEventSynchronize", "cudaEventSynchronize"))]
     pub fn wait(&self) -> Result<()> {
         wait_until(&*self.device.driver, || self.is_complete())
     }
@@ -165,6 +177,13 @@ impl Event {
     /// # Errors
     ///
     /// If the events are of different devices, or the device is lost.
+    #[track_caller]
+    #[doc(alias(
+        "cuEventElapsedTime",
+        "cudaEventElapsedTime",
+        "elapsed_time",
+        "elapsed_ms"
+    ))]
     pub fn elapsed_since(&self, earlier: &Self) -> Result<Duration> {
         let device = &self.device;
         if !Arc::ptr_eq(device, &earlier.device) {
@@ -176,7 +195,8 @@ impl Event {
                 stream_device,
                 advice: "",
             };
-            return Err(UsageError::new("elapsed_since", problem).into());
+            let usage_error = UsageError::new("elapsed_since", problem);
+            return Err(usage_error.at(Location::caller()).into());
         }
         earlier.wait()?;
         self.wait()?;

@@ -191,13 +191,16 @@ impl<'env> Scope<'env> {
         source: &'env [T],
         target: impl WriteOperand<T>,
     ) -> Result<()> {
-        stream.same_device("scope", 0, &self.device)?;
+        let location = Location::caller();
+        stream
+            .same_device("scope", 0, &self.device)
+            .map_err(|error| error.at(location))?;
         let submitted = |sequence| self.work.lock().note_upload(stream.state(), sequence);
         stream.upload_watched(
             source,
             &target,
             Some(&self.host_waiter()),
-            Location::caller(),
+            location,
             submitted,
         )
     }
@@ -218,15 +221,13 @@ impl<'env> Scope<'env> {
         source: impl ReadOperand<T>,
         target: &'env mut [T],
     ) -> Result<()> {
-        same_length("download", source.len(), target.len())?;
-        stream.same_device("scope", 0, &self.device)?;
+        let location = Location::caller();
+        same_length("download", source.len(), target.len())
+            .and_then(|()| stream.same_device("scope", 0, &self.device))
+            .map_err(|error| error.at(location))?;
         let target: &'env mut [u8] = bytemuck::cast_slice_mut(target);
-        let download = stream.stage_for(
-            &source.operand().0,
-            target,
-            self.host_waiter(),
-            Location::caller(),
-        )?;
+        let download =
+            stream.stage_for(&source.operand().0, target, self.host_waiter(), location)?;
         self.work
             .lock()
             .downloads

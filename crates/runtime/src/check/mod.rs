@@ -5,7 +5,7 @@ mod leaks;
 mod run;
 
 use std::{
-    fmt::Debug,
+    fmt::Display,
     panic,
     time::{Duration, Instant},
 };
@@ -82,10 +82,10 @@ impl Outcome for () {
     }
 }
 
-impl<E: Debug> Outcome for Result<(), E> {
+impl<E: Display> Outcome for Result<(), E> {
     fn problem(self) -> Option<String> {
         self.err()
-            .map(|error| format!("the program returned an error: {error:?}"))
+            .map(|error| format!("the program returned an error: {error}"))
     }
 }
 

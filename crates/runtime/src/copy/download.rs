@@ -10,7 +10,7 @@ use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     Pending, ReadOperand, Rejected, Result, Stream,
     array::Span,
-    context::{CopyToHost, HostWaiter, Operation, submit, sync_point_after},
+    context::{AtCaller, CopyToHost, HostWaiter, Operation, submit, sync_point_after},
     error::OperationKind,
     future::PendingValue,
     tracker::{AccessKind, Sequence},
@@ -90,6 +90,7 @@ impl Stream {
     /// If the source is on another device, page-locked memory cannot be allocated, or the device is
     /// lost.
     #[track_caller]
+    #[doc(alias("cuMemcpyDtoHAsync", "memcpy_dtov", "clone_dtoh", "dtoh_sync_copy"))]
     pub fn download<T: Pod>(&self, source: impl ReadOperand<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
         self.download_elements(&source, Vec::new(), location)
@@ -115,6 +116,7 @@ impl Stream {
     ///
     /// As [`download`](Self::download). The vector is in the error.
     #[track_caller]
+    #[doc(alias("memcpy_dtoh"))]
     pub fn download_into<T: Pod>(
         &self,
         source: impl ReadOperand<T>,
@@ -138,7 +140,7 @@ impl Stream {
         let mut spare = SpareVec::of(vector);
         // SAFETY: the vector has capacity for the elements, and this call owns it.
         let download = unsafe { self.stage(&span, host_waiter, location, || spare.target(len)) };
-        match download {
+        match download.at_caller("download", location) {
             Ok(download) => Ok(self.pending_elements(download, spare, len, alive)),
             Err(error) => Err(Rejected::new(error, spare.0)),
         }
@@ -192,6 +194,7 @@ impl Stream {
         );
         // SAFETY: the caller has exclusive access to the slice, which is as long as the download.
         unsafe { self.stage(span, host_waiter, location, || target.as_mut_ptr()) }
+            .at_caller("download", location)
     }
 
     /// Submits the copy of an array to page-locked memory, chunk by chunk. At the staging limit,

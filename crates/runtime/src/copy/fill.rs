@@ -8,9 +8,9 @@ use bytemuck::Pod;
 use millstream_driver::{DevicePtr, FillPattern};
 
 use crate::{
-    Buffer, Result, Stream, WriteOperand,
+    Buffer, Error, Result, Stream, WriteOperand,
     array::Span,
-    context::{Command, Fill, Operation, repeat, submit},
+    context::{AtCaller, Command, Fill, Operation, repeat, submit},
     error::OperationKind,
     memory::Contents,
     tracker::AccessKind,
@@ -35,10 +35,19 @@ impl Stream {
     ///
     /// If the target is on another device, or the device is lost.
     #[track_caller]
+    #[doc(alias(
+        "cuMemsetD8Async",
+        "cuMemsetD32Async",
+        "cudaMemsetAsync",
+        "memset_zeros",
+        "fill_"
+    ))]
     pub fn fill<T: Pod>(&self, target: impl WriteOperand<T>, value: T) -> Result<()> {
-        let operand = target.operand();
-        self.same_device("fill", 0, &operand.0.allocation.device)?;
-        self.fill_span(&operand.0, bytemuck::bytes_of(&value), Location::caller())
+        let (operand, location) = (target.operand(), Location::caller());
+        self.same_device("fill", 0, &operand.0.allocation.device)
+            .map_err(Error::from)
+            .and_then(|()| self.fill_span(&operand.0, bytemuck::bytes_of(&value), location))
+            .at_caller("fill", location)
     }
 
     /// Creates an array of `len` elements, all bits zero.
@@ -47,6 +56,7 @@ impl Stream {
     ///
     /// If memory is exhausted, or the device is lost.
     #[track_caller]
+    #[doc(alias("cuMemAllocAsync", "cudaMallocAsync", "cudaMalloc", "alloc_zeros"))]
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         self.zeros_at(len, Location::caller())
     }
@@ -104,6 +114,7 @@ impl Stream {
     /// No operation reads elements before another has written them. The race checker of the
     /// simulated device reports such reads.
     #[track_caller]
+    #[doc(alias("alloc", "empty"))]
     pub unsafe fn uninit<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::new(
             self.device_state(),

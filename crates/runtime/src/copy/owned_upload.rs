@@ -222,10 +222,11 @@ impl Stream {
         let operand = target.operand();
         let fits = same_length("upload_owned_into", source.elements().len(), target.len());
         let here = || self.same_device("upload_owned_into", 0, &operand.0.allocation.device);
+        let location = Location::caller();
         if let Err(usage_error) = fits.and_then(|()| here()) {
-            return Err(Rejected::new(usage_error, source));
+            return Err(Rejected::new(usage_error.at(location), source));
         }
-        self.submit_owned(source, &operand.0, Location::caller())
+        self.submit_owned(source, &operand.0, location)
     }
 
     /// Submits the upload of a source as long as the span.

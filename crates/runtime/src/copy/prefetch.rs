@@ -35,6 +35,7 @@ impl Stream {
     ///
     /// If the array is not managed or on another device, or the device is lost.
     #[track_caller]
+    #[doc(alias("cuMemPrefetchAsync", "cudaMemPrefetchAsync"))]
     pub fn prefetch<T: Pod>(&self, array: impl ReadOperand<T>) -> Result<()> {
         let location = ManagedLocation::Device(self.device_state().ordinal);
         self.submit_prefetch(
@@ -70,10 +71,12 @@ impl Stream {
     ) -> Result<()> {
         let operand = array.operand();
         let span = &operand.0;
-        self.same_device("prefetch", 0, &span.allocation.device)?;
-        if !span.allocation.is_managed() {
-            return Err(UsageError::new("prefetch", UsageErrorKind::NotManaged).into());
-        }
+        self.same_device("prefetch", 0, &span.allocation.device)
+            .and_then(|()| match span.allocation.is_managed() {
+                true => Ok(()),
+                false => Err(UsageError::new("prefetch", UsageErrorKind::NotManaged)),
+            })
+            .map_err(|error| error.at(location))?;
         let bytes = span.bytes.len();
         if bytes == 0 {
             return self.device_state().check_alive();

@@ -8,10 +8,11 @@ use bytemuck::Pod;
 
 use super::{copy_threads::Transfer, same_length, staged_block::StagedBlock};
 use crate::{
-    Buffer, Result, Stream, WriteOperand,
+    Buffer, Error, Result, Stream, WriteOperand,
     array::Span,
     context::{
-        CopyToDevice, HostWaiter, Operation, imports::note_overwritten, submit, sync_point_after,
+        AtCaller, CopyToDevice, HostWaiter, Operation, imports::note_overwritten, submit,
+        sync_point_after,
     },
     error::OperationKind,
     page_locked::{HostAccessGuard, Suballocation},
@@ -43,6 +44,13 @@ impl Stream {
     ///
     /// If memory is exhausted, or the device is lost.
     #[track_caller]
+    #[doc(alias(
+        "cuMemcpyHtoDAsync",
+        "memcpy_stod",
+        "htod_copy",
+        "clone_htod",
+        "from_numpy"
+    ))]
     pub fn upload<T: Pod>(&self, source: &[T]) -> Result<Buffer<T>> {
         self.upload_at(source, Location::caller())
     }
@@ -86,6 +94,7 @@ impl Stream {
     /// If the lengths differ, the target is on another device, page-locked memory cannot be
     /// allocated, or the device is lost.
     #[track_caller]
+    #[doc(alias("memcpy_htod", "htod_sync_copy_into"))]
     pub fn upload_into<T: Pod>(&self, source: &[T], target: impl WriteOperand<T>) -> Result<()> {
         self.upload_watched(source, &target, None, Location::caller(), |_| ())
     }
@@ -101,15 +110,14 @@ impl Stream {
         submitted: impl FnMut(Sequence),
     ) -> Result<()> {
         let operand = target.operand();
-        same_length("upload_into", source.len(), target.len())?;
-        self.same_device("upload_into", 0, &operand.0.allocation.device)?;
-        self.upload_chunks(
-            bytemuck::cast_slice(source),
-            &operand.0,
-            host_waiter,
-            location,
-            submitted,
-        )
+        let source_bytes = bytemuck::cast_slice(source);
+        let fits = same_length("upload_into", source.len(), target.len());
+        fits.and_then(|()| self.same_device("upload_into", 0, &operand.0.allocation.device))
+            .map_err(Error::from)
+            .and_then(|()| {
+                self.upload_chunks(source_bytes, &operand.0, host_waiter, location, submitted)
+            })
+            .at_caller("upload_into", location)
     }
 
     /// Uploads bytes once, now, if the stream is recording: its graph copies them from this array

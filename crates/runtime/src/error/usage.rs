@@ -82,8 +82,8 @@ impl UsageError {
         &self.problem
     }
 
-    /// Returns the source line of the call, for launches, and for calls that slice or create an
-    /// array.
+    /// Returns the source line of the call, for launches, copies, fills, downloads, uploads and
+    /// other operations of a stream, and for calls that slice or create an array.
     #[must_use]
     pub fn location(&self) -> Option<&'static Location<'static>> {
         self.location

@@ -87,8 +87,10 @@ pub(crate) unsafe fn submit<C: Command>(
     command: C,
 ) -> Result<(Sequence, C::Output)> {
     if !device.admission.is_none() {
+        let (label, location) = (operation.label, operation.location);
         // SAFETY: this function's contract.
-        return unsafe { submit_examined(device, stream, operation, command) };
+        return unsafe { submit_examined(device, stream, operation, command) }
+            .at_caller(label, location);
     }
     // SAFETY: this function's contract.
     unsafe { enqueue::<C, false>(device, stream, operation, command) }

@@ -164,9 +164,10 @@ pub(crate) fn captured(stream: Option<u64>, cause: Option<DriverError>) -> Error
     UsageError::new(ORDER, UsageErrorKind::Captured { stream, cause }).into()
 }
 
-/// Names the caller in the error of a capture.
+/// Names the caller in usage errors.
 pub(crate) trait AtCaller {
-    /// Names the operation and its source line, if the error is that of a capture.
+    /// Adds the source line of the call to a usage error without one. That of a capture also gets
+    /// the name of the operation.
     fn at_caller(self, label: &'static str, location: &'static Location<'static>) -> Self;
 }
 
@@ -177,6 +178,9 @@ impl<T> AtCaller for Result<T> {
             Error::Usage(usage_error) if usage_error.operation() == ORDER => {
                 let problem = usage_error.problem().clone();
                 UsageError::new(label, problem).at(location).into()
+            }
+            Error::Usage(usage_error) if usage_error.location().is_none() => {
+                usage_error.at(location).into()
             }
             other => other,
         })
