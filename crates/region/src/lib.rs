@@ -134,8 +134,8 @@
 //! - `sum`: of `f32`, added as `f64` and rounded once at the end, so that nothing overflows before;
 //!   of `f64`, with the error of each addition added at the end, so that the result is off by
 //!   little more than the last rounding. A sum of `f64` overflows if a partial sum does, which
-//!   depends on the order of a kernel, also where the result would be finite; so does one of `bf16`,
-//!   whose partial sums are `f32`.
+//!   depends on the order of a kernel, also where the result would be finite. So does a sum of
+//!   `bf16`, whose partial sums are `f32`.
 //! - `mean`: of `f32`, added and divided as `f64` and rounded once at the end; of `f64`, the sum,
 //!   and the quotient rounded.
 //! - `product`: of `f32`, multiplied as `f64` and rounded once at the end; of `f64`, each

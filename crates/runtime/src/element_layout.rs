@@ -1,9 +1,11 @@
-//! Sizes and alignments of elements in memory that drivers allocate.
+//! Sizes, alignments and ranges of elements in memory that drivers allocate.
 //!
 //! CUDA promises that every allocation is aligned to [`ALLOCATION_ALIGNMENT`] bytes (rule 56: the
 //! least alignment of an allocation), and no more: on an H200 some page-locked allocations were
 //! aligned to 512 bytes only. A reference to an element that needs more would be undefined
 //! behaviour.
+
+use std::ops::{Bound, Range, RangeBounds};
 
 use millstream_driver::ALLOCATION_ALIGNMENT;
 
@@ -55,4 +57,47 @@ pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<usize, 
             },
         )),
     }
+}
+
+/// Converts any range of elements of an array of `len` elements to a `Range`, without a bounds
+/// check.
+pub(crate) fn plain(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    start..end
+}
+
+/// Returns whether a range lies within an array of `len` elements.
+pub(crate) fn lies_within(range: &Range<usize>, len: usize) -> bool {
+    range.start <= range.end && range.end <= len
+}
+
+/// Converts any range of elements to a `Range` within `len`, or returns a usage error.
+pub(crate) fn resolve(
+    operation: &'static str,
+    range: impl RangeBounds<usize>,
+    len: usize,
+) -> Result<Range<usize>, UsageError> {
+    let range = plain(range, len);
+    if lies_within(&range, len) {
+        Ok(range)
+    } else {
+        Err(UsageError::new(
+            operation,
+            UsageErrorKind::Range { range, len },
+        ))
+    }
+}
+
+/// Returns the range of `len` elements from `start` on.
+pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
+    start..start.saturating_add(len)
 }

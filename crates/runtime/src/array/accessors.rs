@@ -1,29 +1,17 @@
 //! Methods common to all arrays in an allocation: views of the whole and of parts.
 
-/// Implements the common methods for an array with the fields `allocation`, `len` and `element`.
-macro_rules! array {
-    ($name:ident) => {
+/// Implements the views of an array that has a method `span`.
+macro_rules! views {
+    ($name:ident, $view:ident, $view_mut:ident) => {
         impl<T> $name<T> {
-            /// Returns the number of elements.
-            #[must_use]
-            pub fn len(&self) -> usize {
-                self.len
-            }
-
-            /// Returns whether the array has no elements.
-            #[must_use]
-            pub fn is_empty(&self) -> bool {
-                self.len == 0
-            }
-
             /// Returns a view of the whole array for reading.
-            pub fn view(&self) -> View<'_, T> {
-                View::of(self.span())
+            pub fn view(&self) -> $view<'_, T> {
+                $view::of(self.span())
             }
 
             /// Returns a view of the whole array for writing.
-            pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-                ViewMut::of(self.span())
+            pub fn view_mut(&mut self) -> $view_mut<'_, T> {
+                $view_mut::of(self.span())
             }
 
             /// Returns a view of a range of the array for reading.
@@ -33,7 +21,7 @@ macro_rules! array {
             /// If the range does not lie within the array, as for a slice. See
             /// [`try_slice`](Self::try_slice).
             #[track_caller]
-            pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
+            pub fn slice(&self, range: impl RangeBounds<usize>) -> $view<'_, T> {
                 super::view::within(self.view().into_part(range))
             }
 
@@ -43,7 +31,7 @@ macro_rules! array {
             ///
             /// If the range does not lie within the array.
             #[track_caller]
-            pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+            pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<$view<'_, T>> {
                 let location = Location::caller();
                 let part = self.view().into_part(range);
                 Ok(part.map_err(|usage_error| usage_error.at(location))?)
@@ -56,7 +44,7 @@ macro_rules! array {
             /// If the range does not lie within the array. See
             /// [`try_slice_mut`](Self::try_slice_mut).
             #[track_caller]
-            pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
+            pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> $view_mut<'_, T> {
                 super::view::within(self.view_mut().into_part(range))
             }
 
@@ -69,7 +57,7 @@ macro_rules! array {
             pub fn try_slice_mut(
                 &mut self,
                 range: impl RangeBounds<usize>,
-            ) -> Result<ViewMut<'_, T>> {
+            ) -> Result<$view_mut<'_, T>> {
                 let location = Location::caller();
                 let part = self.view_mut().into_part(range);
                 Ok(part.map_err(|usage_error| usage_error.at(location))?)
@@ -82,7 +70,7 @@ macro_rules! array {
             ///
             /// If `middle` is greater than the length of the array.
             #[track_caller]
-            pub fn split_at_mut(&mut self, middle: usize) -> (ViewMut<'_, T>, ViewMut<'_, T>) {
+            pub fn split_at_mut(&mut self, middle: usize) -> ($view_mut<'_, T>, $view_mut<'_, T>) {
                 self.view_mut().split_at_mut(middle)
             }
 
@@ -93,8 +81,32 @@ macro_rules! array {
             ///
             /// If `chunk_len` is 0.
             #[track_caller]
-            pub fn chunks_mut(&mut self, chunk_len: usize) -> impl Iterator<Item = ViewMut<'_, T>> {
+            pub fn chunks_mut(
+                &mut self,
+                chunk_len: usize,
+            ) -> impl Iterator<Item = $view_mut<'_, T>> {
                 self.view_mut().chunks_mut(chunk_len)
+            }
+        }
+    };
+}
+
+/// Implements the common methods for an array with the fields `allocation`, `len` and `element`.
+macro_rules! array {
+    ($name:ident) => {
+        $crate::array::accessors::views!($name, View, ViewMut);
+
+        impl<T> $name<T> {
+            /// Returns the number of elements.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.len
+            }
+
+            /// Returns whether the array has no elements.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.len == 0
             }
 
             pub(crate) fn span(&self) -> Span<'_> {
@@ -116,4 +128,4 @@ macro_rules! array {
     };
 }
 
-pub(super) use array;
+pub(super) use {array, views};

@@ -6,7 +6,6 @@ use std::{
     marker::PhantomData,
     ops::{Range, RangeBounds},
     panic::Location,
-    slice,
 };
 
 use bytemuck::Pod;
@@ -17,7 +16,7 @@ use crate::{
     Device, Result, UsageError,
     element_layout::{bytes_of, check_alignment},
     memory::Allocation,
-    page_locked::{HostAccessGuard, ReadGuard, WriteGuard, access, wait_for_access},
+    page_locked::{HostAccessGuard, HostRange, ReadGuard, WriteGuard, host_access},
     tracker::AccessKind,
 };
 
@@ -53,6 +52,7 @@ use crate::{
 /// ```
 ///
 /// [rule 49]: crate::guide::semantics#rule-49
+#[doc(alias("UnifiedBuffer", "UnifiedSlice"))]
 pub struct Managed<T> {
     allocation: Allocation,
     len: usize,
@@ -90,6 +90,7 @@ impl Device {
     /// elements need an alignment of more than 256 bytes, memory is exhausted, or the device is
     /// lost.
     #[track_caller]
+    #[doc(alias("cuMemAllocManaged", "cudaMallocManaged", "alloc_unified"))]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();
         let at = |usage_error: UsageError| usage_error.at(location);
@@ -115,199 +116,27 @@ impl Device {
 }
 
 impl<T: Pod> Managed<T> {
-    /// Returns a guard for the host to read the whole array. Blocks until the operations that write
-    /// it are complete.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost before that.
-    #[track_caller]
-    pub fn read(&self) -> Result<ReadGuard<'_, T>> {
-        self.read_range(..)
-    }
-
-    /// Returns a guard for the host to read a range of the array. Blocks until the operations that
-    /// write any of it are complete.
-    ///
-    /// # Errors
-    ///
-    /// If the range does not lie within the array, or the device is lost before that.
-    #[track_caller]
-    pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_, T>> {
-        let location = Location::caller();
+    fn host_range(
+        &self,
+        range: impl RangeBounds<usize>,
+        location: &'static Location<'static>,
+    ) -> Result<HostRange<'_>> {
         let part = self
             .view()
             .into_part(range)
-            .map_err(|usage_error| usage_error.at(location))?;
-        wait_for_access(
-            &self.allocation.device,
-            &self.allocation.history,
-            &part.span.range(),
-            AccessKind::Read,
-        )?;
-        // SAFETY: the operations that write it are complete.
-        Ok(unsafe { readable(&part, location) })
-    }
-
-    /// The asynchronous [`read_range`](Self::read_range): awaits the operations instead of blocking
-    /// the thread.
-    ///
-    /// ```
-    /// # pollster::block_on(async {
-    /// let mut table = millstream::Device::simulated()?.managed::<u8>(3)?;
-    /// table.write_range_async(1..).await?.fill(7);
-    /// assert_eq!(*table.read_range_async(..2).await?, [0, 7]);
-    /// # Ok::<(), millstream::Error>(())
-    /// # }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`read_range`](Self::read_range).
-    #[track_caller]
-    pub fn read_range_async<R: RangeBounds<usize>>(
-        &self,
-        range: R,
-    ) -> impl Future<Output = Result<ReadGuard<'_, T>>> + use<'_, T, R> {
-        let location = Location::caller();
-        async move {
-            let part = self
-                .view()
-                .into_part(range)
-                .map_err(|usage_error| usage_error.at(location))?;
-            access(
-                &self.allocation.device,
-                &self.allocation.history,
-                part.span.range(),
-                AccessKind::Read,
-            )
-            .await?;
-            // SAFETY: the operations that write it are complete.
-            Ok(unsafe { readable(&part, location) })
-        }
-    }
-
-    /// Returns a guard for the host to read and write the whole array. Blocks until all operations
-    /// that use it are complete.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost before that.
-    #[track_caller]
-    pub fn write(&mut self) -> Result<WriteGuard<'_, T>> {
-        self.write_range(..)
-    }
-
-    /// Returns a guard for the host to read and write a range of the array. Blocks until all
-    /// operations that use any of it are complete.
-    ///
-    /// # Errors
-    ///
-    /// If the range does not lie within the array, or the device is lost before that.
-    #[track_caller]
-    pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<WriteGuard<'_, T>> {
-        let location = Location::caller();
-        let part = self
-            .view_mut()
-            .into_part(range)
-            .map_err(|usage_error| usage_error.at(location))?;
-        let Span { allocation, .. } = part.span;
-        wait_for_access(
-            &allocation.device,
-            &allocation.history,
-            &part.span.range(),
-            AccessKind::Write,
-        )?;
-        // SAFETY: all operations that use it are complete.
-        Ok(unsafe { writable(part, location) })
-    }
-
-    /// The asynchronous [`write_range`](Self::write_range): awaits the operations instead of
-    /// blocking the thread.
-    ///
-    /// # Errors
-    ///
-    /// As for [`write_range`](Self::write_range).
-    #[track_caller]
-    pub fn write_range_async<R: RangeBounds<usize>>(
-        &mut self,
-        range: R,
-    ) -> impl Future<Output = Result<WriteGuard<'_, T>>> + use<'_, T, R> {
-        let location = Location::caller();
-        async move {
-            let part = self
-                .view_mut()
-                .into_part(range)
-                .map_err(|usage_error| usage_error.at(location))?;
-            let Span { allocation, .. } = part.span;
-            access(
-                &allocation.device,
-                &allocation.history,
-                part.span.range(),
-                AccessKind::Write,
-            )
-            .await?;
-            // SAFETY: all operations that use it are complete.
-            Ok(unsafe { writable(part, location) })
-        }
+            .map_err(|error| error.at(location))?;
+        Ok(HostRange {
+            device: &self.allocation.device,
+            history: &self.allocation.history,
+            bytes: part.span.range(),
+            first: elements_at(&part.span),
+            len: part.len(),
+        })
     }
 }
 
-/// Returns the elements of a range for reading.
-///
-/// # Safety
-///
-/// No operation that writes the range is pending.
-unsafe fn readable<'a, T: Pod>(
-    part: &View<'a, T>,
-    location: &'static Location<'static>,
-) -> ReadGuard<'a, T> {
-    let first: *mut T = elements_at(&part.span);
-    let driver = &part.span.allocation.device.driver;
-    let host_access = HostAccessGuard::reads(
-        driver,
-        first.cast(),
-        part.span.bytes.len(),
-        "read",
-        location,
-    );
-    // SAFETY: no operation writes the range, and a new one would need a `&mut` to the array, which
-    // this borrow of it excludes. Its elements are aligned (`managed` checked the first), mapped
-    // for the host as well, and any bits are a `T`.
-    let elements = unsafe { slice::from_raw_parts(first, part.len()) };
-    ReadGuard {
-        elements,
-        _access: host_access,
-    }
-}
-
-/// Returns the elements of a range for writing.
-///
-/// # Safety
-///
-/// No operation that uses the range is pending.
-unsafe fn writable<'a, T: Pod>(
-    part: ViewMut<'a, T>,
-    location: &'static Location<'static>,
-) -> WriteGuard<'a, T> {
-    let first: *mut T = elements_at(&part.span);
-    let driver = &part.span.allocation.device.driver;
-    let host_access = HostAccessGuard::writes(
-        driver,
-        first.cast(),
-        part.span.bytes.len(),
-        "write",
-        location,
-    );
-    // SAFETY: no operation uses the range, and a new one would need a borrow of the array, which
-    // this mutable one excludes. Its elements are aligned (`managed` checked the first), mapped for
-    // the host as well, and any bits are a `T`.
-    let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
-    WriteGuard {
-        elements,
-        _access: host_access,
-    }
-}
+// The elements are aligned: `managed` checked them. They are mapped for the host as well.
+host_access!(Managed, "managed::<u8>(3)?");
 
 /// Returns the span's address on the host, which is its address on the device.
 fn elements_at<T>(span: &Span<'_>) -> *mut T {
@@ -327,6 +156,7 @@ impl<T> Managed<T> {
     /// # Errors
     ///
     /// If the driver does not know the advice, or the device is lost.
+    #[doc(alias("cuMemAdvise", "cudaMemAdvise"))]
     pub fn advise(&self, advice: Advice) -> Result<()> {
         let device = &self.allocation.device;
         device.check_alive()?;

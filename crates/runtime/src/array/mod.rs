@@ -8,6 +8,7 @@ mod managed;
 mod operand;
 mod operand_2d;
 mod peer_view;
+mod pinned_view;
 mod shape_2d;
 mod span_2d;
 mod unordered;
@@ -22,9 +23,10 @@ pub use operand::{CopySource, CopyTarget, DeviceOperand, ReadOperand, WriteOpera
 pub use operand_2d::{CopySource2d, CopyTarget2d};
 pub(crate) use peer_view::check_access;
 pub use peer_view::{PeerView, PeerViewMut};
+pub use pinned_view::{PinnedView, PinnedViewMut};
 pub(crate) use shape_2d::check_rows;
 pub(crate) use span_2d::Span2d;
-pub(crate) use view::{Span, part_from, resolve};
+pub(crate) use view::Span;
 pub use view::{View, ViewMut};
 pub use view_2d::{View2d, View2dMut};
 

@@ -2,8 +2,11 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Buffer, Global, Managed, PeerView, PeerViewMut, View, ViewMut, view::Span};
-use crate::{Pinned, page_locked::PinnedSpan};
+use super::{
+    Buffer, Global, Managed, PeerView, PeerViewMut, Pinned, PinnedView, PinnedViewMut, View,
+    ViewMut, view::Span,
+};
+use crate::page_locked::PinnedSpan;
 
 pub(super) mod sealed {
     pub trait Sealed {}
@@ -57,7 +60,7 @@ pub trait WriteOperand<T>: ReadOperand<T> {}
 #[derive(Clone)]
 pub struct DeviceOperand<'a>(pub(crate) Span<'a>);
 
-/// A source of copies: every [`ReadOperand`], and [`Pinned`].
+/// A source of copies: every [`ReadOperand`], [`Pinned`] and its views.
 ///
 /// ```
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -73,7 +76,7 @@ pub trait CopySource<T>: Sealed {
     fn source(&self) -> CopyOperand<'_>;
 }
 
-/// A target of copies: every [`WriteOperand`], and `&mut` [`Pinned`].
+/// A target of copies: every [`WriteOperand`], `&mut` [`Pinned`] and [`PinnedViewMut`].
 ///
 /// ```
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -134,12 +137,25 @@ on_device! {
     PeerViewMut<'_, T>: |view| view.span.clone(), true;
 }
 
-impl<T> Sealed for Pinned<T> {}
+macro_rules! page_locked {
+    ($($type:ty: |$this:ident| $span:expr;)*) => {
+        $(
+            impl<T> Sealed for $type {}
 
-impl<T> CopySource<T> for Pinned<T> {
-    fn source(&self) -> CopyOperand<'_> {
-        CopyOperand::Pinned(self.span())
-    }
+            impl<T> CopySource<T> for $type {
+                fn source(&self) -> CopyOperand<'_> {
+                    let $this = self;
+                    CopyOperand::Pinned($span)
+                }
+            }
+        )*
+    };
+}
+
+page_locked! {
+    Pinned<T>: |pinned| pinned.span();
+    PinnedView<'_, T>: |view| view.span.clone();
+    PinnedViewMut<'_, T>: |view| view.span.clone();
 }
 
 macro_rules! by_reference {
@@ -190,3 +206,5 @@ impl<T> CopyTarget<T> for ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Pinned<T> {}
 impl<T> CopyTarget<T> for &mut Box<Pinned<T>> {}
+impl<T> CopyTarget<T> for PinnedViewMut<'_, T> {}
+impl<T> CopyTarget<T> for &mut PinnedViewMut<'_, T> {}

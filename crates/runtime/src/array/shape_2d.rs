@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Buffer, View, View2d, View2dMut, ViewMut, span_2d::Base};
+use super::{Buffer, PinnedView, PinnedViewMut, View, View2d, View2dMut, ViewMut};
 use crate::{Pinned, Result, UsageError, UsageErrorKind};
 
 /// Rows, columns and pitch, in elements, checked to fit an array.
@@ -126,9 +126,12 @@ rows! {
         self.len(), shape => View2d::of_span(self.span(), shape);
     impl[T] Buffer<T>: (&mut self) -> View2dMut<'_, T>, view_2d_mut, view_2d_pitched_mut,
         " for writing.", self.len(), shape => View2dMut::of_span(self.span(), shape);
+    impl['a, T] PinnedView<'a, T>: (self) -> View2d<'a, T>, view_2d, view_2d_pitched, ".",
+        self.len(), shape => View2d::of_pinned(self.span, shape);
+    impl['a, T] PinnedViewMut<'a, T>: (self) -> View2dMut<'a, T>, view_2d_mut, view_2d_pitched_mut,
+        " for writing.", self.len(), shape => View2dMut::of_pinned(self.span, shape);
     impl[T] Pinned<T>: (&self) -> View2d<'_, T>, view_2d, view_2d_pitched, ".",
-        self.len(), shape => View2d::of(Base::Pinned(self.span()), 0, true, shape);
+        self.len(), shape => View2d::of_pinned(self.span(), shape);
     impl[T] Pinned<T>: (&mut self) -> View2dMut<'_, T>, view_2d_mut, view_2d_pitched_mut,
-        " for writing.", self.len(),
-        shape => View2dMut::of(Base::Pinned(self.span()), 0, true, shape);
+        " for writing.", self.len(), shape => View2dMut::of_pinned(self.span(), shape);
 }

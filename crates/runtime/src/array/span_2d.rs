@@ -93,9 +93,7 @@ impl<'a> Span2d<'a> {
             Base::Device(allocation) => {
                 Side2d::device(self.in_allocation(allocation), self.pitch_bytes)
             }
-            Base::Pinned(span) => {
-                Side2d::host(span.pointer.wrapping_add(self.start), self.pitch_bytes)
-            }
+            Base::Pinned(span) => Side2d::host(span.pointer_at(self.start), self.pitch_bytes),
         }
     }
 

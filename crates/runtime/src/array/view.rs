@@ -3,14 +3,15 @@
 use std::{
     fmt,
     marker::PhantomData,
-    ops::{Bound, Range, RangeBounds},
+    ops::{Range, RangeBounds},
     panic::Location,
 };
 
 use millstream_driver::DevicePtr;
 
 use crate::{
-    Result, UsageError, UsageErrorKind,
+    Result, UsageError,
+    element_layout::resolve,
     memory::Allocation,
     tracker::{Access, AccessKind},
 };
@@ -74,46 +75,11 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Converts any range of elements of an array of `len` elements to a `Range`, without a bounds
-/// check.
-pub(super) fn plain(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&before) => before.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&last) => last.saturating_add(1),
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => len,
-    };
-    start..end
-}
-
-/// Returns whether a range lies within an array of `len` elements.
-pub(super) fn lies_within(range: &Range<usize>, len: usize) -> bool {
-    range.start <= range.end && range.end <= len
-}
-
-/// Converts any range of elements to a `Range` within `len`, or returns a usage error.
-pub(crate) fn resolve(
-    operation: &'static str,
-    range: impl RangeBounds<usize>,
-    len: usize,
-) -> Result<Range<usize>, UsageError> {
-    let range = plain(range, len);
-    if lies_within(&range, len) {
-        Ok(range)
-    } else {
-        Err(UsageError::new(
-            operation,
-            UsageErrorKind::Range { range, len },
-        ))
+impl fmt::Debug for Span<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.bytes;
+        write!(f, "{start}..{end} of {:?}", self.allocation)
     }
-}
-
-pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
-    start..start.saturating_add(len)
 }
 
 /// A view of a range of a [`Buffer`](crate::Buffer) for reading.
@@ -209,10 +175,11 @@ pub(super) fn within<V>(part: Result<V, UsageError>) -> V {
     }
 }
 
-macro_rules! common {
-    ($name:ident) => {
+/// Implements the parts of a view: `$read` is the view for reading of the same memory.
+macro_rules! parts {
+    ($name:ident, $read:ident, $span:ident) => {
         impl<'a, T> $name<'a, T> {
-            pub(super) fn of(span: Span<'a>) -> Self {
+            pub(super) fn of(span: $span<'a>) -> Self {
                 Self {
                     span,
                     element: PhantomData,
@@ -226,7 +193,7 @@ macro_rules! common {
             /// If the range does not lie within the view, as for a slice. See
             /// [`try_slice`](Self::try_slice).
             #[track_caller]
-            pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
+            pub fn slice(&self, range: impl RangeBounds<usize>) -> $read<'_, T> {
                 within(self.part(range))
             }
 
@@ -236,7 +203,7 @@ macro_rules! common {
             ///
             /// If the range does not lie within the view.
             #[track_caller]
-            pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+            pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<$read<'_, T>> {
                 let location = Location::caller();
                 Ok(self
                     .part(range)
@@ -244,8 +211,8 @@ macro_rules! common {
             }
 
             /// Returns the part of the view at `range` for reading.
-            fn part(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>, UsageError> {
-                View::of(self.span.clone()).into_part(range)
+            fn part(&self, range: impl RangeBounds<usize>) -> Result<$read<'_, T>, UsageError> {
+                $read::of(self.span.clone()).into_part(range)
             }
 
             /// Returns the part of the view at `range`.
@@ -260,79 +227,85 @@ macro_rules! common {
 
         impl<T> fmt::Debug for $name<'_, T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Range { start, end } = self.span.bytes;
-                write!(
-                    f,
-                    "{}({start}..{end} of {:?})",
-                    stringify!($name),
-                    self.span.allocation
-                )
+                write!(f, "{}({:?})", stringify!($name), self.span)
             }
         }
     };
 }
 
-common!(View);
-common!(ViewMut);
+/// Implements the parts of a view for writing.
+macro_rules! parts_to_write {
+    ($name:ident) => {
+        impl<'a, T> $name<'a, T> {
+            /// Returns a part of the view for writing.
+            ///
+            /// # Panics
+            ///
+            /// If the range does not lie within the view. See
+            /// [`try_slice_mut`](Self::try_slice_mut).
+            #[track_caller]
+            pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> $name<'_, T> {
+                within(self.reborrow().into_part(range))
+            }
 
-impl<'a, T> ViewMut<'a, T> {
-    /// Returns a part of the view for writing.
-    ///
-    /// # Panics
-    ///
-    /// If the range does not lie within the view. See [`try_slice_mut`](Self::try_slice_mut).
-    #[track_caller]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        within(self.reborrow().into_part(range))
-    }
+            /// Returns a part of the view for writing.
+            ///
+            /// # Errors
+            ///
+            /// If the range does not lie within the view.
+            #[track_caller]
+            pub fn try_slice_mut(
+                &mut self,
+                range: impl RangeBounds<usize>,
+            ) -> Result<$name<'_, T>> {
+                let location = Location::caller();
+                let part = self.reborrow().into_part(range);
+                Ok(part.map_err(|usage_error| usage_error.at(location))?)
+            }
 
-    /// Returns a part of the view for writing.
-    ///
-    /// # Errors
-    ///
-    /// If the range does not lie within the view.
-    #[track_caller]
-    pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        let location = Location::caller();
-        let part = self.reborrow().into_part(range);
-        Ok(part.map_err(|usage_error| usage_error.at(location))?)
-    }
+            /// Reborrows the view, so that an operation does not consume it.
+            pub fn reborrow(&mut self) -> $name<'_, T> {
+                $name::of(self.span.clone())
+            }
 
-    /// Reborrows the view, so that an operation does not consume it.
-    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut::of(self.span.clone())
-    }
+            /// Splits the view in two: the first `middle` elements, and the rest.
+            ///
+            /// # Panics
+            ///
+            /// If `middle` is greater than the length of the view.
+            #[track_caller]
+            pub fn split_at_mut(self, middle: usize) -> ($name<'a, T>, $name<'a, T>) {
+                let len = self.len();
+                assert!(
+                    middle <= len,
+                    "split at {middle} of a view of {len} elements"
+                );
+                let left = self.span.clone().subspan(0..middle, size_of::<T>());
+                let right = self.span.subspan(middle..len, size_of::<T>());
+                (Self::of(left), Self::of(right))
+            }
 
-    /// Splits the view in two: the first `middle` elements, and the rest.
-    ///
-    /// # Panics
-    ///
-    /// If `middle` is greater than the length of the view.
-    #[track_caller]
-    pub fn split_at_mut(self, middle: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
-        let len = self.len();
-        assert!(
-            middle <= len,
-            "split at {middle} of a view of {len} elements"
-        );
-        let left = self.span.clone().subspan(0..middle, size_of::<T>());
-        let right = self.span.subspan(middle..len, size_of::<T>());
-        (Self::of(left), Self::of(right))
-    }
-
-    /// The view in parts of `chunk_len` elements, the last perhaps shorter.
-    ///
-    /// # Panics
-    ///
-    /// If `chunk_len` is 0.
-    #[track_caller]
-    pub fn chunks_mut(self, chunk_len: usize) -> impl Iterator<Item = ViewMut<'a, T>> {
-        assert!(chunk_len > 0, "chunks of no elements");
-        let len = self.len();
-        let span = self.span;
-        (0..len).step_by(chunk_len).map(move |start| {
-            let range = start..(start + chunk_len).min(len);
-            ViewMut::of(span.clone().subspan(range, size_of::<T>()))
-        })
-    }
+            /// The view in parts of `chunk_len` elements, the last perhaps shorter.
+            ///
+            /// # Panics
+            ///
+            /// If `chunk_len` is 0.
+            #[track_caller]
+            pub fn chunks_mut(self, chunk_len: usize) -> impl Iterator<Item = $name<'a, T>> {
+                assert!(chunk_len > 0, "chunks of no elements");
+                let len = self.len();
+                let span = self.span;
+                (0..len).step_by(chunk_len).map(move |start| {
+                    let range = start..(start + chunk_len).min(len);
+                    $name::of(span.clone().subspan(range, size_of::<T>()))
+                })
+            }
+        }
+    };
 }
+
+pub(super) use {parts, parts_to_write};
+
+parts!(View, View, Span);
+parts!(ViewMut, View, Span);
+parts_to_write!(ViewMut);

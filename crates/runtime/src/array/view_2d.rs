@@ -11,9 +11,12 @@ use super::{
     Span,
     shape_2d::Shape2d,
     span_2d::{Base, Span2d},
-    view::{lies_within, plain},
 };
-use crate::{Result, UsageError, UsageErrorKind};
+use crate::{
+    Result, UsageError, UsageErrorKind,
+    element_layout::{lies_within, plain},
+    page_locked::PinnedSpan,
+};
 
 /// A two-dimensional view for reading: rows of elements at equal distances in a
 /// [`Buffer`](crate::Buffer) or in [`Pinned`](crate::Pinned) memory.
@@ -147,7 +150,7 @@ macro_rules! common {
             }
 
             /// Creates a rectangle whose shape fits the memory from `start` on.
-            pub(super) fn of(base: Base<'a>, start: usize, ordered: bool, shape: Shape2d) -> Self {
+            fn of(base: Base<'a>, start: usize, ordered: bool, shape: Shape2d) -> Self {
                 let element_bytes = size_of::<T>();
                 let span_2d = Span2d {
                     base,
@@ -165,6 +168,11 @@ macro_rules! common {
             }
 
             /// Creates a rectangle whose shape fits the span.
+            pub(super) fn of_pinned(span: PinnedSpan<'a>, shape: Shape2d) -> Self {
+                let start = span.bytes.start;
+                Self::of(Base::Pinned(span), start, true, shape)
+            }
+
             pub(super) fn of_span(span: Span<'a>, shape: Shape2d) -> Self {
                 Self::of(
                     Base::Device(span.allocation),

@@ -43,10 +43,11 @@ pub(crate) use operation::Operation;
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
-    Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, poll_until, query_stream, register,
-    retain_patiently, retain_until_complete, wait_backoff, wait_until, wait_until_timeout,
+    Action, Registration, SLEEP_NS_MIN, has_pending_work, note_done, poll_ticket, poll_until,
+    query_stream, register, retain_patiently, retain_until_complete, wait_backoff, wait_until,
+    wait_until_timeout,
 };
-pub(crate) use realm::{Visit, contains as realm_contains, has_pending_work};
+pub(crate) use realm::{Visit, contains as realm_contains};
 pub(crate) use recording::{
     HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream, RelocatableKernel,
 };

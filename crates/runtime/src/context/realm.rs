@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::RwLock;
 
-use super::{DeviceState, DeviceStream, query_stream, streams::Streams};
+use super::{DeviceState, DeviceStream, streams::Streams};
 use crate::tracker::{DeviceNumber, StreamId, Ticket};
 
 /// An open device.
@@ -85,19 +85,6 @@ pub(super) fn all() -> Vec<Visit> {
         .values()
         .filter_map(|open| Visit::to(&open.device))
         .collect()
-}
-
-/// Returns whether a stream of any open device of this one's driver has incomplete operations.
-pub(crate) fn has_pending_work(device: &DeviceState) -> bool {
-    let is_busy = |device: &Visit| {
-        let streams = device.all_streams();
-        let own = streams.iter().filter(|stream| stream.is_own());
-        own.map(|stream| query_stream(device, stream))
-            .any(|is_idle| matches!(is_idle, Ok(false)))
-    };
-    let devices = all();
-    let mut of_driver = devices.iter().filter(|other| device.shares_driver(other));
-    of_driver.any(is_busy)
 }
 
 pub(super) fn find(id: StreamId) -> Option<DeviceStream> {

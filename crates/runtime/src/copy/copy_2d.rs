@@ -9,12 +9,12 @@ use millstream_driver::{Copy2d, Side2d};
 
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
-    Pending, Result, Stream, UsageError, UsageErrorKind,
+    Error, Pending, Result, Stream, UsageError, UsageErrorKind,
     array::{CopySource2d, CopyTarget2d},
     array::{Span2d, check_rows},
     context::{
-        CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows, imports::note_overwritten,
-        submit,
+        AtCaller, CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows,
+        imports::note_overwritten, submit,
     },
     error::OperationKind,
     tracker::AccessKind,
@@ -38,8 +38,10 @@ impl Stream {
     /// # Errors
     ///
     /// If rows or columns differ, the two share bytes, one is on a device that is not the stream's
-    /// and not of the same driver, both are on the host, or a device is lost.
+    /// and not of the same driver, both are on the host, or a device is lost. Page-locked memory
+    /// may belong to any device of the driver, if the other rectangle is on the stream's.
     #[track_caller]
+    #[doc(alias("cuMemcpy2DAsync", "cudaMemcpy2DAsync"))]
     pub fn copy_2d<T: Pod>(
         &self,
         source: impl CopySource2d<T>,
@@ -47,13 +49,28 @@ impl Stream {
     ) -> Result<()> {
         let location = Location::caller();
         let (from, to) = (source.operand_2d().0, target.operand_2d().0);
-        same_shape::<T>(&from, &to)?;
+        same_shape::<T>(&from, &to)
+            .map_err(Error::from)
+            .and_then(|()| self.copy_rows(&from, &to, location))
+            .at_caller("copy_2d", location)
+    }
+
+    fn copy_rows(
+        &self,
+        from: &Span2d<'_>,
+        to: &Span2d<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
         let on_host = from.pinned().is_some() || to.pinned().is_some();
         if !on_host && self.crosses(from.device(), to.device()) {
-            return self.copy_peer_rows(&from, &to, location);
+            return self.copy_peer_rows(from, to, location);
         }
-        self.same_device("copy_2d", 0, from.device())?;
-        self.same_device("copy_2d", 1, to.device())?;
+        for (operand, span_2d) in [from, to].into_iter().enumerate() {
+            match span_2d.pinned() {
+                Some(pinned) => self.reaches_host("copy_2d", operand, pinned)?,
+                None => self.same_device("copy_2d", operand, span_2d.device())?,
+            }
+        }
         let kind = match (from.pinned(), to.pinned()) {
             (None, None) => OperationKind::DeviceToDevice,
             (Some(_), None) => OperationKind::HostToDevice,
@@ -62,10 +79,10 @@ impl Stream {
                 return Err(UsageError::new("copy_2d", UsageErrorKind::BothOnHost).into());
             }
         };
-        if from.overlaps(&to) {
+        if from.overlaps(to) {
             return Err(UsageError::new("copy_2d", UsageErrorKind::SOURCE_AND_TARGET).into());
         }
-        let command = copy_of_rows(self.device_state(), &from, from.side(), to.side());
+        let command = copy_of_rows(self.device_state(), from, from.side(), to.side());
         let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
         let pinned = from.pinned().or(to.pinned());
         self.submit_copy(kind, from.bytes(), accesses, pinned, location, command)
@@ -103,7 +120,7 @@ impl Stream {
             pitch,
             source.len(),
         )?;
-        self.on_this_device("upload_2d", &to)?;
+        self.on_this_device("upload_2d", &to, location)?;
         if to.is_empty() {
             return self.device_state().check_alive();
         }
@@ -190,7 +207,7 @@ impl Stream {
     pub fn download_2d<T: Pod>(&self, source: impl CopySource2d<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
         let from = source.operand_2d().0;
-        self.on_this_device("download_2d", &from)?;
+        self.on_this_device("download_2d", &from, location)?;
         let alive = Arc::new(());
         let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
         if from.is_empty() {
@@ -234,10 +251,11 @@ impl Stream {
     ///
     /// If the target is on the host or on another device, or the device is lost.
     #[track_caller]
+    #[doc(alias("cuMemsetD2D8Async", "cudaMemset2DAsync"))]
     pub fn fill_2d<T: Pod>(&self, target: impl CopyTarget2d<T>, value: T) -> Result<()> {
         let location = Location::caller();
         let to = target.operand_2d().0;
-        self.on_this_device("fill_2d", &to)?;
+        self.on_this_device("fill_2d", &to, location)?;
         let Some(first) = to.pointer().filter(|_| !to.is_empty()) else {
             return self.device_state().check_alive();
         };
@@ -270,12 +288,18 @@ impl Stream {
     }
 
     /// Returns a usage error if the rectangle is not in the memory of the stream's device.
-    fn on_this_device(&self, operation: &'static str, span_2d: &Span2d<'_>) -> Result<()> {
-        self.same_device(operation, 0, span_2d.device())?;
+    fn on_this_device(
+        &self,
+        operation: &'static str,
+        span_2d: &Span2d<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<(), UsageError> {
         if span_2d.pinned().is_some() {
-            return Err(UsageError::new(operation, UsageErrorKind::OnHost { operand: 0 }).into());
+            let problem = UsageErrorKind::OnHost { operand: 0 };
+            return Err(UsageError::new(operation, problem).at(location));
         }
-        Ok(())
+        self.same_device(operation, 0, span_2d.device())
+            .map_err(|error| error.at(location))
     }
 }
 

@@ -29,9 +29,10 @@ use crate::{
     array::{CopyOperand, Span},
     array::{CopySource, CopyTarget},
     context::{
-        Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
+        AtCaller, Command, CopyOnDevice, CopyToDevice, CopyToHost, HostWaiter, Operation, submit,
     },
     error::OperationKind,
+    multi_device::submit_crossing,
     page_locked::PinnedSpan,
     tracker::{AccessKind, Accesses},
 };
@@ -41,9 +42,9 @@ impl Stream {
     /// [`Pinned`](crate::Pinned) memory, or between this stream's device and another of the same
     /// driver.
     ///
-    /// A copy between devices is staged through page-locked host memory in chunks. Like every
-    /// operation of the stream it runs after earlier operations of the stream and before later
-    /// ones.
+    /// A copy between devices uses their link, or is staged through page-locked host memory in
+    /// chunks. Page-locked memory may belong to any device of the driver. Like every operation of
+    /// the stream a copy runs after earlier operations of the stream and before later ones.
     ///
     /// ```
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
@@ -61,65 +62,85 @@ impl Stream {
     /// # Errors
     ///
     /// If the lengths differ, an operand is on a device that is not the stream's and not of the
-    /// same driver, page-locked memory is on another device, both are on the host, or a device is
-    /// lost.
+    /// same driver, both are on the host, or a device is lost. A copy between page-locked memory
+    /// and an array is an error unless the array is on the stream's device.
     #[track_caller]
+    #[doc(alias("cuMemcpyAsync", "cudaMemcpyAsync", "memcpy_dtod", "copy_"))]
     pub fn copy<T: Pod>(
         &self,
         source: impl CopySource<T>,
         target: impl CopyTarget<T>,
     ) -> Result<()> {
-        let (from, to) = (source.source(), target.source());
-        same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
         let location = Location::caller();
-        if let (CopyOperand::Device(from), CopyOperand::Device(to)) = (&from, &to) {
-            return self.copy_spans(&from.0, &to.0, location);
-        }
-        self.same_device("copy", 0, device_of(&from))?;
-        self.same_device("copy", 1, device_of(&to))?;
+        let (from, to) = (source.source(), target.source());
+        self.copy_operands(&from, &to, size_of::<T>(), location)
+            .at_caller("copy", location)
+    }
+
+    fn copy_operands(
+        &self,
+        from: &CopyOperand<'_>,
+        to: &CopyOperand<'_>,
+        element_bytes: usize,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let elements = |operand: &CopyOperand<'_>| {
+            let bytes = match operand {
+                CopyOperand::Device(operand) => operand.0.bytes.len(),
+                CopyOperand::Pinned(operand) => operand.bytes.len(),
+            };
+            bytes.checked_div(element_bytes).unwrap_or(0)
+        };
+        same_length("copy", elements(from), elements(to))?;
         match (from, to) {
+            (CopyOperand::Device(from), CopyOperand::Device(to)) => {
+                self.copy_spans(&from.0, &to.0, location)
+            }
             (CopyOperand::Pinned(from), CopyOperand::Device(to)) => {
-                let to = to.0;
-                let bytes = from.bytes();
+                let to = &to.0;
+                self.reaches_host("copy", 0, from)?;
+                self.same_device("copy", 1, &to.allocation.device)?;
+                let bytes = from.bytes.len();
                 let command = CopyToDevice {
                     target: to.pointer(),
-                    source: from.pointer,
-                    bytes,
-                };
-                let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-                self.submit_copy(
-                    OperationKind::HostToDevice,
-                    bytes,
-                    accesses,
-                    Some(&from),
-                    location,
-                    command,
-                )
-            }
-            (CopyOperand::Device(from), CopyOperand::Pinned(to)) => {
-                let from = from.0;
-                let bytes = to.bytes();
-                let command = CopyToHost {
-                    target: to.pointer,
                     source: from.pointer(),
                     bytes,
                 };
                 let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-                self.submit_copy(
-                    OperationKind::DeviceToHost,
+                let kind = OperationKind::HostToDevice;
+                self.submit_copy(kind, bytes, accesses, Some(from), location, command)
+            }
+            (CopyOperand::Device(from), CopyOperand::Pinned(to)) => {
+                let from = &from.0;
+                self.same_device("copy", 0, &from.allocation.device)?;
+                self.reaches_host("copy", 1, to)?;
+                let bytes = to.bytes.len();
+                let command = CopyToHost {
+                    target: to.pointer(),
+                    source: from.pointer(),
                     bytes,
-                    accesses,
-                    Some(&to),
-                    location,
-                    command,
-                )
+                };
+                let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
+                let kind = OperationKind::DeviceToHost;
+                self.submit_copy(kind, bytes, accesses, Some(to), location, command)
             }
             (CopyOperand::Pinned(_), CopyOperand::Pinned(_)) => {
                 Err(UsageError::new("copy", UsageErrorKind::BothOnHost).into())
             }
-            (CopyOperand::Device(_), CopyOperand::Device(_)) => {
-                unreachable!("copies between device arrays are handled above")
-            }
+        }
+    }
+
+    /// Returns an error unless the stream's device can access the page-locked memory, which all
+    /// devices of its driver can (unified addressing).
+    fn reaches_host(
+        &self,
+        operation: &'static str,
+        operand: usize,
+        pinned: &PinnedSpan<'_>,
+    ) -> Result<(), UsageError> {
+        match pinned.device.shares_driver(self.device_state()) {
+            true => Ok(()),
+            false => self.same_device(operation, operand, pinned.device),
         }
     }
 
@@ -160,8 +181,11 @@ impl Stream {
         location: &'static Location<'static>,
         command: impl Command<Output = ()>,
     ) -> Result<()> {
+        let device = self.device_state();
+        let owner = pinned.map_or(device, |operand| operand.device);
         if bytes == 0 {
-            return self.device_state().check_alive();
+            device.check_alive()?;
+            return owner.check_alive();
         }
         let host_waiter = pinned.map(|operand| HostWaiter {
             alive: Arc::downgrade(operand.alive),
@@ -175,10 +199,15 @@ impl Stream {
             accesses,
             host_waiter,
         };
-        // SAFETY: the accesses name all memory that the copy accesses: spans within their
-        // allocations, and pinned memory that its pool does not reuse before this operation is
-        // done.
-        unsafe { submit(self.device_state(), self.state(), &mut operation, command) }.map(drop)
+        if Arc::ptr_eq(owner, device) {
+            // SAFETY: the accesses name all memory that the copy accesses: spans within their
+            // allocations, and pinned memory that its pool does not reuse before this operation is
+            // done.
+            return unsafe { submit(device, self.state(), &mut operation, command) }.map(drop);
+        }
+        // SAFETY: as above. Every device can access page-locked memory.
+        unsafe { submit_crossing(self.state(), &mut operation, &[device, owner], command) }
+            .map(drop)
     }
 }
 
@@ -197,19 +226,4 @@ pub(crate) fn same_length(
             target_len,
         },
     ))
-}
-
-fn elements<T>(operand: &CopyOperand<'_>) -> usize {
-    let bytes = match operand {
-        CopyOperand::Device(operand) => operand.0.bytes.len(),
-        CopyOperand::Pinned(operand) => operand.bytes(),
-    };
-    bytes.checked_div(size_of::<T>()).unwrap_or(0)
-}
-
-fn device_of<'a>(operand: &'a CopyOperand<'_>) -> &'a Arc<DeviceState> {
-    match operand {
-        CopyOperand::Device(operand) => &operand.0.allocation.device,
-        CopyOperand::Pinned(operand) => operand.device,
-    }
 }

@@ -5,9 +5,10 @@ use std::{ops::RangeBounds, panic::Location};
 use bytemuck::Pod;
 
 use crate::{
-    Buffer, Result, Stream, WriteOperand,
-    array::{part_from, resolve},
-    context::{CopyOnDevice, OverlappingCopy},
+    Buffer, Result, Stream, UsageError, WriteOperand,
+    array::Span,
+    context::{AtCaller, CopyOnDevice, OverlappingCopy},
+    element_layout::{part_from, resolve},
     error::OperationKind,
     tracker::AccessKind,
 };
@@ -43,21 +44,34 @@ impl Stream {
         range: impl RangeBounds<usize>,
         start: usize,
     ) -> Result<()> {
-        let location = Location::caller();
-        let operand = array.operand();
-        let whole = operand.0;
-        self.same_device("copy_within", 0, &whole.allocation.device)?;
-        let range = resolve("copy_within", range, array.len())?;
-        let moved = resolve("copy_within", part_from(start, range.len()), array.len())?;
-        let from = whole.clone().subspan(range, size_of::<T>());
-        let to = whole.subspan(moved, size_of::<T>());
+        let (location, len) = (Location::caller(), array.len());
+        let whole = array.operand().0;
+        let spans = || {
+            self.same_device("copy_within", 0, &whole.allocation.device)?;
+            let range = resolve("copy_within", range, len)?;
+            let moved = resolve("copy_within", part_from(start, range.len()), len)?;
+            let part = |range| whole.clone().subspan(range, size_of::<T>());
+            Ok::<_, UsageError>((part(range), part(moved)))
+        };
+        let (from, to) = spans().map_err(|error| error.at(location))?;
+        self.move_span(&from, &to, location)
+            .at_caller("copy_within", location)
+    }
+
+    /// Copies a span to another of the same length in the same array.
+    fn move_span(
+        &self,
+        from: &Span<'_>,
+        to: &Span<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
         let bytes = from.bytes.len();
         if from.bytes.start == to.bytes.start {
             return self.device_state().check_alive();
         }
         let (target, source) = (to.pointer(), from.pointer());
         let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-        if !from.overlaps(&to) {
+        if !from.overlaps(to) {
             let command = CopyOnDevice {
                 target,
                 source,
@@ -95,7 +109,7 @@ impl Stream {
             location,
         )?;
         let between = between.view();
-        for (from, to) in [(&from, &between.span), (&between.span, &to)] {
+        for (from, to) in [(from, &between.span), (&between.span, to)] {
             let command = CopyOnDevice {
                 target: to.pointer(),
                 source: from.pointer(),

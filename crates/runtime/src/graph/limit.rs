@@ -123,7 +123,7 @@ impl LoopNotes {
 
     /// Returns the address of the words for kernels.
     pub(super) fn pointer(&self) -> DevicePtr {
-        DevicePtr::from_raw(self.words.span().pointer.addr() as u64)
+        DevicePtr::from_raw(self.words.span().pointer().addr() as u64)
     }
 
     /// Returns the word for the host's looks at flags.
@@ -134,7 +134,13 @@ impl LoopNotes {
     fn word(&self, index: u32) -> &AtomicU32 {
         assert!((index as usize) < self.words.len(), "a word that exists");
         // SAFETY: it was asserted that the word lies within the memory.
-        let word = unsafe { self.words.span().pointer.cast::<u32>().add(index as usize) };
+        let word = unsafe {
+            self.words
+                .span()
+                .pointer()
+                .cast::<u32>()
+                .add(index as usize)
+        };
         // SAFETY: the memory is a word, and lives as long as `self.words`. Only the device's
         // operations and references of this kind access it.
         unsafe { AtomicU32::from_ptr(word) }

@@ -10,8 +10,8 @@ mod staging_arena;
 mod staging_options;
 mod state;
 
+pub(crate) use guard::{HostRange, host_access};
 pub use guard::{ReadGuard, WriteGuard};
-pub(crate) use guard::{access, wait_for_access};
 pub(crate) use host_access::HostAccessGuard;
 pub(crate) use idle_frees::IdleFrees;
 pub use pinned::Pinned;

@@ -3,19 +3,24 @@
 
 #![allow(unsafe_code, reason = "exposes page-locked memory as slices if unused")]
 
-use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Range, RangeBounds},
+    panic::Location,
+    sync::Arc,
+};
 
 use bytemuck::Pod;
 
 use super::{
-    HostAccessGuard, POOLED, PinnedBlock, ReadGuard, WriteGuard,
-    guard::{access, wait_for_access},
+    HostAccessGuard, HostRange, POOLED, PinnedBlock, ReadGuard, WriteGuard, host_access,
     idle_frees::{RegisteredVec, unregister},
 };
 use crate::{
     Device, Rejected, Result, UsageError,
     context::DeviceState,
-    element_layout::{bytes_of, check_alignment},
+    element_layout::{bytes_of, check_alignment, resolve},
     tracker::{Access, AccessHistory, AccessKind, Ticket},
 };
 
@@ -54,6 +59,7 @@ use crate::{
 /// ```
 ///
 /// [rule 7]: crate::guide::semantics#rule-7
+#[doc(alias("PinnedHostSlice", "LockedBuffer", "pin_memory"))]
 pub struct Pinned<T> {
     device: Arc<DeviceState>,
     memory: Option<Memory>,
@@ -86,6 +92,13 @@ impl Device {
     /// If the memory cannot be page-locked, the elements need an alignment of more than 256 bytes,
     /// or the device is lost.
     #[track_caller]
+    #[doc(alias(
+        "cuMemHostAlloc",
+        "cuMemAllocHost",
+        "cudaMallocHost",
+        "cudaHostAlloc",
+        "alloc_pinned"
+    ))]
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         Pinned::zeroed(self.state(), len, Location::caller())
     }
@@ -155,6 +168,7 @@ impl<T: Pod> Pinned<T> {
     /// If the memory cannot be page-locked, a part of it already is, or the device is lost. The
     /// vector is in the error.
     #[track_caller]
+    #[doc(alias("cuMemHostRegister", "cudaHostRegister"))]
     pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
         let device = device.state();
         let _name = device.named("register", Location::caller());
@@ -194,7 +208,8 @@ impl<T: Pod> Pinned<T> {
     /// [rule 30]: crate::guide::semantics#rule-30
     #[track_caller]
     pub fn into_vec(mut self) -> Result<Vec<T>> {
-        self.wait_until_free(AccessKind::Write)?;
+        self.host_range(.., Location::caller())?
+            .wait(AccessKind::Write)?;
         match self.memory.take() {
             None => Ok(Vec::new()),
             Some(Memory::RegisteredVec(registered)) => {
@@ -209,132 +224,30 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
-    /// Returns a guard for reading. Blocks until the copies that write the array are complete;
-    /// copies that only read it run concurrently with the guard.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost before that.
-    #[track_caller]
-    pub fn read(&self) -> Result<ReadGuard<'_, T>> {
-        self.wait_until_free(AccessKind::Read)?;
-        // SAFETY: the copies that write it are done.
-        Ok(unsafe { self.readable(Location::caller()) })
-    }
-
-    /// The asynchronous [`read`](Self::read): awaits the copies instead of blocking the thread.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost before they are done.
-    #[track_caller]
-    pub fn read_async(&self) -> impl Future<Output = Result<ReadGuard<'_, T>>> {
-        let location = Location::caller();
-        async move {
-            self.until_free(AccessKind::Read).await?;
-            // SAFETY: the copies that write it are done.
-            Ok(unsafe { self.readable(location) })
-        }
-    }
-
-    /// Returns a guard for reading and writing. Blocks until all copies that use the array are
-    /// complete.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost before that.
-    #[track_caller]
-    pub fn write(&mut self) -> Result<WriteGuard<'_, T>> {
-        self.wait_until_free(AccessKind::Write)?;
-        // SAFETY: all copies are done.
-        Ok(unsafe { self.writable(Location::caller()) })
-    }
-
-    /// The asynchronous [`write`](Self::write): awaits the copies instead of blocking the thread.
-    ///
-    /// ```
-    /// # pollster::block_on(async {
-    /// let device = millstream::Device::simulated()?;
-    /// let mut pinned = device.pinned::<u8>(2)?;
-    /// pinned.write_async().await?.fill(3);
-    /// assert_eq!(*pinned.read_async().await?, [3, 3]);
-    /// # Ok::<(), millstream::Error>(())
-    /// # }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost before they are done.
-    #[track_caller]
-    pub fn write_async(&mut self) -> impl Future<Output = Result<WriteGuard<'_, T>>> {
-        let location = Location::caller();
-        async move {
-            self.until_free(AccessKind::Write).await?;
-            // SAFETY: all copies are done.
-            Ok(unsafe { self.writable(location) })
-        }
-    }
-
-    /// # Safety
-    ///
-    /// No copy that writes the array is pending.
-    unsafe fn readable(&self, location: &'static Location<'static>) -> ReadGuard<'_, T> {
-        let bytes = self.len * size_of::<T>();
-        let pointer = self.elements().cast::<u8>();
-        let host_access =
-            HostAccessGuard::reads(&self.device.driver, pointer, bytes, "read", location);
-        // SAFETY: no copy writes it, and a new one would need a `&mut` to this, which the guard's
-        // borrow excludes. There are `len` elements, aligned as they must be (`zeroed` checked a
-        // block, a vector is), and any bits are a `T`.
-        let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
-        ReadGuard {
-            elements,
-            _access: host_access,
-        }
-    }
-
-    /// # Safety
-    ///
-    /// No copy that uses the array is pending.
-    unsafe fn writable(&mut self, location: &'static Location<'static>) -> WriteGuard<'_, T> {
-        let bytes = self.len * size_of::<T>();
-        let pointer = self.elements().cast::<u8>();
-        let host_access =
-            HostAccessGuard::writes(&self.device.driver, pointer, bytes, "write", location);
-        // SAFETY: no copy uses it, and a new one would need a borrow of this, which the guard's
-        // excludes. There are `len` elements, aligned as they must be (as in `readable`), and any
-        // bits are a `T`.
-        let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
-        WriteGuard {
-            elements,
-            _access: host_access,
-        }
-    }
-
     /// Adds an operation that may use the memory when the array is dropped.
     pub(crate) fn inherit(&mut self, ticket: Ticket) {
         self.history.inherit(&[ticket]);
     }
 
-    fn elements(&self) -> *mut T {
-        self.memory
-            .as_ref()
-            .map_or(std::ptr::dangling_mut(), |memory| memory.pointer().cast())
-    }
-
-    fn wait_until_free(&self, kind: AccessKind) -> Result<()> {
-        wait_for_access(
-            &self.device,
-            &self.history,
-            &(0..self.history.bytes()),
-            kind,
-        )
-    }
-
-    async fn until_free(&self, kind: AccessKind) -> Result<()> {
-        access(&self.device, &self.history, 0..self.history.bytes(), kind).await
+    fn host_range(
+        &self,
+        range: impl RangeBounds<usize>,
+        location: &'static Location<'static>,
+    ) -> Result<HostRange<'_>> {
+        let range = resolve("slice", range, self.len).map_err(|error| error.at(location))?;
+        let span = self.span().subspan(range.clone(), size_of::<T>());
+        Ok(HostRange {
+            device: &self.device,
+            history: &self.history,
+            bytes: span.range(),
+            first: span.pointer(),
+            len: range.len(),
+        })
     }
 }
+
+// The elements are aligned: `zeroed` checked a block's, and those of a vector are.
+host_access!(Pinned, "pinned::<u8>(3)?");
 
 impl<T> Pinned<T> {
     /// Returns the number of elements.
@@ -357,7 +270,8 @@ impl<T> Pinned<T> {
         PinnedSpan {
             device: &self.device,
             history: &self.history,
-            pointer,
+            memory: pointer,
+            bytes: 0..self.len * size_of::<T>(),
             alive: &self.alive,
         }
     }
@@ -404,7 +318,10 @@ impl<T> fmt::Debug for Pinned<T> {
 pub struct PinnedSpan<'a> {
     pub(crate) device: &'a Arc<DeviceState>,
     pub(crate) history: &'a AccessHistory,
-    pub(crate) pointer: *mut u8,
+    /// The address of the whole array.
+    memory: *mut u8,
+    /// The range of bytes from the start of the array.
+    pub(crate) bytes: Range<usize>,
     /// Alive as long as the array, whose owner may wait for its copies.
     pub(crate) alive: &'a Arc<()>,
 }
@@ -416,11 +333,40 @@ unsafe impl Send for PinnedSpan<'_> {}
 unsafe impl Sync for PinnedSpan<'_> {}
 
 impl<'a> PinnedSpan<'a> {
-    pub(crate) fn bytes(&self) -> usize {
-        usize::try_from(self.history.bytes()).expect("a size that came from a usize")
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.pointer_at(self.bytes.start)
+    }
+
+    /// Returns the address of a byte of the array.
+    pub(crate) fn pointer_at(&self, byte: usize) -> *mut u8 {
+        self.memory.wrapping_add(byte)
     }
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
-        Access::new(self.history, 0..self.history.bytes(), kind)
+        Access::new(self.history, self.range(), kind)
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.bytes.start as u64..self.bytes.end as u64
+    }
+
+    /// Returns the part of the span at `range`, in elements of `element_bytes`.
+    pub(crate) fn subspan(self, range: Range<usize>, element_bytes: usize) -> Self {
+        let start = self.bytes.start + range.start * element_bytes;
+        Self {
+            bytes: start..start + range.len() * element_bytes,
+            ..self
+        }
+    }
+}
+
+impl fmt::Debug for PinnedSpan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.bytes;
+        write!(
+            f,
+            "{start}..{end} of page-locked memory for {}",
+            self.device
+        )
     }
 }

@@ -67,6 +67,26 @@ type Uses = SmallVec<[Ticket; 4]>;
 /// Returned blocks: size, address, and the tickets that may still use them.
 type Candidates = SmallVec<[(usize, NonNull<u8>, Uses); 2]>;
 
+/// Returns whether a use is one of another device that is lost, so that it never completes.
+fn has_lost_user(device: &DeviceState, uses: &Uses) -> bool {
+    let mut elsewhere = uses
+        .iter()
+        .filter(|ticket| device.stream(ticket.stream).is_none());
+    let is_lost = |ticket: Ticket| {
+        let is_lost = device.with_stream(ticket.stream, |owner, _| owner.lost().is_some());
+        is_lost.unwrap_or(false)
+    };
+    elsewhere.any(|ticket| is_lost(*ticket))
+}
+
+/// Returns whether all uses of a block are complete.
+fn are_complete(device: &DeviceState, uses: &Uses) -> Result<bool> {
+    match all_done(device, uses) {
+        Err(_) if has_lost_user(device, uses) => Ok(false),
+        answer => answer,
+    }
+}
+
 /// A returned block, with the tickets that may still use it.
 #[derive(Debug)]
 struct Returned {
@@ -263,7 +283,7 @@ impl StagingPool {
     /// Removes an unused block among the candidates.
     fn reuse(&self, device: &DeviceState, candidates: &Candidates) -> Result<Option<PinnedBlock>> {
         for &(size, pointer, ref uses) in candidates {
-            if !all_done(device, uses)? {
+            if !are_complete(device, uses)? {
                 continue;
             }
             let mut sizes = self.sizes.lock();
@@ -306,11 +326,12 @@ impl StagingPool {
         let mut marked: Vec<Uses> = Vec::new();
         let mut block = None;
         wait_until(&*device.driver, || {
-            let candidates = self.candidates(size..=usize::MAX, usize::MAX);
+            let mut candidates = self.candidates(size..=usize::MAX, usize::MAX);
             block = self.reuse(device, &candidates)?;
             if block.is_some() {
                 return Ok(true);
             }
+            candidates.retain(|(_, _, uses)| !has_lost_user(device, uses));
             for (_, _, uses) in &candidates {
                 if !marked.contains(uses) {
                     marked.push(uses.clone());

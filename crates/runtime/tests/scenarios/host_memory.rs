@@ -212,3 +212,110 @@ fn b10_a_million_uploads_hold_bounded_memory() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn ranges_of_a_pinned_array_wait_for_their_own_copies_alone() {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let ones = s1.upload(&vec![1_u16; N])?;
+        let mut pinned = harness.device.pinned::<u16>(2 * N)?;
+        let gate = harness.gate(&s1);
+        let (left, mut right) = pinned.split_at_mut(N);
+        s1.copy(&ones, left)?;
+        // An array of the first stream would make the second wait for the gate.
+        s2.copy(&s2.upload(&[1_u16, 1])?, right.slice_mut(1..3))?;
+        assert_eq!(pinned.read_range(N..N + 4)?[..], [0, 1, 1, 0]);
+        pinned.write_range(N..)?.fill(8);
+        let mut half = Box::pin(pinned.write_range_async(N - 1..));
+        let polled = half.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending() || !harness.gates_hold());
+        drop((polled, half));
+        gate.open();
+        pollster::block_on(pinned.write_range_async(N - 1..))?[0] = 4;
+        assert_eq!(pinned.read_range(N - 2..N + 1)?[..], [1, 4, 8]);
+        let mut two = s1.zeros::<u16>(2)?;
+        s1.copy(pinned.slice(N - 2..).slice(1..3), &mut two)?;
+        assert_eq!(s1.values(&two)?, [4, 8]);
+        let wrong = out_of_range(5..2 * N + 1, 2 * N);
+        assert_eq!(problem(pinned.read_range(5..2 * N + 1).map(drop)), wrong);
+        assert_eq!(problem(pinned.try_slice(5..2 * N + 1)), wrong);
+        let mut nothing = harness.device.pinned::<u16>(0)?;
+        s1.copy(ones.slice(..0), nothing.view_mut())?;
+        assert!(nothing.write_range(..)?.is_empty() && nothing.slice(..).is_empty());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_wait_with_a_timeout_ends_with_the_value_or_keeps_it_pending() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        for len in [0, N, 3 * harness.large_len()] {
+            let array = stream.upload(&vec![7_u8; len])?;
+            let gate = harness.gate(&stream);
+            let mut value = stream.download(&array)?;
+            for timeout in [Duration::ZERO, Duration::from_micros(300)] {
+                if harness.gates_hold() && len > 0 {
+                    assert!(value.wait_timeout(timeout)?.is_none());
+                }
+            }
+            gate.open();
+            assert!(value.wait_timeout(Duration::MAX)? == Some(vec![7; len]));
+            let again = catch_unwind(AssertUnwindSafe(|| value.wait_timeout(Duration::MAX)));
+            assert!(again.is_err(), "the value was taken");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn usage_errors_of_transfers_name_the_line_of_the_call() {
+    once(|harness| {
+        let (stream, device) = (harness.stream(), &harness.device);
+        let (a, mut b) = (stream.upload(&[1_u32; 4])?, stream.zeros::<u32>(3)?);
+        let (here, mut there) = (device.pinned::<u32>(4)?, device.pinned::<u32>(4)?);
+        let other = Device::simulated()?.stream()?;
+        let mut target = [0; 3];
+        let first = line!();
+        let errors = [
+            usage_error(stream.copy(&a, &mut b)),
+            usage_error(stream.copy(&here, &mut there)),
+            usage_error(stream.copy_within(&mut b, 1.., 2)),
+            usage_error(stream.upload_into(&[1; 5], &mut b)),
+            usage_error(stream.copy_2d(a.view_2d(2, 2)?, b.view_2d_mut(1, 3)?)),
+            usage_error(stream.prefetch(&a)),
+            usage_error(device.scope(|scope| scope.download(&stream, &a, &mut target))),
+            usage_error(device.record("g", |g| g.stream()?.download(&a).map(drop))),
+            usage_error(other.fill(&mut b, 1)),
+            usage_error(other.download(&a)),
+            usage_error(other.fill_2d(b.view_2d_mut(1, 3)?, 1)),
+            usage_error(other.download_2d(a.view_2d(2, 2)?)),
+            usage_error(other.upload_2d(&[1; 3], 3, b.view_2d_mut(1, 3)?)),
+            usage_error(
+                other
+                    .download_into(&a, vec![])
+                    .map_err(|rejected| rejected.error),
+            ),
+            usage_error(
+                other
+                    .upload_owned_into(vec![1; 3], &mut b)
+                    .map_err(|r| r.error),
+            ),
+            usage_error(other.record()?.elapsed_since(&stream.record()?)),
+        ];
+        let mut before = first;
+        for error in &errors {
+            let location = error
+                .location()
+                .unwrap_or_else(|| panic!("no line: {error}"));
+            let line = location.line();
+            assert!(before < line && line < line!(), "{error}");
+            assert_says(
+                error,
+                &format!("(crates/runtime/tests/scenarios/host_memory.rs:{line}"),
+            );
+            before = line;
+        }
+        Ok(())
+    });
+}

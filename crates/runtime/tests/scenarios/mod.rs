@@ -3,6 +3,7 @@
 
 mod alignment;
 mod arrays;
+mod beside_two_devices;
 mod cache;
 mod cancel;
 mod casts;

@@ -10,7 +10,7 @@ use millstream::{
 use crate::scenarios::{harness::LARGE_LEN, prelude::*};
 
 /// Runs a scenario with the harness's device and each other one.
-fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
+pub(crate) fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     everywhere(|harness| {
         for other in &harness.others() {
             assert!(harness.device != *other);
@@ -33,7 +33,7 @@ fn on_both_routes(run: impl Fn(&Harness, &Device) -> Result<()>) {
     });
 }
 
-fn rising(len: usize, from: u32) -> Vec<u32> {
+pub(crate) fn rising(len: usize, from: u32) -> Vec<u32> {
     (from..).take(len).collect()
 }
 
@@ -293,7 +293,7 @@ fn d03_the_loss_of_a_device_poisons_the_arrays_that_its_data_was_to_reach_and_no
 }
 
 /// Loses the device with the next driver call.
-fn lose(gpu: &Gpu, ordinal: i32) {
+pub(crate) fn lose(gpu: &Gpu, ordinal: i32) {
     let device = DeviceOrdinal::from_raw(ordinal);
     gpu.inject(Fault::nth(1).losing(device, ResultCode::ILLEGAL_ADDRESS));
 }

@@ -28,7 +28,7 @@ use millstream_driver::{Completion, Driver};
 pub(crate) use local::LocalReactor;
 pub(crate) use reactor::{Action, Registration, register};
 
-use super::{DeviceState, PooledEvent, StreamState};
+use super::{DeviceState, PooledEvent, StreamState, realm};
 use crate::{
     Result,
     sync::spin_loop,
@@ -125,6 +125,19 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
         .points
         .retire(submitted, device.events_of(stream).give_many());
     Ok(true)
+}
+
+/// Returns whether a stream of any open device of this one's driver has incomplete operations.
+pub(crate) fn has_pending_work(device: &DeviceState) -> bool {
+    let devices = realm::all();
+    let of_driver = devices.iter().filter(|other| device.shares_driver(other));
+    let mut streams = of_driver.flat_map(|device| {
+        let streams = device.all_streams().into_iter();
+        streams.map(move |stream| (device, stream))
+    });
+    streams.any(|(device, stream)| {
+        stream.is_own() && matches!(query_stream(device, &stream), Ok(false))
+    })
 }
 
 /// Polls with growing backoff until `is_done` returns `true`.

@@ -371,7 +371,11 @@ impl Interpreter<'_> {
     }
 }
 
-/// Copies between arrays of any two kinds. A pinned array is always copied whole.
+fn bytes_of_part(part: Part, elem: Elem) -> std::ops::Range<usize> {
+    part.first * elem.bytes()..(part.first + part.len) * elem.bytes()
+}
+
+/// Copies between arrays of any two kinds.
 pub(super) fn copy(
     stream: &Stream,
     elem: Elem,
@@ -379,9 +383,18 @@ pub(super) fn copy(
     (target, to): (&mut Array, Part),
 ) -> Answer {
     match (source, target) {
-        (Array::Pinned(source), Array::Pinned(target)) => stream.copy(source, target)?,
-        (Array::Pinned(source), target) => stream.copy(source, part_mut(target, to, elem)?)?,
-        (source, Array::Pinned(target)) => stream.copy(part(source, from, elem)?, target)?,
+        (Array::Pinned(source), Array::Pinned(target)) => {
+            let source = source.try_slice(bytes_of_part(from, elem))?;
+            stream.copy(source, target.try_slice_mut(bytes_of_part(to, elem))?)?;
+        }
+        (Array::Pinned(source), target) => {
+            let source = source.try_slice(bytes_of_part(from, elem))?;
+            stream.copy(source, part_mut(target, to, elem)?)?;
+        }
+        (source, Array::Pinned(target)) => {
+            let target = target.try_slice_mut(bytes_of_part(to, elem))?;
+            stream.copy(part(source, from, elem)?, target)?;
+        }
         (source, target) => typed!(elem, T => {
             let source = part(source, from, elem)?.cast::<T>()?;
             stream.copy(source, part_mut(target, to, elem)?.cast::<T>()?)?;

@@ -134,12 +134,12 @@ impl Interpreter<'_> {
         self.with(part.array, |_, array| {
             let range = part.first..part.first + part.len;
             let (guard, range) = match array {
-                Array::Pinned(pinned) if range.end <= pinned.len() => {
+                Array::Pinned(pinned) => {
                     let guard = match reach {
-                        Reach::Wait => Some(pinned.write()?),
-                        reach => reached(reach, pinned.write_async()).transpose()?,
+                        Reach::Wait => Some(pinned.write_range(range)?),
+                        reach => reached(reach, pinned.write_range_async(range)).transpose()?,
                     };
-                    (guard, range)
+                    (guard, 0..part.len)
                 }
                 Array::Managed(managed) => {
                     let guard = match reach {
@@ -263,12 +263,12 @@ fn guarded(
 ) -> Answer {
     let range = part.first..part.first + part.len;
     let (guard, range) = match array {
-        Array::Pinned(pinned) if range.end <= pinned.len() => {
+        Array::Pinned(pinned) => {
             let guard = match reach {
-                Reach::Wait => Some(pinned.read()?),
-                reach => reached(reach, pinned.read_async()).transpose()?,
+                Reach::Wait => Some(pinned.read_range(range)?),
+                reach => reached(reach, pinned.read_range_async(range)).transpose()?,
             };
-            (guard, range)
+            (guard, 0..part.len)
         }
         Array::Managed(managed) => {
             let guard = match reach {

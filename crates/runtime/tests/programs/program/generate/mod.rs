@@ -231,16 +231,6 @@ impl Draw {
     /// Draws two ranges of the same length in two arrays, which may be the same array.
     fn two_parts(&mut self, kinds: &[Kind], elem: Elem) -> [Part; 2] {
         let (from, to) = (self.array(kinds), self.array(kinds));
-        let of_all = |draw: &Self, array: usize| {
-            let is_pinned = draw.arrays[array].is_some_and(|array| array.kind == Kind::Pinned);
-            is_pinned.then(|| draw.arrays[array].map_or(0, |array| array.bytes))
-        };
-        // A pinned array is always copied whole.
-        let whole = of_all(self, from).or(of_all(self, to));
-        if let Some(bytes) = whole.filter(|bytes| bytes % elem.bytes() == 0) {
-            let len = Some(bytes / elem.bytes());
-            return [self.part(from, elem, len), self.part(to, elem, len)];
-        }
         let longest = self.len_of(from, elem).min(self.len_of(to, elem));
         let len = if self.one_in(4) {
             longest

@@ -27,15 +27,10 @@ impl Oracle {
 
     pub(super) fn copy(&mut self, on: On, from: Part, to: Part) -> Option<Expected> {
         let device = self.streams[on.stream]?;
-        let (source, mut from_bytes) = self.find(from, on.elem)?;
-        let (target, mut to_bytes) = self.find(to, on.elem)?;
+        let (source, from_bytes) = self.find(from, on.elem)?;
+        let (target, to_bytes) = self.find(to, on.elem)?;
         if from.array == to.array {
             return None;
-        }
-        for (array, bytes) in [(source, &mut from_bytes), (target, &mut to_bytes)] {
-            if array.kind == Kind::Pinned {
-                *bytes = 0..array.bytes.values.len();
-            }
         }
         let both_on_host = source.kind == Kind::Pinned && target.kind == Kind::Pinned;
         let with_host = source.kind == Kind::Pinned || target.kind == Kind::Pinned;
@@ -191,9 +186,7 @@ impl Oracle {
         let (array, bytes) = self.find(part, Elem::U8)?;
         match array.kind {
             Kind::Buffer => None,
-            Kind::Pinned if !array.has(&bytes) => None,
-            Kind::Managed if !array.has(&bytes) => Some(Some(Expected::Mistake)),
-            _ => Some(None),
+            Kind::Managed | Kind::Pinned => Some((!array.has(&bytes)).then_some(Expected::Mistake)),
         }
     }
 
@@ -270,7 +263,8 @@ impl Oracle {
 
 /// Returns whether a copy between two arrays can run on a device.
 fn is_reached(device: usize, arrays: [&Array; 2], with_host: bool) -> bool {
-    let [source, target] = arrays.map(|array| array.device == device);
+    let is_here = |array: &Array| array.kind == Kind::Pinned || array.device == device;
+    let [source, target] = arrays.map(is_here);
     if with_host {
         source && target
     } else {
