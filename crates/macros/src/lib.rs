@@ -218,8 +218,8 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 ///
 /// # Regions of a mesh
 ///
-/// With the feature `mesh` of `millstream-region`, under `#[region(mesh)]`, the body runs once for each device of a mesh, and devices exchange
-/// elements by collectives:
+/// Under `#[region(mesh)]`, which needs the feature `mesh` of `millstream-region`, the body runs
+/// once for each device of a mesh, and devices exchange elements by collectives:
 ///
 /// ```ignore
 /// #[region(mesh)]
