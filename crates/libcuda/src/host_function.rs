@@ -32,18 +32,6 @@ impl Data {
     }
 }
 
-/// Returns the host function that calls a function of the program.
-pub(crate) fn of_function(
-    function: unsafe extern "C" fn(*mut c_void),
-    data: In<c_void>,
-) -> HostFunction {
-    let data = Data::of(data);
-    Box::new(move || {
-        // SAFETY: the program gave the function and the pointer for exactly this call.
-        unsafe { function(data.pointer()) }
-    })
-}
-
 /// Returns the host function that calls a function of the program each time that it runs. Its tag
 /// has the addresses of the function and of the data.
 pub(crate) fn repeated(
@@ -54,8 +42,8 @@ pub(crate) fn repeated(
     let data = Data::of(data);
     RepeatedFunction {
         function: Arc::new(move || {
-            // SAFETY: the program gave the function and the pointer for calls of this graph, or for
-            // one call on a stream.
+            // SAFETY: the program gave the function and the pointer for calls of this graph, for one
+            // call on a stream, or for the end of an object.
             unsafe { function(data.pointer()) }
         }),
         tag,

@@ -44,7 +44,7 @@ fn remove(call: &Call, given: &[UserReference]) -> Answer {
     drop(objects);
     for UserObjectEntry { destroy, data, .. } in gone {
         if let Some(destroy) = destroy {
-            host_function::of_function(destroy, data)();
+            (host_function::repeated(destroy, data).function)();
         }
     }
     Ok(())
