@@ -42,7 +42,7 @@ pub(crate) fn repeated(
     let data = Data::of(data);
     RepeatedFunction {
         function: Arc::new(move || {
-            // SAFETY: the program gave the function and the pointer for calls of this graph, for one
+            // SAFETY: the program gave the function and the pointer for calls of this graph, for a
             // call on a stream, or for the end of an object.
             unsafe { function(data.pointer()) }
         }),
@@ -51,7 +51,7 @@ pub(crate) fn repeated(
 }
 
 /// Returns the host function that writes what kernels have printed and calls a callback of the
-/// program, with the result of the work before it: success, because it is not called after an error.
+/// program, with the result of the work before it: success, since it is not called after an error.
 pub(crate) fn of_callback(
     callback: unsafe extern "C" fn(Handle, i32, *mut c_void),
     stream: Handle,

@@ -204,9 +204,10 @@ fn structures_have_the_published_fields() {
     millstream_driver::cuda_structures!(compare);
     // The parameters of a copy within a context are those of one between two, but for two names.
     macro_rules! alike {
-        ($($ours:ident $theirs:ident)*) => {
-            $(assert_eq!(offset_of!(api::Memcpy3d, $ours), offset_of!(sys::CUDA_MEMCPY3D_st, $theirs));)*
-        };
+        ($($ours:ident $theirs:ident)*) => {$(
+            let theirs = offset_of!(sys::CUDA_MEMCPY3D_st, $theirs);
+            assert_eq!(offset_of!(api::Memcpy3d, $ours), theirs);
+        )*};
     }
     alike!(source_context reserved0 target_host dstHost target_context reserved1 depth Depth);
     assert_eq!(

@@ -66,8 +66,8 @@ pub(crate) fn value_of(
         3 => details.local_bytes as i32,
         // NUM_REGS
         4 => details.registers.min(REGISTERS_MAX) as i32,
-        // PTX_VERSION: the architecture that the PTX is for. BINARY_VERSION: that of the device, for
-        // which a driver compiles it.
+        // PTX_VERSION: the architecture that the PTX is for. BINARY_VERSION: the one of the device,
+        // for which a driver compiles it.
         5 | 6 => match details.target {
             Some(target) if attribute == 5 => target as i32,
             _ => {
