@@ -43,7 +43,7 @@ fn page_locked_memory_of_another_device_is_an_operand_of_copies() {
         assert_eq!(pinned.read()?[..8], [7, 2, 3, 4, 5, 5, 5, 8]);
         let rows = pinned.slice(4..8).view_2d(2, 2)?;
         stream.copy_2d(rows, target.view_2d_pitched_mut(2, 2, 3)?)?;
-        assert_eq!(stream.values(&target.slice(..5))?, [5, 5, 5, 5, 8]);
+        assert_eq!(stream.values(target.slice(..5))?, [5, 5, 5, 5, 8]);
         stream.copy(pinned.slice(..0), target.slice_mut(..0))?;
         // Dropped during a copy, it is not used again yet.
         let gate = harness.gate(stream);
@@ -130,10 +130,7 @@ fn a_copy_to_page_locked_memory_by_a_lost_device_leaves_an_error_for_its_reader(
             *here.pinned_from(&[4_u32; 4]).unwrap().read().unwrap(),
             [4; 4]
         );
-        assert_eq!(
-            s1.values(&s1.upload(&[5_u8; 99]).unwrap()).unwrap(),
-            [5; 99]
-        );
+        assert_eq!(s1.values(s1.upload(&[5_u8; 99]).unwrap()).unwrap(), [5; 99]);
     }
 }
 
