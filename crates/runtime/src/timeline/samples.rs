@@ -28,13 +28,14 @@ struct FakeDevice {
 }
 
 impl FakeDevice {
-    /// Submits an operation. Returns its stream and sequence number.
+    /// Submits an operation of so many MiB. Returns its stream and sequence number.
     #[track_caller]
     fn submit(
         &mut self,
-        (label, kind): (&'static str, OperationKind),
+        label: &'static str,
+        kind: OperationKind,
         stream: u64,
-        bytes: u64,
+        mib: u64,
         duration_ns: u64,
         waits: &[(u64, u64)],
     ) -> (u64, u64) {
@@ -57,7 +58,7 @@ impl FakeDevice {
         let ticket = (stream, *sequence);
         self.operations.push(TimedOperation {
             sequence: ticket.1,
-            bytes,
+            bytes: mib << 20,
             waits: waits.to_vec(),
             ..TimedOperation::new(label, kind, stream, start_ns..end_ns)
         });
@@ -69,79 +70,26 @@ impl FakeDevice {
 /// for kernels, one for downloads. A small copy of each image is downloaded on the kernels' stream,
 /// where it competes with the other downloads for their engine.
 pub(super) fn pictures(count: u64) -> Trace {
+    use OperationKind::{Allocation, DeviceToDevice, DeviceToHost, Fill, HostToDevice, Kernel};
     let mut device = FakeDevice::default();
     let (uploads, kernels, downloads) = (2, [1, 4], 3);
-    let table = device.submit(("make_table", OperationKind::Fill), 1, 1 << 20, 31_000, &[]);
+    let table = device.submit("make_table", Fill, 1, 1, 31_000, &[]);
     for picture in 0..count {
         let stream = kernels[picture as usize % 2];
-        device.submit(
-            ("allocate", OperationKind::Allocation),
-            uploads,
-            24 << 20,
-            0,
-            &[],
-        );
+        device.submit("allocate", Allocation, uploads, 24, 0, &[]);
         let upload_ns = 454_000 + 9_000 * (picture % 5);
-        let uploaded = device.submit(
-            ("upload", OperationKind::HostToDevice),
-            uploads,
-            24 << 20,
-            upload_ns,
-            &[],
-        );
+        let uploaded = device.submit("upload", HostToDevice, uploads, 24, upload_ns, &[]);
         let ready = [uploaded, table];
         let needed = if picture == 1 { &ready } else { &ready[..1] };
-        device.submit(
-            ("to_linear", OperationKind::Kernel),
-            stream,
-            48 << 20,
-            71_000,
-            needed,
-        );
-        device.submit(
-            ("blur_rows", OperationKind::Kernel),
-            stream,
-            48 << 20,
-            188_000,
-            &[],
-        );
-        let blurred = device.submit(
-            ("blur_columns", OperationKind::Kernel),
-            stream,
-            48 << 20,
-            240_000,
-            &[],
-        );
-        let sharpened = device.submit(
-            ("sharpen<3>", OperationKind::Kernel),
-            stream,
-            48 << 20,
-            127_000,
-            &[],
-        );
+        device.submit("to_linear", Kernel, stream, 48, 71_000, needed);
+        device.submit("blur_rows", Kernel, stream, 48, 188_000, &[]);
+        let blurred = device.submit("blur_columns", Kernel, stream, 48, 240_000, &[]);
+        let sharpened = device.submit("sharpen<3>", Kernel, stream, 48, 127_000, &[]);
         let last = if picture % 2 == 0 { sharpened } else { blurred };
-        device.submit(
-            ("download", OperationKind::DeviceToHost),
-            downloads,
-            24 << 20,
-            405_000,
-            &[last],
-        );
-        device.submit(
-            ("download", OperationKind::DeviceToHost),
-            stream,
-            3 << 20,
-            58_000,
-            &[],
-        );
+        device.submit("download", DeviceToHost, downloads, 24, 405_000, &[last]);
+        device.submit("download", DeviceToHost, stream, 3, 58_000, &[]);
     }
-    device.submit(
-        ("copy", OperationKind::DeviceToDevice),
-        1,
-        24 << 20,
-        133_000,
-        &[],
-    );
+    device.submit("copy", DeviceToDevice, 1, 24, 133_000, &[]);
     Trace {
         device: "NVIDIA H200 (by hand)".into(),
         operations: device.operations,
