@@ -19,7 +19,6 @@ pub(crate) fn print() -> ExitCode {
     }
 }
 
-/// Returns the report on this machine's devices.
 fn report(default: &Result<Device, millstream::Error>) -> String {
     let default = default
         .as_ref()

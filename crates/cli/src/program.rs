@@ -112,7 +112,6 @@ pub(crate) struct Program<'a> {
 }
 
 impl ProgramArguments {
-    /// Returns the options that are settings of the simulated device.
     fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 7] {
         [
             ("devices", self.devices.map(|count| count.to_string())),
@@ -125,7 +124,6 @@ impl ProgramArguments {
         ]
     }
 
-    /// Returns the path of the library.
     fn find_library(&self) -> Result<PathBuf, String> {
         let candidates = match &self.library {
             Some(given) => vec![given.clone()],
@@ -244,7 +242,6 @@ impl<'a> Program<'a> {
         Err(problem.trim_end().replacen("millstream: ", "", 1))
     }
 
-    /// Returns the command that runs the program under a schedule.
     fn command(&self, schedule: &Schedule, timeline: Option<&Path>) -> Result<Command, String> {
         let words = &self.arguments.program;
         let mut command = Command::new(&words[0]);
@@ -339,7 +336,6 @@ impl<'a> Program<'a> {
         status.map_err(|error| self.cannot_run(&error))
     }
 
-    /// Runs the program and keeps its output.
     pub(crate) fn run_silently(&mut self, schedule: &Schedule) -> Result<Output, String> {
         let mut command = self.command(schedule, None)?;
         let paths = ["stdout", "stderr"].map(|name| self.folder.path().join(name));

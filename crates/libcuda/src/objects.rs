@@ -27,7 +27,6 @@ const TAG_SHIFT: u32 = 40;
 /// The first tag of handles that this module allocates.
 const FIRST_TAG: usize = 32;
 
-/// All live objects.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) contexts: FxHashMap<ContextHandle, ContextEntry>,
@@ -64,7 +63,6 @@ pub(crate) struct Objects {
     allocated: usize,
 }
 
-/// A live context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContextEntry {
     pub(crate) device: Device,
@@ -95,7 +93,6 @@ pub(crate) struct PrimaryEntry {
     pub(crate) context: Option<ContextHandle>,
 }
 
-/// A live stream of the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamEntry {
     pub(crate) context: ContextHandle,
@@ -103,13 +100,11 @@ pub(crate) struct StreamEntry {
     pub(crate) priority: i32,
 }
 
-/// A live event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventEntry {
     pub(crate) context: ContextHandle,
 }
 
-/// A loaded module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ModuleEntry {
     pub(crate) context: ContextHandle,
@@ -138,14 +133,12 @@ pub(crate) struct LibraryEntry {
     pub(crate) modules: FxHashMap<ContextHandle, ModuleHandle>,
 }
 
-/// A kernel of a library.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelEntry {
     pub(crate) library: Handle,
     pub(crate) name: Arc<str>,
 }
 
-/// An executable graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecutableEntry {
     pub(crate) context: ContextHandle,
@@ -164,7 +157,6 @@ pub(crate) struct NodeList {
 }
 
 impl NodeList {
-    /// Makes the list of these bodies.
     pub(crate) fn of_bodies(context: ContextHandle, bodies: &[GraphHandle]) -> Self {
         Self {
             context,
@@ -260,7 +252,6 @@ impl Objects {
         );
     }
 
-    /// Removes a context with everything in it.
     pub(crate) fn remove_context(&mut self, context: ContextHandle) {
         self.contexts.remove(&context);
         self.streams.retain(|_, entry| entry.context != context);

@@ -26,7 +26,6 @@ use crate::{
 /// The advertised memory of a device, unless given: programs choose their sizes by it.
 const MEMORY_BYTES: u64 = 2 << 30;
 
-/// The options.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
     pub(crate) config: SimConfig,

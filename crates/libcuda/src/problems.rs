@@ -71,7 +71,6 @@ impl Problems {
         self.list.len() - self.shown().count()
     }
 
-    /// Returns the problems of this process as a line of JSON.
     pub(crate) fn to_json(&self) -> String {
         let list = self.shown();
         let list = list.map(|(text, count)| json!({ "text": text, "count": count }));
@@ -122,12 +121,10 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns the report.
     pub(crate) fn report(&self) -> String {
         printable(&format!("millstream: {}. {}\n", self.number, self.text))
     }
 
-    /// Returns the problem as a line of JSON.
     pub(crate) fn to_json(&self) -> String {
         let problem = json!({ "text": self.text, "count": 1 });
         format!(

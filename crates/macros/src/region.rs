@@ -86,7 +86,6 @@ impl VisitMut for NameLifetimes {
     }
 }
 
-/// Rejects signatures that a region function cannot have.
 fn reject(signature: &Signature) -> Result<()> {
     let unsafety = match &signature.safety {
         Safety::Unsafe(token) => Some(token),
@@ -126,7 +125,6 @@ fn reject(signature: &Signature) -> Result<()> {
     Ok(())
 }
 
-/// Rejects `impl Trait` within a type.
 fn reject_impl(ty: &Type, message: &str) -> Result<()> {
     struct Finder(Option<Span>);
     impl<'a> Visit<'a> for Finder {
@@ -222,7 +220,6 @@ fn is_region(ty: &Type) -> bool {
     last_name(ty).is_some_and(|name| name == "Region")
 }
 
-/// Returns the last name of a type's path.
 fn last_name(ty: &Type) -> Option<String> {
     match ty {
         Type::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()),
@@ -261,7 +258,6 @@ impl Parameter<'_> {
         Some(quote! { #name: #taken })
     }
 
-    /// Returns the parameter in the body's signature.
     fn for_body(&self) -> TokenStream {
         let pattern = &self.declared.pat;
         let on_device = |ty: &Type| {

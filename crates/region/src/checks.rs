@@ -64,7 +64,6 @@ impl IndexChecks {
         Ok(Arc::clone(flag))
     }
 
-    /// Returns the flag word, if there is one.
     pub(crate) fn existing_flag(&self) -> Option<Arc<Mutex<Buffer<u64>>>> {
         self.flag.clone()
     }

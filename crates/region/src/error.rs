@@ -10,7 +10,6 @@ pub use mesh::MeshErrorKind;
 
 use crate::shape::Shape;
 
-/// The source line of an operation.
 pub(crate) type Line = &'static Location<'static>;
 
 /// An operation's name and source line.

@@ -75,7 +75,6 @@ pub(crate) fn plain(range: impl RangeBounds<usize>, len: usize) -> Range<usize> 
     start..end
 }
 
-/// Returns whether a range lies within an array of `len` elements.
 pub(crate) fn lies_within(range: &Range<usize>, len: usize) -> bool {
     range.start <= range.end && range.end <= len
 }
@@ -97,7 +96,6 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns the range of `len` elements from `start` on.
 pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
     start..start.saturating_add(len)
 }

@@ -44,7 +44,6 @@ pub struct Event {
     location: &'static Location<'static>,
 }
 
-/// The advice for events in a recording.
 const NO_EVENTS: &str = "the recorder orders its operations by the bytes that they use, and a \
                          replay is ordered like any operation: use events around the replay";
 

@@ -205,7 +205,6 @@ impl Op {
         op
     }
 
-    /// Moves the operands to the end of a list.
     pub(crate) fn into_operands(self, list: &mut FunctionOperands) {
         match self {
             Op::Apply(_, operands) => list.extend(operands),

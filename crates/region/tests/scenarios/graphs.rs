@@ -26,7 +26,6 @@ use crate::scenarios::{
     harness::{everywhere_counted, once_counted},
 };
 
-/// The calls of a plan after which it has a graph.
 const CALLS: usize = 3;
 
 /// Takes several kernels: a product, a reduction of everything, a scan.

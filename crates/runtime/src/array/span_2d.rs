@@ -71,7 +71,6 @@ impl<'a> Span2d<'a> {
         part
     }
 
-    /// Returns the device that owns the memory.
     pub(crate) fn device(&self) -> &'a Arc<DeviceState> {
         match &self.base {
             Base::Device(allocation) => &allocation.device,
@@ -97,7 +96,6 @@ impl<'a> Span2d<'a> {
         }
     }
 
-    /// Where the rows are on the device, if they are there.
     pub(crate) fn pointer(&self) -> Option<DevicePtr> {
         match &self.base {
             Base::Device(allocation) => Some(self.in_allocation(allocation)),

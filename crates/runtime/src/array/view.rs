@@ -65,7 +65,6 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// Returns the part of the span at `range`, in elements of `element_bytes`.
     pub(crate) fn subspan(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
         Self {

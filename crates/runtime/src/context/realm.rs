@@ -17,7 +17,6 @@ use parking_lot::RwLock;
 use super::{DeviceState, DeviceStream, streams::Streams};
 use crate::tracker::{DeviceNumber, StreamId, Ticket};
 
-/// An open device.
 struct OpenDevice {
     device: Weak<DeviceState>,
     /// Kept beside the device, so that looking at a ticket never drops the last reference to one.

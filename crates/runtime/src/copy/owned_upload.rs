@@ -229,7 +229,6 @@ impl Stream {
         self.submit_owned(source, &operand.0, location)
     }
 
-    /// Submits the upload of a source as long as the span.
     fn submit_owned<T: Pod, S: OwnedSource<T>>(
         &self,
         source: S,

@@ -31,7 +31,6 @@ struct CloseSignal {
     changed: IdleCondvar,
 }
 
-/// Reports a device as closed when it is dropped.
 pub(super) struct ReportClosed(Arc<CloseSignal>);
 
 impl ReportClosed {

@@ -128,7 +128,6 @@ pub(crate) fn parse(log: &str, line_of: impl Fn(&str, usize) -> Option<String>) 
 /// The indentation of NVRTC's copy of a source line.
 const INDENT: &str = "  ";
 
-/// Returns the column that a line with `^` marks.
 fn column(mark: &str) -> Option<usize> {
     let at = mark.chars().position(|c| c == '^')?;
     Some(at.checked_sub(INDENT.len())? + 1)

@@ -63,7 +63,6 @@ pub struct Pending<T> {
     value: Option<Box<dyn PendingValue<T>>>,
 }
 
-/// The operations that a value waits for.
 struct Waiting {
     /// The completion of the ticket that is currently waited for.
     completion: Completion,
@@ -75,7 +74,6 @@ struct Waiting {
 }
 
 impl<T> Pending<T> {
-    /// Creates a pending value that is available at once.
     pub(crate) fn ready(finish: impl FnOnce() -> T + Send + 'static) -> Self {
         Self {
             waiting: None,

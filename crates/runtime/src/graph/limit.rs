@@ -146,7 +146,6 @@ impl LoopNotes {
         unsafe { AtomicU32::from_ptr(word) }
     }
 
-    /// Begins the note of a replay that is about to be submitted to the stream.
     pub(super) fn begin(self: &Arc<Self>, stream: &Arc<StreamState>) -> BegunReplay {
         let examined = vec![ExaminedOperands::on(self.device.number())];
         let mut state = self.state.lock();
@@ -199,7 +198,6 @@ impl LoopNotes {
         first.is_some_and(|first| std::ptr::eq(&**first, note))
     }
 
-    /// Settles the notes of completed replays.
     fn settle(&self) {
         let mut state = self.state.lock();
         let over: Vec<_> = state

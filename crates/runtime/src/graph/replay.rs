@@ -352,7 +352,6 @@ impl Graph {
     }
 }
 
-/// The launches of a graph.
 struct Replay<'a> {
     graph: &'a Graph,
     times: usize,

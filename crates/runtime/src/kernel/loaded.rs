@@ -292,7 +292,6 @@ impl Module {
     }
 }
 
-/// Turns an error of the PTX into a usage error.
 fn refused(name: &'static str, label: ModuleLabel, error: &PtxError) -> Error {
     let detail = format!("{error} ({label})");
     let problem = match error.kind {

@@ -81,7 +81,6 @@ impl<'a> HostRange<'a> {
         access(self.device, self.history, self.bytes.clone(), kind).await
     }
 
-    /// Begins an access of the host.
     fn begin(&self, kind: AccessKind, location: &'static Location<'static>) -> HostAccessGuard<'a> {
         let bytes = (self.bytes.end - self.bytes.start) as usize;
         let driver = &self.device.driver;

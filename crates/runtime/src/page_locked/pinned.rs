@@ -350,7 +350,6 @@ impl<'a> PinnedSpan<'a> {
         self.bytes.start as u64..self.bytes.end as u64
     }
 
-    /// Returns the part of the span at `range`, in elements of `element_bytes`.
     pub(crate) fn subspan(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
         Self {

@@ -56,7 +56,6 @@ impl Tracer for OperationLog {
 }
 
 impl OperationLog {
-    /// Creates a timing event and records it on the stream.
     fn record(&self, device: &DeviceState, stream: &StreamState) -> Result<EventHandle> {
         // SAFETY: the device's context is alive.
         let event = unsafe { self.driver.event_create(self.context, EventKind::Timing) };

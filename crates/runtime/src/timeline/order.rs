@@ -22,12 +22,10 @@ impl StreamIndices {
         self.0.len()
     }
 
-    /// Returns the stream numbers in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.0.keys().copied()
     }
 
-    /// Returns the index of a stream, from 0.
     pub(super) fn index(&self, stream: u64) -> usize {
         self.0[&stream]
     }

@@ -35,12 +35,10 @@ pub(crate) fn uuid(device: usize) -> [u8; 16] {
     uuid
 }
 
-/// Returns the PCI address of the device with this index.
 pub(crate) fn pci_bus_id(device: usize) -> String {
     format!("{PCI_DOMAIN:04X}:{:02X}:00.0", pci_bus(device))
 }
 
-/// Returns the PCI bus number of the device with this index.
 fn pci_bus(device: usize) -> i32 {
     device as i32 + 1
 }
@@ -83,7 +81,6 @@ impl StateGuard<'_> {
     }
 }
 
-/// Returns the value of an attribute of the device with this index.
 pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32> {
     Ok(match attribute {
         DeviceAttribute::MAX_THREADS_PER_BLOCK => BLOCK_THREADS_MAX as i32,

@@ -85,7 +85,6 @@ impl StateGuard<'_> {
         Ok(completion(done))
     }
 
-    /// Returns the context of a created stream.
     pub(crate) fn stream_context(&mut self, handle: StreamHandle) -> CallResult<ContextHandle> {
         match self.streams.get(&handle) {
             Some(stream) if !stream.destroyed => Ok(stream.context),

@@ -297,7 +297,6 @@ impl SimState {
             .map(|(handle, _)| *handle)
     }
 
-    /// Removes a capture, and its streams from it.
     fn finish_capture(&mut self, number: u64) -> CaptureInProgress {
         for stream in self.streams.values_mut() {
             stream.capture.take_if(|point| point.capture == number);
@@ -308,7 +307,6 @@ impl SimState {
         capture
     }
 
-    /// Ends the captures of a context that is destroyed.
     pub(crate) fn drop_captures(&mut self, context: ContextHandle) {
         let graphs = &self.graphs;
         let of_context = |capture: &CaptureInProgress| {

@@ -44,7 +44,6 @@ impl PrintfOutput {
         self.0.lock().writer = Some(writer);
     }
 
-    /// Writes the held output.
     pub(crate) fn flush(&self) {
         let mut text = self.0.lock();
         if let (held @ [_, ..], Some(write)) = (&*mem::take(&mut text.held), text.writer) {

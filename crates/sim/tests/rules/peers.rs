@@ -5,21 +5,7 @@ use millstream_driver::P2pAttribute;
 use crate::rules::prelude::*;
 
 /// A kernel that copies one word.
-const COPY_WORD: &str = "
-.version 8.0
-.target sm_75
-.address_size 64
-.visible .entry copy_word(.param .u64 copy_word_0, .param .u64 copy_word_1)
-{
-    .reg .b32 %r<2>;
-    .reg .b64 %rd<3>;
-    ld.param.u64 %rd1, [copy_word_0];
-    ld.param.u64 %rd2, [copy_word_1];
-    ld.global.u32 %r1, [%rd2];
-    st.global.u32 [%rd1], %r1;
-    ret;
-}
-";
+const COPY_WORD: &str = include_str!("copy_word.ptx");
 
 pub(crate) const BYTES: usize = 16;
 

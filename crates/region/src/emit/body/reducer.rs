@@ -76,7 +76,6 @@ impl Reducer {
         }
     }
 
-    /// Returns a new accumulator of no elements.
     pub(crate) fn identity(self, body: &mut KernelBody) -> Accumulator {
         let state_types = self.state_types();
         let [zero, one, least, greatest] = literals(state_types[0]);

@@ -311,7 +311,6 @@ impl RegionGraph {
     }
 }
 
-/// The words of a session that kernels use.
 pub(crate) struct SessionWords {
     flag: Option<Arc<Mutex<Buffer<u64>>>>,
     counters: Option<Arc<Mutex<Counters>>>,

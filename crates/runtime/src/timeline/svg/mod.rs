@@ -284,7 +284,6 @@ impl Display for Count {
     }
 }
 
-/// All kinds of operations, in the order of the legend.
 const KINDS: [OperationKind; 8] = [
     OperationKind::HostToDevice,
     OperationKind::Kernel,

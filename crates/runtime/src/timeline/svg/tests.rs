@@ -49,7 +49,6 @@ fn wait_paths<'a>(document: &'a Document<'_>) -> impl Iterator<Item = &'a str> {
     arrows.filter_map(|path| path.attribute("d"))
 }
 
-/// Returns all visible text, one line each.
 fn texts(document: &Document<'_>) -> Vec<String> {
     let texts = document
         .descendants()
