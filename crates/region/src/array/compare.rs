@@ -199,7 +199,6 @@ impl<D: Dimension> Array<bool, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn where_cond<Y, N>(&self, yes: Y, no: N) -> Selected<Y::Elem, D, Y::Dim, N::Dim>
     where
         Y: WhereOperand,

@@ -86,7 +86,6 @@ impl<T, D: ndarray::Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    #[must_use]
     pub fn split_at(&self, axis: Axis, index: usize) -> (Self, Self) {
         let (site, at) = (
             Site::of("split_at"),

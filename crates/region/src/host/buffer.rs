@@ -70,7 +70,6 @@ pub struct Resident<T> {
 
 impl<T: Number + Pod> Resident<T> {
     /// Returns a view of the elements, an operand of kernels and copies.
-    #[must_use]
     pub fn view(&self) -> View<'_, T> {
         let view = self.storage.buffer.view().cast::<T>();
         view.expect("the memory has the size and the alignment of the elements")

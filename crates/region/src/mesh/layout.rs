@@ -137,7 +137,6 @@ impl<A: MeshArray> Replicated<A> {
     }
 
     /// Returns the copies, by the rank of their device, for regions of single devices.
-    #[must_use]
     pub fn copies(&self) -> &[Array<A::Element, A::Dim>] {
         &self.parts
     }
@@ -170,7 +169,6 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
     }
 
     /// Returns the parts, by the rank of their device, for regions of single devices.
-    #[must_use]
     pub fn parts(&self) -> &[Array<A::Element, A::Dim>] {
         &self.parts
     }
