@@ -183,7 +183,7 @@ fn only_the_kernels_that_reach_an_unsupported_feature_are_refused() {
         let (expected, text) = line.split_once(": ").unwrap();
         let text = text.replace("WMMA", "wmma.load.a.sync.aligned.row.m16n16k16.f16 1");
         let parsed = parse(&format!("{HEAD}{text} .entry plain() {{ ret; }}"));
-        // What no device accepts refuses the module, also behind what this device lacks.
+        // An invalid text refuses the module, also behind an unsupported instruction.
         let Ok(module) = parsed else {
             assert_eq!(expected, "all", "{text}");
             continue;
