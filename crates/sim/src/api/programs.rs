@@ -147,13 +147,13 @@ impl Gpu {
         self.call("cuCtxCreate", other, |state| state.context_create(device))
     }
 
-    /// Sets the size in bytes of the heap from which kernels of the context allocate (`cuCtxSetLimit`
-    /// of `CU_LIMIT_MALLOC_HEAP_SIZE`). It is 8 MiB before.
+    /// Sets the size in bytes of the heap from which kernels of the context allocate
+    /// (`cuCtxSetLimit` of `CU_LIMIT_MALLOC_HEAP_SIZE`). It is 8 MiB before.
     ///
     /// # Errors
     ///
-    /// `INVALID_VALUE` after the launch of a kernel that calls `malloc` or `free`, `OUT_OF_MEMORY` if
-    /// the device has fewer bytes free.
+    /// `INVALID_VALUE` after the launch of a kernel that calls `malloc` or `free`, `OUT_OF_MEMORY`
+    /// if the device has fewer bytes free.
     pub fn context_set_heap(&self, context: ContextHandle, bytes: u64) -> Result<()> {
         self.call("cuCtxSetLimit", other, |state| {
             state.context_set_heap(context, bytes)

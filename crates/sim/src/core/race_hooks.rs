@@ -87,7 +87,8 @@ impl SimState {
     }
 
     /// Returns the effects of a kernel: the blocks of the heap that it allocated and freed, its
-    /// accesses to the allocations at the base addresses `accessed`, the findings of the checks within it, and the access that made it fail, if any.
+    /// accesses to the allocations at the base addresses `accessed`, the findings of the checks
+    /// within it, and the access that made it fail, if any.
     pub(crate) fn effects_of_kernel(
         &mut self,
         launch: &KernelLaunch,

@@ -118,7 +118,7 @@ pub enum KernelFaultKind {
     /// A failed `assert`.
     #[error("{0}")]
     Assertion(Box<Assertion>),
-    /// A `free` of a pointer that no `malloc` of the context returned, or of a block that was freed.
+    /// A `free` of a pointer that no `malloc` of the context returned, or of a freed block.
     #[error("free of {address:#x}, at which no live block of the heap starts")]
     InvalidFree {
         /// The pointer.

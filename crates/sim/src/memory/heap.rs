@@ -61,8 +61,8 @@ pub(crate) struct HeapChanges {
 }
 
 impl<'m> KernelHeap<'m> {
-    /// Creates the heap of a kernel's context, whose size is `limit` bytes; `None` for a kernel that
-    /// does not allocate.
+    /// Creates the heap of a kernel's context, whose size is `limit` bytes; `None` for a kernel
+    /// that does not allocate.
     pub(crate) fn new(map: &'m MemoryMap, user: HeapUser, limit: Option<u64>) -> Self {
         let bytes_left = limit.map_or(0, |limit| {
             let blocks = map
@@ -163,7 +163,7 @@ impl<'m> KernelHeap<'m> {
 
 impl MemoryMap {
     /// Enters the changes that a kernel has made. Returns the descriptions of the blocks that it
-    /// allocated, and of those that it freed.
+    /// allocated, and of the blocks that it freed.
     pub(crate) fn change_heap(&mut self, changes: HeapChanges) -> [Vec<Arc<AllocationInfo>>; 2] {
         self.next_heap_address[changes.device as usize] = changes.next_address;
         self.made += changes.blocks.len() as u64;

@@ -36,11 +36,11 @@
 //! output, and [`Gpu::printf_output`](crate::Gpu::printf_output) keeps the text; kernels that print
 //! run their blocks in order. A failed `assert` is a fault with its text, file and line.
 //!
-//! Each block that a kernel allocates (`malloc`, `new`) is an allocation of its own, which lives until
-//! a kernel frees it or the context ends, and only kernels access it. Its address is never used
-//! again, so that a use after the free or beyond the end is a fault. Kernels that allocate or free run
-//! their blocks in order. If the [heap](crate::Gpu::context_set_heap) is exhausted, the result is null.
-//! Managed variables lie in memory of the host.
+//! Each block that a kernel allocates (`malloc`, `new`) is an allocation of its own, which lives
+//! until a kernel frees it or the context ends, and only kernels access it. Its address is never
+//! used again, so that a use after the free or beyond the end is a fault. Kernels that allocate or
+//! free run their blocks in order. If the [heap](crate::Gpu::context_set_heap) is exhausted, the
+//! result is null. Managed variables lie in memory of the host.
 //!
 //! A barrier object (`mbarrier`) occupies eight bytes of shared memory, in a format of the
 //! simulated device. An operation that the object's state does not allow, such as more arrivals
@@ -51,8 +51,8 @@
 //!
 //! A kernel that reaches an instruction that the simulated device does not have, also in a function
 //! that it calls, is [refused](Kernel::refusal) by opcode and line
-//! ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and similar), copies of
-//! tensors and bulk data and the proxy that they use (`fence.proxy.async`), clusters of blocks,
+//! ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and similar), copies
+//! of tensors and bulk data and the proxy that they use (`fence.proxy.async`), clusters of blocks,
 //! textures and surfaces. The other kernels of the module run.
 //!
 //! A kernel with more bytes of parameters than its module's version and target allow is rejected

@@ -202,7 +202,8 @@ impl SimState {
     }
 }
 
-/// Returns a live allocation's kind, number and description; `None` for a variable or a kernel's heap.
+/// Returns a live allocation's kind, number and description; `None` for a module's variable and for
+/// a kernel's heap.
 fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
     let kind = match found.kind {
         MemoryKind::Device | MemoryKind::Pool => LiveKind::DeviceMemory,

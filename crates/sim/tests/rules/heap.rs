@@ -10,8 +10,8 @@ use crate::rules::sim_harness::{
 };
 
 /// `take(out, n)`: stores the address of a block of `n` bytes. `put(p, v)`: stores a word at `p`.
-/// `get(p, out)`: copies the word at `p`. `give(p)`: frees `p`. `bump()`: adds 10 to the second word
-/// of the managed variable.
+/// `get(p, out)`: copies the word at `p`. `give(p)`: frees `p`. `bump()`: adds 10 to the second
+/// word of the managed variable.
 const HEAP: &str = include_str!("heap.ptx");
 
 struct Heap<'s> {
