@@ -23,7 +23,7 @@ impl Reports {
     pub(crate) fn parse(text: &str) -> Self {
         let mut reports = Self::default();
         for line in text.lines() {
-            let Ok(mut line) = serde_json::from_str::<Value>(line) else {
+            let Ok(line) = serde_json::from_str::<Value>(line) else {
                 continue;
             };
             let process = line["process"].clone();
@@ -44,9 +44,9 @@ impl Reports {
                 continue;
             };
             if let Some(problems) = known["problems"].as_array_mut()
-                && line["problem"].is_object()
+                && line["found"] == true
             {
-                problems.push(line["problem"].take());
+                problems.extend(line["problems"].as_array().into_iter().flatten().cloned());
             } else {
                 *known = line;
                 reports.unfinished = reports.unfinished.saturating_sub(1);

@@ -126,11 +126,10 @@ impl Found<'_> {
     }
 
     pub(crate) fn to_json(&self) -> String {
-        let problem = json!({ "text": self.text, "count": 1 });
-        format!(
-            "{}\n",
-            json!({ "process": std::process::id(), "problem": problem })
-        )
+        let problems = [json!({ "text": self.text, "count": 1 })];
+        let process = std::process::id();
+        let line = json!({ "process": process, "found": true, "problems": problems });
+        format!("{line}\n")
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn initialise() -> Answer {
         let gpu = Gpu::new(options.config.clone());
         gpu.on_report(report);
         gpu.hold_printf(standard_output::write);
-        let opened = json!({ "process": std::process::id(), "opened": true });
+        let opened = json!({ "process": std::process::id(), "opened": true, "problems": [] });
         append_to_report(options, &format!("{opened}\n"));
         if let Some(interval) = options.progress {
             let gpu = gpu.clone();
@@ -109,7 +109,7 @@ pub(crate) fn note_runtime_library() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         if let Ok(options) = options() {
-            let used = json!({ "process": std::process::id(), "runtime": true });
+            let used = json!({ "process": std::process::id(), "runtime": true, "problems": [] });
             append_to_report(options, &format!("{used}\n"));
         }
         say(
