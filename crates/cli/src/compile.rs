@@ -89,7 +89,8 @@ fn finish(target: &Path, ptx: &str, check: bool) -> Result<String, String> {
     match (is_same, check) {
         (true, _) => Ok(format!("{name} is up to date\n")),
         (false, true) => Err(format!(
-            "{name} differs from the output for its source: run `millstream compile` without --check"
+            "{name} differs from the output for its source: run `millstream compile` without \
+             --check"
         )),
         (false, false) => match fs::write(target, ptx) {
             Ok(()) => Ok(format!("{name} written\n")),

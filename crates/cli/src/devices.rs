@@ -204,21 +204,4 @@ links:
             "default: none: cuInit failed: CUDA_ERROR_NOT_PERMITTED (800)\n"
         );
     }
-
-    #[test]
-    fn the_report_shows_the_default_device_the_gpus_and_the_simulated_device() {
-        let report = report(&Device::open(Select::Auto));
-        let lines: Vec<_> = report.lines().collect();
-        assert!(lines[0].starts_with("default: "), "{report}");
-        match Cuda::load() {
-            Ok(_) => assert!(lines[1].starts_with("cuda:0 "), "{report}"),
-            Err(error) => assert_eq!(lines[1], format!("cuda: none: {error}")),
-        }
-        assert!(
-            lines
-                .iter()
-                .any(|line| line.starts_with("sim:0 Simulated GPU")),
-            "{report}"
-        );
-    }
 }

@@ -427,13 +427,8 @@ mod tests {
     #[test]
     fn a_loopback_address_is_served_to_this_machine_only() {
         let listener = listen("localhost", 0).expect("a port is free");
-        assert!(
-            listener
-                .local_addr()
-                .expect("it is bound")
-                .ip()
-                .is_loopback()
-        );
+        let address = listener.local_addr().expect("it is bound");
+        assert!(address.ip().is_loopback());
         let listener = listen("127.0.0.2", 0).expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         assert_eq!(address.ip(), Ipv4Addr::new(127, 0, 0, 2));
@@ -446,21 +441,22 @@ mod tests {
     fn rank_0_of_a_world_listens_at_its_own_address_alone() {
         let free = listen("127.0.0.2", 0).and_then(|listener| listener.local_addr());
         let port = free.expect("a port is free").port();
-        let world = |rank: &str| {
-            World::from_variables(|name| match name {
+        let [first, second] = ["0", "1"].map(|rank| {
+            let world = World::from_variables(|name| match name {
                 "MILLSTREAM_RANK" => Some(rank.to_owned()),
                 "MILLSTREAM_WORLD_SIZE" => Some("2".to_owned()),
                 "MILLSTREAM_ADDRESS" => Some("127.0.0.2".to_owned()),
                 "MILLSTREAM_PORT" => Some((port - 1).to_string()),
                 _ => None,
-            })
-        };
-        let [first, second] = ["0", "1"].map(|rank| world(rank).expect("variables are valid"));
+            });
+            world.expect("the variables are valid")
+        });
         let deadline = Duration::from_secs(20);
-        let serving = first.clone();
-        let served = thread::spawn(move || serving.rendezvous(deadline).map(drop));
-        second.rendezvous(deadline).expect("rank 0 serves");
-        served.join().expect("no panic").expect("rank 1 is there");
+        thread::scope(|scope| {
+            let served = scope.spawn(|| first.rendezvous(deadline).map(drop));
+            second.rendezvous(deadline).expect("rank 0 serves");
+            served.join().expect("no panic").expect("rank 1 is there");
+        });
         assert!(TcpStream::connect(("127.0.0.2", port)).is_ok());
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     }
