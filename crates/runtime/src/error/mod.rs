@@ -33,7 +33,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = stream.copy(&four, &mut three).unwrap_err();
 /// assert!(matches!(error, Error::Usage(_)));
 /// let text = "copy: the source has 4 elements and the target 3; they must be equal";
-/// assert_eq!(error.to_string(), text);
+/// assert!(error.to_string().starts_with(text)); // and ends with file and line
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
