@@ -1,7 +1,7 @@
 //! Scenarios D: missing devices and malformed inputs are errors that name the cause.
 
-use millstream::signature;
 use millstream::kernel::{self, ModuleSource, Param, ParamKind, Signature};
+use millstream::signature;
 
 use crate::scenarios::prelude::*;
 
@@ -149,9 +149,15 @@ fn d05_a_kernel_that_the_simulated_device_cannot_run_is_refused_when_it_is_asked
             let UsageErrorKind::Ptx { detail } = error else {
                 panic!("another error: {error}");
             };
-            assert!(detail.contains("kernel `tensor`") && detail.contains(&line), "{detail}");
+            assert!(
+                detail.contains("kernel `tensor`") && detail.contains(&line),
+                "{detail}"
+            );
         };
-        kernel::load(device, declare(&text, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]))?;
+        kernel::load(
+            device,
+            declare(&text, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]),
+        )?;
         names_it(refusal(device, declare(&text, "tensor", &[])));
         let module = device.module(Ptx::text("both.ptx", text.clone()))?;
         module.function::<signature!(f32, u32, &[f32], &mut [f32])>("saxpy")?;

@@ -109,7 +109,7 @@ impl<'a> Lowerer<'a> {
         } else {
             ty
         };
-        let mut sources = [[0; 2]; 8];
+        let mut sources = Vec::new();
         for at in 0..count {
             let mut b = self.source(m, &values[at], ty_of_value)?;
             if count > 1 {
@@ -118,10 +118,9 @@ impl<'a> Lowerer<'a> {
                 self.emit_move(RegisterClass::of(ty), own, b);
                 b = own;
             }
-            sources[at] = [b, self.source(m, &others[at], ty_of_value)?];
+            sources.push([b, self.source(m, &others[at], ty_of_value)?]);
         }
-        for at in 0..count {
-            let [b, c] = sources[at];
+        for (at, [b, c]) in sources.into_iter().enumerate() {
             let result = match d {
                 Some(Operand::Name("_")) | None => None,
                 Some(d) => Some(self.target(m, &Self::values(m, d, count)?[at], ty)?),
