@@ -183,36 +183,8 @@ fn unknown_arguments_are_errors_before_the_program_starts() {
         command.arg(&mark).env(name, value).output().unwrap()
     };
     // The words, a variable of the environment, and the problem that is named.
-    let wrong = "run --schedule bogus||no schedule `bogus`
-        run --schedule lazy --seed 1||takes no seed
-        run --schedule lazy,devices=2||comma
-        run --memory 1Q||memory=1Q
-        run --devices 0||devices=0
-        run --steps 0||steps=0
-        run --race maybe||race=maybe
-        run --rules loose||no rules `loose`
-        run --device h2000||h2000
-        run --cuda 12||MILLSTREAM_CUDA=`12`
-        run --suppress /nowhere/x||/nowhere/x
-        run --json /nowhere/x||/nowhere/x
-        run --timeline /nowhere/x||/nowhere/x
-        run|MILLSTREAM_DEVICE=cuda:0|cuda:0
-        run|MILLSTREAM_DEVICE=simulated|MILLSTREAM_DEVICE=simulated
-        run|MILLSTREAM_DEVICE=sim:speed=1|no option `speed`
-        run --memory 1G|MILLSTREAM_DEVICE=sim:memory=2G|--memory 1G contradicts
-        run --schedule lazy|MILLSTREAM_DEVICE=sim:seed=2|takes no seed
-        run --seed 2|MILLSTREAM_DEVICE=sim:replay=1e-0000000a-0|a replay takes no schedule
-        run|MILLSTREAM_KIND=h2000|h2000
-        run --device t4|MILLSTREAM_KIND=a100|--device contradicts
-        run --cuda 12.8|MILLSTREAM_CUDA=13.0|--cuda contradicts
-        run --leaks|MILLSTREAM_LEAKS=off|--leaks contradicts
-        run|MILLSTREAM_PROGRESS=x|MILLSTREAM_PROGRESS=`x`
-        check|MILLSTREAM_DEVICE=sim:schedule=lazy|`check` chooses the schedules
-        check --rules loose||no rules `loose`
-        check --memory 1Q||memory=1Q
-        check --runs 0||--runs";
-    for line in wrong.lines() {
-        let [words, variable, problem] = line.trim().splitn(3, '|').collect::<Vec<_>>()[..] else {
+    for line in include_str!("wrong_arguments.txt").lines() {
+        let [words, variable, problem] = line.splitn(3, '|').collect::<Vec<_>>()[..] else {
             panic!("{line}");
         };
         let output = run(words, variable);

@@ -22,39 +22,6 @@ use crate::{
     tracker::{AccessHistory, AccessKind},
 };
 
-/// Blocks until the host may access these bytes.
-fn wait_for_access(
-    device: &DeviceState,
-    history: &AccessHistory,
-    bytes: &Range<u64>,
-    kind: AccessKind,
-) -> Result<()> {
-    // No conflicting operation can be submitted meanwhile: it would need the borrow that the caller
-    // holds.
-    for ticket in history.host_conflicts(bytes, kind) {
-        device
-            .with_stream(ticket.stream, |device, stream| {
-                wait_ticket(device, stream, ticket.sequence)
-            })
-            .unwrap_or(Ok(()))?;
-    }
-    history.provenance.read()
-}
-
-/// Completes when the host may access these bytes.
-async fn access(
-    device: &Arc<DeviceState>,
-    history: &AccessHistory,
-    bytes: Range<u64>,
-    kind: AccessKind,
-) -> Result<()> {
-    let conflicts = history.host_conflicts(&bytes, kind);
-    for completion in completions(device, conflicts) {
-        completion.await?;
-    }
-    history.provenance.read()
-}
-
 /// A range of an array in memory that the host accesses too.
 pub(crate) struct HostRange<'a> {
     pub(crate) device: &'a Arc<DeviceState>,
@@ -73,12 +40,27 @@ unsafe impl Send for HostRange<'_> {}
 unsafe impl Sync for HostRange<'_> {}
 
 impl<'a> HostRange<'a> {
+    /// Blocks until the host may access the range.
     pub(crate) fn wait(&self, kind: AccessKind) -> Result<()> {
-        wait_for_access(self.device, self.history, &self.bytes, kind)
+        // No conflicting operation can be submitted meanwhile: it would need the borrow that the
+        // caller holds.
+        for ticket in self.history.host_conflicts(&self.bytes, kind) {
+            self.device
+                .with_stream(ticket.stream, |device, stream| {
+                    wait_ticket(device, stream, ticket.sequence)
+                })
+                .unwrap_or(Ok(()))?;
+        }
+        self.history.provenance.read()
     }
 
+    /// Completes when the host may access the range.
     pub(crate) async fn until_free(&self, kind: AccessKind) -> Result<()> {
-        access(self.device, self.history, self.bytes.clone(), kind).await
+        let conflicts = self.history.host_conflicts(&self.bytes, kind);
+        for completion in completions(self.device, conflicts) {
+            completion.await?;
+        }
+        self.history.provenance.read()
     }
 
     fn begin(&self, kind: AccessKind, location: &'static Location<'static>) -> HostAccessGuard<'a> {

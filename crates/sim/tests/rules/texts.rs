@@ -5,22 +5,7 @@ use millstream_sim::{Report, race::Label};
 use crate::rules::prelude::*;
 
 /// A kernel that writes a word at its address argument.
-const WRITE: &str = r#"
-.version 8.0
-.target sm_75
-.address_size 64
-.visible .entry write(.param .u64 write_0)
-{
-    .reg .b64 %rd<3>;
-    .loc 1 3 1
-    ld.param.u64 %rd1, [write_0];
-    cvta.to.global.u64 %rd2, %rd1;
-    .loc 1 4 5
-    st.global.u32 [%rd2], 7;
-    ret;
-}
-.file 1 "write.cu"
-"#;
+const WRITE: &str = include_str!("write.ptx");
 
 /// Launches `write` on the word at `offset` of 64 bytes. Returns the error and all reports.
 fn write_at(sim: &SimHarness, offset: i64) -> (String, Vec<Report>) {
