@@ -343,23 +343,30 @@ impl std::task::Wake for WaitsWhenDropped {
 }
 
 #[test]
-fn user_code_that_the_library_calls_cannot_wait_for_a_device() -> Result<()> {
-    let (sender, results) = mpsc::channel();
-    let next = || problem(results.recv_timeout(CLOSED_WITHIN).expect("it ends"));
-    let device = Device::simulated()?;
-    let (stream, closed) = (device.stream()?, device.closed());
-    // A value that the device keeps is dropped while it is closing.
-    let kept = WaitsWhenDropped(device.closed(), sender.clone());
-    drop(device.slot(|| std::sync::Mutex::new(kept)));
-    // A waker is called by the thread that polls for futures.
-    let mut value = stream.download(&stream.zeros::<u8>(N)?)?;
-    let waker = Waker::from(Arc::new(WaitsWhenDropped(device.closed(), sender)));
-    let _ = std::pin::Pin::new(&mut value).poll(&mut Context::from_waker(&waker));
-    drop(waker);
-    assert_is!(next(), UsageErrorKind::InCallback);
-    drop((value, stream, device));
-    assert_is!(next(), UsageErrorKind::InCallback);
-    closed.wait()
+fn user_code_that_the_library_calls_cannot_wait_for_a_device() {
+    scenario(|harness| {
+        if !harness.gates_hold() {
+            return Ok(());
+        }
+        let (sender, results) = mpsc::channel();
+        let next = || problem(results.recv_timeout(CLOSED_WITHIN).expect("it ends"));
+        let (_, device) = harness.by_another_driver();
+        let (stream, closed) = (device.stream()?, device.closed());
+        // A value that the device keeps is dropped while it is closing.
+        let kept = WaitsWhenDropped(device.closed(), sender.clone());
+        drop(device.slot(|| std::sync::Mutex::new(kept)));
+        // A waker is called by the thread that polls for futures, which then has the last reference.
+        let gate = harness.gate(&stream);
+        let mut value = stream.download(&stream.zeros::<u8>(N)?)?;
+        let waker = Waker::from(Arc::new(WaitsWhenDropped(device.closed(), sender)));
+        let _ = std::pin::Pin::new(&mut value).poll(&mut Context::from_waker(&waker));
+        drop(waker);
+        gate.open();
+        assert_is!(next(), UsageErrorKind::InCallback);
+        drop((value, stream, device));
+        assert_is!(next(), UsageErrorKind::InCallback);
+        closed.wait()
+    });
 }
 
 #[test]
