@@ -355,7 +355,7 @@ fn user_code_that_the_library_calls_cannot_wait_for_a_device() {
         // A value that the device keeps is dropped while it is closing.
         let kept = WaitsWhenDropped(device.closed(), sender.clone());
         drop(device.slot(|| std::sync::Mutex::new(kept)));
-        // A waker is called by the thread that polls for futures, which then has the last reference.
+        // The thread that polls for futures calls a waker, whose last reference it has.
         let gate = harness.gate(&stream);
         let mut value = stream.download(&stream.zeros::<u8>(N)?)?;
         let waker = Waker::from(Arc::new(WaitsWhenDropped(device.closed(), sender)));
