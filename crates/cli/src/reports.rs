@@ -78,9 +78,13 @@ impl Reports {
             return None;
         }
         let bytes = fs::read(file).ok()?;
-        // The name of the shared library, and that of an error in the static one.
-        let marks: [&[u8]; 2] = [b"\0libcudart.so", b"\0cudaErrorCudartUnloading\0"];
-        let has = |mark: &[u8]| bytes.windows(mark.len()).any(|part| part == mark);
+        // The name of the shared library, and the text of an error in the static one.
+        let marks = ["\0libcudart.so", "for CUDA runtime version\0"];
+        let has = |mark: &str| {
+            bytes
+                .windows(mark.len())
+                .any(|part| part == mark.as_bytes())
+        };
         marks.into_iter().any(has).then_some(
             "the program is linked with NVIDIA's runtime library (libcudart), which does not run \
              on the simulated device: call the driver API (`cu…`), with kernels as PTX, or run \
