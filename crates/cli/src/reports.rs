@@ -80,12 +80,8 @@ impl Reports {
         let bytes = fs::read(file).ok()?;
         // The name of the shared library, and the text of an error in the static one.
         let marks = ["\0libcudart.so", "for CUDA runtime version\0"];
-        let has = |mark: &str| {
-            bytes
-                .windows(mark.len())
-                .any(|part| part == mark.as_bytes())
-        };
-        marks.into_iter().any(has).then_some(
+        let text = String::from_utf8_lossy(&bytes);
+        (marks.into_iter()).any(|mark| text.contains(mark)).then_some(
             "the program is linked with NVIDIA's runtime library (libcudart), which does not run \
              on the simulated device: call the driver API (`cu…`), with kernels as PTX, or run \
              the program on a GPU",

@@ -427,11 +427,8 @@ fn names_are_printed_without_control_characters() {
         ],
     ];
     let is_printed_raw = |arguments: &&[&str]| {
-        let device = if *arguments == ["devices"] {
-            "\x1b[2J"
-        } else {
-            "sim"
-        };
+        let by_variable = *arguments == ["devices"];
+        let device = ["sim", "\x1b[2J"][usize::from(by_variable)];
         let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
             .args(*arguments)
             .env("MILLSTREAM_DEVICE", device)
