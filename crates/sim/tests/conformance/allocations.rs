@@ -35,20 +35,6 @@ pub(crate) fn r56(dev: &DeviceHarness) -> Observation {
             &format!("{memory} aligns to {alignment} bytes only"),
         )?;
     }
-    // An H200 aligns what is larger than 1 MiB to 2 MiB. Smaller allocations share blocks: alone in
-    // a process they are aligned to their size, beside others not.
-    const MIB: usize = 1 << 20;
-    for _ in 0..3 {
-        let from_pool = dev.mem_alloc_async(3 * MIB, stream)?;
-        let pointer = dev.mem_alloc(MIB + 512)?;
-        for (pointer, alignment) in [(pointer, 2 * MIB), (from_pool, MIB)] {
-            dev.mem_free_async(pointer, stream)?;
-            check(
-                pointer.as_raw().is_multiple_of(alignment as u64),
-                &format!("{pointer:?} is not aligned to {alignment}"),
-            )?;
-        }
-    }
     dev.stream_synchronize(stream)?;
     Ok(format!(
         "cuMemAlloc aligned to {device} bytes, cuMemAllocAsync to {pooled}, cuMemHostAlloc to \

@@ -400,3 +400,18 @@ fn freed_pinned_memory_is_known_for_a_while() {
         sim.assert_reported(ReportKind::DoubleFree, &["cuMemHostAlloc"]);
     });
 }
+
+/// As an H200 aligns the first allocations of a process. Later ones share blocks with small ones.
+#[test]
+fn r56_large_allocations_are_aligned_to_the_next_power_of_two_up_to_two_mebibytes() {
+    let sim = SimHarness::new(SimConfig::new());
+    const MIB: usize = 1 << 20;
+    for (bytes, alignment) in [(65_536, 65_536), (MIB, MIB), (MIB + 512, 2 * MIB)] {
+        let pointers = [(); 3].map(|()| [sim.mem_alloc(1), sim.mem_alloc(bytes)]);
+        for pointer in pointers.map(|[_, pointer]| pointer.unwrap().as_raw()) {
+            assert!(pointer.is_multiple_of(alignment as u64), "{bytes} bytes");
+        }
+    }
+    let pooled = sim.mem_alloc_async(3 * MIB, sim.stream()).unwrap();
+    assert!(pooled.as_raw().is_multiple_of(MIB as u64));
+}
