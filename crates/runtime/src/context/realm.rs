@@ -19,7 +19,7 @@ use crate::tracker::{DeviceNumber, StreamId, Ticket};
 
 struct OpenDevice {
     device: Weak<DeviceState>,
-    /// Kept beside the device, so that looking at a ticket never drops the last reference to one.
+    /// Kept beside the device, so that looking at a ticket takes no reference to one.
     streams: Arc<Streams>,
 }
 

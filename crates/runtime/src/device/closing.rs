@@ -35,6 +35,15 @@ struct Waiting {
     passes: u64,
 }
 
+/// Contains a panic of a driver that frees a device's resources, which are then leaked.
+fn free<R>(body: impl FnOnce() -> R) -> Option<R> {
+    let freed = contain(body);
+    if freed.is_none() {
+        log!(warn, "a panic while closing a device leaks its resources");
+    }
+    freed
+}
+
 struct Closing {
     teardown: Teardown,
     /// The time of the first try.
@@ -43,13 +52,9 @@ struct Closing {
 
 impl Closing {
     /// Tries to close the device. If its work is still pending, returns it, with the time for which
-    /// it has waited. A driver that panics while it frees leaks the device's resources.
+    /// it has waited.
     fn retry(self) -> Option<(Self, u64)> {
-        let Some(closed) = contain(|| self.teardown.close()) else {
-            log!(warn, "a panic while closing a device leaks its resources");
-            return None;
-        };
-        let teardown = closed?;
+        let teardown = free(|| self.teardown.close())??;
         let now_ns = contain(|| teardown.driver.now_ns()).unwrap_or_default();
         let since_ns = self.since_ns.unwrap_or(now_ns);
         let pending = Self {
@@ -142,9 +147,7 @@ fn close_all() {
             (count, unclosed)
         };
         for device in unclosed {
-            if contain(|| drop(device)).is_none() {
-                log!(warn, "a panic while closing a device leaks its resources");
-            }
+            free(|| drop(device));
         }
         for _ in 0..count {
             if let Some((driver, waited_ns)) = retry_first() {

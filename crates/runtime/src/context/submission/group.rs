@@ -46,7 +46,6 @@ pub(crate) unsafe fn enqueue_group(
     members: &mut [GroupOperation<'_>],
     enqueue: impl FnOnce(&[DriverStream<'_>]) -> Result<()>,
 ) -> Result<Vec<Sequence>> {
-    // Dropped after everything is unlocked.
     let mut others = None;
     let _alone = GROUPS.lock();
     let mut queues: Vec<RankedGuard<'_, SUBMIT_QUEUE, SubmitQueue>> = members

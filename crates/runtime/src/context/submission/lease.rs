@@ -28,7 +28,6 @@ pub(in crate::context) fn begin_lease(
     access: &Access<'_>,
     location: &'static Location<'static>,
 ) -> Result<Result<LeaseNumber, ConflictingLease>> {
-    // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
     let (lease, mut dependencies) =

@@ -151,7 +151,6 @@ pub(crate) unsafe fn enqueue<C: Command, const EXAMINED: bool>(
     if EXAMINED && C::HAS_WORK {
         follow_owner(device, stream).at_caller(operation.label, operation.location)?;
     }
-    // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
     let ticket = stream.ticket(submit_queue.next);

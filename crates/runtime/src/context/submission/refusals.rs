@@ -32,7 +32,6 @@ pub(crate) fn refuse_unordered(
     stream: &StreamState,
     operation: &mut Operation<'_>,
 ) -> Result<()> {
-    // Dropped after the submit queue is unlocked.
     let mut others: OtherDevices = None;
     // Locked meanwhile: the clock covers only sync points for which the stream waits.
     let submit_queue = stream.submit_queue.lock();
