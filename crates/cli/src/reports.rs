@@ -41,6 +41,10 @@ impl Reports {
             // A program that replaces itself by another keeps the number of its process.
             let mut known = reports.processes.iter_mut().rev();
             let Some(known) = known.find(|known| known["process"] == process) else {
+                // Another `millstream run`, which the program has called, adds last lines only.
+                if line["found"] != true {
+                    reports.processes.push(line);
+                }
                 continue;
             };
             if let Some(problems) = known["problems"].as_array_mut()

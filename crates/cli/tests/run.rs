@@ -88,6 +88,30 @@ fn a_program_with_a_race_ends_with_the_given_status_and_a_report() {
 }
 
 #[test]
+fn a_report_that_a_test_runner_captured_is_printed_at_the_end() {
+    let found = report(&run(&[], "captured"), 1);
+    has(&found, &["1. Race: ", "two_streams.c:", "1 problem\n"]);
+    assert_eq!(found, report(&run(&[], "racy"), 1));
+}
+
+#[test]
+fn a_run_within_a_run_counts_as_a_use_of_the_device_and_passes_its_report_on() {
+    let json = program().with_file_name("outer.jsonl");
+    let words = format!("run --require-device --json {}", json.display());
+    for (mode, code) in [("ordered", 0), ("racy", 1)] {
+        let mut outer = millstream(&words, Path::new(env!("CARGO_BIN_EXE_millstream")));
+        outer
+            .args(["run", "--library"])
+            .arg(library())
+            .arg("--")
+            .arg(program());
+        report(&outer.args([VECTOR_ADDITION, mode]).output().unwrap(), code);
+        let written = fs::read_to_string(&json).unwrap();
+        assert_eq!(written.contains("Race: "), mode == "racy", "{written}");
+    }
+}
+
+#[test]
 fn a_clean_program_ends_with_its_own_status_under_every_schedule() {
     for options in [
         ["--schedule", "lazy"],

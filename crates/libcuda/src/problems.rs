@@ -1,5 +1,6 @@
 //! The problems of the program: reports of the simulator and wrong handles, each kind once with a
-//! count. A problem is reported when it is found, so that its report survives the process.
+//! count. A problem is reported when it is found, so that its report survives the process; and
+//! again at the end, if standard error was another file then: pytest keeps what a test prints.
 
 use std::fmt::Write as _;
 
@@ -20,12 +21,27 @@ pub(crate) struct Problems {
     dropped: u64,
 }
 
+/// The identity of an open file: its device and its number there.
+pub(crate) type FileId = (u64, u64);
+
+/// Returns the identity of standard error, if the system tells it.
+pub(crate) fn standard_error() -> Option<FileId> {
+    #[cfg(target_os = "linux")]
+    if let Ok(file) = std::fs::metadata("/proc/self/fd/2") {
+        use std::os::unix::fs::MetadataExt as _;
+        return Some((file.dev(), file.ino()));
+    }
+    None
+}
+
 /// A problem, with the number of times it happened.
 #[derive(Debug)]
 struct Problem {
     /// `None` for a problem that is left out on request.
     text: Option<String>,
     count: u64,
+    /// The file to which the report was printed.
+    printed_to: Option<FileId>,
 }
 
 impl Problems {
@@ -49,7 +65,11 @@ impl Problems {
         }
         self.known.insert(key, self.list.len());
         let text = shown(text);
-        self.list.push(Problem { text, count });
+        self.list.push(Problem {
+            text,
+            count,
+            printed_to: standard_error(),
+        });
         let number = self.shown().count();
         let text = self.list.last()?.text.as_deref()?;
         Some(Found { number, text })
@@ -84,9 +104,17 @@ impl Problems {
     }
 
     /// Returns the numbers of problems, which follow the reports about each; empty if there are
-    /// none.
-    pub(crate) fn summary(&self) -> String {
-        let mut summary = String::new();
+    /// none. Reports that were printed to another file than `standard_error` are repeated.
+    pub(crate) fn summary(&self, standard_error: Option<FileId>) -> String {
+        let shown = self.list.iter().filter(|problem| problem.text.is_some());
+        let mut summary: String = (1..)
+            .zip(shown)
+            .filter(|(_, problem)| problem.printed_to != standard_error)
+            .filter_map(|(number, problem)| {
+                let text = problem.text.as_deref()?;
+                Some(Found { number, text }.report())
+            })
+            .collect();
         if self.suppressed() > 0 {
             let count = self.suppressed();
             let _ = writeln!(
@@ -179,7 +207,7 @@ mod tests {
     #[test]
     fn problems_that_differ_only_in_numbers_are_reported_once_and_counted() {
         let mut problems = Problems::default();
-        assert_eq!(problems.summary(), "");
+        assert_eq!(problems.summary(standard_error()), "");
         let first = add(&mut problems, "operation 3, kernel `add1`, writes 0x7f00");
         let expected = "millstream: 1. operation 3, kernel `add1`, writes 0x7f00\n";
         assert_eq!(first.as_deref(), Some(expected));
@@ -194,10 +222,20 @@ mod tests {
         let other = add(&mut problems, "operation 5, kernel `add2`, writes 0x7f80");
         assert!(other.unwrap().starts_with("millstream: 2. "));
         assert_eq!(
-            problems.summary(),
+            problems.summary(standard_error()),
             "millstream: different problems suppressed: 1\nmillstream: 2 different problems\n\
              1. and 1 more that differ only in numbers\n"
         );
+    }
+
+    #[test]
+    fn a_report_that_another_file_has_is_repeated_at_the_end() {
+        let mut problems = Problems::default();
+        problems.add("left out", 1, |_| None);
+        let report = add(&mut problems, "read of a freed array").unwrap();
+        let number = "millstream: different problems suppressed: 1\nmillstream: 1 problem\n";
+        assert_eq!(problems.summary(standard_error()), number);
+        assert_eq!(problems.summary(Some((0, 0))), report + number);
     }
 
     #[test]
@@ -224,6 +262,10 @@ mod tests {
             add(&mut problems, &format!("name{index}"));
         }
         assert_eq!(problems.list.len(), KEPT_MAX);
-        assert!(problems.summary().ends_with("and 7 more of other kinds\n"));
+        assert!(
+            problems
+                .summary(standard_error())
+                .ends_with("and 7 more of other kinds\n")
+        );
     }
 }

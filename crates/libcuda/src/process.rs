@@ -20,7 +20,12 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{
-    codes::Answer, demangle, objects::Objects, options::Options, problems::Problems, sites::Sites,
+    codes::Answer,
+    demangle,
+    objects::Objects,
+    options::Options,
+    problems::{Problems, standard_error},
+    sites::Sites,
     standard_output, timeline,
 };
 
@@ -216,8 +221,8 @@ fn report(report: Report) {
     }
 }
 
-/// Prints the numbers of problems to standard error, and appends the problems to the file that
-/// `MILLSTREAM_REPORT` names.
+/// Prints the numbers of problems to standard error, with the reports that it lacks, and appends
+/// the problems to the file that `MILLSTREAM_REPORT` names.
 extern "C" fn report_at_exit() {
     // A panic must not reach the C library, and a report is worth nothing then.
     let _ = catch_unwind(|| {
@@ -232,7 +237,7 @@ extern "C" fn report_at_exit() {
         }
         let problems = process.problems.lock();
         // A report that cannot be written is lost: the process is about to end.
-        let _ = std::io::stderr().write_all(problems.summary().as_bytes());
+        let _ = std::io::stderr().write_all(problems.summary(standard_error()).as_bytes());
         append_to_report(options, &problems.to_json());
         if let Some(path) = &options.timeline {
             append(path, &timeline::events(process.id, &process.gpu.timeline()));

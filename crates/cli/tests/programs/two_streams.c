@@ -2,8 +2,8 @@
 // second stream waits for the first; with `legacy` the fill is on the legacy default stream, for
 // which a blocking stream waits by itself; with `nonblocking` it would, but the stream is exempt. With
 // `leaky` the second stream waits, and the memory and the streams stay alive. With `early` the host
-// reads the sums without waiting for their asynchronous copy to pageable memory. With the name of an
-// end, such as `abort`, the program ends in that way after the race.
+// reads the sums without waiting for their asynchronous copy to pageable memory. With `captured`
+// standard error is a file that is deleted, until the race has happened. With the name of an end, such as `abort`, the program ends in that way after the race.
 #include <signal.h>
 #include <unistd.h>
 
@@ -37,6 +37,9 @@ int main(int argc, char **arguments) {
     int blocking = strcmp(mode, "legacy") == 0;
     int on_legacy = blocking || strcmp(mode, "nonblocking") == 0;
 
+    int standard_error = dup(2);
+    if (strcmp(mode, "captured") == 0)
+        dup2(fileno(tmpfile()), 2);
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
@@ -66,6 +69,7 @@ int main(int argc, char **arguments) {
             return 3;
     }
     OK(cuCtxSynchronize());
+    dup2(standard_error, 2);
     end(mode);
     if (!leaky)
         OK(cuDevicePrimaryCtxRelease_v2(0));
