@@ -29,6 +29,12 @@ use crate::{
 /// The file name of the library.
 const LIBRARY: &str = "libmillstream_libcuda.so";
 
+/// The library, which a release build carries so that one file is all that is installed.
+#[cfg(all(target_os = "linux", not(debug_assertions)))]
+static CARRIED: Option<&[u8]> = millstream_macros::shared_library!(millstream_libcuda);
+#[cfg(not(all(target_os = "linux", not(debug_assertions))))]
+static CARRIED: Option<&[u8]> = None;
+
 /// The names under which programs look for the driver.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
@@ -87,7 +93,7 @@ pub(crate) struct ProgramArguments {
     /// The exit status if the program succeeds but has problems.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) exit_code: u8,
-    /// The library, if it is not beside this command.
+    /// Another library in the place of the driver.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments.
@@ -124,13 +130,20 @@ impl ProgramArguments {
         ]
     }
 
-    fn find_library(&self) -> Result<PathBuf, String> {
-        let candidates = match &self.library {
-            Some(given) => vec![given.clone()],
-            None => {
+    /// Returns the library: the one that is given, the one that this command carries, as a new
+    /// file in `folder`, or else the one that cargo has built with it.
+    fn find_library(&self, folder: &Path) -> Result<PathBuf, String> {
+        let candidates = match (&self.library, CARRIED) {
+            (Some(given), _) => vec![given.clone()],
+            (None, Some(carried)) => {
+                let library = folder.join(LIBRARY);
+                fs::write(&library, carried).map_err(|error| cannot("write", &library, &error))?;
+                return Ok(library);
+            }
+            (None, None) => {
                 let this = env::current_exe().map_err(|error| error.to_string())?;
-                let folder = this.parent().unwrap_or(Path::new("."));
-                vec![folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)]
+                let built = this.parent().unwrap_or(Path::new("."));
+                vec![built.join(LIBRARY), built.join("deps").join(LIBRARY)]
             }
         };
         candidates
@@ -142,8 +155,8 @@ impl ProgramArguments {
                     .map(|it| it.display().to_string())
                     .collect();
                 format!(
-                    "cannot find the simulated driver at {}; build it with `cargo build --release \
-                     -p millstream-libcuda`, or name it with --library",
+                    "cannot find the simulated driver at {}; build it with `cargo build \
+                     -p millstream-cli`, or name it with --library",
                     tried.join(" or ")
                 )
             })
@@ -203,10 +216,10 @@ impl<'a> Program<'a> {
         arguments: &'a ProgramArguments,
         schedule: &Schedule,
     ) -> Result<Self, String> {
-        let library = arguments.find_library()?;
         let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
         let folder = temporary_folder()?;
         let path = folder.path();
+        let library = arguments.find_library(path)?;
         for name in DRIVER_NAMES {
             let link = path.join(name);
             link_to(&library, &link).map_err(|error| cannot("create", &link, &error))?;

@@ -8,6 +8,7 @@ mod kernel;
 mod module;
 mod on_device;
 mod region;
+mod shared_library;
 mod text;
 mod variable;
 
@@ -270,4 +271,18 @@ pub fn on_device(item: TokenStream) -> TokenStream {
     on_device::expand(item.into())
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
+}
+
+/// The contents of the shared library of a dependency, whose name is the argument: an
+/// `Option<&'static [u8]>`, `None` if nothing is linked. The command `millstream` carries its
+/// driver in this way.
+#[doc(hidden)]
+#[proc_macro]
+pub fn shared_library(dependency: TokenStream) -> TokenStream {
+    let arguments = std::env::args_os().filter_map(|argument| argument.into_string().ok());
+    let found = shared_library::beside_dependency(arguments, &dependency.to_string());
+    let Some(path) = found.as_deref().and_then(std::path::Path::to_str) else {
+        return quote::quote!(::core::option::Option::None).into();
+    };
+    quote::quote!(::core::option::Option::Some(::core::include_bytes!(#path))).into()
 }
