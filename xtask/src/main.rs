@@ -7,12 +7,14 @@ mod clients;
 mod cuda_table;
 mod driver_page;
 mod gpu;
+mod install_paths;
 mod kernels;
 mod mutants;
 mod nvidia;
 mod package;
 mod process;
 mod python;
+mod release;
 mod repeat;
 mod runs;
 mod targets;
@@ -62,8 +64,12 @@ enum Task {
     /// Package the published crates, build them from their packages, and run README's first program
     /// with them.
     Package,
-    /// Build what users download: the packages, and an archive of the tool with its checksum.
+    /// Build what users download: the packages, and the command `millstream` as wheels and
+    /// archives.
     Release,
+    /// Install the command in each way that the pages in docs/without-a-gpu have, in empty folders,
+    /// and run their commands.
+    InstallPaths(install_paths::Options),
     /// List changes of the public interface since a revision that versions do not allow.
     Semver(runs::SemverOptions),
     /// Run the tests in which shuttle schedules every step of every thread.
@@ -102,7 +108,8 @@ fn main() -> ExitCode {
         Task::Msrv => targets::msrv(),
         Task::Devices => runs::devices(),
         Task::Package => package::run(),
-        Task::Release => package::release(),
+        Task::Release => release::run(),
+        Task::InstallPaths(options) => install_paths::run(&options),
         Task::Semver(options) => runs::semver(&options),
         Task::Shuttle => runs::shuttle(),
         Task::Targets => targets::run(),

@@ -1,6 +1,5 @@
 //! `cargo xtask package`: packages the published crates as a registry would, builds each from its
 //! package, and runs README's first program against them in a crate of its own.
-//! `cargo xtask release` also makes an archive of the tool.
 
 use std::path::{Path, PathBuf};
 
@@ -42,63 +41,23 @@ pub(crate) fn check_copies() -> Result<()> {
     Ok(())
 }
 
-/// The files of the tool's archive below cargo's output folder for releases, or below the root,
-/// with their places in the archive.
-const TOOL: [(&str, &str); 2] = [
-    ("millstream", "bin/millstream"),
-    ("libmillstream_libcuda.so", "lib/libmillstream_libcuda.so"),
-];
-const TOOL_TEXTS: [(&str, &str); 3] = [
-    ("crates/cli/README.md", "README.md"),
-    ("LICENSE-APACHE", "LICENSE-APACHE"),
-    ("LICENSE-MIT", "LICENSE-MIT"),
-];
-
-/// Builds what users download: the packages, and an archive of the tool for Linux on x86-64 beside
-/// its checksum.
-pub(crate) fn release() -> Result<()> {
-    run()?;
-    let build = "build --release --package millstream-cli --package millstream-libcuda";
-    process::run(&mut process::cargo(build))?;
-    let crates = published(&metadata()?)?;
-    let version = crates.iter().find(|one| one.name == "millstream-cli");
-    let version = &version.context("millstream-cli is not published")?.version;
-    let folder = process::target_folder().join("release-files");
-    let checksum = archive(&process::target_folder().join("release"), &folder, version)?;
-    println!("in {}:\n{}", folder.display(), checksum.trim_end());
-    Ok(())
-}
-
-/// Makes the archive of the tool in a new folder, from the programs in `built`. Returns the line
-/// with its checksum, which is beside it.
-fn archive(built: &Path, folder: &Path, version: &str) -> Result<String> {
-    process::remove_folder(folder)?;
-    let name = format!("millstream-{version}-x86_64-linux");
-    let root = process::root();
-    let programs = TOOL.map(|(from, to)| (built.join(from), to));
-    let texts = TOOL_TEXTS.map(|(from, to)| (root.join(from), to));
-    for (from, to) in programs.iter().chain(&texts) {
-        let contents = std::fs::read(from);
-        let contents = contents.with_context(|| format!("cannot read {}", from.display()))?;
-        process::write(&folder.join(&name).join(to), contents)?;
-    }
-    for (_, file) in TOOL {
-        let file = folder.join(&name).join(file);
-        process::run(process::command("strip").arg(&file))?;
-        process::run(process::command("chmod").arg("755").arg(&file))?;
-    }
-    let archive = format!("{name}.tar.gz");
-    let mut tar = process::command("tar");
-    process::run(tar.current_dir(folder).args(["-czf", &archive, &name]))?;
-    let mut checksum = process::command("sha256sum");
-    let checksum = process::output(checksum.current_dir(folder).arg(&archive))?;
-    process::write(&folder.join(format!("{archive}.sha256")), &checksum)?;
-    Ok(checksum)
-}
-
 /// Checks the copies, packages, builds and runs.
 pub(crate) fn run() -> Result<()> {
     check_copies()?;
+    pack(&[])?;
+    let program = process::read("README.md")?;
+    let program = first_program(&program).context("README.md has no program with `fn main`")?;
+    run_with_packages(program)
+}
+
+/// Packages without building, and unpacks.
+pub(crate) fn package() -> Result<()> {
+    pack(&["--no-verify"])?;
+    unpack().map(drop)
+}
+
+/// Packages the published crates.
+fn pack(options: &[&str]) -> Result<()> {
     let metadata = metadata()?;
     if metadata.contains(PLACEHOLDER) {
         println!("the repository has no address: set `repository` in [workspace.package]");
@@ -107,13 +66,20 @@ pub(crate) fn run() -> Result<()> {
     forget_earlier(&crates)?;
     // Uncommitted changes are packaged as they are; CI has none.
     let mut package = process::cargo("package --allow-dirty");
+    package.args(options);
     for Crate { name, .. } in &crates {
         package.args(["--package", name]);
     }
-    process::run(package.env("CARGO_TARGET_DIR", output_folder()))?;
-    let program = process::read("README.md")?;
-    let program = first_program(&program).context("README.md has no program with `fn main`")?;
-    run_with_packages(&crates, program)
+    process::run(package.env("CARGO_TARGET_DIR", output_folder()))
+}
+
+/// Returns the version of a published crate.
+pub(crate) fn version(name: &str) -> Result<String> {
+    let crates = published(&metadata()?)?;
+    let found = crates.into_iter().find(|one| one.name == name);
+    Ok(found
+        .with_context(|| format!("{name} is not published"))?
+        .version)
 }
 
 /// Returns cargo's `metadata` of the workspace.
@@ -155,37 +121,45 @@ fn forget_earlier(crates: &[Crate]) -> Result<()> {
     Ok(())
 }
 
-/// Runs `program` in a crate outside of the workspace that depends on the packages alone.
-fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
-    let target = process::target_folder();
-    let user = target.join("package-user");
+/// Unpacks the packages in a new folder, which it returns.
+fn unpack() -> Result<PathBuf> {
+    let user = process::target_folder().join("package-user");
     process::remove_folder(&user)?;
-    process::write(&user.join("src/main.rs"), program)?;
-    process::write(&user.join("Cargo.toml"), manifest(crates))?;
-    for Crate { name, version } in crates {
+    std::fs::create_dir_all(&user).context("cannot create the folder of the packages")?;
+    for Crate { name, version } in published(&metadata()?)? {
         let file = output_folder().join(format!("package/{name}-{version}.crate"));
         let mut tar = process::command("tar");
         process::run(tar.arg("-xzf").arg(file).arg("-C").arg(&user))?;
     }
+    Ok(user)
+}
+
+/// Runs `program` in a crate outside of the workspace that depends on the packages alone.
+fn run_with_packages(program: &str) -> Result<()> {
+    let user = unpack()?;
+    process::write(&user.join("src/main.rs"), program)?;
+    let manifest = format!(
+        "[package]\nname = \"package-user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\n{USED} = \"{}\"\n\n[workspace]\n\n{}",
+        version(USED)?,
+        patches(&user)?
+    );
+    process::write(&user.join("Cargo.toml"), manifest)?;
     println!("README's first program, in {}:", user.display());
     let mut run = process::cargo("run --quiet");
     run.env("CARGO_TARGET_DIR", output_folder().join("user-target"));
     process::run(run.current_dir(&user).env("MILLSTREAM_DEVICE", "sim"))
 }
 
-/// Returns the manifest of a crate that depends on [`USED`], with every package in place of the
-/// registry's.
-fn manifest(crates: &[Crate]) -> String {
-    let version = crates.iter().find(|one| one.name == USED);
-    let version = version.map_or("*", |one| &one.version);
-    let mut manifest = format!(
-        "[package]\nname = \"package-user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\n{USED} = \"{version}\"\n\n[workspace]\n\n[patch.crates-io]\n"
-    );
-    for Crate { name, version } in crates {
-        manifest.push_str(&format!("{name} = {{ path = \"{name}-{version}\" }}\n"));
+/// Returns the lines of cargo's configuration that put every package, unpacked in a folder, in the
+/// place of the registry's.
+pub(crate) fn patches(unpacked: &Path) -> Result<String> {
+    let mut patches = "[patch.crates-io]\n".to_owned();
+    for Crate { name, version } in published(&metadata()?)? {
+        let path = unpacked.join(format!("{name}-{version}"));
+        patches.push_str(&format!("{name} = {{ path = {path:?} }}\n"));
     }
-    manifest
+    Ok(patches)
 }
 
 /// Returns the crates of the workspace that may be published, by cargo's `metadata`.
@@ -264,36 +238,8 @@ mod tests {
 
     #[test]
     fn every_package_replaces_that_of_the_registry() {
-        let manifest = manifest(&[one("millstream"), one("millstream-ptx")]);
-        assert!(manifest.contains("[dependencies]\nmillstream = \"0.1.0\"\n"));
-        assert!(manifest.contains("\nmillstream-ptx = { path = \"millstream-ptx-0.1.0\" }\n"));
-    }
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_archive_of_the_tool_has_its_programs_and_a_checksum() {
-        let scratch = process::target_folder().join("archive-test");
-        let program = std::fs::read("/bin/true").unwrap();
-        for (from, _) in TOOL {
-            process::write(&scratch.join("built").join(from), &program).unwrap();
-        }
-        let folder = scratch.join("archive");
-        archive(&scratch.join("built"), &folder, "1.2.3").unwrap();
-        let list = |program: &str, arguments: &[&str]| {
-            process::output(
-                process::command(program)
-                    .current_dir(&folder)
-                    .args(arguments),
-            )
-            .unwrap()
-        };
-        let listed = list("tar", &["-tzf", "millstream-1.2.3-x86_64-linux.tar.gz"]);
-        assert!(
-            listed.contains("x86_64-linux/lib/libmillstream_libcuda.so\n"),
-            "{listed}"
-        );
-        list(
-            "sha256sum",
-            &["-c", "millstream-1.2.3-x86_64-linux.tar.gz.sha256"],
-        );
+        let patches = patches("/a b".as_ref()).unwrap();
+        assert!(patches.starts_with("[patch.crates-io]\n"), "{patches}");
+        assert!(patches.contains("\nmillstream-libcuda = { path = \"/a b/millstream-libcuda-"));
     }
 }
