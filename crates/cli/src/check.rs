@@ -10,9 +10,10 @@ use millstream_driver::printable;
 use millstream_sim::Rules;
 
 use crate::{
-    program::{NO_REPORT, Program, ProgramArguments, Schedule, exit_code, variable},
+    ending::Ending,
+    program::{NO_REPORT, Program, ProgramArguments, Schedule, exit_code},
     reports::Reports,
-    settings,
+    settings::{self, variable},
 };
 
 /// The arguments of `millstream check`.
@@ -94,15 +95,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         ..Schedule::default()
     };
     let mut program = Program::prepare(&arguments.program, &given)?;
+    let mut ending = Ending::prepare(&arguments.program, &given)?;
+    let mut last = (given, Reports::default());
     for (index, mut schedule) in schedules(arguments.seed, &readings).take(count).enumerate() {
         let mut outcome = run_once(&mut program, &schedule)?;
         let has_failed =
             |(_, code, reports): &(_, u8, Reports)| *code != 0 || reports.has_problems();
         let is_strict = readings.len() > 1 && schedule.rules.is_some();
+        ending.add(&outcome.2);
         if let Some(signal) = program.signal() {
-            return Ok(ExitCode::from(128 | signal as u8));
+            return ending.finish(&schedule, &outcome.2, None, 128 | signal as u8);
         }
         if !has_failed(&outcome) {
+            last = (schedule, outcome.2);
             continue;
         }
         // One rule says more than all of them.
@@ -125,26 +130,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         let rules = schedule.rules.as_deref().filter(|_| is_strict);
         let strict = rules.map(|rules| format!(" (`{rules}` as documented, not as on GPUs)"));
         let repeat = printable(&arguments.program.command_line(&schedule));
-        eprintln!(
-            "millstream: run {} of {count}{} {}; to repeat it:\n  {}",
+        let failure = format!(
+            "run {} of {count}{} {}",
             index + 1,
             strict.unwrap_or_default(),
             match code {
                 0 => "has problems".to_owned(),
                 code => format!("ended with status {code}"),
             },
-            repeat
         );
-        if code != 0 {
-            program.advise(&reports);
-        }
-        return Ok(match code {
-            0 => arguments.program.exit_code.into(),
-            code => code.into(),
-        });
+        eprintln!("millstream: {failure}; to repeat it:\n  {repeat}");
+        let code = match code {
+            0 => arguments.program.exit_code,
+            code => {
+                program.advise(&reports);
+                code
+            }
+        };
+        return ending.finish(&schedule, &reports, Some(failure), code);
     }
-    eprintln!("millstream: {count} runs succeeded without problems");
-    Ok(ExitCode::SUCCESS)
+    ending.finish(&last.0, &last.1, None, 0)
 }
 
 #[cfg(test)]

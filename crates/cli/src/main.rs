@@ -1,13 +1,16 @@
 //! The `millstream` command: lists devices and the kernels of PTX files, compiles CUDA C++, and
 //! runs programs on the simulated device.
 
+mod annotations;
 mod check;
 mod compile;
 mod devices;
+mod ending;
 mod program;
 mod ptx;
 mod reports;
 mod run;
+mod sarif;
 mod settings;
 #[cfg_attr(not(unix), path = "no_signals.rs")]
 mod signals;

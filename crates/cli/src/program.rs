@@ -21,8 +21,9 @@ use millstream_driver::{
 use tempfile::TempDir;
 
 use crate::{
+    annotations::When,
     reports::Reports,
-    settings::{self, merged},
+    settings::{self, merged, quoted, variable},
     signals::Signals,
 };
 
@@ -50,7 +51,7 @@ const PROGRESS_VARIABLE: &str = "MILLSTREAM_PROGRESS";
 const PROGRESS_SECONDS: &str = "5";
 
 /// The environment variable of the file of reports.
-const REPORT_VARIABLE: &str = "MILLSTREAM_REPORT";
+pub(crate) const REPORT_VARIABLE: &str = "MILLSTREAM_REPORT";
 
 /// The program, its device, and what is reported.
 #[derive(Args)]
@@ -87,6 +88,17 @@ pub(crate) struct ProgramArguments {
     /// Does not record where the program enqueues work; calls cost less.
     #[arg(long)]
     no_call_sites: bool,
+    /// Writes the problems to this file in SARIF 2.1.0, which GitHub and editors show. It is
+    /// complete whatever ends the program.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sarif: Option<PathBuf>,
+    /// Prints the problems as GitHub's annotations: ten of them, on standard error.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", num_args = 0..=1,
+        default_missing_value = "always", require_equals = true)]
+    pub(crate) annotate: When,
+    /// Leaves out the last line, which says how much was checked.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
     /// Fails if no process of the program opens the driver.
     #[arg(long)]
     pub(crate) require_device: bool,
@@ -98,7 +110,7 @@ pub(crate) struct ProgramArguments {
     library: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(required = true, last = true)]
-    program: Vec<OsString>,
+    pub(crate) program: Vec<OsString>,
 }
 
 /// The choice of a schedule, and of a reading of the rules.
@@ -128,6 +140,12 @@ impl ProgramArguments {
             ("seed", schedule.seed.map(|seed| seed.to_string())),
             ("rules", schedule.rules.clone()),
         ]
+    }
+
+    /// Returns the value of `MILLSTREAM_DEVICE` for the program.
+    pub(crate) fn device(&self, schedule: &Schedule) -> Result<String, String> {
+        let present = variable(settings::VARIABLE);
+        merged(present.as_deref(), &self.settings(schedule))
     }
 
     /// Returns the library: the one that is given, the one that this command carries, as a new
@@ -191,22 +209,6 @@ impl ProgramArguments {
         );
         words.join(" ")
     }
-}
-
-/// Returns the value of an environment variable, if it is set and not empty.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    let value = env::var_os(name)?;
-    let value = value.to_string_lossy();
-    (!value.is_empty()).then(|| value.into_owned())
-}
-
-/// Returns a word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 impl<'a> Program<'a> {
@@ -275,8 +277,7 @@ impl<'a> Program<'a> {
         timeline: Option<&Path>,
     ) -> Result<(), String> {
         let arguments = self.arguments;
-        let present = variable(settings::VARIABLE);
-        let settings = merged(present.as_deref(), &arguments.settings(schedule))?;
+        let settings = arguments.device(schedule)?;
         command
             .env("LD_LIBRARY_PATH", loader_path(self.folder.path())?)
             .env(settings::VARIABLE, settings)
@@ -471,17 +472,4 @@ fn link_to(_target: &Path, _link: &Path) -> std::io::Result<()> {
         std::io::ErrorKind::Unsupported,
         "programs run over the simulated driver on Linux",
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_would_change_them() {
-        assert_eq!(quoted("a/b.py"), "a/b.py");
-        assert_eq!(quoted(""), "''");
-        assert_eq!(quoted("two words"), "'two words'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-    }
 }

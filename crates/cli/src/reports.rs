@@ -1,7 +1,8 @@
 //! The reports of a program: what the library wrote to the file of `MILLSTREAM_REPORT`.
 //!
-//! A process appends a line when it opens the driver, one for each problem that it finds, and one
-//! with all of them at its end, which a process lacks that ended by `abort`, `_exit` or a signal.
+//! A process appends a line when it opens the driver, one for each problem that it finds, some with
+//! the work done so far, and one with all at its end, which a process lacks that ended by `abort`,
+//! `_exit` or a signal.
 
 use std::{env, ffi::OsStr, fs, path::Path};
 
@@ -51,6 +52,8 @@ impl Reports {
                 && line["found"] == true
             {
                 problems.extend(line["problems"].as_array().into_iter().flatten().cloned());
+            } else if line["dropped"].is_null() {
+                known["work"] = line["work"].clone();
             } else {
                 *known = line;
                 reports.unfinished = reports.unfinished.saturating_sub(1);
@@ -67,6 +70,41 @@ impl Reports {
     pub(crate) fn has_problems(&self) -> bool {
         let mut problems = self.processes.iter().map(|process| &process["problems"]);
         problems.any(|problems| problems.as_array().is_none_or(|list| !list.is_empty()))
+    }
+
+    /// Returns the problems of all processes. One that several processes have is counted.
+    pub(crate) fn problems(&self) -> Vec<Value> {
+        let mut found: Vec<Value> = Vec::new();
+        let lists = self.processes.iter().map(|process| &process["problems"]);
+        for problem in lists.flat_map(|list| list.as_array().into_iter().flatten()) {
+            match found
+                .iter_mut()
+                .find(|known| known["key"] == problem["key"])
+            {
+                Some(known) => {
+                    let count = |problem: &Value| problem["count"].as_u64().unwrap_or(1);
+                    known["count"] = (count(known) + count(problem)).into();
+                }
+                None => found.push(problem.clone()),
+            }
+        }
+        found
+    }
+
+    /// Returns the work of each process.
+    pub(crate) fn work(&self) -> impl Iterator<Item = &Value> {
+        self.processes.iter().map(|process| &process["work"])
+    }
+
+    /// Returns the remark on processes without a last line.
+    pub(crate) fn unfinished_note(&self) -> Option<String> {
+        (self.unfinished > 0).then(|| {
+            format!(
+                "{} of the processes that opened the driver did not end by `exit`: problems of \
+                 work that they had not waited for, leaks and counts are not reported",
+                self.unfinished
+            )
+        })
     }
 
     /// Returns the line about a failed program that is linked with NVIDIA's runtime library, unless

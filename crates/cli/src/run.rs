@@ -4,7 +4,10 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::program::{NO_REPORT, Program, ProgramArguments, Schedule, cannot, exit_code};
+use crate::{
+    ending::Ending,
+    program::{NO_REPORT, Program, ProgramArguments, Schedule, cannot, exit_code},
+};
 
 /// The arguments of `millstream run`.
 #[derive(Args)]
@@ -42,18 +45,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
             fs::write(file, start).map_err(|error| cannot("write", file, &error))?;
         }
     }
+    let mut ending = Ending::prepare(&arguments.program, &schedule)?;
     let status = program.run(&schedule, arguments.timeline.as_deref())?;
     let code = exit_code(status);
     let reports = program.take_reports()?;
     if let Some(file) = &arguments.json {
         fs::write(file, reports.lines()).map_err(|error| cannot("write", file, &error))?;
     }
-    if reports.unfinished > 0 {
-        eprintln!(
-            "millstream: {} of the processes that opened the driver did not end by `exit`: \
-             problems of work that they had not waited for, leaks and counts are not reported",
-            reports.unfinished
-        );
+    if let Some(note) = reports.unfinished_note() {
+        eprintln!("millstream: {note}");
     }
     if reports.is_empty() && code == 0 && arguments.program.require_device {
         return Err(NO_REPORT.to_owned());
@@ -64,8 +64,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if code != 0 {
         program.advise(&reports);
     }
-    Ok(match code {
-        0 if reports.has_problems() => arguments.program.exit_code.into(),
-        code => code.into(),
-    })
+    let code = match code {
+        0 if reports.has_problems() => arguments.program.exit_code,
+        code => code,
+    };
+    ending.add(&reports);
+    ending.finish(&schedule, &reports, None, code)
 }

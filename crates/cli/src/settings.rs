@@ -1,5 +1,7 @@
 //! The settings of the simulated device: those of `MILLSTREAM_DEVICE` together with options.
 
+use std::env;
+
 use millstream_sim::SimConfig;
 
 pub(crate) const VARIABLE: &str = "MILLSTREAM_DEVICE";
@@ -51,5 +53,34 @@ pub(crate) fn merged(
     match SimConfig::parse(&merged) {
         Ok(_) => Ok(merged),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns the value of an environment variable, if it is set and not empty.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    let value = env::var_os(name)?;
+    let value = value.to_string_lossy();
+    (!value.is_empty()).then(|| value.into_owned())
+}
+
+/// Returns a word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_change_them() {
+        assert_eq!(quoted("a/b.py"), "a/b.py");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("two words"), "'two words'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 }

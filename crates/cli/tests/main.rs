@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod cudarc;
+mod ending;
 mod hand_overs;
 mod harness;
 mod numba;

@@ -11,7 +11,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/numba");
     Command::new(env!("CARGO_BIN_EXE_millstream"))
         .args(["run".as_ref(), "--library".as_ref(), library.as_os_str()])
-        .args(["--exit-code", "3", "--"])
+        .args(["--quiet", "--exit-code", "3", "--"])
         .args([python.as_os_str(), "-W".as_ref(), "ignore".as_ref()])
         .arg(format!("{folder}/{program}"))
         .args(arguments)

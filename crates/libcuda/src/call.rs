@@ -6,6 +6,7 @@ use millstream_driver::{
     ContextHandle, DeviceOrdinal, EventHandle, FunctionHandle, GraphHandle, ModuleHandle,
     ResultCode, StreamHandle,
 };
+use millstream_sim::race::Site;
 
 use crate::{
     abi::{Device, Handle},
@@ -55,9 +56,11 @@ impl Call {
             && let Ok(process) = self.process()
         {
             let name = self.name;
-            process.problem(&format!(
-                "{name}: {handle:#x} is no {kind}, or was destroyed before"
-            ));
+            let mut text = format!("{name}: {handle:#x} is no {kind}, or was destroyed before");
+            if let Some(_label) = process.label() {
+                text += &Site::current().map_or_else(String::new, |site| format!(", {site}"));
+            }
+            process.problem("UnknownHandle", &text);
         }
         ResultCode::INVALID_HANDLE
     }

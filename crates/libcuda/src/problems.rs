@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use millstream_driver::printable;
 use rustc_hash::FxHashMap;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The number of different problems that are kept. Later ones are only counted.
 const KEPT_MAX: usize = 1000;
@@ -37,8 +37,9 @@ pub(crate) fn standard_error() -> Option<FileId> {
 /// A problem, with the number of times it happened.
 #[derive(Debug)]
 struct Problem {
-    /// `None` for a problem that is left out on request.
-    text: Option<String>,
+    /// The report as JSON: kind, severity, text and places. `None` for a problem that is left out
+    /// on request.
+    report: Option<Value>,
     count: u64,
     /// The file to which the report was printed.
     printed_to: Option<FileId>,
@@ -46,13 +47,13 @@ struct Problem {
 
 impl Problems {
     /// Adds a problem, or counts it if one is known that differs only in its numbers: the numbers
-    /// of operations, addresses and sizes. Returns the report about a new one, whose text is the
-    /// result of `shown`, or `None` to leave it out.
+    /// of operations, addresses and sizes. Returns the report about a new one, which is the result
+    /// of `shown`, or `None` to leave it out.
     pub(crate) fn add(
         &mut self,
         text: &str,
         count: u64,
-        shown: impl FnOnce(&str) -> Option<String>,
+        shown: impl FnOnce(&str) -> Option<Value>,
     ) -> Option<Found<'_>> {
         let key = without_numbers(text);
         if let Some(&index) = self.known.get(&key) {
@@ -64,15 +65,15 @@ impl Problems {
             return None;
         }
         self.known.insert(key, self.list.len());
-        let text = shown(text);
+        let report = shown(text);
         self.list.push(Problem {
-            text,
+            report,
             count,
             printed_to: standard_error(),
         });
         let number = self.shown().count();
-        let text = self.list.last()?.text.as_deref()?;
-        Some(Found { number, text })
+        let report = self.list.last()?.report.as_ref()?;
+        Some(Found { number, report })
     }
 
     /// Counts problems that cannot be listed.
@@ -80,10 +81,10 @@ impl Problems {
         self.dropped += count;
     }
 
-    /// Returns the texts that are not left out, with their counts.
-    fn shown(&self) -> impl Iterator<Item = (&str, u64)> {
+    /// Returns the reports that are not left out, with their counts.
+    fn shown(&self) -> impl Iterator<Item = (&Value, u64)> {
         let list = self.list.iter();
-        list.filter_map(|problem| Some((problem.text.as_deref()?, problem.count)))
+        list.filter_map(|problem| Some((problem.report.as_ref()?, problem.count)))
     }
 
     /// Returns the number of different problems that are left out on request.
@@ -91,28 +92,27 @@ impl Problems {
         self.list.len() - self.shown().count()
     }
 
-    pub(crate) fn to_json(&self) -> String {
+    /// Returns the last line of the process, with the work that it has done.
+    pub(crate) fn to_json(&self, work: &Value) -> Value {
         let list = self.shown();
-        let list = list.map(|(text, count)| json!({ "text": text, "count": count }));
-        let line = json!({
-            "process": std::process::id(),
-            "problems": list.collect::<Vec<_>>(),
+        json!({
+            "problems": list.map(|(report, count)| counted(report, count)).collect::<Vec<_>>(),
             "dropped": self.dropped,
             "suppressed": self.suppressed(),
-        });
-        format!("{line}\n")
+            "work": work,
+        })
     }
 
     /// Returns the numbers of problems, which follow the reports about each; empty if there are
     /// none. Reports that were printed to another file than `standard_error` are repeated.
     pub(crate) fn summary(&self, standard_error: Option<FileId>) -> String {
-        let shown = self.list.iter().filter(|problem| problem.text.is_some());
+        let shown = self.list.iter().filter(|problem| problem.report.is_some());
         let mut summary: String = (1..)
             .zip(shown)
             .filter(|(_, problem)| problem.printed_to != standard_error)
             .filter_map(|(number, problem)| {
-                let text = problem.text.as_deref()?;
-                Some(Found { number, text }.report())
+                let report = problem.report.as_ref()?;
+                Some(Found { number, report }.report())
             })
             .collect();
         if self.suppressed() > 0 {
@@ -145,20 +145,28 @@ impl Problems {
 pub(crate) struct Found<'a> {
     /// Counted from 1.
     number: usize,
-    text: &'a str,
+    report: &'a Value,
 }
 
 impl Found<'_> {
     pub(crate) fn report(&self) -> String {
-        printable(&format!("millstream: {}. {}\n", self.number, self.text))
+        let text = self.report["text"].as_str().unwrap_or_default();
+        printable(&format!("millstream: {}. {text}\n", self.number))
     }
 
-    pub(crate) fn to_json(&self) -> String {
-        let problems = [json!({ "text": self.text, "count": 1 })];
-        let process = std::process::id();
-        let line = json!({ "process": process, "found": true, "problems": problems });
-        format!("{line}\n")
+    pub(crate) fn to_json(&self) -> Value {
+        let problems = [counted(self.report, 1)];
+        json!({ "found": true, "problems": problems })
     }
+}
+
+/// Returns a report with the number of times that its problem happened, and with its text without
+/// numbers: reports of several processes that agree in it are about one problem.
+fn counted(report: &Value, count: u64) -> Value {
+    let mut report = report.clone();
+    report["count"] = count.into();
+    report["key"] = without_numbers(report["text"].as_str().unwrap_or_default()).into();
+    report
 }
 
 /// Returns the text with the numbers of operations, addresses and sizes replaced by one sign.
@@ -190,7 +198,7 @@ mod tests {
     use super::*;
 
     fn add(problems: &mut Problems, text: &str) -> Option<String> {
-        let found = problems.add(text, 1, |text| Some(text.to_owned()));
+        let found = problems.add(text, 1, |text| Some(json!({ "text": text })));
         found.map(|found| found.report())
     }
 

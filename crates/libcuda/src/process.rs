@@ -9,15 +9,21 @@ use std::{
     io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Once, OnceLock},
+    sync::{
+        Once, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use millstream_driver::{Driver as _, ResultCode, printable};
-use millstream_sim::{Gpu, LiveKind, Report, ReportKind, race::Label};
+use millstream_sim::{
+    Gpu, LiveKind, Report, ReportKind, Severity,
+    race::{Label, Site},
+};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     codes::Answer,
@@ -25,7 +31,7 @@ use crate::{
     objects::Objects,
     options::Options,
     problems::{Problems, standard_error},
-    sites::Sites,
+    sites::{self, Description, Sites},
     standard_output, timeline,
 };
 
@@ -37,6 +43,8 @@ pub(crate) struct Process {
     /// The live objects. The lock is never held during a call of the simulator.
     pub(crate) objects: Mutex<Objects>,
     problems: Mutex<Problems>,
+    /// The operations in the last line about the work done.
+    work_reported: AtomicU64,
     /// The places of the program's calls; `None` if reports show none.
     sites: Option<Sites>,
     /// The id of the process that called `cuInit`. The driver does not work in a forked child.
@@ -64,8 +72,7 @@ pub(crate) fn initialise() -> Answer {
         let gpu = Gpu::new(options.config.clone());
         gpu.on_report(report);
         gpu.hold_printf(standard_output::write);
-        let opened = json!({ "process": std::process::id(), "opened": true, "problems": [] });
-        append_to_report(options, &format!("{opened}\n"));
+        append_to_report(options, json!({ "opened": true, "problems": [] }));
         if let Some(interval) = options.progress {
             let gpu = gpu.clone();
             thread::spawn(move || name_running_kernels(&gpu, interval));
@@ -77,6 +84,7 @@ pub(crate) fn initialise() -> Answer {
             gpu,
             objects: Mutex::default(),
             problems: Mutex::default(),
+            work_reported: AtomicU64::default(),
             sites: options.sites.then(Sites::default),
             id: std::process::id(),
         }
@@ -114,8 +122,7 @@ pub(crate) fn note_runtime_library() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         if let Ok(options) = options() {
-            let used = json!({ "process": std::process::id(), "runtime": true, "problems": [] });
-            append_to_report(options, &format!("{used}\n"));
+            append_to_report(options, json!({ "runtime": true, "problems": [] }));
         }
         say(
             "the program uses NVIDIA's runtime library (libcudart), which needs undocumented \
@@ -159,28 +166,30 @@ impl Process {
         self.sites.as_ref().map(Sites::label)
     }
 
-    /// Reports a problem.
-    pub(crate) fn problem(&self, text: &str) {
-        self.problems(text, 1);
+    /// Reports a problem, of an error's severity.
+    pub(crate) fn problem(&self, kind: &str, text: &str) {
+        self.problems((kind, Severity::Error), text, 1);
     }
 
     /// Reports a problem that happened `count` times, if none is known that differs only in its
     /// numbers.
-    fn problems(&self, text: &str, count: u64) {
+    fn problems(&self, (kind, severity): (&str, Severity), text: &str, count: u64) {
         let Ok(options) = options() else {
             return;
         };
         let shown = |text: &str| {
-            let sites = self.sites.as_ref();
-            let text = sites.map_or_else(|| text.to_owned(), |sites| sites.describe(text));
-            (!options.suppressions.matches(&text)).then_some(text)
+            let Description { text, places } = sites::describe(self.sites.as_ref(), text);
+            (!options.suppressions.matches(&text)).then(|| {
+                let severity = severity.to_string();
+                json!({ "kind": kind, "severity": severity, "text": text, "places": places })
+            })
         };
         // The lock is kept, so that reports appear in the order of their numbers.
         let mut problems = self.problems.lock();
         if let Some(found) = problems.add(text, count, shown) {
             // A closed standard error is ignored.
             let _ = std::io::stderr().write_all(found.report().as_bytes());
-            append_to_report(options, &found.to_json());
+            append_to_report(options, found.to_json());
         }
     }
 
@@ -189,7 +198,7 @@ impl Process {
     fn add_leaks(&self) {
         let live = self.gpu.live_objects().into_iter();
         for object in live.filter(|object| object.kind != LiveKind::Module) {
-            self.problem(&format!("Leak: {object}"));
+            self.problem("Leak", &format!("Leak: {object}"));
         }
     }
 
@@ -197,15 +206,45 @@ impl Process {
     fn add_unlisted(&self) {
         let unlisted = self.gpu.unlisted_findings();
         for (first, count) in unlisted.repeated {
-            self.problems(&problem_text(first.kind, &first.to_string()), count);
+            self.simulated_problem((first.kind, first.severity), &first.to_string(), count);
         }
         self.problems.lock().drop_several(unlisted.elsewhere);
     }
-}
 
-/// Returns the text of a problem that the simulator reports.
-fn problem_text(kind: ReportKind, text: &str) -> String {
-    format!("{kind:?}: {}", demangle::text(text))
+    /// Reports a problem that the simulator has found.
+    fn simulated_problem(&self, of: (ReportKind, Severity), text: &str, count: u64) {
+        let (kind, severity) = (format!("{:?}", of.0), of.1);
+        let text = format!("{kind}: {}", demangle::text(text));
+        self.problems((&kind, severity), &text, count);
+    }
+
+    /// Appends a line with the work done, at a call that waits and whenever the work has doubled
+    /// since the last line: the program may end without the library's knowledge.
+    pub(crate) fn report_work(&self) {
+        let Ok(Options {
+            report: Some(_), ..
+        }) = options()
+        else {
+            return;
+        };
+        let operations = self.gpu.with_work_done(|work| work.operations);
+        let last = self.work_reported.load(Ordering::Relaxed);
+        if operations > last.saturating_mul(2)
+            && let Ok(options) = options()
+        {
+            self.work_reported.store(operations, Ordering::Relaxed);
+            append_to_report(options, json!({ "work": self.work(), "problems": [] }));
+        }
+    }
+
+    /// Returns the work done, with the launches of each kernel.
+    fn work(&self) -> Value {
+        let (operations, launches) =
+            (self.gpu).with_work_done(|work| (work.operations, work.launches.clone()));
+        let launches = launches.iter();
+        let launches = launches.map(|(name, count)| (demangle::name(name).into(), (*count).into()));
+        json!({ "operations": operations, "launches": Value::Object(launches.collect()) })
+    }
 }
 
 /// Reports a problem that the simulator has found. Its own report on findings that it only counts
@@ -216,7 +255,12 @@ fn report(report: Report) {
     {
         // A panic must not reach the simulator, and a report is worth nothing then.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            process.problem(&problem_text(report.kind, &report.text));
+            let mut text = report.text;
+            // A mistake in the call's arguments is one of this thread's call.
+            if let Some(site) = Site::current().filter(|_| !text.contains(sites::MARK)) {
+                text += &format!("\n  in {}, {site}", report.call);
+            }
+            process.simulated_problem((report.kind, report.severity), &text, 1);
         }));
     }
 }
@@ -238,17 +282,18 @@ extern "C" fn report_at_exit() {
         let problems = process.problems.lock();
         // A report that cannot be written is lost: the process is about to end.
         let _ = std::io::stderr().write_all(problems.summary(standard_error()).as_bytes());
-        append_to_report(options, &problems.to_json());
+        append_to_report(options, problems.to_json(&process.work()));
         if let Some(path) = &options.timeline {
             append(path, &timeline::events(process.id, &process.gpu.timeline()));
         }
     });
 }
 
-/// Appends a line to the file that `MILLSTREAM_REPORT` names.
-fn append_to_report(options: &Options, line: &str) {
+/// Appends a line about this process to the file that `MILLSTREAM_REPORT` names.
+fn append_to_report(options: &Options, mut line: Value) {
     if let Some(path) = &options.report {
-        append(path, line);
+        line["process"] = std::process::id().into();
+        append(path, &format!("{line}\n"));
     }
 }
 

@@ -75,6 +75,7 @@ macro_rules! simulated {
         let result = $process.gpu.$name($($argument),*);
         if flushes(stringify!($name), false) {
             $process.gpu.flush_printf();
+            $process.report_work();
         }
         result
     }};

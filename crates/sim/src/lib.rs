@@ -53,7 +53,10 @@ pub use config::{
     ReplayTokenError, Rules, Schedule, SimConfig,
 };
 pub use core::{
-    gpu::Gpu, objects::host_functions::RepeatedFunction, op::Span, schedule::ReplayStatus,
+    gpu::Gpu,
+    objects::host_functions::RepeatedFunction,
+    op::{Span, WorkDone},
+    schedule::ReplayStatus,
 };
 pub use memory::{POISON, shared_bytes};
 pub use report::{Report, ReportKind, Severity};

@@ -3,7 +3,9 @@
 // which a blocking stream waits by itself; with `nonblocking` it would, but the stream is exempt. With
 // `leaky` the second stream waits, and the memory and the streams stay alive. With `early` the host
 // reads the sums without waiting for their asynchronous copy to pageable memory. With `captured`
-// standard error is a file that is deleted, until the race has happened. With the name of an end, such as `abort`, the program ends in that way after the race.
+// standard error is a file that is deleted, until the race has happened. With the name of an end,
+// such as `abort`, the program ends in that way after the race; with `fork` it has a child by then.
+// With `idle` it launches nothing.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,6 +29,8 @@ static void end(const char *how) {
         raise(SIGSEGV);
     if (strcmp(how, "kill") == 0)
         raise(SIGKILL);
+    if (strcmp(how, "fork") == 0)
+        fork();
 }
 
 int main(int argc, char **arguments) {
@@ -51,6 +55,8 @@ int main(int argc, char **arguments) {
     OK(cuMemAlloc_v2(&memory, COUNT * sizeof(float)));
     OK(cuMemAlloc_v2(&sum, COUNT * sizeof(float)));
     OK(cuCtxSynchronize());
+    if (strcmp(mode, "idle") == 0)
+        return 0;
 
     OK(cuMemsetD32Async(memory, 0x3f800000, COUNT, on_legacy ? NULL : writer));
     int leaky = strcmp(mode, "leaky") == 0, early = strcmp(mode, "early") == 0;

@@ -10,11 +10,12 @@
 pub(crate) mod native;
 mod python;
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, fs::canonicalize};
 
 use millstream_sim::race::Label;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
 
 /// The number of frames of a trace.
 const FRAMES_MAX: usize = 40;
@@ -23,7 +24,7 @@ const FRAMES_MAX: usize = 40;
 const CALLERS_SHOWN: usize = 4;
 
 /// The start of a numbered place in the simulator's texts.
-const MARK: &str = "at site";
+pub(crate) const MARK: &str = "at site";
 
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
@@ -87,38 +88,6 @@ impl Sites {
         number
     }
 
-    /// Returns the text with files and lines in the place of the numbers of traces. The callers of
-    /// a place follow its line.
-    pub(crate) fn describe(&self, text: &str) -> String {
-        let mut described = String::with_capacity(text.len());
-        for (index, line) in text.split('\n').enumerate() {
-            if index > 0 {
-                described.push('\n');
-            }
-            let mut callers = Vec::new();
-            let mut rest = line;
-            while let Some((before, after)) = rest.split_once(MARK) {
-                let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-                let number = after[..digits].parse();
-                described += before;
-                let frames = number.map_or_else(|_| Vec::new(), |number| self.frames(number));
-                match frames.split_first() {
-                    Some((first, others)) => {
-                        let _ = write!(described, "at {first}");
-                        callers.extend_from_slice(others);
-                    }
-                    None => described += "at an unknown place",
-                }
-                rest = &after[digits..];
-            }
-            described += rest;
-            for caller in callers {
-                let _ = write!(described, "\n      from {caller}");
-            }
-        }
-        described
-    }
-
     /// Returns the frames of a trace that a report shows, the first of them the innermost one of
     /// the program itself if there is one.
     fn frames(&self, number: u32) -> Vec<Frame> {
@@ -132,6 +101,83 @@ impl Sites {
             }
         };
         shown(frames)
+    }
+}
+
+/// A text of the simulator with files and lines in the place of the numbers of traces, and these
+/// places as JSON, that of the later access first: each with the words of its line of the text.
+pub(crate) struct Description {
+    pub(crate) text: String,
+    pub(crate) places: Vec<Value>,
+}
+
+/// Describes a text of the simulator. The callers of a place follow its line. Without `sites` the
+/// places are those in kernels.
+pub(crate) fn describe(sites: Option<&Sites>, text: &str) -> Description {
+    let (mut described, mut places) = (String::with_capacity(text.len()), Vec::new());
+    for (index, line) in text.split('\n').enumerate() {
+        if index > 0 {
+            described.push('\n');
+        }
+        let (start, mut callers) = (described.len(), Vec::new());
+        let mut found: Vec<_> = kernel_line(line).into_iter().map(|it| vec![it]).collect();
+        let mut rest = line;
+        while let Some((sites, (before, after))) = sites.zip(rest.split_once(MARK)) {
+            let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+            let number = after[..digits].parse();
+            described += before;
+            let frames = number.map_or_else(|_| Vec::new(), |number| sites.frames(number));
+            match frames.split_first() {
+                Some((first, others)) => {
+                    let _ = write!(described, "at {first}");
+                    callers.extend_from_slice(others);
+                }
+                None => described += "at an unknown place",
+            }
+            found.push(frames);
+            rest = &after[digits..];
+        }
+        described += rest;
+        let what = described[start..].trim().to_owned();
+        for frames in found.iter().filter(|frames| !frames.is_empty()) {
+            let frames: Vec<_> = frames.iter().map(Frame::json).collect();
+            places.push(json!({ "access": index > 0, "what": what, "frames": frames }));
+        }
+        for caller in callers {
+            let _ = write!(described, "\n      from {caller}");
+        }
+    }
+    if let Some(first) = places.iter().position(|place| place["access"] == true) {
+        places[..=first].rotate_right(1);
+    }
+    Description {
+        text: described,
+        places,
+    }
+}
+
+/// Returns the source line of a kernel that a line names: `line 12 of the PTX (k.cu:5)`, perhaps
+/// with the module in front of the parenthesis.
+fn kernel_line(line: &str) -> Option<Frame> {
+    let (_, after) = line.split_once(" of the PTX")?;
+    let (_, place) = after.split_once(" (")?;
+    let ends = place.match_indices(')').map(|(end, _)| &place[..end]);
+    let (file, line) = ends.filter_map(|place| place.rsplit_once(':')).next()?;
+    Some(Frame {
+        function: String::new(),
+        file: Some(file.to_owned()),
+        line: line.parse().ok()?,
+        own: true,
+    })
+}
+
+impl Frame {
+    fn json(&self) -> Value {
+        let file = self.file.as_ref().map(|file| match canonicalize(file) {
+            Ok(path) => path.to_string_lossy().into_owned(),
+            Err(_) => file.clone(),
+        });
+        json!({ "function": self.function, "file": file, "line": self.line })
     }
 }
 
@@ -199,11 +245,17 @@ mod tests {
         assert_eq!(sites.number_of(&[0, 1, 2], python), 0);
         assert_eq!(sites.number_of(&[0, 1, 3], python), 1);
         assert_eq!(sites.number_of(&[0, 1, 2], python), 0);
+        let text = "operation 7, at site1, writes\n  memory at site9";
+        let described = describe(Some(&sites), text);
         assert_eq!(
-            sites.describe("operation 7, at site1, writes\n  memory at site9"),
+            described.text,
             "operation 7, at app.py:3 (step), writes\n      from app.py:3 (step)\n  \
              memory at an unknown place"
         );
+        let frame = json!({ "function": "step", "file": "app.py", "line": 3 });
+        let what = "operation 7, at app.py:3 (step), writes";
+        let place = json!({ "access": false, "what": what, "frames": [frame, frame] });
+        assert_eq!(described.places, [place]);
     }
 
     #[test]

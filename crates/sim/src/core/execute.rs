@@ -129,6 +129,7 @@ impl SimState {
         kind: &OpKind,
         effects: &mut Vec<Effect>,
     ) -> Result<u64, OpFailure> {
+        self.work_done.add(kind);
         match kind {
             OpKind::Kernel(launch) => {
                 let accessed = self.race_checker.is_on().then(Mutex::default);

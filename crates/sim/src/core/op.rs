@@ -1,6 +1,6 @@
 //! Operations: the elements of a stream's queue.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use millstream_driver::{
     ContextHandle, EventHandle, GraphExecHandle, HostFunction, LaunchDims, ManagedLocation,
@@ -246,6 +246,38 @@ impl StreamOp {
             _ => None,
         };
         std::iter::once(own).chain(source).collect()
+    }
+}
+
+/// The work that has run so far.
+///
+/// ```
+/// use millstream_sim::{Gpu, SimConfig};
+/// let gpu = Gpu::new(SimConfig::new());
+/// // A program that checks nothing has no kernels either.
+/// assert!(gpu.with_work_done(|work| work.operations == 0 && work.launches.is_empty()));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkDone {
+    /// The number of kernels, copies, fills and prefetches. Nodes of graphs count once for each
+    /// launch, and for each iteration of their loop.
+    pub operations: u64,
+    /// The number of launches of each kernel, by its name in the PTX.
+    pub launches: BTreeMap<Arc<str>, u64>,
+}
+
+impl WorkDone {
+    pub(crate) fn add(&mut self, kind: &OpKind) {
+        match kind {
+            OpKind::Kernel(launch) => match self.launches.get_mut(&launch.name) {
+                Some(count) => *count += 1,
+                None => drop(self.launches.insert(Arc::clone(&launch.name), 1)),
+            },
+            OpKind::Copy(_) | OpKind::Fill(_) | OpKind::Prefetch(_) => {}
+            _ => return,
+        }
+        self.operations += 1;
     }
 }
 

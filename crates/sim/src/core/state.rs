@@ -31,7 +31,7 @@ use super::{
         pool::MemoryPool,
         stream::{Event, Stream, Waiter},
     },
-    op::StreamOp,
+    op::{StreamOp, WorkDone},
     printf_output::PrintfOutput,
     schedule::Scheduler,
 };
@@ -96,6 +96,7 @@ pub(crate) struct SimState {
     /// Set once a report says that some findings are only counted.
     pub(crate) omission_reported: bool,
     pub(crate) kernel_stats: KernelStats,
+    pub(crate) work_done: WorkDone,
     pub(crate) running_kernel: Arc<RunningKernel>,
     pub(crate) reports: Vec<Report>,
     /// Gets each report in the place of `reports`.
@@ -169,6 +170,7 @@ impl SimState {
             findings_reported: 0,
             omission_reported: false,
             kernel_stats: KernelStats::default(),
+            work_done: WorkDone::default(),
             running_kernel: Arc::default(),
             reports: Vec::new(),
             on_report: None,

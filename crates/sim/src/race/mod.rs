@@ -215,11 +215,10 @@ mod vector_clock;
 use std::sync::Arc;
 
 use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
-use millstream_ptx::Site;
 
 pub use finding::{Finding, FindingMemory, Party};
 pub use findings::UnlistedFindings;
-pub use millstream_ptx::Label;
+pub use millstream_ptx::{Label, Site};
 
 pub(crate) use describe::OperationSummary;
 pub(crate) use effect::{ByteRanges, Effect, ElementMismatch, InvalidAccess};

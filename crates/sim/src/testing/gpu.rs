@@ -6,7 +6,7 @@ use millstream_driver::{Driver, StreamHandle};
 
 use crate::{
     Fault, Gpu, Hold, LiveObject, LiveObjectCounts, ReplayStatus, ReplayToken, Report, SimConfig,
-    Span,
+    Span, WorkDone,
     core::{objects::fault::ActiveFault, schedule::Scheduler},
     exec::KernelStats,
     memory::MemoryKind,
@@ -197,6 +197,11 @@ impl Gpu {
     #[must_use]
     pub fn kernel_stats(&self) -> KernelStats {
         self.inner.state.lock().kernel_stats
+    }
+
+    /// Calls `read` with the work that has run so far. `read` must not call the driver.
+    pub fn with_work_done<R>(&self, read: impl FnOnce(&WorkDone) -> R) -> R {
+        read(&self.inner.state.lock().work_done)
     }
 
     /// Returns the operations that have run so far, in the order of execution, if

@@ -1,0 +1,151 @@
+//! The end of `run` and `check`: the SARIF file, annotations, and a line that says how much was
+//! checked.
+
+use std::{collections::BTreeSet, fs, path::Path, process::ExitCode};
+
+use millstream_driver::printable;
+use serde_json::{Value, json};
+
+use crate::{
+    annotations,
+    program::{ProgramArguments, Schedule, cannot},
+    reports::Reports,
+    sarif::{self, Root},
+};
+
+/// The work of the runs so far, and what is written at the end.
+pub(crate) struct Ending<'a> {
+    arguments: &'a ProgramArguments,
+    root: Root,
+    schedules: u64,
+    operations: u64,
+    launches: u64,
+    kernels: BTreeSet<String>,
+    /// True if a process ended without its last line.
+    is_partial: bool,
+}
+
+impl<'a> Ending<'a> {
+    /// Writes a SARIF file without results, which stays if this command is killed.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub(crate) fn prepare(
+        arguments: &'a ProgramArguments,
+        schedule: &Schedule,
+    ) -> Result<Self, String> {
+        let ending = Self {
+            arguments,
+            root: Root::find(),
+            schedules: 0,
+            operations: 0,
+            launches: 0,
+            kernels: BTreeSet::new(),
+            is_partial: false,
+        };
+        ending.write_sarif(schedule, &[], json!({ "executionSuccessful": false }))?;
+        Ok(ending)
+    }
+
+    /// Adds the work of a run.
+    pub(crate) fn add(&mut self, reports: &Reports) {
+        self.schedules += 1;
+        self.is_partial |= reports.unfinished > 0;
+        for work in reports.work() {
+            self.operations += work["operations"].as_u64().unwrap_or(0);
+            for (kernel, count) in work["launches"].as_object().into_iter().flatten() {
+                self.launches += count.as_u64().unwrap_or(0);
+                self.kernels.insert(kernel.clone());
+            }
+        }
+    }
+
+    /// Writes the end of the command, whose last run was that of a schedule. A `failure` is a
+    /// problem of its own unless that run has others. Returns the exit status.
+    pub(crate) fn finish(
+        &self,
+        schedule: &Schedule,
+        reports: &Reports,
+        failure: Option<String>,
+        code: u8,
+    ) -> Result<ExitCode, String> {
+        let mut problems = reports.problems();
+        if let Some(text) = failure.filter(|_| problems.is_empty()) {
+            problems.push(json!({ "kind": "ProgramFailed", "severity": "error", "text": text }));
+        }
+        let notes = reports.unfinished_note().into_iter();
+        let notes = notes.map(|note| json!({ "level": "warning", "message": { "text": note } }));
+        let invocation = json!({
+            "executionSuccessful": true,
+            "exitCode": code,
+            "toolExecutionNotifications": notes.collect::<Vec<_>>(),
+        });
+        self.write_sarif(schedule, &problems, invocation)?;
+        if self.arguments.annotate.applies() {
+            let repeat = self.arguments.command_line(schedule);
+            eprint!("{}", annotations::lines(&problems, &repeat, &self.root));
+        }
+        if !self.arguments.quiet && !reports.is_empty() {
+            let is_checked = !self.arguments.device(schedule)?.contains("race=off");
+            let end = if problems.is_empty() {
+                ": no problems"
+            } else {
+                ""
+            };
+            eprintln!("millstream: {}{end}", self.summary(is_checked));
+        }
+        Ok(ExitCode::from(code))
+    }
+
+    fn write_sarif(
+        &self,
+        schedule: &Schedule,
+        problems: &[Value],
+        mut invocation: Value,
+    ) -> Result<(), String> {
+        let Some(file) = &self.arguments.sarif else {
+            return Ok(());
+        };
+        let repeat = printable(&self.arguments.command_line(schedule));
+        invocation["commandLine"] = repeat.clone().into();
+        let device = self.arguments.device(schedule)?;
+        let properties = json!({ "repeat": repeat, "device": device });
+        let words = self.arguments.program.iter();
+        let mut files = words.filter_map(|word| Path::new(word).canonicalize().ok());
+        let program = files.find(|file| file.starts_with(&self.root.0));
+        let program = program.unwrap_or_else(|| (&self.arguments.program[0]).into());
+        let of = (invocation, &properties);
+        let document = sarif::document(problems, of, &program, &self.root);
+        fs::write(file, format!("{document:#}\n")).map_err(|error| cannot("write", file, &error))
+    }
+
+    fn summary(&self, is_checked: bool) -> String {
+        let count = |number: u64, noun: &str| match number {
+            1 => format!("1 {noun}"),
+            _ if noun.ends_with("ch") => format!("{number} {noun}es"),
+            _ => format!("{number} {noun}s"),
+        };
+        let operations = count(self.operations, "operation");
+        if self.launches == 0 {
+            let waited = ["", " or waited for none"][usize::from(self.is_partial)];
+            return format!(
+                "no kernel was checked: the program opened the driver, but launched none{waited} \
+                 ({operations})"
+            );
+        }
+        format!(
+            "{}{} of {} ({operations} in all) under {}{}",
+            if is_checked { "checked " } else { "ran " }.to_owned()
+                + if self.is_partial { "at least " } else { "" },
+            count(self.launches, "launch"),
+            count(self.kernels.len() as u64, "kernel"),
+            count(self.schedules, "schedule"),
+            if is_checked {
+                ""
+            } else {
+                ", without a check for races"
+            },
+        )
+    }
+}
