@@ -47,7 +47,7 @@ refused! {
     cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpDeregisterCompleteCallback
     cuCoredumpDeregisterStartCallback cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal
     cuCoredumpRegisterCompleteCallback cuCoredumpRegisterStartCallback cuCoredumpSetAttribute
-    cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxDetach cuCtxFromGreenCtx
+    cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxFromGreenCtx
     cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory
     cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplit
     cuDevSmResourceSplitByCount cuDeviceGetCliqueCount cuDeviceGetCliqueInfo cuDeviceGetDevResource
@@ -60,7 +60,7 @@ refused! {
     cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame
     cuEventCreateFromEGLSync cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
     cuFabricCpyBatchAsync cuFabricCpyBatchAsync_ptsz cuFlushGPUDirectRDMAWrites cuFuncGetParamCount
-    cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices
+    cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices
     cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObject_v2
     cuGLMapBufferObject_v2_ptds cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2
     cuGLMapBufferObjectAsync_v2_ptsz cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags

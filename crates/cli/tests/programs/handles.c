@@ -244,7 +244,7 @@ int main(int argc, char **arguments) {
         case 30: result = cuLinkComplete(any(), &made, &size); break;
         case 31: result = cuCtxPushCurrent_v2(any()); if (result == 0) cuCtxPopCurrent_v2(&made); break;
         case 32: if (random_number() % 8 == 0) { result = cuCtxCreate_v2(&made, 0, 0); keep(made); cuCtxPopCurrent_v2(&made); } break;
-        case 33: result = cuCtxDestroy_v2(any()); break;
+        case 33: result = random_number() % 2 ? cuCtxDetach(any()) : cuCtxDestroy_v2(any()); break;
         case 34: result = cuStreamGetCtx(any(), &made); keep(made); break;
         case 35: result = cuStreamGetPriority(any(), &value); break;
         case 36: result = cuMemsetD2D8_v2(wild, random_number() % 200, 1, random_number() % 100, random_number() % 20); break;

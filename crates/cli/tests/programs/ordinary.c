@@ -53,7 +53,13 @@ static void contexts(void) {
     FAILS(201, cuDevicePrimaryCtxRelease_v2(0));
     OK(cuCtxSetCurrent(NULL));
     FAILS(201, cuCtxSynchronize());
-    OK(cuCtxDestroy_v2(first));
+    FAILS(201, cuCtxDetach(NULL));
+    FAILS(201, cuCtxDetach(first));
+    OK(cuCtxPushCurrent_v2(first));
+    OK(cuCtxDetach(first));
+    OK(cuCtxGetCurrent(&found));
+    HOLDS(found == NULL);
+    FAILS(201, cuCtxDestroy_v2(first));
 }
 
 static void streams_and_events(void) {
@@ -266,6 +272,9 @@ static void kernels(const char *path) {
     FAILS(1, cuFuncGetParamInfo(function, 4, &offset, &size));
     OK(cuFuncGetAttribute(&value, 0, function));
     HOLDS(value == 1024);
+    OK(cuFuncSetBlockShape(function, 32, 1, 1));
+    FAILS(1, cuFuncSetBlockShape(function, 32, 0, 1));
+    FAILS(400, cuFuncSetBlockShape(NULL, 32, 1, 1));
     OK(cuFuncSetAttribute(function, 8, 100000));
     OK(cuFuncGetAttribute(&value, 8, function));
     HOLDS(value == 100000);

@@ -92,6 +92,14 @@ exports! {
         process.context_destroy(handle)
     }
 
+    /// Destroys the current context: without `cuCtxAttach` the usage count is 1.
+    [cuCtxDetach]
+    fn detach(call, context: Handle) {
+        let current = current::top()?.map(ContextHandle::as_raw);
+        refuse_if(current != Some(context), ResultCode::INVALID_CONTEXT)?;
+        destroy(call, context)
+    }
+
     [cuCtxPushCurrent, cuCtxPushCurrent_v2]
     fn push(call, context: Handle) {
         current::push(call.context_of_handle(context)?)

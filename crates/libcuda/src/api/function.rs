@@ -152,6 +152,13 @@ exports! {
         refuse_if(!(0..=3).contains(&config), ResultCode::INVALID_VALUE)
     }
 
+    /// Without effect: only `cuLaunch`, which is not supported, uses it. PyCUDA calls it always.
+    [cuFuncSetBlockShape]
+    fn set_block_shape(call, function: Handle, x: i32, y: i32, z: i32) {
+        resolve(call, function)?;
+        refuse_if([x, y, z].iter().any(|side| *side <= 0), ResultCode::INVALID_VALUE)
+    }
+
     [cuFuncGetModule]
     fn module(call, module: Out<Handle>, function: Handle) {
         module.set(resolve(call, function)?.1.module.as_raw())
