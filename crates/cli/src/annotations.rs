@@ -8,7 +8,7 @@ use millstream_driver::printable;
 use serde_json::Value;
 
 use crate::{
-    program::REPORT_VARIABLE,
+    program::{FOLDER_PREFIX, REPORT_VARIABLE},
     sarif::{Root, list, text, title},
     settings::variable,
 };
@@ -27,11 +27,10 @@ pub(crate) enum When {
 
 impl When {
     pub(crate) fn applies(self) -> bool {
-        // A run around this one gets the report, and prints it.
-        let in_workflow = || {
-            let value = variable("GITHUB_ACTIONS");
-            value.as_deref() == Some("true") && variable(REPORT_VARIABLE).is_none()
-        };
+        // A run around this one reads the report, and annotates.
+        let is_nested =
+            || variable(REPORT_VARIABLE).is_some_and(|file| file.contains(FOLDER_PREFIX));
+        let in_workflow = || variable("GITHUB_ACTIONS").as_deref() == Some("true") && !is_nested();
         self == Self::Always || (self == Self::Auto && in_workflow())
     }
 }

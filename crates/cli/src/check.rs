@@ -6,13 +6,13 @@ use std::{
 };
 
 use clap::Args;
-use millstream_driver::printable;
 use millstream_sim::Rules;
 
 use crate::{
     ending::Ending,
     program::{NO_REPORT, Program, ProgramArguments, Schedule, exit_code},
     reports::Reports,
+    say,
     settings::{self, variable},
 };
 
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         let _ = std::io::stderr().write_all(&output.stderr);
         let rules = schedule.rules.as_deref().filter(|_| is_strict);
         let strict = rules.map(|rules| format!(" (`{rules}` as documented, not as on GPUs)"));
-        let repeat = printable(&arguments.program.command_line(&schedule));
+        let repeat = arguments.program.command_line(&schedule);
         let failure = format!(
             "run {} of {count}{} {}",
             index + 1,
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
                 code => format!("ended with status {code}"),
             },
         );
-        eprintln!("millstream: {failure}; to repeat it:\n  {repeat}");
+        say(&format!("{failure}; to repeat it:\n  {repeat}"));
         let code = match code {
             0 => arguments.program.exit_code,
             code => {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, String> {
         let target = file.with_extension("ptx");
         let (ptx, warnings) = compile(file, arguments)?;
         for warning in warnings {
-            eprintln!("{warning}\n");
+            let _ = writeln!(std::io::stderr(), "{warning}\n");
         }
         report.push_str(&finish(&target, &ptx, arguments.check)?);
     }

@@ -6,13 +6,13 @@ use millstream::{
     Device, Select,
     device::{DeviceProperties, Topology},
 };
-use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda, printable};
+use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, SimConfig};
 
 /// Prints this machine's devices. Fails if the default device does not exist.
 pub(crate) fn print() -> ExitCode {
     let default = Device::open(Select::Auto);
-    print!("{}", printable(&report(&default)));
+    crate::print(&report(&default));
     match default {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -49,7 +49,7 @@ fn default_line(default: Result<(&str, &str), impl Display>) -> String {
 }
 
 /// Formats the properties of each device of a driver, and the links between them.
-fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
+pub(crate) fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
     let count = match driver.device_count() {
         Ok(count) => count,
         Err(error) => return format!("{prefix} none: {error}\n"),

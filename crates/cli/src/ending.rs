@@ -1,7 +1,13 @@
 //! The end of `run` and `check`: the SARIF file, annotations, and a line that says how much was
 //! checked.
 
-use std::{collections::BTreeSet, fs, path::Path, process::ExitCode};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
 
 use millstream_driver::printable;
 use serde_json::{Value, json};
@@ -11,6 +17,7 @@ use crate::{
     program::{ProgramArguments, Schedule, cannot},
     reports::Reports,
     sarif::{self, Root},
+    say,
 };
 
 /// The work of the runs so far, and what is written at the end.
@@ -84,7 +91,8 @@ impl<'a> Ending<'a> {
         self.write_sarif(schedule, &problems, invocation)?;
         if self.arguments.annotate.applies() {
             let repeat = self.arguments.command_line(schedule);
-            eprint!("{}", annotations::lines(&problems, &repeat, &self.root));
+            let lines = annotations::lines(&problems, &repeat, &self.root);
+            let _ = io::stderr().write_all(lines.as_bytes());
         }
         if !self.arguments.quiet && !reports.is_empty() {
             let is_checked = !self.arguments.device(schedule)?.contains("race=off");
@@ -93,7 +101,7 @@ impl<'a> Ending<'a> {
             } else {
                 ""
             };
-            eprintln!("millstream: {}{end}", self.summary(is_checked));
+            say(&(self.summary(is_checked) + end));
         }
         Ok(ExitCode::from(code))
     }

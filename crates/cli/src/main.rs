@@ -5,6 +5,7 @@ mod annotations;
 mod check;
 mod compile;
 mod devices;
+mod doctor;
 mod ending;
 mod program;
 mod ptx;
@@ -15,7 +16,11 @@ mod settings;
 #[cfg_attr(not(unix), path = "no_signals.rs")]
 mod signals;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use millstream_driver::printable;
@@ -35,6 +40,16 @@ enum Command {
     /// The environment variable MILLSTREAM_DEVICE sets the default device: `cuda:0`, `sim`, or
     /// `sim:` with settings. The exit status is 1 if there is no such device.
     Devices,
+    /// Says which driver, libraries and compilers of CUDA are found where, and what to do if their
+    /// versions do not fit.
+    ///
+    /// ✓ is found, – is absent, which is no mistake, and ✗ is something to be done. The exit status
+    /// is 1 if there is a ✗. Bug reports should have this output.
+    Doctor {
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Lists the kernels of PTX files, or the reason why the simulated device cannot run them.
     ///
     /// The exit status is 1 if the simulated device cannot run one of the files.
@@ -68,13 +83,14 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
-            eprint!("{}", printable(&error.to_string()));
+            let _ = write!(io::stderr(), "{}", printable(&error.to_string()));
             return ExitCode::from(2);
         }
         Err(help) => help.exit(),
     };
     match arguments.command {
         Command::Devices => devices::print(),
+        Command::Doctor { json } => doctor::run(json),
         Command::Ptx { files } => print_reports(files.iter().map(|file| ptx::report_file(file))),
         Command::Compile(arguments) => print_reports([compile::run(&arguments)]),
         Command::Run(arguments) => code_of(run::run(&arguments)),
@@ -83,14 +99,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints a text to the standard output. An output that is closed or full is ignored.
+pub(crate) fn print(text: &str) {
+    let _ = io::stdout().write_all(printable(text).as_bytes());
+}
+
+/// Writes a line to standard error, as above.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "millstream: {}", printable(text));
+}
+
 /// Prints reports, and problems to standard error. A name in them may have control characters.
 fn print_reports(reports: impl IntoIterator<Item = Result<String, String>>) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for report in reports {
         match report {
-            Ok(report) => print!("{}", printable(&report)),
+            Ok(report) => print(&report),
             Err(problem) => {
-                eprintln!("{}", printable(&problem));
+                let _ = writeln!(io::stderr(), "{}", printable(&problem));
                 status = ExitCode::FAILURE;
             }
         }
@@ -101,7 +127,7 @@ fn print_reports(reports: impl IntoIterator<Item = Result<String, String>>) -> E
 /// Returns the exit status of a task, after printing the problem that ended it.
 fn code_of(result: Result<ExitCode, String>) -> ExitCode {
     result.unwrap_or_else(|problem| {
-        eprintln!("millstream: {}", printable(&problem));
+        say(&problem);
         ExitCode::FAILURE
     })
 }

@@ -12,17 +12,17 @@ use std::{
     process::{Child, Command, ExitCode, ExitStatus, Output, Stdio},
 };
 
-use clap::Args;
+use clap::{Args, FromArgMatches as _};
 use millstream_driver::{
     DriverError, ResultCode,
     cuda::{Cuda, LoadError},
-    printable,
 };
 use tempfile::TempDir;
 
 use crate::{
     annotations::When,
     reports::Reports,
+    say,
     settings::{self, merged, quoted, variable},
     signals::Signals,
 };
@@ -52,6 +52,9 @@ const PROGRESS_SECONDS: &str = "5";
 
 /// The environment variable of the file of reports.
 pub(crate) const REPORT_VARIABLE: &str = "MILLSTREAM_REPORT";
+
+/// The beginning of the names of temporary folders.
+pub(crate) const FOLDER_PREFIX: &str = "millstream-run-";
 
 /// The program, its device, and what is reported.
 #[derive(Args)]
@@ -375,7 +378,7 @@ impl<'a> Program<'a> {
     /// Prints the line about a failed program that is linked with NVIDIA's runtime library.
     pub(crate) fn advise(&self, reports: &Reports) {
         if let Some(advice) = reports.runtime_advice(&self.arguments.program[0]) {
-            eprintln!("millstream: {advice}");
+            say(advice);
         }
     }
 
@@ -407,12 +410,26 @@ fn temporary_folder() -> Result<TempDir, String> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     std::path::absolute(&parent)
-        .and_then(|parent| builder.prefix("millstream-run-").tempdir_in(parent))
+        .and_then(|parent| builder.prefix(FOLDER_PREFIX).tempdir_in(parent))
         .map_err(|error| cannot("create a folder in", &parent, &error))
 }
 
 /// The remark on a program without a report.
 pub(crate) const NO_REPORT: &str = "no report: no process of the program opened the driver";
+
+/// Opens the simulated driver as `run` does. Returns its place.
+pub(crate) fn try_driver() -> Result<String, String> {
+    let command = ProgramArguments::augment_args(clap::Command::new("run"));
+    let matches = command.try_get_matches_from(["run", "--", "true"]);
+    let arguments = matches.and_then(|matches| ProgramArguments::from_arg_matches(&matches));
+    let arguments = arguments.map_err(|error| error.to_string())?;
+    let program = Program::prepare(&arguments, &Schedule::default())?;
+    if CARRIED.is_some() {
+        return Ok("carried by this command".to_owned());
+    }
+    let library = fs::read_link(program.folder.path().join(DRIVER_NAMES[0]));
+    Ok(library.map_or_else(|error| error.to_string(), |path| path.display().to_string()))
+}
 
 /// The subcommand of [`Program::probe`].
 pub(crate) const PROBE: &str = "probe-driver";
@@ -424,7 +441,7 @@ pub(crate) fn open_driver() -> ExitCode {
     match Cuda::load() {
         Err(LoadError::Initialization { error }) if refused(&error) => ExitCode::FAILURE,
         Err(error @ LoadError::LibraryMissing { .. }) => {
-            eprintln!("millstream: {}", printable(&error.to_string()));
+            say(&error.to_string());
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::{
     ending::Ending,
     program::{NO_REPORT, Program, ProgramArguments, Schedule, cannot, exit_code},
+    say,
 };
 
 /// The arguments of `millstream run`.
@@ -53,13 +54,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         fs::write(file, reports.lines()).map_err(|error| cannot("write", file, &error))?;
     }
     if let Some(note) = reports.unfinished_note() {
-        eprintln!("millstream: {note}");
+        say(&note);
     }
     if reports.is_empty() && code == 0 && arguments.program.require_device {
         return Err(NO_REPORT.to_owned());
     }
     if reports.is_empty() {
-        eprintln!("millstream: {NO_REPORT}");
+        say(NO_REPORT);
     }
     if code != 0 {
         program.advise(&reports);

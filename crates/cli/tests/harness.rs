@@ -25,7 +25,7 @@ pub(crate) fn library() -> PathBuf {
 }
 
 /// Returns the folder in which the library has the names under which programs look for a driver.
-fn shim() -> &'static Path {
+pub(crate) fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
         let folder = scratch();

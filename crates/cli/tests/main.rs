@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod cudarc;
+mod doctor;
 mod ending;
 mod hand_overs;
 mod harness;

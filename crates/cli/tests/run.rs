@@ -474,3 +474,25 @@ fn names_are_printed_without_control_characters() {
     let wrong: Vec<_> = arguments.into_iter().filter(is_printed_raw).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+#[test]
+fn an_output_that_is_full_does_not_end_the_command() {
+    for words in [
+        "devices",
+        "doctor",
+        "ptx /nowhere.ptx",
+        "run -- true",
+        "check -- true",
+        "run",
+    ] {
+        let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        command.args(words.split(' ')).stdout(full()).stderr(full());
+        // A panic ends with 101.
+        let status = command.status().unwrap();
+        assert!(
+            (0..3).contains(&status.code().unwrap()),
+            "{words}: {status}"
+        );
+    }
+}

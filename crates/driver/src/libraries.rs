@@ -17,6 +17,7 @@
 #![allow(unsafe_code, reason = "loads libraries and finds their functions")]
 
 mod layout;
+mod nvidia;
 mod search;
 
 use std::{
@@ -29,6 +30,7 @@ use libloading::Library;
 
 use crate::printable;
 use layout::Layout;
+pub use nvidia::NvidiaLibrary;
 
 /// The names and folders of a library that [`LibrarySpec::find`] searches for.
 ///
@@ -198,7 +200,10 @@ impl fmt::Display for LibraryNotFound {
             let tried = format!("tried {location}: {message}; ");
             f.write_str(&printable(&tried))?;
         }
-        write!(f, "set {} to its file or folder)", self.path_variable)
+        match self.path_variable {
+            "" => f.write_str("install its package)"),
+            variable => write!(f, "set {variable} to its file or folder)"),
+        }
     }
 }
 

@@ -19,18 +19,11 @@ use super::{
 };
 use millstream_driver::{
     ContextHandle, DevicePtr, StreamHandle,
-    libraries::{LibrarySpec, LoadedLibrary},
+    libraries::{LoadedLibrary, NvidiaLibrary},
 };
 
 /// The oldest supported version of NCCL: 2.18.0.
 pub const OLDEST_NCCL_VERSION: i32 = 21_800;
-
-const NCCL: LibrarySpec = LibrarySpec {
-    name: "NCCL",
-    path_variable: "MILLSTREAM_NCCL",
-    files: &[("libnccl.so.2", "")],
-    wheel_folders: &["nvidia/nccl/lib"],
-};
 
 /// The value of an integer field of the configuration that is not set.
 const UNDEFINED: c_int = c_int::MIN;
@@ -159,7 +152,7 @@ pub fn load() -> std::result::Result<Arc<dyn Nccl>, NcclLoadError> {
 
 fn find() -> std::result::Result<Library, NcclLoadError> {
     // SAFETY: the initialisers of NVIDIA's libraries of this name require nothing of their loader.
-    let found = unsafe { NCCL.find() }?;
+    let found = unsafe { NvidiaLibrary::NCCL.spec().find() }?;
     let origin = found.origin().to_owned();
     let functions = Functions::find(&found).map_err(|symbol| NcclLoadError::SymbolMissing {
         symbol,

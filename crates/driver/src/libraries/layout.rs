@@ -29,6 +29,7 @@ impl Layout {
                 "lib",
                 "targets/x86_64-linux/lib",
                 "targets/sbsa-linux/lib",
+                "nvvm/lib64",
             ],
             Self::Windows => &["bin/x64", "bin"],
         }

@@ -16,22 +16,7 @@ use std::{
 };
 
 use super::{Compiled, Installation, NvrtcCode, NvrtcError, NvrtcLoadError, Program};
-use crate::libraries::{LibrarySpec, LoadedLibrary};
-
-const NVRTC: LibrarySpec = LibrarySpec {
-    name: "NVRTC",
-    path_variable: "MILLSTREAM_NVRTC",
-    files: if cfg!(windows) {
-        &[("nvrtc64_130_0.dll", ""), ("nvrtc64_120_0.dll", "")]
-    } else {
-        &[("libnvrtc.so.13", ""), ("libnvrtc.so.12", "")]
-    },
-    wheel_folders: if cfg!(windows) {
-        &["nvidia/cu13/bin/x86_64", "nvidia/cuda_nvrtc/bin"]
-    } else {
-        &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"]
-    },
-};
+use crate::libraries::{LoadedLibrary, NvidiaLibrary};
 
 /// The beginning of the name of the library that NVRTC loads for its built-in headers.
 const BUILTINS: &str = if cfg!(windows) {
@@ -142,7 +127,7 @@ pub fn load() -> Result<Arc<Nvrtc>, NvrtcLoadError> {
 
 fn find() -> Result<Nvrtc, NvrtcLoadError> {
     // SAFETY: the initialisers of NVIDIA's libraries of this name require nothing of their loader.
-    let found = unsafe { NVRTC.find() }?;
+    let found = unsafe { NvidiaLibrary::NVRTC.spec().find() }?;
     let origin = found.origin().to_owned();
     let missing = |symbol| NvrtcLoadError::SymbolMissing {
         symbol,
@@ -200,7 +185,10 @@ pub fn installation() -> Option<Installation> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     match &*loaded {
         Some(library) => Some(library.installation.clone()),
-        None => Some(Installation::of(Some(NVRTC.first_file()?), BUILTINS)),
+        None => Some(Installation::of(
+            Some(NvidiaLibrary::NVRTC.spec().first_file()?),
+            BUILTINS,
+        )),
     }
 }
 

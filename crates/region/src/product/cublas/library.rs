@@ -10,33 +10,10 @@ use std::{
 use millstream::__log as log;
 use millstream::driver::{
     DevicePtr, DriverError, ResultCode, StreamHandle,
-    libraries::{LibrarySpec, LoadedLibrary},
+    libraries::{LoadedLibrary, NvidiaLibrary},
 };
 
 use crate::product::cublas::gemm::{GemmStridedBatched, GemmStridedBatchedEx, MathMode};
-
-const CUBLAS: LibrarySpec = LibrarySpec {
-    name: "cuBLAS",
-    path_variable: "MILLSTREAM_CUBLAS",
-    files: if cfg!(windows) {
-        &[
-            ("cublas64_13.dll", "cublasLt64_13.dll"),
-            ("cublas64_12.dll", "cublasLt64_12.dll"),
-            ("cublas64_11.dll", "cublasLt64_11.dll"),
-        ]
-    } else {
-        &[
-            ("libcublas.so.13", "libcublasLt.so.13"),
-            ("libcublas.so.12", "libcublasLt.so.12"),
-            ("libcublas.so.11", "libcublasLt.so.11"),
-        ]
-    },
-    wheel_folders: if cfg!(windows) {
-        &["nvidia/cu13/bin/x86_64", "nvidia/cublas/bin"]
-    } else {
-        &["nvidia/cu13/lib", "nvidia/cublas/lib"]
-    },
-};
 
 /// The status code `cublasStatus_t`.
 #[repr(transparent)]
@@ -93,7 +70,7 @@ impl CublasApi {
     fn load() -> Option<Self> {
         // SAFETY: the initialisers of NVIDIA's libraries of these names require nothing of their
         // loader.
-        match unsafe { CUBLAS.find() } {
+        match unsafe { NvidiaLibrary::CUBLAS.spec().find() } {
             Ok(found) => {
                 let place = found.origin().to_owned();
                 let library = Self::of(found);
