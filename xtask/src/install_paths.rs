@@ -2,7 +2,8 @@
 //! docs/without-a-gpu has, each in an empty folder, and runs the commands of its pages there.
 //!
 //! Nothing is published yet, so pip finds the wheel, and cargo the packages, in cargo's output
-//! folder; all else comes from the registries.
+//! folder; all else comes from the registries. The empty folders are outside of the repository,
+//! because cargo and pytest also read the configuration of the folders above.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,17 +55,13 @@ struct Setup {
     folder: PathBuf,
     /// The folder of the wheel and the archive.
     files: PathBuf,
-    /// The folder of the unpacked packages.
-    packages: PathBuf,
 }
 
 /// Runs all ways, and prints how long each took.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let target = process::target_folder();
     let setup = Setup {
-        folder: target.join("install-paths"),
-        files: target.join("release-files"),
-        packages: target.join("package-user"),
+        folder: std::env::temp_dir().join("millstream-install-paths"),
+        files: process::target_folder().join("release-files"),
     };
     let mut times = Vec::new();
     let mut timed = |name: String, work: &dyn Fn() -> Result<()>| {
@@ -75,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         result
     };
     if !options.built {
-        timed("packages".into(), &package::package)?;
+        timed("packages".into(), &|| package::pack(&["--no-verify"]))?;
         timed("wheel and archive".into(), &|| {
             release::command(&release::TARGETS[..1]).map(drop)
         })?;
@@ -98,13 +95,12 @@ impl Setup {
             Way::Pythons => self.pythons(&folder),
             Way::Python | Way::Cpp => self.page(&format!("{name}.md"), &folder, None),
             Way::Packages => {
-                let package = self.packages.join(format!(
-                    "millstream-cli-{}",
-                    package::version("millstream-cli")?
-                ));
-                let patches = package::patches(&self.packages)?;
+                let packages = folder.join("packages");
+                package::unpack(&packages)?;
+                let patches = package::patches(&packages)?;
                 process::write(&folder.join(".cargo/config.toml"), patches)?;
-                self.cargo_install(&package, &folder)
+                let version = package::version("millstream-cli")?;
+                self.cargo_install(&packages.join(format!("millstream-cli-{version}")), &folder)
             }
             Way::Clone => self.cargo_install(&process::root().join("crates/cli"), &folder),
             Way::Archive => self.archive(&folder),
@@ -127,16 +123,19 @@ impl Setup {
                 continue;
             }
             let start = Instant::now();
-            let own = folder.join(&python);
             let page = process::read(&format!("{PAGES}/python.md"))?;
-            let mut first = blocks(&page);
-            first.truncate(3);
-            for block in &mut first {
-                block.text = block
-                    .text
-                    .replace("python3 -m venv", &format!("{python} -m venv"));
+            let mut blocks = blocks(&page);
+            let commands = blocks.iter().position(|block| block.language == "sh");
+            let commands = commands.context("the page has no commands")?;
+            blocks.truncate(commands + 1);
+            let text = &mut blocks[commands].text;
+            *text = text.replace("python3 -m venv", &format!("{python} -m venv"));
+            let mut variables = vec![("PYENV_VERSION", version)];
+            if version == "3.9" {
+                *text = text.replace("requirements", "requirements-3.9");
+                variables.push(("NUMBA_CUDA_USE_NVIDIA_BINDING", "0"));
             }
-            self.follow(&first, &own, None, &[("PYENV_VERSION", version)])?;
+            self.follow(&blocks, &folder.join(&python), None, &variables)?;
             println!("{python}: {:.1} s", start.elapsed().as_secs_f64());
         }
         ensure!(missing.len() < PYTHONS.len(), "there is no Python");
@@ -245,9 +244,10 @@ impl Setup {
                 bash.current_dir(folder_of(folder)?).env("PATH", &path);
                 bash.env_remove("CARGO_TARGET_DIR")
                     .envs(variables.iter().copied());
-                output = process::output(self.with_wheel(&mut bash))
-                    .with_context(|| format!("in {}", folder.display()))?;
+                let done = self.with_wheel(&mut bash).output()?;
+                output = String::from_utf8_lossy(&done.stdout).into_owned();
                 println!("{text}{output}");
+                ensure!(done.status.success(), "it failed in {}", folder.display());
             } else if language == "text" {
                 for line in text.lines() {
                     ensure!(output.contains(line.trim()), "`{line}` was not printed");

@@ -50,14 +50,8 @@ pub(crate) fn run() -> Result<()> {
     run_with_packages(program)
 }
 
-/// Packages without building, and unpacks.
-pub(crate) fn package() -> Result<()> {
-    pack(&["--no-verify"])?;
-    unpack().map(drop)
-}
-
-/// Packages the published crates.
-fn pack(options: &[&str]) -> Result<()> {
+/// Packages the published crates, and builds them unless an option says otherwise.
+pub(crate) fn pack(options: &[&str]) -> Result<()> {
     let metadata = metadata()?;
     if metadata.contains(PLACEHOLDER) {
         println!("the repository has no address: set `repository` in [workspace.package]");
@@ -121,22 +115,22 @@ fn forget_earlier(crates: &[Crate]) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the packages in a new folder, which it returns.
-fn unpack() -> Result<PathBuf> {
-    let user = process::target_folder().join("package-user");
-    process::remove_folder(&user)?;
-    std::fs::create_dir_all(&user).context("cannot create the folder of the packages")?;
+/// Unpacks the packages in a new folder.
+pub(crate) fn unpack(folder: &Path) -> Result<()> {
+    process::remove_folder(folder)?;
+    std::fs::create_dir_all(folder).context("cannot create the folder of the packages")?;
     for Crate { name, version } in published(&metadata()?)? {
         let file = output_folder().join(format!("package/{name}-{version}.crate"));
         let mut tar = process::command("tar");
-        process::run(tar.arg("-xzf").arg(file).arg("-C").arg(&user))?;
+        process::run(tar.arg("-xzf").arg(file).arg("-C").arg(folder))?;
     }
-    Ok(user)
+    Ok(())
 }
 
 /// Runs `program` in a crate outside of the workspace that depends on the packages alone.
 fn run_with_packages(program: &str) -> Result<()> {
-    let user = unpack()?;
+    let user = process::target_folder().join("package-user");
+    unpack(&user)?;
     process::write(&user.join("src/main.rs"), program)?;
     let manifest = format!(
         "[package]\nname = \"package-user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
