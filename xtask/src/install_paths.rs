@@ -203,8 +203,12 @@ impl Setup {
             let status = self.with_wheel(&mut steps).status()?;
             println!("`{tests}`: {status}");
             ensure!(status.success() == succeeds, "the status is wrong");
-            let report = own.join("millstream-report.jsonl");
-            ensure!(report.is_file() == (index < 2), "{}", report.display());
+            for (report, is_written) in [
+                ("millstream-report.jsonl", index < 2),
+                ("millstream.sarif", true),
+            ] {
+                ensure!(own.join(report).is_file() == is_written, "{report}");
+            }
         }
         Ok(())
     }

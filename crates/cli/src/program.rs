@@ -440,8 +440,12 @@ pub(crate) fn open_driver() -> ExitCode {
     let refused = |error: &DriverError| error.code() == ResultCode::INVALID_VALUE;
     match Cuda::load() {
         Err(LoadError::Initialization { error }) if refused(&error) => ExitCode::FAILURE,
-        Err(error @ LoadError::LibraryMissing { .. }) => {
-            say(&error.to_string());
+        Err(LoadError::LibraryMissing { tried }) => {
+            let problem = tried.first().map_or("", |attempt| &attempt.message);
+            say(&format!(
+                "the simulated driver cannot be loaded: {problem}; if programs may not run from \
+                 the temporary folder (`noexec`), name another one in TMPDIR"
+            ));
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

@@ -142,6 +142,13 @@ fn an_invalid_option_and_a_missing_library_are_named() {
         .output()
         .unwrap();
     has(&report(&output, 1), &["/nowhere/libcuda.so"]);
+    // A file that the loader does not take, as in a folder without the right to run programs.
+    let output = Command::new(env!("CARGO_BIN_EXE_millstream"))
+        .args(["run", "--library", VECTOR_ADDITION, "--", "true"])
+        .output()
+        .unwrap();
+    let parts = ["driver cannot be loaded: ", "/libcuda.so.1: ", "TMPDIR"];
+    has(&report(&output, 1), &parts);
 }
 
 #[test]
