@@ -1,6 +1,7 @@
 //! Variances in one pass, of columns and of long arrays, against exact sums: also where the mean is
 //! much larger than the deviations, and where one element is far from all others.
 
+use millstream_testkit::share;
 use ndarray::{Array1, Array2, Axis, array};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
@@ -210,7 +211,7 @@ fn variances_have_no_jump_at_the_length_of_a_row_kernel() -> Outcome {
         (2, 8192),
         (130, 8200),
     ] {
-        for (centre, width) in [(1e6, 8.0), (-3e4, 0.25), (0.0, 1.0)] {
+        for (centre, width) in share::cases([(1e6, 8.0), (-3e4, 0.25), (0.0, 1.0)], 3) {
             let x = numbers(shape, (centre * 64.0, width * 1e-3, None), &mut rng);
             let single = numbers(shape, (centre, width, None), &mut rng);
             let single = single.mapv(|x| (x * 16.0).round() as f32 / 16.0);

@@ -37,20 +37,23 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 use millstream_region::{Array, DeviceValue, Element, Input, Region};
-use millstream_testkit::calls::Calls;
+use millstream_testkit::{calls::Calls, share};
 use ndarray::{Array2, Dimension};
 use rand_core::RngCore;
 use rand_pcg::Pcg64Mcg;
 
 use crate::{Value, evaluate};
 
-/// Returns the seeds of so many random programs, unless the environment says another number or
-/// one seed.
+/// Returns the seeds of so many random programs of today, unless the environment says another
+/// number or one seed.
 fn seeds(programs: u64) -> Range<u64> {
     let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
     match number("MILLSTREAM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("MILLSTREAM_PROGRAMS").unwrap_or(programs),
+        None => match number("MILLSTREAM_PROGRAMS") {
+            Some(programs) => 0..programs,
+            None => share::numbers(programs, 10 * programs),
+        },
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reductions of rows with what leads to them and what follows: one kernel that reads each array
 //! once and writes once, with the bits of separate kernels.
 
+use millstream_testkit::share;
+
 use crate::fusion::{SCHEDULES, prelude::*};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
@@ -179,7 +181,8 @@ fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
 fn functions_of_long_rows_are_those_of_stored_values() {
     // A larger block keeps the rows of one array, and visits those of two several times.
     let lengths = [(8196, 1), (8195, 1), (8196, 2), (8195, 2)];
-    for ((length, arrays), schedule) in lengths.into_iter().zip(SCHEDULES.into_iter().cycle()) {
+    let cases = lengths.into_iter().zip(SCHEDULES.into_iter().cycle());
+    for ((length, arrays), schedule) in share::cases(cases, 2) {
         let host = matrix((130, length));
         let gain = host.row(3).mapv(|element| element * 0.5);
         Counted::with(schedule, |counted| {
