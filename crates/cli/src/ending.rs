@@ -24,9 +24,8 @@ use crate::{
 pub(crate) struct Ending<'a> {
     arguments: &'a ProgramArguments,
     root: Root,
-    schedules: u64,
-    operations: u64,
-    launches: u64,
+    /// The numbers of schedules, operations and launches.
+    counts: [u64; 3],
     kernels: BTreeSet<String>,
     /// True if a process ended without its last line.
     is_partial: bool,
@@ -45,9 +44,7 @@ impl<'a> Ending<'a> {
         let ending = Self {
             arguments,
             root: Root::find(),
-            schedules: 0,
-            operations: 0,
-            launches: 0,
+            counts: [0; 3],
             kernels: BTreeSet::new(),
             is_partial: false,
         };
@@ -57,12 +54,12 @@ impl<'a> Ending<'a> {
 
     /// Adds the work of a run.
     pub(crate) fn add(&mut self, reports: &Reports) {
-        self.schedules += 1;
+        self.counts[0] += 1;
         self.is_partial |= reports.unfinished > 0;
         for work in reports.work() {
-            self.operations += work["operations"].as_u64().unwrap_or(0);
+            self.counts[1] += work["operations"].as_u64().unwrap_or(0);
             for (kernel, count) in work["launches"].as_object().into_iter().flatten() {
-                self.launches += count.as_u64().unwrap_or(0);
+                self.counts[2] += count.as_u64().unwrap_or(0);
                 self.kernels.insert(kernel.clone());
             }
         }
@@ -88,7 +85,6 @@ impl<'a> Ending<'a> {
             "exitCode": code,
             "toolExecutionNotifications": notes.collect::<Vec<_>>(),
         });
-        self.write_sarif(schedule, &problems, invocation)?;
         if self.arguments.annotate.applies() {
             let repeat = self.arguments.command_line(schedule);
             let lines = annotations::lines(&problems, &repeat, &self.root);
@@ -103,6 +99,7 @@ impl<'a> Ending<'a> {
             };
             say(&(self.summary(is_checked) + end));
         }
+        self.write_sarif(schedule, &problems, invocation)?;
         Ok(ExitCode::from(code))
     }
 
@@ -129,31 +126,28 @@ impl<'a> Ending<'a> {
     }
 
     fn summary(&self, is_checked: bool) -> String {
+        let [schedules, operations, launches] = self.counts;
         let count = |number: u64, noun: &str| match number {
             1 => format!("1 {noun}"),
             _ if noun.ends_with("ch") => format!("{number} {noun}es"),
             _ => format!("{number} {noun}s"),
         };
-        let operations = count(self.operations, "operation");
-        if self.launches == 0 {
+        let operations = count(operations, "operation");
+        if launches == 0 {
             let waited = ["", " or waited for none"][usize::from(self.is_partial)];
             return format!(
                 "no kernel was checked: the program opened the driver, but launched none{waited} \
                  ({operations})"
             );
         }
-        format!(
-            "{}{} of {} ({operations} in all) under {}{}",
-            if is_checked { "checked " } else { "ran " }.to_owned()
-                + if self.is_partial { "at least " } else { "" },
-            count(self.launches, "launch"),
-            count(self.kernels.len() as u64, "kernel"),
-            count(self.schedules, "schedule"),
-            if is_checked {
-                ""
-            } else {
-                ", without a check for races"
-            },
-        )
+        let least = ["", "at least "][usize::from(self.is_partial)];
+        let launches = least.to_owned() + &count(launches, "launch");
+        let (kernels, schedules) = (self.kernels.len() as u64, count(schedules, "schedule"));
+        let kernels = count(kernels, "kernel");
+        let work = format!("{launches} of {kernels} ({operations} in all) under {schedules}");
+        match is_checked {
+            true => format!("checked {work}"),
+            false => format!("ran {work}, without a check for races"),
+        }
     }
 }

@@ -98,6 +98,7 @@ pub(crate) fn document(
         }
         result
     });
+    let folder = format!("file://{}/", encoded(&root.0).trim_end_matches('/'));
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -109,7 +110,7 @@ pub(crate) fn document(
                 "rules": rules.collect::<Vec<_>>(),
             } },
             "invocations": [invocation],
-            "originalUriBaseIds": { "SRCROOT": { "uri": format!("file://{}/", encoded(&root.0)) } },
+            "originalUriBaseIds": { "SRCROOT": { "uri": folder } },
             "results": results.collect::<Vec<_>>(),
         }],
     })

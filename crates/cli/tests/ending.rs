@@ -185,6 +185,19 @@ fn annotations_are_on_in_a_workflow_and_by_request() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_in_the_end_is_named_behind_the_rest() {
+    let (mut command, folder) = with_file("run --annotate", Path::new("bash"));
+    command
+        .args(["-c", r#""$0" "$1" racy; rm -r "$2""#])
+        .arg(program());
+    let output = command.arg(VECTOR_ADDITION).arg(folder.path()).output();
+    has(
+        &report(&output.unwrap(), 1),
+        &["::error file=", "checked 1 launch", "cannot write "],
+    );
+}
+
+#[test]
 fn a_program_that_launches_nothing_is_named() {
     let (_, idle) = modes("run", "idle", 0);
     has(

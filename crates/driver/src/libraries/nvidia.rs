@@ -10,11 +10,9 @@ use super::{LibraryNotFound, LibrarySpec, LoadedLibrary};
 ///
 /// ```
 /// use millstream_driver::libraries::NvidiaLibrary;
-/// for library in NvidiaLibrary::ALL {
-///     match library.load() {
-///         Ok((found, version)) => println!("{} {version:?}", found.origin()),
-///         Err(missing) => println!("{missing}"),
-///     }
+/// match NvidiaLibrary::NVRTC.load() {
+///     Ok((found, version)) => println!("{} {version:?}", found.origin()),
+///     Err(missing) => println!("{missing}"),
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -99,14 +97,6 @@ impl NvidiaLibrary {
         },
         function: "ncclGetVersion",
     };
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::NVRTC,
-        Self::RUNTIME,
-        Self::NVVM,
-        Self::CUBLAS,
-        Self::NCCL,
-    ];
 
     /// Returns the names and folders that are searched for.
     #[must_use]
@@ -128,38 +118,33 @@ impl NvidiaLibrary {
     }
 
     fn version(&self, found: &LoadedLibrary) -> Option<(i32, i32)> {
-        let (mut major, mut minor) = (0, 0);
+        type OfPart = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
+        type Both = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+        type One = unsafe extern "C" fn(*mut c_int) -> c_int;
+        let (mut major, mut minor, mut version) = (0, 0, 0);
         let status = match self.function {
             "cublasGetProperty" => {
-                type Get = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
                 // SAFETY: this is the type of the function in `cublas_api.h`.
-                let get: Get = unsafe { found.function(self.function) }?;
+                let get: OfPart = unsafe { found.function(self.function) }?;
                 // SAFETY: the result goes to a local.
                 let status = unsafe { get(0, &raw mut major) };
                 // SAFETY: as above.
                 status | unsafe { get(1, &raw mut minor) }
             }
             "nvrtcVersion" | "nvvmVersion" => {
-                type Get = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
                 // SAFETY: this is the type of the functions in `nvrtc.h` and `nvvm.h`.
-                let get: Get = unsafe { found.function(self.function) }?;
+                let get: Both = unsafe { found.function(self.function) }?;
                 // SAFETY: the results go to locals.
                 unsafe { get(&raw mut major, &raw mut minor) }
             }
             name => {
-                type Get = unsafe extern "C" fn(*mut c_int) -> c_int;
                 // SAFETY: this is the type of the functions in `cuda_runtime_api.h` and `nccl.h`.
-                let get: Get = unsafe { found.function(name) }?;
-                let mut version = 0;
+                let get: One = unsafe { found.function(name) }?;
                 // SAFETY: the result goes to a local.
                 let status = unsafe { get(&raw mut version) };
                 // 12.8 is 12080; NCCL 2.28.9 is 22809.
-                let (thousand, ten) = if name == "ncclGetVersion" {
-                    (10_000, 100)
-                } else {
-                    (1000, 10)
-                };
-                (major, minor) = (version / thousand, version % thousand / ten);
+                let scale = if name == "ncclGetVersion" { 10 } else { 1 };
+                (major, minor) = (version / (1000 * scale), version / (10 * scale) % 100);
                 status
             }
         };
