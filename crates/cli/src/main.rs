@@ -25,6 +25,15 @@ use std::{
 use clap::{Parser, Subcommand};
 use millstream_driver::printable;
 
+const RUN_EXAMPLES: &str = "Examples:
+  millstream run -- ./program 1000
+  millstream run --require-device --sarif problems.sarif -- python -m pytest
+  millstream run --schedule lazy --annotate -- cargo test";
+
+const CHECK_EXAMPLES: &str = "Examples:
+  millstream check --runs 50 -- ./program 1000
+  millstream check --require-device --sarif problems.sarif -- python -m pytest";
+
 /// Lists the devices and PTX kernels that Millstream can use, and runs CUDA programs without a GPU.
 #[derive(Parser)]
 #[command(name = "millstream", version)]
@@ -45,6 +54,7 @@ enum Command {
     ///
     /// ✓ is found, – is absent, which is no mistake, and ✗ is something to be done. The exit status
     /// is 1 if there is a ✗. Bug reports should have this output.
+    #[command(after_help = "Examples:\n  millstream doctor\n  millstream doctor --json | jq .fits")]
     Doctor {
         /// Prints JSON.
         #[arg(long)]
@@ -68,11 +78,13 @@ enum Command {
     ///
     /// The exit status is the program's, or that of --exit-code if the program succeeds but the
     /// simulated device found problems.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(run::Arguments),
     /// Runs a program under many schedules until one shows a problem, and prints the command that
     /// repeats that run.
     ///
     /// The exit status is 0 if every run succeeds without problems, else that of the run.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(check::Arguments),
     /// Opens the driver, to see whether it takes its options.
     #[command(name = program::PROBE, hide = true)]

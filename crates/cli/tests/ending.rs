@@ -58,7 +58,10 @@ fn a_sarif_file_is_complete_whatever_ends_the_program() {
         let place = &result["locations"][0]["physicalLocation"];
         assert_eq!(place["region"]["startLine"], line("cuLaunchKernel("));
         let other = &result["relatedLocations"][1]["physicalLocation"];
-        assert_eq!(other["region"]["startLine"], line("cuMemsetD32Async("));
+        assert_eq!(
+            other["region"]["startLine"],
+            line("cuMemsetD32Async(memory")
+        );
         let file = "crates/cli/tests/programs/two_streams.c";
         for place in [place, other] {
             assert_eq!(place["artifactLocation"]["uri"], file);
@@ -121,6 +124,17 @@ fn a_report_without_places_stands_at_the_program() {
         place["uri"].as_str().unwrap().contains("/two_streams-"),
         "{place}"
     );
+}
+
+#[test]
+fn a_mistake_in_the_arguments_of_a_call_is_at_the_call() {
+    let (run, _) = modes("run", "wrong", 1);
+    let line_of = |result: usize| {
+        let place = &run["results"][result]["locations"][0]["physicalLocation"];
+        place["region"]["startLine"].clone()
+    };
+    assert_eq!(line_of(0), line("cuStreamDestroy_v2((Handle)4)"), "{run}");
+    assert_eq!(line_of(1), line("cuMemsetD32Async(sum"), "{run}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_report_has_the_lines_of_the_calls_unless_they_are_turned_off() {
     };
     for (start, call) in [
         ("kernel `vecadd`, at ", "cuLaunchKernel("),
-        ("fill (16384 bytes), at ", "cuMemsetD32Async("),
+        ("fill (16384 bytes), at ", "cuMemsetD32Async(memory"),
         ("cuMemAlloc, at ", "cuMemAlloc_v2(&memory"),
     ] {
         let found = report.lines().find(|line| line.contains(start));

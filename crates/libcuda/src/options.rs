@@ -11,7 +11,7 @@
 //! | `MILLSTREAM_SUPPRESS` | a file of patterns; problems that match one are left out |
 //! | `MILLSTREAM_TIMELINE` | a file to which the operations are appended as a trace |
 //! | `MILLSTREAM_PROGRESS` | the seconds after which, and in between which, a running kernel is named |
-//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too, in lines of JSON with a list of problems: one when a process opens the driver, one for each problem when it is found, and one with all when the process ends by `exit` |
+//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too, in lines of JSON with a list of problems: one when a process opens the driver, one for each problem when it is found, some with the work done so far, and one with all when the process ends by `exit` |
 
 use std::{path::PathBuf, time::Duration};
 

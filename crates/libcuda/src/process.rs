@@ -256,8 +256,9 @@ fn report(report: Report) {
         // A panic must not reach the simulator, and a report is worth nothing then.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             let mut text = report.text;
-            // A mistake in the call's arguments is one of this thread's call.
-            if let Some(site) = Site::current().filter(|_| !text.contains(sites::MARK)) {
+            // Findings, which have lines, and faults name operations. The rest is about this call.
+            let is_fault = matches!(report.kind, ReportKind::KernelFault | ReportKind::CopyFault);
+            if let Some(site) = Site::current().filter(|_| !is_fault && !text.contains('\n')) {
                 text += &format!("\n  in {}, {site}", report.call);
             }
             process.simulated_problem((report.kind, report.severity), &text, 1);

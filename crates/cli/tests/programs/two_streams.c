@@ -5,7 +5,7 @@
 // reads the sums without waiting for their asynchronous copy to pageable memory. With `captured`
 // standard error is a file that is deleted, until the race has happened. With the name of an end,
 // such as `abort`, the program ends in that way after the race; with `fork` it has a child by then.
-// With `idle` it launches nothing.
+// With `idle` it launches nothing, and with `wrong` two calls have wrong arguments.
 #include <signal.h>
 #include <unistd.h>
 
@@ -57,6 +57,11 @@ int main(int argc, char **arguments) {
     OK(cuCtxSynchronize());
     if (strcmp(mode, "idle") == 0)
         return 0;
+    if (strcmp(mode, "wrong") == 0) {
+        cuStreamDestroy_v2((Handle)4);
+        cuMemsetD32Async(sum, 1, 2 * COUNT, writer);
+        return 0;
+    }
 
     OK(cuMemsetD32Async(memory, 0x3f800000, COUNT, on_legacy ? NULL : writer));
     int leaky = strcmp(mode, "leaky") == 0, early = strcmp(mode, "early") == 0;

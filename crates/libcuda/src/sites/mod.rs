@@ -24,7 +24,7 @@ const FRAMES_MAX: usize = 40;
 const CALLERS_SHOWN: usize = 4;
 
 /// The start of a numbered place in the simulator's texts.
-pub(crate) const MARK: &str = "at site";
+const MARK: &str = "at site";
 
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
