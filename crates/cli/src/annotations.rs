@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     program::{FOLDER_PREFIX, REPORT_VARIABLE},
-    sarif::{Root, list, text, title},
+    sarif::{Root, list, text},
     settings::variable,
 };
 
@@ -48,7 +48,7 @@ pub(crate) fn lines(problems: &[Value], repeat: &str, root: &Root) -> String {
             "note" => "notice",
             level => level,
         };
-        let title = property(&format!("millstream: {}", title(problem)));
+        let title = property(&format!("millstream: {}", text(&problem["kind"])));
         let message = message(&format!(
             "{}\nTo repeat it: {repeat}",
             text(&problem["text"])
@@ -82,7 +82,7 @@ mod tests {
         let race = json!({
             "kind": "UseAfterFree", "severity": "note", "text": "a:\n  b", "places": places,
         });
-        let expected = "::notice file=lib/é%25%2C%3A.c,line=7,title=millstream%3A Use after free\
+        let expected = "::notice file=lib/é%25%2C%3A.c,line=7,title=millstream%3A UseAfterFree\
                         ::a:%0A  b%0ATo repeat it: run 100%25\n";
         assert_eq!(
             lines(std::slice::from_ref(&race), "run 100%", &Root("/r".into())),

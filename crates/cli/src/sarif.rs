@@ -41,20 +41,6 @@ pub(crate) fn list(value: &Value) -> impl DoubleEndedIterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Returns the kind of a problem in words: `Use after free`.
-pub(crate) fn title(problem: &Value) -> String {
-    let mut title = String::new();
-    for letter in text(&problem["kind"]).chars() {
-        if letter.is_uppercase() && !title.is_empty() {
-            title.push(' ');
-            title.extend(letter.to_lowercase());
-        } else {
-            title.push(letter);
-        }
-    }
-    title
-}
-
 /// Returns the document of a run with this entry in the list of invocations. The results have the
 /// `properties`; those without a place are at the `program`.
 pub(crate) fn document(
@@ -67,8 +53,8 @@ pub(crate) fn document(
     kinds.sort_by_key(|kind| text(kind));
     kinds.dedup();
     let rules = kinds.iter().map(|kind| {
-        let title = json!({ "text": title(&json!({ "kind": kind })) });
-        json!({ "id": kind, "name": kind, "shortDescription": title, "fullDescription": title })
+        let text = json!({ "text": kind });
+        json!({ "id": kind, "name": kind, "shortDescription": text, "fullDescription": text })
     });
     let results = problems.iter().map(|problem| {
         let places = list(&problem["places"]);
