@@ -6,7 +6,7 @@
 //! pass, each with the party that the reason concerns and the reason. A test that does not pass and
 //! is not listed is an error, and so is a listed test that passes.
 
-mod cudarc;
+mod crates;
 pub(crate) mod install;
 mod list;
 mod outcome;
@@ -46,25 +46,20 @@ pub(crate) struct Options {
 /// A project whose tests run on the drop-in driver.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Client {
-    /// The unit tests of the published crate.
+    /// The unit tests of cudarc.
     Cudarc,
+    /// The tests of RustaCUDA.
+    Rustacuda,
+    /// The tests of unmtx-gpu, whose kernels NVRTC compiles.
+    UnmtxGpu,
+    /// The tests of NVIDIA's cuda-async.
+    CudaAsync,
     /// The tests of numba-cuda's driver interface and of its compiler.
     Numba,
     /// Programs over NVIDIA's cuda.core.
     Core,
     /// Kernels compiled by Triton, with a stand-in for `ptxas`.
     Triton,
-}
-
-impl Client {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cudarc => "cudarc",
-            Self::Numba => "numba",
-            Self::Core => "core",
-            Self::Triton => "triton",
-        }
-    }
 }
 
 /// What the runs of all projects have in common.
@@ -95,13 +90,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             continue;
         }
         let outcomes = match client {
-            Client::Cudarc => cudarc::run(&setup)?,
+            Client::Cudarc => crates::run(&setup, crates::CUDARC)?,
+            Client::Rustacuda => crates::run(&setup, crates::RUSTACUDA)?,
+            Client::UnmtxGpu => crates::run(&setup, crates::UNMTX_GPU)?,
+            Client::CudaAsync => crates::run(&setup, crates::CUDA_ASYNC)?,
             Client::Numba => python::run(&setup)?,
             Client::Core => programs::core(&setup)?,
             Client::Triton => programs::triton(&setup)?,
         };
-        if !compare(*client, &setup, &outcomes)? {
-            wrong.push(client.name());
+        let named = client.to_possible_value().context("no project is hidden")?;
+        if !compare(named.get_name(), &setup, &outcomes)? {
+            wrong.push(named.get_name().to_owned());
         }
     }
     if !wrong.is_empty() {
@@ -111,8 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Prints how the outcomes differ from the project's list, and returns whether they agree.
-fn compare(client: Client, setup: &Setup, outcomes: &Outcomes) -> Result<bool> {
-    let name = client.name();
+fn compare(name: &str, setup: &Setup, outcomes: &Outcomes) -> Result<bool> {
     let path = format!("xtask/clients/{name}.txt");
     let list =
         List::parse(&process::read(&path)?).with_context(|| format!("cannot read {path}"))?;

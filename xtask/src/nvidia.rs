@@ -5,7 +5,7 @@
 //! `crates/bench/nvidia` is a workspace of its own, because NVIDIA's crates generate their bindings
 //! from CUDA's headers with libclang. Both come from Python's package registry.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
 use anyhow::Result;
 
@@ -24,30 +24,39 @@ const WHEELS: [&str; 5] = [
 ];
 
 pub(crate) fn run(options: &PassedOn) -> Result<()> {
-    let wheels = process::target_folder().join("nvidia");
-    let toolkit = wheels.join("nvidia/cu13");
-    let libclang = wheels.join("clang/native");
-    if !toolkit.join("include/curand.h").is_file() || !libclang.is_dir() {
-        process::pip(&wheels, &WHEELS)?;
-    }
-    // The package has libclang without the compiler's own headers.
-    let headers = process::output(process::command("gcc").arg("-print-file-name=include"))?;
     let mut build = process::cargo("build --release --manifest-path");
     build
         .arg(MANIFEST)
         .env("CARGO_TARGET_DIR", process::target_folder());
-    build
-        .env("CUDA_TOOLKIT_PATH", toolkit)
-        .env("LIBCLANG_PATH", libclang);
-    build.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{}", headers.trim()));
+    set_toolkit(&mut build)?;
     process::run(&mut build)?;
     let mut program = process::command(&executable().to_string_lossy());
     if options.arguments.is_empty() {
-        let driver = install::driver(&wheels, None)?;
+        let driver = install::driver(&folder(), None)?;
         program.arg("--small");
         program.env("LD_LIBRARY_PATH", driver);
     }
     process::run(program.args(&options.arguments))
+}
+
+fn folder() -> PathBuf {
+    process::target_folder().join("nvidia")
+}
+
+/// Installs the headers and libclang, and names their folders to the build of NVIDIA's crates.
+pub(crate) fn set_toolkit(build: &mut Command) -> Result<()> {
+    let toolkit = folder().join("nvidia/cu13");
+    let libclang = folder().join("clang/native");
+    if !toolkit.join("include/curand.h").is_file() || !libclang.is_dir() {
+        process::pip(&folder(), &WHEELS)?;
+    }
+    // The package has libclang without the compiler's own headers.
+    let headers = process::output(process::command("gcc").arg("-print-file-name=include"))?;
+    build
+        .env("CUDA_TOOLKIT_PATH", toolkit)
+        .env("LIBCLANG_PATH", libclang)
+        .env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{}", headers.trim()));
+    Ok(())
 }
 
 /// Returns the path of the program, which need not exist.

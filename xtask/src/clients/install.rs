@@ -95,7 +95,7 @@ pub(super) fn crate_sources(folder: &Path, name: &str, version: &str) -> Result<
     process::write(&user.join("src/lib.rs"), "")?;
     let manifest = format!(
         "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-         [dependencies]\n{name} = {{ version = \"={version}\", features = [\"cuda-13000\"] }}\n"
+         [dependencies]\n{name} = \"={version}\"\n"
     );
     process::write(&user.join("Cargo.toml"), manifest)?;
     let mut cargo = process::cargo("metadata --format-version=1");

@@ -1,30 +1,46 @@
-//! The unit tests of the published crate `cudarc`.
+//! The tests of published crates, run by cargo.
 
 use anyhow::{Context, Result, ensure};
 
 use super::Setup;
 use super::install;
 use super::outcome::{Outcome, Outcomes};
-use crate::process;
+use crate::{nvidia, process};
 
-const VERSION: &str = "0.19.10";
+/// A crate, its version, and arguments of `cargo test`: which tests, and the features.
+pub(super) struct Crate(&'static str, &'static str, &'static str);
 
-/// The parts that use the driver; the others load libraries of machine code.
-const FEATURES: &str = "std,driver,nvrtc,f16,cuda-13000,dynamic-loading";
+/// Without the parts that load libraries of machine code.
+pub(super) const CUDARC: Crate = Crate(
+    "cudarc",
+    "0.19.10",
+    "--lib --no-default-features --features std,driver,nvrtc,f16,cuda-13000,dynamic-loading",
+);
+/// Linked with the driver's library, which the others load.
+pub(super) const RUSTACUDA: Crate = Crate("rustacuda", "0.1.3", "--lib --tests");
+pub(super) const UNMTX_GPU: Crate = Crate(
+    "unmtx-gpu",
+    "0.2.1",
+    "--lib --no-default-features --features cuda-13000",
+);
+pub(super) const CUDA_ASYNC: Crate = Crate("cuda-async", "0.5.0", "--lib --tests");
 
 /// Runs the tests, one after the other, because some of them measure times.
-pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
-    let sources = install::crate_sources(&setup.folder, "cudarc", VERSION)?;
+pub(super) fn run(setup: &Setup, Crate(name, version, arguments): Crate) -> Result<Outcomes> {
+    let sources = install::crate_sources(&setup.folder, name, version)?;
     let python = install::python(&setup.folder, super::REQUIREMENTS)?;
     let nvrtc = python.parent().and_then(std::path::Path::parent);
     let nvrtc = nvrtc.context("the interpreter has a folder")?;
     let nvrtc = nvrtc.join("lib/python3.11/site-packages/nvidia/cu13/lib");
     let libraries = std::env::join_paths([setup.driver.clone(), nvrtc])?;
-    let mut cargo = process::cargo("test --lib --no-default-features --features");
+    let mut cargo = process::cargo("test --no-fail-fast");
+    nvidia::set_toolkit(&mut cargo)?;
     cargo
         .current_dir(&sources)
-        .args([FEATURES, "--", "--test-threads=1", &setup.filter])
-        .env("CARGO_TARGET_DIR", setup.folder.join("cudarc-target"))
+        .args(arguments.split(' '))
+        .args(["--", "--test-threads=1", &setup.filter])
+        .env("CARGO_TARGET_DIR", setup.folder.join("crates-target"))
+        .env("RUSTFLAGS", format!("-L{}", setup.driver.display()))
         .env("LD_LIBRARY_PATH", libraries);
     // A failed test is an outcome, and the status says no more than the lines do.
     let output = cargo.output().context("cannot start cargo")?;
@@ -32,7 +48,7 @@ pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
     let outcomes = outcomes(&text);
     ensure!(
         !outcomes.0.is_empty(),
-        "cudarc's tests did not run:\n{}",
+        "the tests of {name} did not run:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(outcomes)
