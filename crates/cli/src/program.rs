@@ -393,7 +393,7 @@ impl<'a> Program<'a> {
         let lines = fs::read(self.report()).unwrap_or_default();
         let _ = fs::remove_file(self.report());
         let reports = Reports::parse(&String::from_utf8_lossy(&lines));
-        if let Some(path) = variable(REPORT_VARIABLE) {
+        if let Some(path) = env::var_os(REPORT_VARIABLE).filter(|path| !path.is_empty()) {
             let file = fs::OpenOptions::new().append(true).create(true).open(&path);
             file.and_then(|mut file| file.write_all(reports.lines().as_bytes()))
                 .map_err(|error| cannot("write", Path::new(&path), &error))?;

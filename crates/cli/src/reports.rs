@@ -6,6 +6,10 @@
 
 use std::{env, ffi::OsStr, fs, path::Path};
 
+use object::{
+    Endianness, Object, ObjectSection,
+    read::{ReadCache, elf::ElfFile64},
+};
 use serde_json::{Value, json};
 
 /// The reports of the processes that opened the driver.
@@ -119,11 +123,18 @@ impl Reports {
         if self.names_runtime {
             return None;
         }
-        let bytes = fs::read(file).ok()?;
-        // The name of the shared library, and the text of an error in the static one.
-        let marks = ["\0libcudart.so", "for CUDA runtime version\0"];
-        let text = String::from_utf8_lossy(&bytes);
-        (marks.into_iter()).any(|mark| text.contains(mark)).then_some(
+        // Only the two sections are read: one has the names of shared libraries that the program
+        // needs, the other its constants, with a text of the static library.
+        let file = ReadCache::new(fs::File::open(file).ok()?);
+        let file = ElfFile64::<Endianness, _>::parse(&file).ok()?;
+        let has = |section, mark| {
+            let section = file.section_by_name(section);
+            let bytes = section.and_then(|section| section.data().ok());
+            bytes.is_some_and(|bytes| String::from_utf8_lossy(bytes).contains(mark))
+        };
+        let is_linked =
+            has(".dynstr", "\0libcudart.so") || has(".rodata", "for CUDA runtime version\0");
+        is_linked.then_some(
             "the program is linked with NVIDIA's runtime library (libcudart), which does not run \
              on the simulated device: call the driver API (`cu…`), with kernels as PTX, or run \
              the program on a GPU",

@@ -48,6 +48,11 @@ fn scratch() -> PathBuf {
 
 impl Program {
     pub(crate) fn compiled(name: &str) -> Self {
+        Self::compiled_with(name, &[])
+    }
+
+    /// Compiles a program with further arguments of the compiler, each program under its own name.
+    pub(crate) fn compiled_with(name: &str, arguments: &[&str]) -> Self {
         let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let unique = std::thread::current()
             .name()
@@ -62,6 +67,7 @@ impl Program {
             .arg(source)
             .args(["-L".as_ref(), shim().as_os_str()])
             .args(["-l:libcuda.so.1", "-ldl"])
+            .args(arguments)
             .output()
             .expect("gcc is not installed");
         let errors = String::from_utf8_lossy(&compiler.stderr);

@@ -1,8 +1,13 @@
 //! C programs over the library, which the system's loader finds under the name `libcuda.so.1`.
 
+use std::process::Command;
+
 use millstream_testkit::share;
 
-use crate::harness::{Program, Run};
+use crate::{
+    harness::{Program, Run},
+    run::{millstream, report},
+};
 
 /// The PTX file of the vector addition.
 const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
@@ -251,4 +256,33 @@ fn per_thread_default_streams_of_two_threads_are_not_ordered() {
     reports(&threads, &["on per-thread default stream 1, fill"]);
     reports(&threads, &["missing: per-thread default stream 2 "]);
     run("per_thread", &["legacy"]).is_clean();
+}
+
+#[test]
+fn a_program_of_the_runtime_library_that_fails_gets_one_line_with_advice() {
+    let named = Program::compiled("runtime");
+    let advised = |program: &Program, command, argument: Option<&str>| {
+        let output = millstream(command, &program.path).args(argument).output();
+        let printed = report(&output.unwrap(), 1);
+        let advice = printed.lines().filter(|line| line.contains("libcudart"));
+        let advice: Vec<_> = advice.collect();
+        let begin = "millstream: the program ";
+        let is_advice = |line: &&str| line.starts_with(begin) && line.contains("the driver API");
+        assert!(advice.iter().all(is_advice), "{printed}");
+        advice.len()
+    };
+    assert_eq!(advised(&named, "run", None), 0, "it only contains the name");
+    assert_eq!(advised(&named, "run", Some("tables")), 1);
+    let linked = Program::compiled_with("runtime", &["-DSTATIC"]);
+    assert_eq!(advised(&linked, "run", Some("tables")), 1);
+    assert_eq!(advised(&linked, "check", None), 1);
+    let shared = linked.path.with_file_name("libcudart.so.12");
+    let shared = shared.to_str().unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-shared", "-Wl,-soname,libcudart.so.12", "-xc", "/dev/null"]);
+    assert!(gcc.args(["-o", shared]).status().unwrap().success());
+    let folder = linked.path.parent().unwrap().display();
+    let found = format!("-Wl,--no-as-needed,-rpath,{folder}");
+    let linked = Program::compiled_with("runtime", &[&found, shared]);
+    assert_eq!(advised(&linked, "run", None), 1);
 }

@@ -292,22 +292,6 @@ fn a_check_tries_both_readings_of_the_rules_and_names_the_rule() {
 }
 
 #[test]
-fn a_program_of_the_runtime_library_that_fails_gets_one_line_with_advice() {
-    let program = Program::compiled("runtime");
-    for (command, argument) in [("run", Some("tables")), ("run", None), ("check", None)] {
-        let output = millstream(command, &program.path).args(argument).output();
-        let printed = report(&output.unwrap(), 1);
-        let advice = printed.lines().filter(|line| line.contains("libcudart"));
-        let advice: Vec<_> = advice.collect();
-        assert_eq!(advice.len(), 1, "{printed}");
-        has(
-            advice[0],
-            &["millstream: the program ", "call the driver API"],
-        );
-    }
-}
-
-#[test]
 fn the_list_of_devices_fails_if_the_chosen_one_does_not_exist() {
     for (device, code) in [("sim", 0), ("sim:devices=x", 1), ("cuda:99", 1), ("gpu", 1)] {
         let output = Command::new(env!("CARGO_BIN_EXE_millstream"))

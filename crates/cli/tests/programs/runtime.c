@@ -1,10 +1,15 @@
 // Fails like a program of CUDA's runtime API. With an argument it asks for the driver's tables first,
-// as NVIDIA's runtime library does.
+// as NVIDIA's runtime library does. With STATIC it contains a text of that library, otherwise only
+// its name.
 #include "driver.h"
 
 int cuGetExportTable(const void **, const void *);
 
-const char needed[] = "\0libcudart.so.12";
+#ifdef STATIC
+const char error[] = "CUDA driver version is insufficient for CUDA runtime version";
+#else
+const char name[] = "\0libcudart.so.12";
+#endif
 
 int main(int argc, char **arguments) {
     (void)arguments;
