@@ -55,15 +55,11 @@ impl DeviceHooks for Hooks {
             idle_frees: Arc::clone(&device.page_locked().idle_frees),
             probe_module: device.multi_device().peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
+            is_lost: device.lost().is_some(),
             failures: 0,
             _report: report,
         };
-        if device.lost().is_some() {
-            teardown.shared.abandon_lost();
-            teardown.abandon();
-        } else {
-            closing::close(teardown);
-        }
+        closing::close(teardown);
     }
 }
 
@@ -85,6 +81,7 @@ pub(super) struct Teardown {
     probe_module: Option<ModuleHandle>,
     /// Device memory that could not be freed yet.
     deferred_frees: Vec<FreeingBlock>,
+    is_lost: bool,
     failures: usize,
     _report: ReportClosed,
 }
@@ -93,6 +90,13 @@ impl Teardown {
     /// Frees everything without blocking. Returns what is left if that must wait for the device or
     /// for another that is closing.
     pub(super) fn close(mut self) -> Option<Self> {
+        if self.is_lost {
+            if !self.shared.try_abandon_lost() {
+                return Some(self);
+            }
+            self.abandon();
+            return None;
+        }
         match self.is_idle() {
             Ok(false) => return Some(self),
             Ok(true) => {}
@@ -144,14 +148,12 @@ impl Teardown {
 
     fn destroy_streams(self) {
         for stream in &self.streams {
-            stream
-                .submit_queue
-                .lock()
-                .spares
-                .drain(..)
-                .for_each(self.events[usize::from(!stream.is_own())].give_many());
-            let mut shared = stream.shared.lock();
             let pool = &self.events[usize::from(!stream.is_own())];
+            // Only tried: it is free, and this thread may hold the queue of another device.
+            if let Some(mut submit_queue) = stream.submit_queue.try_lock() {
+                submit_queue.spares.drain(..).for_each(pool.give_many());
+            }
+            let mut shared = stream.shared.lock();
             shared.points.retire(Sequence::END, pool.give_many());
             if !stream.is_own() {
                 continue;

@@ -38,18 +38,16 @@ impl DeferredFrees {
     }
 
     /// Returns the stream on which memory used by several streams is freed. `acquire` creates it on
-    /// first use.
+    /// first use. Returns `None` instead of waiting for another thread that creates it.
     pub(crate) fn stream(
         &self,
         acquire: impl FnOnce() -> Result<Arc<StreamState>>,
-    ) -> Result<Arc<StreamState>> {
-        let mut stream = self.stream.lock();
-        if let Some(stream) = &*stream {
-            return Ok(Arc::clone(stream));
+    ) -> Option<Arc<StreamState>> {
+        let mut stream = self.stream.try_lock()?;
+        if stream.is_none() {
+            *stream = acquire().ok();
         }
-        let acquired = acquire()?;
-        *stream = Some(Arc::clone(&acquired));
-        Ok(acquired)
+        stream.clone()
     }
 }
 

@@ -128,7 +128,7 @@ fn free_after(
 
 /// Frees on the stream for frees, after a wait for each use.
 fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBlock> {
-    let Ok(stream) = device.memory().deferred.stream(|| device.acquire_stream(0)) else {
+    let Some(stream) = device.memory().deferred.stream(|| device.acquire_stream(0)) else {
         return Err(freed);
     };
     let stream: &Arc<StreamState> = &stream;

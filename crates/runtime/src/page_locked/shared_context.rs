@@ -104,9 +104,10 @@ impl SharedContext {
         members.count += 1;
     }
 
-    /// Notes that a closed device is lost.
-    pub(crate) fn abandon_lost(&self) {
-        self.members.lock().lost += 1;
+    /// Notes that a closed device is lost. Returns `false` instead of blocking.
+    pub(crate) fn try_abandon_lost(&self) -> bool {
+        let members = self.members.try_lock();
+        members.map(|mut members| members.lost += 1).is_some()
     }
 
     /// Removes a device whose work is complete. Returns `None` instead of blocking while another is

@@ -1,6 +1,7 @@
 //! Foreign calls whose closure calls Millstream, and foreign calls in graphs.
 
 use millstream::kernel::{self, Argument, DriverStream};
+use millstream_testkit::outsiders::wait_until;
 
 use crate::scenarios::{prelude::*, user_code::call_back};
 
@@ -131,4 +132,82 @@ fn g14_a_call_that_fails_in_a_recording_is_none_of_its_operations() {
         assert_eq!(stream.values(&x)?, [3; N]);
         Ok(())
     });
+}
+
+/// Returns values of many types, most of them with pending work.
+fn values_in_use(gpu: &Gpu, device: &Device) -> Result<Vec<Box<dyn std::any::Any>>> {
+    let [one, two, three, four] = [(); 4].map(|()| device.stream().unwrap());
+    let holds = [&one, &two, &three, &four].map(|stream| gpu.hold(stream.as_raw()));
+    let (shared, mut copies) = (three.zeros::<u8>(N)?, [four.zeros(N)?, three.zeros(N)?]);
+    // In this order neither copy is behind the other.
+    four.copy(&shared, &mut copies[0])?;
+    three.copy(&shared, &mut copies[1])?;
+    let mut pinned = device.pinned::<u8>(N)?;
+    one.copy(&one.zeros(N)?, &mut pinned)?;
+    let registered = Pinned::register(device, vec![0_u8; N])?;
+    two.copy(&registered, &mut two.zeros(N)?)?;
+    let lease = two.zeros::<u8>(N)?.into_lease(&one)?;
+    let mut changed = one.zeros::<u8>(N)?;
+    let graph = device.record("graph", |r| r.stream()?.fill(&mut changed, 1))?;
+    graph.replay(&two)?;
+    let outsider = Outsider::new(Some(gpu), 0);
+    let (theirs, hold) = (outsider.adopt(device), gpu.hold(outsider.raw));
+    let their_array = theirs.zeros::<u8>(N)?;
+    two.copy(&their_array, &mut two.zeros(N)?)?;
+    let mut values: Vec<Box<dyn std::any::Any>> = vec![
+        Box::new((shared, copies)),
+        Box::new((pinned, registered, device.managed::<u8>(N)?)),
+        Box::new((one.record()?, lease, graph, changed, device.timeline()?)),
+        Box::new((theirs, their_array, one, two, three, four)),
+    ];
+    // An idle device, a busy one and a lost one.
+    for ordinal in 1..4 {
+        let other = Device::open_simulated(gpu, ordinal)?;
+        let stream = other.stream()?;
+        let mut pinned = other.pinned::<u8>(N)?;
+        stream.copy(&stream.zeros(N)?, &mut pinned)?;
+        stream.synchronize()?;
+        let hold = (ordinal == 2).then(|| gpu.hold(stream.as_raw()));
+        let download = stream.download(&stream.zeros::<u8>(N)?)?;
+        match ordinal {
+            1 => stream.synchronize()?,
+            3 => assert_lost({
+                fault(&stream);
+                stream.synchronize()
+            }),
+            _ => {}
+        }
+        values.push(Box::new((download, pinned, stream, other)));
+        values.push(Box::new(hold));
+    }
+    values.push(Box::new((holds, hold)));
+    Ok(values)
+}
+
+#[test]
+#[allow(unsafe_code, reason = "makes calls that enqueue nothing")]
+fn values_dropped_in_a_foreign_call_neither_panic_nor_wait() -> Result<()> {
+    for recorded in [false, true] {
+        let gpu = Gpu::new(SimConfig::new().devices(4));
+        let device = Device::open_simulated(&gpu, 0)?;
+        device.set_cache_limit(0);
+        let values = values_in_use(&gpu, &device)?;
+        let call = |_: DriverStream<'_>| {
+            drop(values);
+            Ok(())
+        };
+        let foreign = |stream: &Stream| {
+            let caller = std::panic::Location::caller();
+            // SAFETY: the call enqueues nothing.
+            unsafe { kernel::enqueue("foreign", stream, &[], caller, call) }
+        };
+        match recorded {
+            false => foreign(&device.stream()?)?,
+            true => drop(device.record("graph", |r| foreign(&r.stream()?))?),
+        }
+        drop(device);
+        // Page-locked memory and modules of the lost device are left.
+        wait_until(|| gpu.live_object_counts().streams == 0);
+    }
+    Ok(())
 }
