@@ -201,6 +201,7 @@ impl SimState {
             device: op.device,
             op: id,
             stream: op.stream,
+            reuses: !self.config.kernel_race_check,
         };
         let context = self.contexts.get(&op.context);
         let limit = context

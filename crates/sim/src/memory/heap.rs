@@ -5,7 +5,7 @@
 //! and enter the map when the kernel has ended.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     iter,
     sync::{
         Arc, OnceLock,
@@ -25,6 +25,11 @@ pub(crate) const HEAP_BYTES: u64 = 8 << 20;
 const BLOCK_ALIGN: u64 = 16;
 /// The greatest alignment that a kernel can ask for, in bytes.
 const ALIGN_MAX: u64 = 1 << 20;
+/// The number of bytes that a kernel's blocks take before the memory of freed blocks is used again:
+/// a kernel may allocate and free in a loop.
+const FRESH_BYTES: u64 = 64 << 20;
+/// The approximate number of bytes that the description of a block takes.
+const DESCRIPTION_BYTES: u64 = 512;
 /// The kernel that a heap serves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeapUser {
@@ -32,6 +37,9 @@ pub(crate) struct HeapUser {
     pub(crate) device: u32,
     pub(crate) op: OpId,
     pub(crate) stream: StreamHandle,
+    /// Whether freed blocks may be used again. They would hide a use after the free, and look like
+    /// races of the threads that use them in turn.
+    pub(crate) reuses: bool,
 }
 
 /// The heap of a context during one kernel.
@@ -50,6 +58,10 @@ struct HeapState {
     bytes_left: u64,
     /// The blocks that the kernel has freed, by first address.
     freed: BTreeSet<u64>,
+    /// The total size of the blocks that the kernel has allocated.
+    made_bytes: u64,
+    /// The freed ones by their size.
+    reusable: BTreeMap<u64, Vec<u64>>,
 }
 
 /// The changes that a kernel has made to the heap.
@@ -78,6 +90,8 @@ impl<'m> KernelHeap<'m> {
                 next_address: map.next_heap_address[user.device as usize],
                 bytes_left,
                 freed: BTreeSet::new(),
+                made_bytes: 0,
+                reusable: BTreeMap::new(),
             }),
             blocks: Blocks::default(),
             frees: AtomicBool::new(false),
@@ -93,6 +107,14 @@ impl<'m> KernelHeap<'m> {
         }
         let bytes = bytes.max(1);
         let bytes_left = state.bytes_left.checked_sub(budgeted(bytes))?;
+        if state.made_bytes > FRESH_BYTES
+            && align == BLOCK_ALIGN
+            && let Some(again) = state.reusable.get_mut(&bytes).and_then(Vec::pop)
+        {
+            state.freed.remove(&again);
+            state.bytes_left = bytes_left;
+            return Some(again);
+        }
         let length = usize::try_from(bytes).ok()?;
         let backing = self
             .map
@@ -103,6 +125,7 @@ impl<'m> KernelHeap<'m> {
             device,
             op,
             stream,
+            ..
         } = self.user;
         let number = self.map.made + self.blocks.len() as u64 + 1;
         let info = self
@@ -118,6 +141,7 @@ impl<'m> KernelHeap<'m> {
         ));
         state.next_address = (base + bytes + GAP).next_multiple_of(BLOCK_ALIGN);
         state.bytes_left = bytes_left;
+        state.made_bytes += bytes + DESCRIPTION_BYTES;
         Some(base)
     }
 
@@ -136,6 +160,9 @@ impl<'m> KernelHeap<'m> {
         }
         self.frees.store(true, Ordering::Release);
         state.bytes_left += budgeted(block.bytes);
+        if self.user.reuses && self.block(base).is_some() {
+            state.reusable.entry(block.bytes).or_default().push(base);
+        }
         true
     }
 

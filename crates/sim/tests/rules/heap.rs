@@ -10,8 +10,8 @@ use crate::rules::sim_harness::{
 };
 
 /// `take(out, n)`: stores the address of a block of `n` bytes. `put(p, v)`: stores a word at `p`.
-/// `get(p, out)`: copies the word at `p`. `give(p)`: frees `p`. `bump()`: adds 10 to the second
-/// word of the managed variable.
+/// `get(p, out)`: copies the word at `p`. `give(p)`: frees `p`. `churn(out, n, times)`: takes,
+/// puts and gives that often. `bump()`: adds 10 to the second word of the managed variable.
 const HEAP: &str = include_str!("heap.ptx");
 
 struct Heap<'s> {
@@ -108,6 +108,35 @@ fn the_heap_is_exhausted_at_its_size_which_is_set_before_its_first_use() {
     let heap = Heap::new(&sim);
     assert_ne!(heap.take((8 << 20) - 16).as_raw(), 0);
     assert_eq!(heap.take(17).as_raw(), 0);
+    let sim = SimHarness::new(SimConfig::new());
+    let heap = Heap::new(&sim);
+    for [bytes, align] in [[17, 256], [1, 1 << 20], [1, 48], [1, 1 << 63]] {
+        let [bytes, wanted] = [bytes, align].map(|word| Arg::Pointer(DevicePtr::from_raw(word)));
+        heap.run("take_aligned", &[Arg::Pointer(heap.out), bytes, wanted]);
+        let address = sim.read(heap.out, 8, heap.stream).try_into().unwrap();
+        let address = u64::from_le_bytes(address);
+        assert!(address.is_multiple_of(align), "{address:#x}");
+        assert_eq!(address > 0, [256, 1 << 20].contains(&align));
+    }
+}
+
+#[test]
+fn a_kernel_that_allocates_and_frees_in_a_loop_uses_little_memory_of_the_host() {
+    let blocks_apart = |races: bool| {
+        let sim = SimHarness::new(SimConfig::new().kernel_race_check(races));
+        let heap = Heap::new(&sim);
+        let (first, bytes) = (heap.take(4), Arg::Pointer(DevicePtr::from_raw(4 << 20)));
+        heap.run("churn", &[Arg::Pointer(heap.out), bytes, Arg::U32(40)]);
+        let last = u64::from_le_bytes(sim.read(heap.out, 8, heap.stream).try_into().unwrap());
+        sim.assert_clean();
+        (last - first.as_raw()) >> 22
+    };
+    assert_eq!(blocks_apart(true), 39, "each block is a new one");
+    assert_eq!(
+        blocks_apart(false),
+        15,
+        "64 MiB, and then the last freed again"
+    );
 }
 
 #[test]
