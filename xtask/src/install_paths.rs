@@ -203,11 +203,8 @@ impl Setup {
             let status = self.with_wheel(&mut steps).status()?;
             println!("`{tests}`: {status}");
             ensure!(status.success() == succeeds, "the status is wrong");
-            for (report, is_written) in [
-                ("millstream-report.jsonl", index < 2),
-                ("millstream.sarif", true),
-            ] {
-                ensure!(own.join(report).is_file() == is_written, "{report}");
+            for report in ["millstream-report.jsonl", "millstream.sarif"] {
+                ensure!(own.join(report).is_file(), "there is no {report}");
             }
         }
         Ok(())
