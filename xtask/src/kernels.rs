@@ -12,10 +12,11 @@ use crate::process;
 const MARKER: &str = "// nvrtc:";
 
 /// The folders of the sources.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     "kernels",
     "crates/collective/src/kernels",
     "crates/runtime/src/guide",
+    "crates/sim/benches/speed",
     "crates/sim/tests/ptx/compiled",
     "crates/sim/tests/races/within",
     "crates/region/kernels",

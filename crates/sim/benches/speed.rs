@@ -6,10 +6,14 @@
 //! cargo bench -p millstream-sim --bench speed              # the times
 //! cargo bench -p millstream-sim --bench speed -- --count   # the instructions, counted by valgrind
 //! cargo bench -p millstream-sim --bench speed -- matmul    # kernels with this in their names
+//! cargo bench -p millstream-sim --bench speed -- --beside=FILE   # times beside another build
 //! ```
 //!
+//! The files of this benchmark use only what earlier versions of the simulated device also have, so
+//! that they can be laid over an older checkout, whose build is then the FILE to compare with.
+//!
 //! Each figure is measured in a separate process, because the number of threads is fixed for a
-//! process. The configurations alternate, and the median launch of each counts. On one core the
+//! process. The configurations alternate, and the fastest launch of each counts. On one core the
 //! processor time is measured, on all cores the elapsed time.
 #![allow(unsafe_code, reason = "calls the driver's unsafe methods")]
 
@@ -25,6 +29,12 @@ const CHECKED: &str = "sim";
 const UNCHECKED: &str = "sim:race=off";
 const WITHIN: &str = "sim:race=kernels,orders=1";
 
+#[path = "speed/cases.rs"]
+mod cases;
+
+use cases::Arg::{Array, Double, Float, Word};
+use cases::{CASES, Case};
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Launches timed in one process, after one untimed launch.
@@ -33,188 +43,12 @@ const LAUNCHES: usize = 9;
 /// Processes started for each configuration of each kernel.
 const TURNS: usize = 3;
 
+/// Processes started for each configuration and build, to compare builds.
+const ROUNDS: usize = 5;
+
 /// Target speeds on one core with the race checker and without, in millions of thread-instructions
 /// per second.
 const TARGETS: [f64; 2] = [400.0, 800.0];
-
-#[derive(Clone, Copy)]
-enum Arg {
-    /// An array of this many bytes.
-    Array(usize),
-    Word(u32),
-    Float(f32),
-    Double(f64),
-}
-
-/// A launch of a kernel of `kernels/`.
-struct Case {
-    file: &'static str,
-    kernel: &'static str,
-    grid: [u32; 3],
-    block: [u32; 3],
-    args: &'static [Arg],
-}
-
-use Arg::{Array, Double, Float, Word};
-
-/// The benchmarked launches, each of some millions of thread-instructions.
-const CASES: [Case; 15] = [
-    case(
-        "nbody",
-        "nbody",
-        [4, 1, 1],
-        [128, 1, 1],
-        &[Array(8192), Array(8192), Word(512), Float(0.01)],
-    ),
-    case(
-        "mandel",
-        "mandel",
-        [8, 8, 1],
-        [16, 16, 1],
-        &[
-            Array(65536),
-            Word(128),
-            Word(128),
-            Float(-2.0),
-            Float(-1.25),
-            Float(0.02),
-            Word(100),
-        ],
-    ),
-    case(
-        "mandel",
-        "mandel_d",
-        [8, 8, 1],
-        [16, 16, 1],
-        &[
-            Array(16384),
-            Word(128),
-            Word(128),
-            Double(-2.0),
-            Double(-1.25),
-            Double(0.02),
-            Word(100),
-        ],
-    ),
-    case(
-        "matmul",
-        "matmul",
-        [8, 8, 1],
-        [16, 16, 1],
-        &[
-            Array(65536),
-            Array(65536),
-            Array(65536),
-            Word(128),
-            Word(128),
-            Word(128),
-        ],
-    ),
-    case(
-        "stencil",
-        "stencil",
-        [32, 16, 1],
-        [16, 16, 1],
-        &[
-            Array(524_288),
-            Array(524_288),
-            Word(512),
-            Word(256),
-            Float(0.1),
-        ],
-    ),
-    case(
-        "histogram",
-        "histogram",
-        [64, 1, 1],
-        [256, 1, 1],
-        &[Array(262_144), Array(1024), Word(262_144)],
-    ),
-    case(
-        "histogram",
-        "cas_max",
-        [16, 1, 1],
-        [256, 1, 1],
-        &[Array(16_384), Array(16), Word(4096)],
-    ),
-    case(
-        "reduce",
-        "reduce",
-        [64, 1, 1],
-        [256, 1, 1],
-        &[Array(2_097_152), Array(4), Word(524_288)],
-    ),
-    case(
-        "transpose",
-        "transpose",
-        [16, 16, 1],
-        [32, 8, 1],
-        &[Array(1_048_576), Array(1_048_576), Word(512), Word(512)],
-    ),
-    case(
-        "saxpy",
-        "saxpy",
-        [1024, 1, 1],
-        [256, 1, 1],
-        &[
-            Word(262_144),
-            Float(2.0),
-            Array(1_048_576),
-            Array(1_048_576),
-        ],
-    ),
-    case(
-        "photo",
-        "luminance",
-        [1024, 1, 1],
-        [256, 1, 1],
-        &[Array(786_432), Array(262_144), Word(262_144)],
-    ),
-    case(
-        "photo",
-        "blur_rows",
-        [16, 32, 1],
-        [32, 8, 1],
-        &[Array(131_072), Array(262_144), Word(512), Word(256)],
-    ),
-    case(
-        "photo",
-        "blur_columns",
-        [16, 32, 1],
-        [32, 8, 1],
-        &[Array(262_144), Array(131_072), Word(512), Word(256)],
-    ),
-    case(
-        "photo",
-        "sobel",
-        [16, 32, 1],
-        [32, 8, 1],
-        &[Array(131_072), Array(131_072), Word(512), Word(256)],
-    ),
-    case(
-        "photo",
-        "histogram256",
-        [64, 1, 1],
-        [256, 1, 1],
-        &[Array(262_144), Array(1024), Word(262_144)],
-    ),
-];
-
-const fn case(
-    file: &'static str,
-    kernel: &'static str,
-    grid: [u32; 3],
-    block: [u32; 3],
-    args: &'static [Arg],
-) -> Case {
-    Case {
-        file,
-        kernel,
-        grid,
-        block,
-        args,
-    }
-}
 
 /// A case whose module, stream and arguments are created.
 struct Ready {
@@ -230,19 +64,19 @@ struct Ready {
 impl Ready {
     fn new(case: &Case, config: &str) -> Result<Self> {
         let gpu = Gpu::new(SimConfig::parse(config)?);
-        let path = format!(
-            "{}/../../kernels/{}.ptx",
-            env!("CARGO_MANIFEST_DIR"),
-            case.file
-        );
-        let ptx = std::fs::read(path)?;
+        let folder = match case.file {
+            "speed" => "benches/speed",
+            _ => "../../kernels",
+        };
+        let (root, file) = (env!("CARGO_MANIFEST_DIR"), case.file);
+        let ptx = std::fs::read(format!("{root}/{folder}/{file}.ptx"))?;
         let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0))?;
         // SAFETY: the context is alive.
         let stream = unsafe { gpu.stream_create(context, true, 0) }?;
         // SAFETY: as above, and the image is a complete PTX text.
         let module = unsafe { gpu.module_load(context, &ptx) }?;
         // SAFETY: the module is alive.
-        let function = unsafe { gpu.module_function(context, module, case.kernel) }?;
+        let function = unsafe { gpu.module_function(context, module, case.entry()) }?;
         let mut values = Vec::new();
         for arg in case.args {
             values.push(match *arg {
@@ -283,26 +117,29 @@ impl Ready {
         })
     }
 
-    /// Launches once and waits. Returns the nanoseconds taken: processor time if only one core is
-    /// used (where the system reports it), so that other programs do not count, else elapsed time.
-    fn launch(&self, one_core: bool) -> Result<u128> {
+    /// Launches as often as the case repeats and waits. Returns the nanoseconds taken: processor
+    /// time if only one core is used (where the system reports it), so that other programs do not
+    /// count, else elapsed time.
+    fn launch(&self, one_core: bool, repeats: u32) -> Result<u128> {
         let arguments: Vec<*const c_void> = self
             .values
             .iter()
             .map(|value| (value as *const u64).cast())
             .collect();
         let (start, busy_ns) = (Instant::now(), processor_ns());
-        // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, which is as large
-        // as any parameter.
-        unsafe {
-            self.gpu.launch_kernel(
-                self.context,
-                self.function,
-                &self.dims,
-                self.stream,
-                &arguments,
-            )
-        }?;
+        for _ in 0..repeats {
+            // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, which is as
+            // large as any parameter.
+            unsafe {
+                self.gpu.launch_kernel(
+                    self.context,
+                    self.function,
+                    &self.dims,
+                    self.stream,
+                    &arguments,
+                )
+            }?;
+        }
         // SAFETY: as above.
         unsafe { self.gpu.stream_synchronize(self.context, self.stream) }?;
         match (busy_ns, processor_ns()) {
@@ -324,8 +161,9 @@ fn processor_ns() -> Option<u128> {
     threads.map(of_thread).sum()
 }
 
-/// Runs the launches in a child process. Prints the thread-instructions and the median nanoseconds
-/// of one launch.
+/// Runs the launches in a child process. Prints the thread-instructions and the least nanoseconds
+/// of one launch; for the case `start`, the processor time of the process up to the end of its
+/// first launch.
 fn child(kernel: &str, config: &str, launches: usize) -> Result<()> {
     let one_core = env::var("RAYON_NUM_THREADS").is_ok_and(|threads| threads == "1");
     let case = CASES
@@ -333,17 +171,21 @@ fn child(kernel: &str, config: &str, launches: usize) -> Result<()> {
         .find(|case| case.kernel == kernel)
         .ok_or("no such kernel")?;
     let ready = Ready::new(case, config)?;
-    ready.launch(one_core)?;
+    ready.launch(one_core, case.repeats)?;
     let once = ready.gpu.kernel_stats().thread_instructions;
-    let mut times: Vec<u128> = (0..launches)
-        .map(|_| ready.launch(one_core))
-        .collect::<Result<_>>()?;
-    times.sort_unstable();
+    let mut least = None;
+    if kernel == "start" {
+        least = processor_ns();
+    } else {
+        for _ in 0..launches {
+            let time = ready.launch(one_core, case.repeats)?;
+            least = Some(least.map_or(time, |least| time.min(least)));
+        }
+    }
     if let Some(report) = ready.gpu.reports().first() {
         return Err(report.to_string().into());
     }
-    let median = times.get(times.len() / 2).copied().unwrap_or(0);
-    println!("{once} {median}");
+    println!("{once} {}", least.unwrap_or(0));
     Ok(())
 }
 
@@ -357,7 +199,16 @@ fn process(
     threads: usize,
 ) -> Result<(f64, f64)> {
     let own = env::current_exe()?.display().to_string();
-    let line = [wrapper, &[own]].concat();
+    run(&[wrapper, &[own]].concat(), case, config, launches, threads)
+}
+
+fn run(
+    line: &[String],
+    case: &Case,
+    config: &str,
+    launches: usize,
+    threads: usize,
+) -> Result<(f64, f64)> {
     let output = Command::new(&line[0])
         .args(&line[1..])
         .args(["child", case.kernel, config, &launches.to_string()])
@@ -390,10 +241,7 @@ fn speeds(case: &Case, cores: usize) -> Result<[f64; 4]> {
             ns.push(time);
         }
     }
-    Ok(ns.map(|mut ns| {
-        ns.sort_by(f64::total_cmp);
-        instructions / ns[TURNS / 2] * 1e3
-    }))
+    Ok(ns.map(|ns| instructions / ns.into_iter().fold(f64::INFINITY, f64::min) * 1e3))
 }
 
 fn time(cases: &[&Case]) -> Result<()> {
@@ -453,6 +301,42 @@ fn count(case: &Case, config: &str) -> Result<f64> {
     Ok((totals[1] - totals[0]) / 2.0 / instructions)
 }
 
+/// Prints the processor time of one thread beside another build of this benchmark, in turns.
+fn beside(cases: &[&Case], other: &str) -> Result<()> {
+    let builds = [other.to_owned(), env::current_exe()?.display().to_string()];
+    println!(
+        "Microseconds of processor time of one launch, one thread: {other}, then this build.\n"
+    );
+    println!("| kernel | checked | | | unchecked | | | within | | |");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for case in cases {
+        let mut least = [[f64::INFINITY; 2]; 3];
+        for _ in 0..ROUNDS {
+            for (config, least) in [CHECKED, UNCHECKED, WITHIN].into_iter().zip(&mut least) {
+                for (build, least) in builds.iter().zip(least) {
+                    if config != WITHIN || ["vecadd", "matmul", "histogram"].contains(&case.kernel)
+                    {
+                        let line = std::slice::from_ref(build);
+                        let (_, ns) = run(line, case, config, LAUNCHES, 1)?;
+                        *least = least.min(ns / f64::from(case.repeats));
+                    }
+                }
+            }
+        }
+        print!("| {} ", case.kernel);
+        for [before, now] in least.iter().filter(|times| times[0].is_finite()) {
+            print!(
+                "| {:.1} | {:.1} | {:.2} × ",
+                before / 1e3,
+                now / 1e3,
+                before / now
+            );
+        }
+        println!("|");
+    }
+    Ok(())
+}
+
 fn counts(cases: &[&Case]) -> Result<()> {
     println!("Instructions of the host for each thread-instruction, on one core.\n");
     println!("Within: the check for races within kernels, in one order, and how often checked.\n");
@@ -486,7 +370,12 @@ fn main() -> Result<()> {
     let wanted =
         |case: &&Case| names.is_empty() || names.iter().any(|name| case.kernel.contains(name));
     let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
-    if options.iter().any(|option| option == "--count") {
+    let other = options
+        .iter()
+        .find_map(|option| option.strip_prefix("--beside="));
+    if let Some(other) = other {
+        beside(&cases, other)
+    } else if options.iter().any(|option| option == "--count") {
         counts(&cases)
     } else {
         time(&cases)
