@@ -3,7 +3,7 @@
 //! Each loop computes all 32 lanes, active or not, and then writes the lanes of the mask. The loops
 //! have no branches, so that the compiler vectorises them.
 
-use crate::ptx::ir::{Callee, Code, Slot};
+use crate::ptx::ir::{Callee, Code, Restart, Slot};
 
 pub(super) const LANES: usize = 32;
 
@@ -31,6 +31,20 @@ impl Registers {
         self.doubles.resize(code.doubles as usize, [0; LANES]);
         self.predicates.clear();
         self.predicates.resize(code.predicates as usize, 0);
+    }
+
+    /// Sets the registers to 0 that must not keep the values of the block before.
+    pub(super) fn clear(&mut self, restart: &Restart) {
+        let [words, doubles, predicates] = &restart.cleared;
+        for slot in words {
+            self.words[*slot as usize] = [0; LANES];
+        }
+        for slot in doubles {
+            self.doubles[*slot as usize] = [0; LANES];
+        }
+        for slot in predicates {
+            self.predicates[*slot as usize] = 0;
+        }
     }
 
     #[inline(always)]

@@ -394,7 +394,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         ($(
             $(#[$doc:meta])*
             $name:ident $create:ident [$($param:ident: $ty:ty),*]
-                $d:ident = $($slot:ident: $class:tt),+
+                $d:ident: $result:tt = $($slot:ident: $class:tt),+
                 => $($does:ident)::+ ($($arg:expr),*);
         )*) => {
             match op {

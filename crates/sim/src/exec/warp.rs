@@ -80,6 +80,8 @@ pub(super) struct BlockInfo<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Warp {
     pub(super) index: u32,
+    /// True once the warp has started a block of the launch.
+    started: bool,
     pub(super) registers: Registers,
     pub(super) local: Vec<u8>,
     pub(super) stacks: CallStacks,
@@ -101,7 +103,8 @@ pub(super) struct Warp {
 }
 
 impl Warp {
-    /// Starts warp `index` of a block, with up to `threads` threads.
+    /// Starts warp `index` of a block, with up to `threads` threads. The blocks that a warp starts
+    /// are of one launch, and its index in them is the same.
     pub(super) fn start(
         &mut self,
         index: u32,
@@ -125,6 +128,20 @@ impl Warp {
         self.stacks.clear();
         self.local.clear();
         self.local.resize(code.local_bytes as usize * LANES, 0);
+        if std::mem::replace(&mut self.started, true) && !code.restart.everything {
+            self.registers.clear(&code.restart);
+            for (slot, special) in &code.restart.of_block {
+                let values = special_words(*special, index, block_info);
+                self.registers.set_word(*slot, FULL, &values);
+            }
+        } else {
+            self.set_initial(code, block_info);
+        }
+    }
+
+    /// Sets all registers to their initial values.
+    fn set_initial(&mut self, code: &Code, block_info: &BlockInfo<'_>) {
+        let index = self.index;
         self.registers.reset(code);
         for (slot, initial) in &code.initial_words {
             let values = match *initial {

@@ -11,5 +11,6 @@ mod oracle;
 mod parsing;
 mod racing;
 mod reductions;
+mod restart;
 mod tiled;
 mod waiting;

@@ -27,7 +27,7 @@ fn corners(mode: char) -> Vec<u64> {
 }
 
 /// Creates a generator of pseudo-random numbers, the same on every machine.
-fn numbers(seed: u64) -> impl FnMut() -> u64 {
+pub(crate) fn numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(0x0123_4567);

@@ -54,6 +54,19 @@ pub(crate) enum InitialValue {
     Special(SpecialRegister),
 }
 
+/// The registers that a warp sets when it starts another block of the same launch. All others may
+/// keep the values of the block before.
+#[derive(Debug, Default)]
+pub(crate) struct Restart {
+    /// True if all registers are set, as for the first block.
+    pub(crate) everything: bool,
+    /// The slots that are set to 0, because they may be read before they are written, indexed by
+    /// [`RegisterClass`](super::RegisterClass).
+    pub(crate) cleared: [Vec<Slot>; 3],
+    /// The slots of special registers that differ between blocks.
+    pub(crate) of_block: Vec<(Slot, SpecialRegister)>,
+}
+
 /// The lowered code of a kernel: its operations, and the tables they index.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
@@ -89,6 +102,7 @@ pub(crate) struct Code {
     pub(crate) initial_words: Vec<(Slot, InitialValue)>,
     pub(crate) initial_doubles: Vec<(Slot, InitialValue)>,
     pub(crate) initial_predicates: Vec<(Slot, bool)>,
+    pub(crate) restart: Restart,
     /// The size of a thread's local memory in bytes, including its stack.
     pub(crate) local_bytes: u32,
     /// The size of the block's static shared memory in bytes, which is the offset of dynamic shared

@@ -20,4 +20,8 @@ impl RegisterClass {
             _ => Self::Word,
         }
     }
+    /// Returns the register file of a register with this many bytes.
+    pub(crate) fn of_bytes(bytes: u8) -> Self {
+        if bytes == 8 { Self::Double } else { Self::Word }
+    }
 }

@@ -22,6 +22,7 @@ mod mnemonic;
 mod moves;
 mod operand;
 mod resolve;
+mod restart;
 mod symbols;
 mod system;
 mod unsupported;
@@ -294,6 +295,7 @@ impl<'a> Lowerer<'a> {
         self.place_stack();
         self.code.ordered = atomic::is_ordered(&self.code);
         self.code.synchronises = atomic::synchronises(&self.code, |_| true);
+        self.code.restart = restart::restart(&self.code);
         Ok(self.code)
     }
 }

@@ -6,7 +6,7 @@ use crate::ptx::ir::{
 };
 
 /// Calls `read` with each slot that the operation reads, except its guard.
-fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
+pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
     use RegisterClass::{Double, Predicate, Word};
     let mut each =
         |class: RegisterClass, slots: &[Slot]| slots.iter().for_each(|slot| read(class, *slot));
