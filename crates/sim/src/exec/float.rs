@@ -9,10 +9,11 @@
 
 use super::registers::{LANES, Registers, Value, Words, lanes};
 use super::rounding::{self, ArithmeticOp};
+use super::directed;
 use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
 /// The NaN that every single-precision operation returns.
-const NAN_32: u32 = 0x7fff_ffff;
+pub(super) const NAN_32: u32 = 0x7fff_ffff;
 
 /// Returns the bits of a result: a GPU's single-precision NaN has no payload.
 #[inline(always)]
@@ -138,10 +139,14 @@ pub(super) fn f32_bin(
         }
         return;
     }
-    let operation = operation(op);
-    r.map2(mask, d, ab, |a, b| {
-        rounding::single(operation, [a, b, 0], mode)
-    });
+    match op {
+        FloatBin::Sub => r.map2(mask, d, ab, |a, b| directed::sub(a, b, mode)),
+        FloatBin::Mul => r.map2(mask, d, ab, |a, b| directed::mul(a, b, mode)),
+        FloatBin::Div => r.map2(mask, d, ab, |a, b| {
+            rounding::single(ArithmeticOp::Div, [a, b, 0], mode)
+        }),
+        _ => r.map2(mask, d, ab, |a, b| directed::add(a, b, mode)),
+    }
 }
 
 /// Returns the operation of the slow path.
@@ -220,9 +225,7 @@ pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
             });
             flush_rounded_up(r, mask, ArithmeticOp::Fma, d, old);
         }
-        _ => r.map3(mask, d, abc, |a, b, c| {
-            rounding::single(ArithmeticOp::Fma, [a, b, c], mode)
-        }),
+        _ => r.map3(mask, d, abc, |a, b, c| directed::fma(a, b, c, mode)),
     }
 }
 

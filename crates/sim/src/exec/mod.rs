@@ -21,6 +21,7 @@ mod convert;
 mod cooperative;
 mod copy;
 mod deadlock;
+mod directed;
 mod dispatch;
 mod divergence;
 mod exact;
