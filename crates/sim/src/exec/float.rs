@@ -236,6 +236,15 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         FloatUn::Neg => r.map1(mask, d, [a], |a| canonical(-f(a))),
         FloatUn::Abs => r.map1(mask, d, [a], |a| canonical(f(a).abs())),
         FloatUn::Flush => r.map1(mask, d, [a], flush),
+        FloatUn::Integral(mode) => r.map1(mask, d, [a], |a| {
+            let value = f(if mode.flush { flush(a) } else { a });
+            canonical(match mode.round {
+                Round::Nearest => value.round_ties_even(),
+                Round::Zero => value.trunc(),
+                Round::Down => value.floor(),
+                Round::Up => value.ceil(),
+            })
+        }),
         // Comparisons with NaN are false, so NaN becomes 0.
         FloatUn::Saturate => r.map1(mask, d, [a], |a| {
             let value = f(a);
@@ -401,6 +410,7 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         FloatUn::RsqrtApprox => r.map1(mask, d, [a], |a| settled(1.0 / g(a).sqrt(), a, 0)),
         // No instruction lowers to these operations in double precision.
         FloatUn::Flush
+        | FloatUn::Integral(_)
         | FloatUn::Saturate
         | FloatUn::SqrtApprox
         | FloatUn::Ex2Approx

@@ -42,6 +42,8 @@ pub(crate) enum FloatUn {
     Abs,
     /// Flushes a subnormal to a zero of the same sign.
     Flush,
+    /// Rounds to an integral value.
+    Integral(FloatMode),
     /// Clamps to 0…1; NaN becomes 0.
     Saturate,
     Sqrt(Round),

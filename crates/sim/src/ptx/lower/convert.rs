@@ -2,8 +2,8 @@
 
 use super::{lowerer::Lowerer, mnemonic::Mnemonic};
 use crate::ptx::ir::{
-    Bin, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, RegisterClass, Round, Slot, Un, Widen,
-    Window, Word1,
+    Bin, Convert, Extra, FloatMode, FloatUn, HalfFormat, HalfOp, Narrow, Op, RegisterClass, Round,
+    Slot, Un, Widen, Window, Word1,
 };
 use millstream_ptx::{PtxError, Type};
 
@@ -93,10 +93,47 @@ impl<'a> Lowerer<'a> {
             saturate,
             register_bytes: u8::try_from(register_bytes).unwrap_or(8),
         };
-        let op = simple(how, target.slot, a).unwrap_or(Op::convert(how, target.slot, a));
-        self.emit(op);
+        if !self.convert_single(how, target.slot, a)? {
+            let op = simple(how, target.slot, a).unwrap_or(Op::convert(how, target.slot, a));
+            self.emit(op);
+        }
         self.emit_clamps(clamps, to, target.slot);
         Ok(())
+    }
+
+    /// Lowers conversions of singles to saturated or integral singles, or to 32-bit integers with
+    /// any rounding, by dedicated operations. Returns `false`, and does nothing, for all others.
+    fn convert_single(&mut self, how: Convert, d: Slot, a: Slot) -> Result<bool, PtxError> {
+        use Type::{F32, S32, U32};
+        let mode = FloatMode {
+            round: how.round,
+            flush: how.flush,
+        };
+        match (how.to, how.from, how.register_bytes) {
+            (F32, F32, 4) if how.saturate && !how.integral => {
+                self.emit(Op::f32_un(FloatUn::Saturate, d, a));
+                if how.flush {
+                    self.emit(Op::f32_un(FloatUn::Flush, d, d));
+                }
+            }
+            (F32, F32, 4) if how.integral && !how.saturate => {
+                self.emit(Op::f32_un(FloatUn::Integral(mode), d, a));
+            }
+            (S32 | U32, F32, 4) => {
+                let mut integral = a;
+                if how.round != Round::Zero {
+                    integral = self.temporary(RegisterClass::Word)?;
+                    self.emit(Op::f32_un(FloatUn::Integral(mode), integral, a));
+                }
+                let to_integer = match how.to {
+                    S32 => Word1::F32ToS32,
+                    _ => Word1::F32ToU32,
+                };
+                self.emit(Op::word1(to_integer, d, integral));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Lowers `cvt.pack`: packs two saturated integers into the low bits, and a third operand above
@@ -246,8 +283,6 @@ fn simple(how: Convert, d: Slot, a: Slot) -> Option<Op> {
         (S32 | U32, S8, 4) => word(Word1::Sext8),
         (F32, S32, 4) if nearest => word(Word1::S32ToF32),
         (F32, U32, 4) if nearest => word(Word1::U32ToF32),
-        (S32, F32, 4) if how.round == Round::Zero => word(Word1::F32ToS32),
-        (U32, F32, 4) if how.round == Round::Zero => word(Word1::F32ToU32),
         (F32, F32, 4) if !how.integral => Some(Op::un32(Un::Move, d, a)),
         (F64, F64, 8) if !how.integral => Some(Op::un64(Un::Move, d, a)),
         (F64, F32, 8) => widen(Widen::F32ToF64),
