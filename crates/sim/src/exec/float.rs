@@ -9,7 +9,7 @@
 
 use super::registers::{LANES, Registers, Value, Words, lanes};
 use super::rounding::{self, ArithmeticOp};
-use super::directed;
+use super::{approximate, directed};
 use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
 /// The NaN that every single-precision operation returns.
@@ -283,8 +283,8 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         FloatUn::RsqrtApprox | FloatUn::RsqrtApproxHigh => {
             r.map1(mask, d, [a], |a| canonical((1.0 / wide(a).sqrt()) as f32))
         }
-        FloatUn::Ex2Approx => r.map1(mask, d, [a], |a| canonical(wide(a).exp2() as f32)),
-        FloatUn::Lg2Approx => r.map1(mask, d, [a], |a| canonical(wide(a).log2() as f32)),
+        FloatUn::Ex2Approx => approximate::ex2(r, mask, d, a),
+        FloatUn::Lg2Approx => approximate::lg2(r, mask, d, a),
         FloatUn::SinApprox => r.map1(mask, d, [a], |a| canonical(wide(a).sin() as f32)),
         FloatUn::CosApprox => r.map1(mask, d, [a], |a| canonical(wide(a).cos() as f32)),
         FloatUn::TanhApprox => r.map1(mask, d, [a], |a| canonical(wide(a).tanh() as f32)),

@@ -11,6 +11,7 @@
 )]
 
 mod access_marking;
+mod approximate;
 mod atomic;
 mod barrier;
 mod bits;
