@@ -2,12 +2,11 @@
 
 use super::access_marking::{note, read_flags, write_flags};
 use super::fault::KernelFaultKind;
+use super::indices::{Indices, WindowLayout};
 use super::launch::{GlobalMemory, Region, TracedRegion};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::staging::{
-    LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, staged, store_lane,
-};
-use super::warp_access::{AddressPattern, LaneFault, WarpAccess, WindowLayout, indices};
+use super::staging::{LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, store_lane};
+use super::warp_access::{AddressPattern, LaneFault, WarpAccess};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
 
@@ -128,14 +127,13 @@ impl<'m> WarpMemory<'_, 'm> {
             }
             AccessSpace::Is(window) => {
                 let layout = self.layout(window);
-                let unit_shift = access.width.trailing_zeros();
                 if window == Window::Param && access.address.base == AddressBase::None {
                     let offset = usize::try_from(access.address.offset).unwrap_or(usize::MAX);
                     if splat(r, access, self.params, offset, mask).is_some() {
                         return Ok(());
                     }
                 }
-                match indices(r, access.address, mask, access.bytes(), layout, unit_shift) {
+                match Indices::in_window(r, access, mask, layout) {
                     Some(indices) => gather(r, access, self.bytes(window), &indices, mask),
                     None => {
                         let warp_access =
@@ -165,7 +163,7 @@ impl<'m> WarpMemory<'_, 'm> {
                 self.load_global(r, access, cached, &warp_access)?;
                 continue;
             }
-            let indices = warp_access.indices(self.layout(window), access.width.trailing_zeros());
+            let indices = Indices::of(&warp_access, access, self.layout(window));
             let indices = indices.ok_or_else(|| self.fault(window, &warp_access))?;
             gather(r, access, self.bytes(window), &indices, warp_access.mask);
         }
@@ -220,7 +218,13 @@ impl<'m> WarpMemory<'_, 'm> {
                     .copy_to(offset, &mut stage[at..][..total])
                     .is_some()
                 {
-                    gather(r, access, &stage, &staged(access, stride), warp_access.mask);
+                    gather(
+                        r,
+                        access,
+                        &stage,
+                        &Indices::staged(access, stride),
+                        warp_access.mask,
+                    );
                     return Ok(());
                 }
             }
@@ -252,7 +256,13 @@ impl<'m> WarpMemory<'_, 'm> {
             load_lane(&region, offset, access, target)
                 .ok_or_else(|| warp_access.out_of_bounds(lane))?;
         }
-        gather(r, access, &stage, &staged(access, bytes), warp_access.mask);
+        gather(
+            r,
+            access,
+            &stage,
+            &Indices::staged(access, bytes),
+            warp_access.mask,
+        );
         Ok(())
     }
 
@@ -271,8 +281,7 @@ impl<'m> WarpMemory<'_, 'm> {
             }
             AccessSpace::Is(window) => {
                 let layout = self.layout(window);
-                let unit_shift = access.width.trailing_zeros();
-                match indices(r, access.address, mask, access.bytes(), layout, unit_shift) {
+                match Indices::in_window(r, access, mask, layout) {
                     Some(indices) => scatter(r, access, self.bytes_mut(window), &indices, mask),
                     None => {
                         let warp_access =
@@ -305,7 +314,7 @@ impl<'m> WarpMemory<'_, 'm> {
             if window == Window::Param {
                 return Err(self.fault(window, &warp_access));
             }
-            let indices = warp_access.indices(self.layout(window), access.width.trailing_zeros());
+            let indices = Indices::of(&warp_access, access, self.layout(window));
             let indices = indices.ok_or_else(|| self.fault(window, &warp_access))?;
             scatter(
                 r,
@@ -355,7 +364,7 @@ impl<'m> WarpMemory<'_, 'm> {
                     }
                 } else {
                     let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
-                    scatter(r, access, &mut stage, &staged(access, bytes), FULL);
+                    scatter(r, access, &mut stage, &Indices::staged(access, bytes), FULL);
                     if region
                         .bytes
                         .copy_from(offset, &stage[first * bytes..][..total])
@@ -382,7 +391,7 @@ impl<'m> WarpMemory<'_, 'm> {
         }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
-        scatter(r, access, &mut stage, &staged(access, bytes), FULL);
+        scatter(r, access, &mut stage, &Indices::staged(access, bytes), FULL);
         for lane in lanes(warp_access.mask) {
             let (region, offset) = self.writable(cached, warp_access, lane, write_flags(access))?;
             let source = &stage[lane * bytes..][..bytes];

@@ -32,6 +32,7 @@ mod float;
 mod float8;
 mod grid;
 mod half;
+mod indices;
 mod integer;
 mod launch;
 mod mbarrier;

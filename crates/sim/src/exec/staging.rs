@@ -1,6 +1,7 @@
 //! Staging between registers and memory: gathers an access's values from bytes, or scatters them to
 //! bytes.
 
+use super::indices::Indices;
 use super::launch::Region;
 use super::registers::{LANES, Registers, Words};
 use crate::ptx::ir::Access;
@@ -10,20 +11,6 @@ pub(super) const LANE_BYTES_MAX: usize = 16;
 
 /// A staging buffer with the bytes of each lane's access, in lane order.
 pub(super) type Stage = [u8; LANES * LANE_BYTES_MAX];
-
-/// The index of each lane's first value, in units of the access's width.
-pub(super) type Indices = [u32; LANES];
-
-/// Returns the indices of a staging buffer with `bytes` bytes per lane; 0 bytes for one value
-/// shared by all lanes.
-#[inline(always)]
-pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
-    let mut indices = [0; LANES];
-    for lane in 0..LANES {
-        indices[lane] = ((lane * bytes) >> access.width.trailing_zeros()) as u32;
-    }
-    indices
-}
 
 /// Loads the values at `indices` of `memory` into the access's registers.
 #[inline(always)]
@@ -39,41 +26,17 @@ pub(super) fn gather(
         .enumerate()
     {
         if access.width == 8 {
-            let values = memory.as_chunks::<8>().0;
-            let mut loaded = [0; LANES];
-            for lane in 0..LANES {
-                loaded[lane] = values
-                    .get(indices[lane] as usize + part)
-                    .map_or(0, |value| u64::from_le_bytes(*value));
-            }
+            let loaded = indices.read::<8>(memory, part).map(u64::from_le_bytes);
             r.set_double(*slot, mask, &loaded);
             continue;
         }
-        let mut loaded: Words = [0; LANES];
-        match access.width {
-            4 => {
-                let values = memory.as_chunks::<4>().0;
-                for lane in 0..LANES {
-                    loaded[lane] = values
-                        .get(indices[lane] as usize + part)
-                        .map_or(0, |value| u32::from_le_bytes(*value));
-                }
-            }
-            2 => {
-                let values = memory.as_chunks::<2>().0;
-                for lane in 0..LANES {
-                    let value = values.get(indices[lane] as usize + part);
-                    loaded[lane] = value.map_or(0, |value| u32::from(u16::from_le_bytes(*value)));
-                }
-            }
-            _ => {
-                for lane in 0..LANES {
-                    loaded[lane] = memory
-                        .get(indices[lane] as usize + part)
-                        .map_or(0, |value| u32::from(*value));
-                }
-            }
-        }
+        let loaded: Words = match access.width {
+            4 => indices.read::<4>(memory, part).map(u32::from_le_bytes),
+            2 => indices
+                .read::<2>(memory, part)
+                .map(|value| u16::from_le_bytes(value).into()),
+            _ => indices.read::<1>(memory, part).map(|[value]| value.into()),
+        };
         if access.sign_extend > 0 || access.double {
             extend(r, access, *slot, loaded, mask);
         } else {
@@ -187,7 +150,7 @@ fn put<const N: usize>(
 ) {
     for lane in 0..LANES {
         if mask & (1 << lane) != 0
-            && let Some(target) = memory.get_mut(indices[lane] as usize + part)
+            && let Some(target) = memory.get_mut(indices.first(lane) + part)
         {
             *target = value(lane);
         }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::fault::KernelFaultKind;
+use super::indices::wrapped;
 use super::registers::{Doubles, LANES, Registers};
 use crate::ptx::ir::{Address, AddressBase};
 
@@ -183,16 +184,6 @@ impl WarpAccess {
         )
     }
 
-    /// Returns the [`indices`] of these addresses.
-    pub(super) fn indices(&self, layout: WindowLayout, unit_shift: u32) -> Option<[u32; LANES]> {
-        let own = |lane: usize| self.addresses[lane];
-        Some(strided(
-            each(own, self.mask, self.bytes, layout, unit_shift)?,
-            layout,
-            unit_shift,
-        ))
-    }
-
     pub(super) fn out_of_bounds(&self, lane: usize) -> LaneFault {
         let (address, bytes, write) = (self.addresses[lane], self.bytes as u32, self.write);
         (
@@ -204,103 +195,6 @@ impl WarpAccess {
             },
         )
     }
-}
-
-/// The layout of a per-block or per-thread memory window.
-#[derive(Clone, Copy)]
-pub(super) struct WindowLayout {
-    /// The number of bytes that a lane can access.
-    pub(super) bytes: usize,
-    /// The distance between the bytes of adjacent lanes; 0 if all lanes share the same bytes.
-    pub(super) stride: usize,
-}
-
-/// Returns the index of each lane's access in a memory window, in units of `1 << unit_shift` bytes.
-///
-/// Inactive lanes get any index inside the window. Returns `None` if an active lane's access is out
-/// of bounds or misaligned.
-#[inline(always)]
-pub(super) fn indices(
-    r: &Registers,
-    address: Address,
-    mask: u32,
-    access_bytes: usize,
-    layout: WindowLayout,
-    unit_shift: u32,
-) -> Option<[u32; LANES]> {
-    let offset = address.offset.cast_unsigned();
-    let indices = match address.base {
-        AddressBase::None => each(|_| offset, mask, access_bytes, layout, unit_shift),
-        AddressBase::Double(slot) | AddressBase::Offset(slot) => {
-            let base = r.double(slot);
-            each(
-                |lane| wrapped(base[lane], offset),
-                mask,
-                access_bytes,
-                layout,
-                unit_shift,
-            )
-        }
-        AddressBase::Word(slot) => {
-            let base = r.word(slot);
-            each(
-                |lane| base[lane].wrapping_add(offset as u32).into(),
-                mask,
-                access_bytes,
-                layout,
-                unit_shift,
-            )
-        }
-    }?;
-    Some(strided(indices, layout, unit_shift))
-}
-
-/// Adds an offset to an address in shared or local memory: see [`AddressBase::Offset`].
-#[inline(always)]
-fn wrapped(base: u64, offset: u64) -> u64 {
-    let sum = base.wrapping_add(offset);
-    if base >> 32 == 0 {
-        sum & 0xffff_ffff
-    } else {
-        sum
-    }
-}
-
-/// Offsets each lane's index by the start of the lane's part of the memory.
-#[inline(always)]
-fn strided(mut indices: [u32; LANES], layout: WindowLayout, unit_shift: u32) -> [u32; LANES] {
-    if layout.stride > 0 {
-        for lane in 0..LANES {
-            indices[lane] += ((lane * layout.stride) >> unit_shift) as u32;
-        }
-    }
-    indices
-}
-
-#[inline(always)]
-fn each(
-    address: impl Fn(usize) -> u64,
-    mask: u32,
-    access_bytes: usize,
-    layout: WindowLayout,
-    unit_shift: u32,
-) -> Option<[u32; LANES]> {
-    // The first offset at which an access no longer fits.
-    let end = (layout.bytes + 1).saturating_sub(access_bytes) as u64;
-    let low_bits = access_bytes as u64 - 1;
-    let mut indices = [0; LANES];
-    let mut wrong = 0;
-    for lane in 0..LANES {
-        let address = address(lane);
-        let bad = (address >= end) | (address & low_bits != 0);
-        wrong |= if bad { 1u32 << lane } else { 0 };
-        indices[lane] = if bad {
-            0
-        } else {
-            (address >> unit_shift) as u32
-        };
-    }
-    (wrong & mask == 0).then_some(indices)
 }
 
 #[cfg(test)]

@@ -35,10 +35,11 @@ mod word_recorder;
 use std::{collections::BTreeMap, mem};
 
 use super::barrier::Barriers;
+use super::indices::Indices;
 use super::launch::{GlobalMemory, Launch};
 use super::observer::{AtomicOperands, BarrierArrivalEvent, CopyTarget, IssuePoint, Observer};
 use super::registers::{LANES, Words, lanes};
-use super::staging::{LANE_BYTES_MAX, Stage, scatter, staged};
+use super::staging::{LANE_BYTES_MAX, Stage, scatter};
 use super::warp::{Warp, add_converged};
 use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
@@ -303,7 +304,7 @@ impl Observer for RaceDetector<'_> {
             true,
         );
         let mut stored: Stage = [0; LANES * LANE_BYTES_MAX];
-        let indices = staged(access, warp_access.bytes);
+        let indices = Indices::staged(access, warp_access.bytes);
         scatter(&warp.registers, access, &mut stored, &indices, at.mask);
         self.record(
             warp,

@@ -1,0 +1,186 @@
+//! The indices of a warp's values in memory, checked once, and reads that rely on the check.
+#![allow(unsafe_code, reason = "reads values whose indices are checked")]
+
+use super::registers::{LANES, Registers};
+use super::warp_access::WarpAccess;
+use crate::ptx::ir::{Access, AddressBase};
+
+/// The layout of a per-block or per-thread memory window.
+#[derive(Clone, Copy)]
+pub(super) struct WindowLayout {
+    /// The number of bytes that a lane can access.
+    pub(super) bytes: usize,
+    /// The distance between the bytes of adjacent lanes; 0 if all lanes share the same bytes.
+    pub(super) stride: usize,
+}
+
+/// The index of each lane's first value, in units of the access's width.
+///
+/// Invariant: `(first[lane] + count) * width <= end` for each lane.
+pub(super) struct Indices {
+    first: [u32; LANES],
+    count: usize,
+    width: usize,
+    /// The number of bytes that the memory must have.
+    end: usize,
+}
+
+impl Indices {
+    /// Returns the indices of a warp's access in a memory window.
+    ///
+    /// Inactive lanes get any index inside the window. Returns `None` if an active lane's access is
+    /// out of bounds or misaligned.
+    #[inline(always)]
+    pub(super) fn in_window(
+        r: &Registers,
+        access: &Access,
+        mask: u32,
+        layout: WindowLayout,
+    ) -> Option<Self> {
+        let offset = access.address.offset.cast_unsigned();
+        match access.address.base {
+            AddressBase::None => Self::checked(|_| offset, access, mask, layout),
+            AddressBase::Double(slot) | AddressBase::Offset(slot) => {
+                let base = r.double(slot);
+                Self::checked(|lane| wrapped(base[lane], offset), access, mask, layout)
+            }
+            AddressBase::Word(slot) => {
+                let base = r.word(slot);
+                let address = |lane: usize| base[lane].wrapping_add(offset as u32);
+                Self::checked(address, access, mask, layout)
+            }
+        }
+    }
+
+    /// Returns the indices of a warp's access with generic addresses in a memory window: see
+    /// [`Self::in_window`].
+    pub(super) fn of(
+        warp_access: &WarpAccess,
+        access: &Access,
+        layout: WindowLayout,
+    ) -> Option<Self> {
+        let address = |lane: usize| warp_access.addresses[lane];
+        Self::checked(address, access, warp_access.mask, layout)
+    }
+
+    /// Returns the indices of a staging buffer with `stride` bytes per lane, at least those of the
+    /// access; 0 bytes for one value shared by all lanes.
+    #[inline(always)]
+    pub(super) fn staged(access: &Access, stride: usize) -> Self {
+        let layout = WindowLayout {
+            bytes: access.bytes(),
+            stride,
+        };
+        Self::new([0; LANES], access, layout)
+    }
+
+    #[inline(always)]
+    fn checked<A: WindowAddress>(
+        address: impl Fn(usize) -> A,
+        access: &Access,
+        mask: u32,
+        layout: WindowLayout,
+    ) -> Option<Self> {
+        let bytes = access.bytes();
+        let shift = access.width.trailing_zeros();
+        // The first offset at which an access no longer fits.
+        let end = A::limit((layout.bytes + 1).saturating_sub(bytes));
+        let low_bits = A::limit(bytes - 1);
+        let mut first = [0; LANES];
+        let mut wrong = 0;
+        for lane in 0..LANES {
+            let address = address(lane);
+            let bad = (address >= end) | (address & low_bits != A::limit(0));
+            wrong |= if bad { 1u32 << lane } else { 0 };
+            first[lane] = if bad { 0 } else { address.index(shift) };
+        }
+        // If the mask has a lane, its access fits, and so does one at index 0.
+        (mask != 0 && wrong & mask == 0).then(|| Self::new(first, access, layout))
+    }
+
+    /// Offsets each lane's index by the start of the lane's part of the memory. The caller has
+    /// checked that the access fits at each index of a lane's part.
+    #[inline(always)]
+    fn new(mut first: [u32; LANES], access: &Access, layout: WindowLayout) -> Self {
+        let (width, count) = (usize::from(access.width), usize::from(access.count));
+        if layout.stride > 0 {
+            let shift = access.width.trailing_zeros();
+            for lane in 0..LANES {
+                first[lane] += ((lane * layout.stride) >> shift) as u32;
+            }
+        }
+        Self {
+            first,
+            count,
+            width,
+            end: (LANES - 1) * layout.stride + layout.bytes,
+        }
+    }
+
+    /// Returns the index of a lane's first value.
+    #[inline(always)]
+    pub(super) fn first(&self, lane: usize) -> usize {
+        self.first[lane] as usize
+    }
+
+    /// Reads the value `part` of each lane.
+    ///
+    /// # Panics
+    /// If the memory is smaller than the one checked, or the access has no such value of `N` bytes.
+    #[inline(always)]
+    pub(super) fn read<const N: usize>(&self, memory: &[u8], part: usize) -> [[u8; N]; LANES] {
+        assert!(N == self.width && part < self.count && self.end <= memory.len());
+        let values = memory.as_ptr().cast::<[u8; N]>();
+        let mut read = [[0; N]; LANES];
+        for lane in 0..LANES {
+            // SAFETY: by the invariant of this type and the assertion, the value ends at most `end`
+            // bytes after the start of the memory, which is as long.
+            read[lane] = unsafe { values.add(self.first[lane] as usize + part).read() };
+        }
+        read
+    }
+}
+
+/// A 32-bit or 64-bit address relative to a window.
+trait WindowAddress: Copy + PartialOrd + std::ops::BitAnd<Output = Self> {
+    /// Returns a size of the window, which has less than 4 GiB.
+    fn limit(bytes: usize) -> Self;
+
+    /// Returns the address of a value in units of its size.
+    fn index(self, shift: u32) -> u32;
+}
+
+impl WindowAddress for u32 {
+    #[inline(always)]
+    fn limit(bytes: usize) -> Self {
+        Self::try_from(bytes).unwrap_or(Self::MAX)
+    }
+
+    #[inline(always)]
+    fn index(self, shift: u32) -> u32 {
+        self >> shift
+    }
+}
+
+impl WindowAddress for u64 {
+    #[inline(always)]
+    fn limit(bytes: usize) -> Self {
+        bytes as Self
+    }
+
+    #[inline(always)]
+    fn index(self, shift: u32) -> u32 {
+        (self >> shift) as u32
+    }
+}
+
+/// Adds an offset to an address in shared or local memory: see [`AddressBase::Offset`].
+#[inline(always)]
+pub(super) fn wrapped(base: u64, offset: u64) -> u64 {
+    let sum = base.wrapping_add(offset);
+    if base >> 32 == 0 {
+        sum & 0xffff_ffff
+    } else {
+        sum
+    }
+}
