@@ -17,6 +17,7 @@ use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
 use super::warp_context::Counters;
 use crate::ptx::Kernel;
+use crate::ptx::ir::Code;
 
 /// The maximum number of threads of a block.
 const THREADS_MAX: u64 = 1024;
@@ -31,8 +32,22 @@ const ROUNDS_ALONE: u32 = 16;
 /// indices. A kernel may wait for the host, which these runs do not see.
 const OTHER_ORDERS_STEPS_MAX: u64 = 1 << 22;
 
-/// The number of blocks that a worker takes at a time.
-const CHUNK: u64 = 16;
+/// The maximum number of blocks that a worker takes at a time.
+const CHUNK_MAX: u64 = 16;
+
+/// Returns the number of blocks that a worker takes at a time, so that each of `threads` takes about
+/// four times.
+///
+/// The clock counts from the first block that was taken, so the number must not depend on the
+/// threads if the kernel reads it.
+fn chunk(code: &Code, blocks: u64, threads: usize) -> u64 {
+    let parts = if code.reads_clock {
+        4
+    } else {
+        4 * threads as u64
+    };
+    blocks.div_ceil(parts).clamp(1, CHUNK_MAX)
+}
 
 /// Runs a kernel, and returns when all its threads have exited.
 ///
@@ -340,7 +355,7 @@ fn run_in_parallel(
     // Blocks after a failed block need not run; blocks before it must run, because one of them may
     // fail, too.
     let first_failed = AtomicU64::new(u64::MAX);
-    let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);
+    let chunk = chunk(code, blocks, rayon::current_num_threads());
     let run_chunk = |(worker, block): &mut (Worker<'_>, Block),
                      chunk_index: u64|
      -> Result<Counters, (u64, KernelFault)> {
@@ -398,5 +413,22 @@ impl Counters {
         self.traffic.written_bytes += other.traffic.written_bytes;
         self.traffic.atomics += other.traffic.atomics;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_shared_out_to_all_threads_unless_the_kernel_reads_the_clock() {
+        let mut code = Code::default();
+        assert_eq!(
+            [1, 2, 16].map(|threads| chunk(&code, 64, threads)),
+            [16, 8, 1]
+        );
+        assert_eq!(chunk(&code, 1 << 20, 16), CHUNK_MAX);
+        code.reads_clock = true;
+        assert_eq!([1, 2, 16].map(|threads| chunk(&code, 64, threads)), [16; 3]);
     }
 }

@@ -111,6 +111,8 @@ pub(crate) struct Code {
     /// True if blocks must run in order for the same result on every run: an atomic's result
     /// depends on their order, or they can wait for each other.
     pub(crate) ordered: bool,
+    /// True if a thread reads `%clock` or `%globaltimer`.
+    pub(crate) reads_clock: bool,
     /// True if an atomic or a strong load returns a value that can depend on the order of the
     /// threads.
     pub(crate) synchronises: bool,

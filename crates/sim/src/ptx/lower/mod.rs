@@ -295,6 +295,8 @@ impl<'a> Lowerer<'a> {
         self.place_stack();
         self.code.ordered = atomic::is_ordered(&self.code);
         self.code.synchronises = atomic::synchronises(&self.code, |_| true);
+        let is_clock = |op| matches!(op, Op::Clock32 { .. } | Op::Clock64 { .. });
+        self.code.reads_clock = self.code.instrs.iter().any(|instr| is_clock(instr.op));
         self.code.restart = restart::restart(&self.code);
         Ok(self.code)
     }
