@@ -1,7 +1,7 @@
 //! Integer arithmetic, logic and comparisons, with the results that a GPU defines for every input.
 
 use super::bits::{dot2, dot4, extract};
-use super::registers::{Bits, LANES, Registers, Value};
+use super::registers::{Bits, LANES, Registers, Value, blend};
 use crate::ptx::ir::{
     Bin, Carry, Compare, Join, Narrow, PredOp, Shift, Slot, Tri, Un, Widen, Word1, Word3,
     integer_families,
@@ -123,15 +123,7 @@ pub(super) fn pred(r: &mut Registers, mask: u32, f: PredOp, d: Slot, a: Slot, b:
 /// Selects `a` where the predicate `p` holds, else `b`.
 #[inline(always)]
 fn select<T: Bits>(r: &mut Registers, mask: u32, d: Slot, [a, b, p]: [Slot; 3]) {
-    let (a, b, p) = (T::read(r, a), T::read(r, b), r.predicate(p));
-    let mut values = [T::default(); LANES];
-    for lane in 0..LANES {
-        values[lane] = if p & (1 << lane) != 0 {
-            a[lane]
-        } else {
-            b[lane]
-        };
-    }
+    let values = blend(r.predicate(p), T::read(r, a), T::read(r, b));
     T::write(r, d, mask, &values);
 }
 

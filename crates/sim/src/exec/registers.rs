@@ -3,6 +3,8 @@
 //! Each loop computes all 32 lanes, active or not, and then writes the lanes of the mask. The loops
 //! have no branches, so that the compiler vectorises them.
 
+use std::ops::{BitAnd, BitXor};
+
 use crate::ptx::ir::{Callee, Code, Restart, Slot};
 
 pub(super) const LANES: usize = 32;
@@ -188,7 +190,12 @@ pub(super) trait Value: Copy {
 }
 
 /// The bits of a lane's register.
-pub(super) trait Bits: Value<Bits = Self> + Default {
+pub(super) trait Bits:
+    Value<Bits = Self> + Default + BitAnd<Output = Self> + BitXor<Output = Self>
+{
+    /// Returns all bits for 1, and none for 0.
+    fn all_if(bit: u32) -> Self;
+
     /// Writes the lanes of `mask`.
     fn write(registers: &mut Registers, d: Slot, mask: u32, values: &[Self; LANES]);
 
@@ -235,6 +242,11 @@ macro_rules! register_file {
 
         impl Bits for $bits {
             #[inline(always)]
+            fn all_if(bit: u32) -> Self {
+                Self::from(bit).wrapping_neg()
+            }
+
+            #[inline(always)]
             fn write(registers: &mut Registers, d: Slot, mask: u32, values: &[Self; LANES]) {
                 registers.$write(d, mask, values);
             }
@@ -260,19 +272,27 @@ macro_rules! register_file {
 register_file!(u32, f32, word, set_word, i64, u64);
 register_file!(u64, f64, double, set_double, i128, u128);
 
+/// Writes the lanes of `mask`, without a branch for each.
 #[inline(always)]
-fn set_lanes<T: Copy>(target: &mut [T; LANES], mask: u32, values: &[T; LANES]) {
+fn set_lanes<T: Bits>(target: &mut [T; LANES], mask: u32, values: &[T; LANES]) {
     if mask == FULL {
         *target = *values;
     } else {
-        for lane in 0..LANES {
-            target[lane] = if mask & (1 << lane) != 0 {
-                values[lane]
-            } else {
-                target[lane]
-            };
-        }
+        *target = blend(mask, values, target);
     }
+}
+
+/// Returns the lanes of `mask` from `a`, and the others from `b`.
+///
+/// Bit operations, because the compiler turns a choice by the mask into 32 branches, which a
+/// processor predicts badly.
+#[inline(always)]
+pub(super) fn blend<T: Bits>(mask: u32, a: &[T; LANES], b: &[T; LANES]) -> [T; LANES] {
+    let mut blended = [T::default(); LANES];
+    for lane in 0..LANES {
+        blended[lane] = b[lane] ^ ((a[lane] ^ b[lane]) & T::all_if(mask >> lane & 1));
+    }
+    blended
 }
 
 /// Iterates over the lanes of a mask, lowest first.
