@@ -103,37 +103,24 @@ fn log2(x: f64) -> (f64, bool) {
     )
 }
 
-/// Computes `fast` of all lanes, and `library` of those where it is uncertain.
+/// Computes 2^x or, with `LOG`, log₂ x for the lanes in `mask`.
 #[inline(always)]
-fn map(
-    r: &mut Registers,
-    mask: u32,
-    [d, a]: [Slot; 2],
-    fast: impl Fn(f64) -> (f64, bool),
-    library: impl Fn(f64) -> f64,
-) {
+pub(super) fn run<const LOG: bool>(r: &mut Registers, mask: u32, d: Slot, a: Slot) {
     let operands = *r.word(a);
+    let operand = |lane: usize| f64::from(f32::from_bits(operands[lane]));
     let mut values = [0; LANES];
     let mut uncertain = 0;
     for lane in 0..LANES {
-        let (value, certain) = fast(f64::from(f32::from_bits(operands[lane])));
+        let x = operand(lane);
+        let (value, certain) = if LOG { log2(x) } else { exp2(x) };
         values[lane] = (value as f32).to_bits();
         uncertain |= if certain { 0 } else { 1u32 << lane };
     }
     for lane in lanes(uncertain & mask) {
-        values[lane] = canonical(library(f64::from(f32::from_bits(operands[lane]))) as f32);
+        let x = operand(lane);
+        values[lane] = canonical((if LOG { x.log2() } else { x.exp2() }) as f32);
     }
     r.set_word(d, mask, &values);
-}
-
-#[inline(always)]
-pub(super) fn ex2(r: &mut Registers, mask: u32, d: Slot, a: Slot) {
-    map(r, mask, [d, a], exp2, f64::exp2);
-}
-
-#[inline(always)]
-pub(super) fn lg2(r: &mut Registers, mask: u32, d: Slot, a: Slot) {
-    map(r, mask, [d, a], log2, f64::log2);
 }
 
 #[cfg(test)]

@@ -139,14 +139,8 @@ pub(super) fn f32_bin(
         }
         return;
     }
-    match op {
-        FloatBin::Sub => r.map2(mask, d, ab, |a, b| directed::sub(a, b, mode)),
-        FloatBin::Mul => r.map2(mask, d, ab, |a, b| directed::mul(a, b, mode)),
-        FloatBin::Div => r.map2(mask, d, ab, |a, b| {
-            rounding::single(ArithmeticOp::Div, [a, b, 0], mode)
-        }),
-        _ => r.map2(mask, d, ab, |a, b| directed::add(a, b, mode)),
-    }
+    let [a, b] = ab;
+    directed::run(r, mask, operation(op), mode, d, [a, b, b]);
 }
 
 /// Returns the operation of the slow path.
@@ -225,7 +219,7 @@ pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
             });
             flush_rounded_up(r, mask, ArithmeticOp::Fma, d, old);
         }
-        _ => r.map3(mask, d, abc, |a, b, c| directed::fma(a, b, c, mode)),
+        _ => directed::run(r, mask, ArithmeticOp::Fma, mode, d, abc),
     }
 }
 
@@ -283,8 +277,8 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         FloatUn::RsqrtApprox | FloatUn::RsqrtApproxHigh => {
             r.map1(mask, d, [a], |a| canonical((1.0 / wide(a).sqrt()) as f32))
         }
-        FloatUn::Ex2Approx => approximate::ex2(r, mask, d, a),
-        FloatUn::Lg2Approx => approximate::lg2(r, mask, d, a),
+        FloatUn::Ex2Approx => approximate::run::<false>(r, mask, d, a),
+        FloatUn::Lg2Approx => approximate::run::<true>(r, mask, d, a),
         FloatUn::SinApprox => r.map1(mask, d, [a], |a| canonical(wide(a).sin() as f32)),
         FloatUn::CosApprox => r.map1(mask, d, [a], |a| canonical(wide(a).cos() as f32)),
         FloatUn::TanhApprox => r.map1(mask, d, [a], |a| canonical(wide(a).tanh() as f32)),

@@ -126,20 +126,39 @@ impl Indices {
     /// Reads the value `part` of each lane.
     ///
     /// # Panics
-    /// If the memory is smaller than the one checked, or the access has no such value of `N` bytes.
+    /// If the memory is smaller than the one checked, or the access has no such value of this size.
     #[inline(always)]
-    pub(super) fn read<const N: usize>(&self, memory: &[u8], part: usize) -> [[u8; N]; LANES] {
-        assert!(N == self.width && part < self.count && self.end <= memory.len());
-        let values = memory.as_ptr().cast::<[u8; N]>();
-        let mut read = [[0; N]; LANES];
+    pub(super) fn read<T: MemoryValue>(&self, memory: &[u8], part: usize) -> [T; LANES] {
+        assert!(size_of::<T>() == self.width && part < self.count && self.end <= memory.len());
+        let values = memory.as_ptr().cast::<T>();
+        let mut read = [T::default(); LANES];
         for lane in 0..LANES {
+            let at = self.first[lane] as usize + part;
             // SAFETY: by the invariant of this type and the assertion, the value ends at most `end`
-            // bytes after the start of the memory, which is as long.
-            read[lane] = unsafe { values.add(self.first[lane] as usize + part).read() };
+            // bytes after the start of the memory, which is as long. All bytes are valid integers.
+            read[lane] = unsafe { values.add(at).read_unaligned() }.little_endian();
         }
         read
     }
 }
+
+/// An unsigned integer.
+pub(super) trait MemoryValue: Copy + Default {
+    /// Converts a value whose bytes are in little-endian order.
+    fn little_endian(self) -> Self;
+}
+
+macro_rules! memory_values {
+    ($($ty:ty),*) => {$(
+        impl MemoryValue for $ty {
+            #[inline(always)]
+            fn little_endian(self) -> Self {
+                Self::from_le(self)
+            }
+        }
+    )*};
+}
+memory_values!(u8, u16, u32, u64);
 
 /// A 32-bit or 64-bit address relative to a window.
 trait WindowAddress: Copy + PartialOrd + std::ops::BitAnd<Output = Self> {

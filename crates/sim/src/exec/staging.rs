@@ -26,17 +26,25 @@ pub(super) fn gather(
         .enumerate()
     {
         if access.width == 8 {
-            let loaded = indices.read::<8>(memory, part).map(u64::from_le_bytes);
-            r.set_double(*slot, mask, &loaded);
+            r.set_double(*slot, mask, &indices.read(memory, part));
             continue;
         }
-        let loaded: Words = match access.width {
-            4 => indices.read::<4>(memory, part).map(u32::from_le_bytes),
-            2 => indices
-                .read::<2>(memory, part)
-                .map(|value| u16::from_le_bytes(value).into()),
-            _ => indices.read::<1>(memory, part).map(|[value]| value.into()),
-        };
+        let mut loaded: Words = [0; LANES];
+        match access.width {
+            4 => loaded = indices.read(memory, part),
+            2 => {
+                let values: [u16; LANES] = indices.read(memory, part);
+                for lane in 0..LANES {
+                    loaded[lane] = values[lane].into();
+                }
+            }
+            _ => {
+                let values: [u8; LANES] = indices.read(memory, part);
+                for lane in 0..LANES {
+                    loaded[lane] = values[lane].into();
+                }
+            }
+        }
         if access.sign_extend > 0 || access.double {
             extend(r, access, *slot, loaded, mask);
         } else {
