@@ -4,11 +4,42 @@
 use super::access_marking::{read_flags, write_flags};
 use super::launch::TracedRegion;
 use super::memory::{CachedRegion, WarpMemory};
-use super::registers::{LANES, Registers};
+use super::registers::{LANES, Registers, lanes};
 use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::Access;
 
 impl<'m> WarpMemory<'_, 'm> {
+    /// Loads 32-bit values, each from a place of its own in the region that was accessed last.
+    /// Returns `None`, and does nothing, unless they all lie there.
+    fn load_apart(
+        &self,
+        r: &mut Registers,
+        access: &Access,
+        cached: &CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Option<()> {
+        let TracedRegion { region, bitmap } = (*cached)?;
+        let end = (region.bytes.len() as u64).checked_sub(4)?;
+        let mut outside = 0;
+        for lane in 0..LANES {
+            let offset = warp_access.addresses[lane].wrapping_sub(region.base);
+            outside |= if offset > end { 1u32 << lane } else { 0 };
+        }
+        if outside & warp_access.mask != 0 {
+            return None;
+        }
+        let mut values = [0; LANES];
+        for lane in lanes(warp_access.mask) {
+            let offset = (warp_access.addresses[lane] - region.base) as usize;
+            if let Some(bitmap) = bitmap {
+                bitmap.note_value(read_flags(access), offset, 4);
+            }
+            values[lane] = region.bytes.load_u32(offset)?;
+        }
+        r.set_word(access.values[0], warp_access.mask, &values);
+        Some(())
+    }
+
     /// Loads 32-bit values run by run. The rows of a narrow block, for example, lie apart, but each
     /// row is one run.
     pub(super) fn load_runs(
@@ -18,8 +49,13 @@ impl<'m> WarpMemory<'_, 'm> {
         cached: &mut CachedRegion<'m>,
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
+        let continuing = warp_access.continuing();
+        let few = continuing.count_ones() < 4;
+        if few && self.load_apart(r, access, cached, warp_access).is_some() {
+            return Ok(());
+        }
         let mut values = [0; LANES];
-        for run in warp_access.runs() {
+        for run in warp_access.runs(continuing) {
             let (address, total) = (warp_access.addresses[run.start], run.len() * 4);
             let found = self
                 .region(cached, address, total)
@@ -60,7 +96,7 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         let values = r.word(access.values[0]);
-        for run in warp_access.runs() {
+        for run in warp_access.runs(warp_access.continuing()) {
             let (address, total) = (warp_access.addresses[run.start], run.len() * 4);
             let found = self.region(cached, address, total);
             let stored =

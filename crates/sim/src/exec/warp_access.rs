@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::fault::KernelFaultKind;
 use super::indices::wrapped;
-use super::registers::{Doubles, LANES, Registers};
+use super::registers::{Doubles, FULL, LANES, Registers};
 use crate::ptx::ir::{Address, AddressBase};
 
 /// The fault of an access: the failing lane and the reason.
@@ -95,6 +95,20 @@ impl WarpAccess {
         let start = self.addresses[first];
         let step = self.bytes as u64;
         let origin = start.wrapping_sub(first as u64 * step);
+        if self.mask == FULL {
+            // All lanes together, without a mask of those that differ.
+            let (mut stray, mut differ) = (0, 0);
+            for lane in 0..LANES {
+                let address = self.addresses[lane];
+                stray |= address ^ origin.wrapping_add(lane as u64 * step);
+                differ |= address ^ start;
+            }
+            return match (stray, differ) {
+                (0, _) => AddressPattern::Consecutive,
+                (_, 0) => AddressPattern::Uniform,
+                _ => AddressPattern::Scattered,
+            };
+        }
         let mut stray = 0;
         for lane in 0..LANES {
             let expected = origin.wrapping_add(lane as u64 * step);
@@ -122,10 +136,10 @@ impl WarpAccess {
         }
     }
 
-    /// Iterates over the runs of active lanes, in order: each run consists of adjacent lanes with
+    /// Returns the active lanes that continue a run: each run consists of adjacent lanes with
     /// consecutive addresses.
     #[inline(always)]
-    pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+    pub(super) fn continuing(&self) -> u32 {
         let step = self.bytes as u64;
         let mut follows = 0;
         for lane in 1..LANES {
@@ -137,7 +151,12 @@ impl WarpAccess {
             };
         }
         // A lane after an inactive lane begins a new run.
-        follows &= self.mask & (self.mask << 1);
+        follows & self.mask & (self.mask << 1)
+    }
+
+    /// Iterates over the runs of active lanes, in order, given the lanes that continue one.
+    #[inline(always)]
+    pub(super) fn runs(&self, follows: u32) -> impl Iterator<Item = Range<usize>> + use<> {
         let mut starts = self.mask & !follows;
         std::iter::from_fn(move || {
             (starts != 0).then(|| {
@@ -225,7 +244,7 @@ mod tests {
                     _ => expected.push(lane..lane + 1),
                 }
             }
-            prop_assert_eq!(warp_access.runs().collect::<Vec<_>>(), expected);
+            prop_assert_eq!(warp_access.runs(warp_access.continuing()).collect::<Vec<_>>(), expected);
         }
     }
 }

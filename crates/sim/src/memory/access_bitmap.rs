@@ -84,17 +84,29 @@ impl AccessBitmap {
             let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
             let count = (WORD_BYTES - low).min(end - at);
             let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
-            match flags {
-                AccessFlags::READ => {
-                    let unwritten = mask & !self.writes.word(word);
-                    if unwritten != 0 {
-                        self.reads.set(word, unwritten, self.bytes);
-                    }
-                }
-                AccessFlags::WRITE => self.writes.set(word, mask, self.bytes),
-                _ => self.updates.set(word, mask, self.bytes),
-            }
+            self.mark(flags, word, mask);
             at += count;
+        }
+    }
+
+    /// Marks a value of 1, 2, 4, 8 or 16 bytes at a multiple of its size, like [`Self::note`].
+    #[inline(always)]
+    pub fn note_value(&self, flags: AccessFlags, offset: usize, bytes: usize) {
+        let (word, low) = (offset / WORD_BYTES, offset % WORD_BYTES);
+        self.mark(flags, word, ((1 << bytes) - 1) << low);
+    }
+
+    #[inline(always)]
+    fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
+        match flags {
+            AccessFlags::READ => {
+                let unwritten = mask & !self.writes.word(word);
+                if unwritten != 0 {
+                    self.reads.set(word, unwritten, self.bytes);
+                }
+            }
+            AccessFlags::WRITE => self.writes.set(word, mask, self.bytes),
+            _ => self.updates.set(word, mask, self.bytes),
         }
     }
 
