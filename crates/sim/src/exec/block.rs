@@ -78,8 +78,9 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Starts block `index` of the grid (x fastest), reusing the storage of the previous block.
-    pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>) {
+    /// Starts block `index` of the grid (x fastest), reusing the storage of the previous block. With
+    /// `observed`, an observer sees its operations.
+    pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>, observed: bool) {
         let threads = launch.block.iter().product::<u32>();
         let warp_count = threads.div_ceil(32);
         let block_info = BlockInfo {
@@ -103,7 +104,7 @@ impl Block {
         self.running.clear();
         self.running.extend(0..self.warps.len());
         for (warp, number) in self.warps.iter_mut().zip(0..) {
-            warp.start(number, threads - number * 32, code, &block_info);
+            warp.start(number, threads - number * 32, code, &block_info, observed);
         }
     }
 

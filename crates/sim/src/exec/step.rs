@@ -35,6 +35,8 @@ pub(super) fn run<O: Observer>(
     observer: &mut O,
 ) -> Result<WarpStatus, WarpFault> {
     let code = shared.code;
+    // An observer sees each operation in its place.
+    let instrs = if O::ON { &code.instrs } else { &code.executed };
     let mut split = match select(warp, shared, observer)? {
         Some(split) => split,
         None => {
@@ -51,7 +53,7 @@ pub(super) fn run<O: Observer>(
             split = warp.reconverge(split);
             stop = warp.stop(split.pc);
         }
-        let instr = &code.instrs[split.pc as usize];
+        let instr = &instrs[split.pc as usize];
         let mask = if instr.guard == NO_GUARD {
             split.mask
         } else {
@@ -188,6 +190,10 @@ pub(super) fn run<O: Observer>(
             Op::Mbarrier(index) => {
                 let operation = &code.mbarriers[index as usize];
                 mbarrier::run(operation, warp, shared, observer, at).map_err(failed)?;
+            }
+            Op::Enter => {
+                split.pc = code.entry;
+                continue;
             }
             Op::Exit => {
                 warp.exit(mask);
@@ -413,6 +419,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
                 | Op::Copy(_)
                 | Op::Mbarrier(_)
                 | Op::Extra { .. }
+                | Op::Enter
                 | Op::Exit
                 | Op::Trap
                 | Op::Barrier(_)

@@ -105,13 +105,17 @@ pub(super) struct Warp {
 impl Warp {
     /// Starts warp `index` of a block, with up to `threads` threads. The blocks that a warp starts
     /// are of one launch, and its index in them is the same.
+    ///
+    /// With `observed`, an observer sees the warp's operations.
     pub(super) fn start(
         &mut self,
         index: u32,
         threads: u32,
         code: &Code,
         block_info: &BlockInfo<'_>,
+        observed: bool,
     ) {
+        let first = !std::mem::replace(&mut self.started, true);
         self.index = index;
         self.live = if threads >= 32 {
             FULL
@@ -119,7 +123,12 @@ impl Warp {
             (1 << threads) - 1
         };
         self.splits.clear();
-        self.splits.push(WarpSplit::running(code.entry, self.live));
+        let entry = if first && !observed {
+            code.first_entry
+        } else {
+            code.entry
+        };
+        self.splits.push(WarpSplit::running(entry, self.live));
         self.yield_budget = YIELD_BUDGET;
         self.may_wait = false;
         self.waited = false;
@@ -128,7 +137,7 @@ impl Warp {
         self.stacks.clear();
         self.local.clear();
         self.local.resize(code.local_bytes as usize * LANES, 0);
-        if std::mem::replace(&mut self.started, true) && !code.restart.everything {
+        if !first && !code.restart.everything {
             self.registers.clear(&code.restart);
             for (slot, special) in &code.restart.of_block {
                 let values = special_words(*special, index, block_info);

@@ -1,5 +1,5 @@
-//! Random programs that read registers before they write them: each block finds the zeros that the
-//! first one finds.
+//! Random programs that read registers before they write them, or write them once: each block finds
+//! the registers that the first one finds, with and without hoisted operations.
 
 use std::fmt::Write;
 
@@ -20,12 +20,13 @@ fn program(seed: u64) -> String {
     let mut pick = |count: u64| (next() >> 33) % count;
     let mut body = String::new();
     let mut labels = 0;
+    let mut once = 0;
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..24 {
         let mut r = || pick(5);
         let [a, b, c, d] = [r(), r(), r(), r()];
         let (p, guard) = (pick(3), pick(3));
-        let line = match pick(17) {
+        let line = match pick(20) {
             0 => format!("mov.u32 %r{a}, %b;"),
             1 => format!("mov.u32 %r{a}, %tid.x;"),
             2 | 3 => format!("mad.lo.u32 %r{a}, %r{b}, 5, %r{c};"),
@@ -73,13 +74,16 @@ fn program(seed: u64) -> String {
         let _ = writeln!(body, "mad.lo.u32 %h, %h, 31, %r{n}; cvt.u32.u64 %m, %d{n};");
         let _ = writeln!(body, "mad.lo.u32 %h, %h, 31, %m;");
     }
+    for n in 0..=once {
+        let _ = writeln!(body, "mad.lo.u32 %h, %h, 31, %s{n};");
+    }
     for n in 0..3 {
         let _ = writeln!(body, "selp.u32 %m, 7, 1, %p{n}; mad.lo.u32 %h, %h, 31, %m;");
     }
     format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\
-         .visible .entry k(.param .u64 out, .param .u32 first) {{\n\
-         .reg .pred %p<3>; .reg .pred %q; .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .b32 %c<24>;\n\
+         .visible .entry k(.param .u64 out, .param .u32 first, .param .u32 k) {{\n\
+         .reg .pred %p<3>; .reg .pred %q; .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .b32 %c<24>; .reg .b32 %s<32>;\n\
          .reg .b32 %h; .reg .b32 %m; .reg .b32 %b; .reg .b64 %to;\n\
          ld.param.u32 %b, [first]; add.u32 %b, %b, %ctaid.x;\n{body}\
          mov.u32 %m, %tid.x; mad.lo.u32 %b, %b, {THREADS}, %m;\n\
@@ -88,16 +92,20 @@ fn program(seed: u64) -> String {
 }
 
 /// Runs a kernel in grids of `size` blocks, together as many as [`BLOCKS`].
-fn run(kernel: &Kernel, size: u32) -> Vec<u32> {
+fn run(kernel: &Kernel, size: u32, observed: bool) -> Vec<u32> {
     let mut memory = DeviceMemory::default();
     let out = memory.put(&vec![0u32; (BLOCKS * THREADS) as usize]);
     for first in (0..BLOCKS).step_by(size as usize) {
-        let params = params(kernel, &values![out, first]);
+        let params = params(kernel, &values![out, first, 7u32]);
         let launch = Launch {
             params: &params,
             ..Launch::new([size, 1, 1], [THREADS, 1, 1])
         };
-        exec::run(kernel, &launch, &memory).unwrap();
+        if observed {
+            exec::run_checked(kernel, &launch, &memory).0.unwrap();
+        } else {
+            exec::run(kernel, &launch, &memory).unwrap();
+        }
     }
     memory.get(out)
 }
@@ -108,6 +116,9 @@ fn a_block_finds_the_registers_as_the_first_block_does() {
         let source = program(seed);
         let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{error}\n{source}"));
         let kernel = module.kernel("k").unwrap();
-        assert_eq!(run(kernel, BLOCKS), run(kernel, 1), "{source}");
+        let alone = run(kernel, 1, true);
+        for observed in [false, true] {
+            assert_eq!(run(kernel, BLOCKS, observed), alone, "{source}");
+        }
     }
 }

@@ -71,6 +71,12 @@ pub(crate) struct Restart {
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
+    /// The operations that warps execute without an observer: those of `instrs`, but for hoisted
+    /// ones, which do nothing there and follow the others.
+    pub(crate) executed: Vec<Instr>,
+    /// The index in `executed` of the first operation of a warp's first block; `entry` if none is
+    /// hoisted.
+    pub(crate) first_entry: u32,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
     /// The source file number and line of each operation; zeros if the PTX has no line information.

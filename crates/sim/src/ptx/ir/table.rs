@@ -122,6 +122,8 @@ macro_rules! define_operations {
             /// A rare operation on 32-bit registers: `f` is an index into
             /// [`Code::extras`](super::Code::extras).
             Extra { f: u32, d: Slot, a: Slot, b: Slot, c: Slot },
+            /// The end of the hoisted operations: continues at the kernel's entry.
+            Enter,
             Exit,
             Trap,
             /// A barrier of the block: an index into [`Code::barriers`](super::Code::barriers).

@@ -14,6 +14,7 @@ mod extra;
 mod float;
 mod float8;
 mod half;
+mod hoist;
 mod integer;
 mod lowerer;
 mod mbarrier;
@@ -100,7 +101,7 @@ pub(super) fn kernel<'a>(
     lowerer.body(function)?;
     match lowerer.refusal.take() {
         Some(refusal) => Err(refusal),
-        None => lowerer.finish(),
+        None => lowerer.finish(signature.param_bytes()),
     }
 }
 
@@ -265,9 +266,9 @@ impl<'a> Lowerer<'a> {
             .push((slot, InitialValue::Constant(bits)));
     }
 
-    /// Finishes the code: appends an exit, replaces label numbers by positions, and lays out
-    /// memory.
-    fn finish(mut self) -> Result<Code, PtxError> {
+    /// Finishes the code: appends an exit, replaces label numbers by positions, lays out memory,
+    /// and prepares what blocks need not repeat.
+    fn finish(mut self, param_bytes: usize) -> Result<Code, PtxError> {
         self.guard = NO_GUARD;
         self.counted = 0;
         self.emit(Op::Exit);
@@ -298,6 +299,7 @@ impl<'a> Lowerer<'a> {
         let is_clock = |op| matches!(op, Op::Clock32 { .. } | Op::Clock64 { .. });
         self.code.reads_clock = self.code.instrs.iter().any(|instr| is_clock(instr.op));
         self.code.restart = restart::restart(&self.code);
+        hoist::hoist(&mut self.code, param_bytes);
         Ok(self.code)
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn restart(code: &Code) -> Restart {
 
 /// Calls `write` with each register that a load or an operation on registers writes. The results of
 /// other operations count as unwritten, which costs time only.
-fn each_result(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
+pub(super) fn each_result(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
     if let Op::Load(index) = *op {
         let access = &code.loads[index as usize];
         let class = RegisterClass::of_bytes(if access.double { 8 } else { 4 });

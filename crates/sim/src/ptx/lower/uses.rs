@@ -1,8 +1,8 @@
 //! The slots that an operation reads.
 
 use crate::ptx::ir::{
-    Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op,
-    RegisterClass, Slot, SystemCall,
+    Access, Address, AddressBase, AsyncCopy, BarrierOp, CallTarget, Code, GUARD_NEGATED, NO_GUARD,
+    Op, RegisterClass, Slot, SystemCall,
 };
 
 /// Calls `read` with each slot that the operation reads, except its guard.
@@ -111,6 +111,7 @@ pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
         | Op::Clock32 { .. }
         | Op::Clock64 { .. }
         | Op::Branch { .. }
+        | Op::Enter
         | Op::Exit
         | Op::Trap
         | Op::ActiveMask { .. }
@@ -118,6 +119,71 @@ pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
         | Op::Pause
         | Op::Nop => {}
         _ => op.register_operands(read),
+    }
+}
+
+/// Calls `write` with each slot that an operation other than a load or an operation on registers may
+/// write, except calls, and with each carry flag.
+pub(super) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
+    use RegisterClass::{Double, Predicate, Word};
+    match *op {
+        Op::Carry32 { f, .. } | Op::Carry64 { f, .. } => {
+            f.write.iter().for_each(|flag| write(Predicate, *flag));
+        }
+        Op::Atomic(index) => {
+            let atomic = &code.atomics[index as usize];
+            let high = atomic.high.and_then(|high| high.result);
+            for slot in atomic.result.into_iter().chain(high) {
+                write(Word, slot);
+                write(Double, slot);
+            }
+        }
+        Op::Barrier(index) => match code.barriers[index as usize].f {
+            BarrierOp::CountTrue(d) => write(Word, d),
+            BarrierOp::All(d) | BarrierOp::Any(d) => write(Predicate, d),
+            BarrierOp::Sync | BarrierOp::Arrive => {}
+        },
+        // The result's register file depends on the operation.
+        Op::Exchange(index) => {
+            let exchange = &code.exchanges[index as usize];
+            write(Word, exchange.d);
+            write(Predicate, exchange.d);
+            exchange.p.iter().for_each(|p| write(Predicate, *p));
+        }
+        Op::Clock32 { d } | Op::ActiveMask { d } | Op::Extra { d, .. } => write(Word, d),
+        Op::Clock64 { d } => write(Double, d),
+        Op::SystemCall(index) => match code.system_calls[index as usize] {
+            SystemCall::Print { result, .. } | SystemCall::Allocate { result, .. } => {
+                write(Word, result);
+                write(Double, result);
+            }
+            SystemCall::Free { .. }
+            | SystemCall::SetCondition { .. }
+            | SystemCall::Assert { .. } => {}
+        },
+        Op::Mbarrier(index) => {
+            let operation = &code.mbarriers[index as usize];
+            write(Predicate, operation.answer);
+            operation
+                .state
+                .iter()
+                .for_each(|state| write(Double, *state));
+        }
+        Op::Load(_)
+        | Op::Store(_)
+        | Op::Branch { .. }
+        | Op::BranchIndexed { .. }
+        | Op::Call(_)
+        | Op::Return
+        | Op::Copy(_)
+        | Op::Enter
+        | Op::Exit
+        | Op::Trap
+        | Op::Fence { .. }
+        | Op::Pause
+        | Op::Nop => {}
+        // The table has the result.
+        ref operation => debug_assert!(operation.register_result().is_some()),
     }
 }
 
