@@ -153,14 +153,13 @@ mod tests {
         }
     }
 
+    /// Compares a share of all singles that changes each day, or all of them.
     #[test]
     fn results_are_those_of_the_library() {
-        compare(1, 65_537);
-    }
-
-    #[test]
-    #[ignore = "computes the functions of all singles"]
-    fn all_results_are_those_of_the_library() {
-        compare(0, 1);
+        if std::env::var_os("MILLSTREAM_WHOLE").is_some() {
+            return compare(0, 1);
+        }
+        let day = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
+        compare((day % 65_537) as u32, 65_537);
     }
 }

@@ -75,12 +75,16 @@ pub(super) struct Block {
     copies: BlockCopies,
     /// The indices of warps with live threads.
     running: Vec<usize>,
+    /// True if the hoisted operations are executed apart from the others.
+    hoists: bool,
 }
 
 impl Block {
-    /// Starts block `index` of the grid (x fastest), reusing the storage of the previous block. With
-    /// `observed`, an observer sees its operations.
-    pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>, observed: bool) {
+    /// Starts block `index` of the grid (x fastest), reusing the storage of the previous block.
+    ///
+    /// With `hoists`, which is the same for all blocks of a launch and false for an observer, the
+    /// hoisted operations are executed only before the first block.
+    pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>, hoists: bool) {
         let threads = launch.block.iter().product::<u32>();
         let warp_count = threads.div_ceil(32);
         let block_info = BlockInfo {
@@ -93,6 +97,7 @@ impl Block {
             variables: launch.variables,
         };
         self.index = index;
+        self.hoists = hoists;
         self.memory.clear();
         self.memory.resize(
             (code.shared_bytes + launch.dynamic_shared_bytes) as usize,
@@ -104,7 +109,7 @@ impl Block {
         self.running.clear();
         self.running.extend(0..self.warps.len());
         for (warp, number) in self.warps.iter_mut().zip(0..) {
-            warp.start(number, threads - number * 32, code, &block_info, observed);
+            warp.start(number, threads - number * 32, code, &block_info, hoists);
         }
     }
 
@@ -127,6 +132,7 @@ impl Block {
             barriers,
             copies,
             running,
+            hoists,
             ..
         } = self;
         observer.enter(self.index);
@@ -140,6 +146,11 @@ impl Block {
             }
             let mut shared = WarpContext {
                 code,
+                instrs: if *hoists {
+                    &code.executed
+                } else {
+                    &code.instrs
+                },
                 global: worker.global,
                 params: launch.params,
                 step_limit: worker.step_limit,

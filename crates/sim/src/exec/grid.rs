@@ -313,7 +313,7 @@ fn run_in_order<O: Observer>(
         let join = rounds_waited > ROUNDS_ALONE && resident.len() < RESIDENT_MAX;
         if next < blocks && (resident.is_empty() || join || launch.cooperative) {
             let mut block = spare.pop().unwrap_or_default();
-            block.start(order.block(next), code, launch, O::ON);
+            block.start(order.block(next), code, launch, !O::ON && blocks > 1);
             block.arrange(order);
             resident.push_front(block);
             next += 1;
@@ -365,7 +365,7 @@ fn run_in_parallel(
                 break;
             }
             worker.allow(launch.step_limit);
-            block.start(index, code, launch, false);
+            block.start(index, code, launch, true);
             let failure = loop {
                 match block.run_round(code, launch, worker, &mut NoObserver) {
                     Ok(BlockStatus::Done) => break None,

@@ -34,9 +34,7 @@ pub(super) fn run<O: Observer>(
     shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
 ) -> Result<WarpStatus, WarpFault> {
-    let code = shared.code;
-    // An observer sees each operation in its place.
-    let instrs = if O::ON { &code.instrs } else { &code.executed };
+    let (code, instrs) = (shared.code, shared.instrs);
     let mut split = match select(warp, shared, observer)? {
         Some(split) => split,
         None => {

@@ -106,14 +106,14 @@ impl Warp {
     /// Starts warp `index` of a block, with up to `threads` threads. The blocks that a warp starts
     /// are of one launch, and its index in them is the same.
     ///
-    /// With `observed`, an observer sees the warp's operations.
+    /// With `hoists`, the first block begins with the hoisted operations.
     pub(super) fn start(
         &mut self,
         index: u32,
         threads: u32,
         code: &Code,
         block_info: &BlockInfo<'_>,
-        observed: bool,
+        hoists: bool,
     ) {
         let first = !std::mem::replace(&mut self.started, true);
         self.index = index;
@@ -123,7 +123,7 @@ impl Warp {
             (1 << threads) - 1
         };
         self.splits.clear();
-        let entry = if first && !observed {
+        let entry = if first && hoists {
             code.first_entry
         } else {
             code.entry

@@ -55,6 +55,18 @@ fn program(seed: u64) -> String {
                 let _ = writeln!(body, "add.u32 %r{a}, %r{b}, %c{label};");
                 format!("setp.lt.u32 %q, %c{label}, {}; @%q bra M{label};", 2 + c)
             }
+            // Registers that are written once, some of them the same in all blocks.
+            16..19 => {
+                once += 1;
+                let n = once - 1;
+                match pick(6) {
+                    0 | 1 => format!("ld.param.u32 %s{n}, [k];"),
+                    2 => format!("mov.u32 %s{n}, %laneid;"),
+                    3 => format!("add.u32 %s{n}, %s{}, {a};", pick(n + 2)),
+                    4 => format!("xor.b32 %s{n}, %r{b}, %s{};", pick(n + 1)),
+                    _ => format!("add.u32 %r{a}, %r{b}, %s{};", pick(n + 1)),
+                }
+            }
             _ => open
                 .pop()
                 .map_or_else(String::new, |label| format!("L{label}:")),

@@ -71,8 +71,8 @@ pub(crate) struct Restart {
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
-    /// The operations that warps execute without an observer: those of `instrs`, but for hoisted
-    /// ones, which do nothing there and follow the others.
+    /// The operations that warps of several blocks execute without an observer: those of `instrs`,
+    /// but for hoisted ones, which do nothing there and follow the others.
     pub(crate) executed: Vec<Instr>,
     /// The index in `executed` of the first operation of a warp's first block; `entry` if none is
     /// hoisted.
