@@ -152,3 +152,105 @@ fn nan(how: Convert, bits: u64) -> u64 {
         (_, to) => format(to).map_or(0, Format::nan),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::float::f32_un;
+    use crate::exec::integer::word1;
+    use crate::exec::registers::{FULL, LANES};
+    use crate::ptx::ir::{Code, FloatMode, FloatUn, Word1};
+
+    /// Singles around zeros, halves, integers, the bounds of integers and NaNs.
+    fn edges() -> Vec<u32> {
+        let near = [
+            0.0,
+            0.5,
+            1.0,
+            1.5,
+            2.0,
+            2.5,
+            8_388_607.5,
+            2_147_483_648.0,
+            4_294_967_296.0,
+        ];
+        let bits = near.into_iter().flat_map(|value: f32| {
+            (-2..=2).map(move |step| value.to_bits().saturating_add_signed(step))
+        });
+        let others = [
+            0x007f_ffff,
+            0x0080_0000,
+            0x7f7f_ffff,
+            0x7f80_0000,
+            0x7f80_0001,
+            0x7fc0_0000,
+        ];
+        let all = bits.chain(others);
+        all.flat_map(|bits| [bits, bits | 0x8000_0000]).collect()
+    }
+
+    /// Returns the results of operations on register 0 that end in register 1.
+    fn results(values: &[u32], run: impl Fn(&mut Registers)) -> Vec<u32> {
+        let mut r = Registers::default();
+        r.reset(&Code {
+            words: 2,
+            ..Code::default()
+        });
+        let mut results = Vec::new();
+        for values in values.chunks(LANES) {
+            r.set_word(
+                0,
+                FULL,
+                &std::array::from_fn(|lane| values[lane % values.len()]),
+            );
+            run(&mut r);
+            results.extend_from_slice(&r.word(1)[..values.len()]);
+        }
+        results
+    }
+
+    #[test]
+    fn dedicated_operations_convert_as_the_general_conversion_does() {
+        let edges = edges();
+        for round in [Round::Nearest, Round::Zero, Round::Down, Round::Up] {
+            for flush in [false, true] {
+                let how = |to, integral, saturate| Convert {
+                    flush,
+                    integral,
+                    saturate,
+                    ..Convert::plain(to, Type::F32, round)
+                };
+                let general = |how| results(&edges, |r| run(r, FULL, how, 1, [0]));
+                let integral = FloatUn::Integral(FloatMode { round, flush });
+                let single = results(&edges, |r| f32_un(r, FULL, integral, 1, 0));
+                assert_eq!(
+                    single,
+                    general(how(Type::F32, true, false)),
+                    "{round:?} {flush}"
+                );
+                let saturated = results(&edges, |r| {
+                    f32_un(r, FULL, FloatUn::Saturate, 1, 0);
+                    if flush {
+                        f32_un(r, FULL, FloatUn::Flush, 1, 1);
+                    }
+                });
+                assert_eq!(
+                    saturated,
+                    general(how(Type::F32, false, true)),
+                    "{round:?} {flush}"
+                );
+                for (to, f) in [(Type::S32, Word1::F32ToS32), (Type::U32, Word1::F32ToU32)] {
+                    let integer = results(&edges, |r| {
+                        f32_un(r, FULL, integral, 1, 0);
+                        word1(r, FULL, f, 1, [1]);
+                    });
+                    assert_eq!(
+                        integer,
+                        general(how(to, true, false)),
+                        "{to:?} {round:?} {flush}"
+                    );
+                }
+            }
+        }
+    }
+}
