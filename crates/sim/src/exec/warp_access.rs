@@ -223,6 +223,26 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_pattern_is_that_of_the_active_lanes(mask in 1u32.., at in 0..LANES, step in 0u64..6) {
+            for mask in [mask, FULL] {
+                let mut addresses = std::array::from_fn(|lane| 64 + lane as u64 * (step / 2 * 4));
+                addresses[at] += step % 2 * 4;
+                let access = WarpAccess { addresses, mask, bytes: 4, write: false };
+                let first = access.first();
+                let all = |step: u64| (0..LANES).filter(|lane| mask >> lane & 1 == 1).all(|lane| {
+                    let distance = (lane - first) as u64 * step;
+                    addresses[lane] == addresses[first] + distance
+                });
+                let expected = match (all(4), all(0)) {
+                    (true, _) => AddressPattern::Consecutive,
+                    (_, true) => AddressPattern::Uniform,
+                    _ => AddressPattern::Scattered,
+                };
+                prop_assert_eq!(access.pattern(), expected);
+            }
+        }
+
+        #[test]
         fn runs_are_adjacent_lanes_with_consecutive_addresses(
             mask: u32,
             steps in proptest::array::uniform32(0u64..3),

@@ -3,21 +3,21 @@
 //! Setting all of them takes longer than many a kernel. A register can keep its value of the last
 //! block if every thread writes it in the new block before it reads it. One pass over the code
 //! proves that for most registers: a thread that executes an operation has executed all operations
-//! since the last branch target, and all from the kernel's entry to the first branch target.
+//! since the last branch target, and all from the kernel's entry to the first branch.
 
 use super::uses::sources;
 use crate::ptx::ir::{
     Code, GUARD_NEGATED, InitialValue, NO_GUARD, Op, RegisterClass, Restart, Slot, SpecialRegister,
 };
 
-/// The number of the stretch of code between branch targets in which a register was written last.
+/// The number of the stretch of code, up to the next branch target, in which a register was written last.
 type Stretch = u32;
 
 /// The stretch of a register that has not been written.
 const NEVER: Stretch = 0;
 /// The stretch of a register with an initial value.
 const INITIAL: Stretch = 1;
-/// The stretch from the kernel's entry to the first branch target.
+/// The stretch from the kernel's entry to the first branch or branch target.
 const ENTRY: Stretch = 2;
 
 /// Returns the registers that a warp must set anew, for the finished code of a kernel.
@@ -73,6 +73,8 @@ pub(super) fn restart(code: &Code) -> Restart {
                 *last = stretch;
             }
         });
+        let branches = matches!(instr.op, Op::Branch { .. } | Op::BranchIndexed { .. });
+        stretch += Stretch::from(branches && stretch == ENTRY);
     }
     for slots in &mut restart.cleared {
         slots.sort_unstable();
