@@ -29,7 +29,7 @@ const EXP2: [f64; 14] = [
     0.009618129107628477,
     0.05550410866482158,
     0.24022650695910072,
-    0.6931471805599453,
+    std::f64::consts::LN_2,
     1.0,
 ];
 
@@ -77,8 +77,10 @@ fn exp2(x: f64) -> (f64, bool) {
     let beyond = if x < 0.0 { 0.0 } else { f64::INFINITY };
     let certain = if in_range {
         !is_near_bound(value)
+    } else if x < 0.0 {
+        x < -151.0
     } else {
-        (x < -151.0) | (x >= 128.0)
+        x >= 128.0
     };
     (if in_range { value } else { beyond }, certain)
 }

@@ -145,8 +145,10 @@ impl Indices {
         for lane in 0..LANES {
             let at = self.first[lane] as usize + part;
             // SAFETY: by the invariant of this type and the assertion, the value ends at most `end`
-            // bytes after the start of the memory, which is as long. All bytes are valid integers.
-            read[lane] = unsafe { values.add(at).read_unaligned() }.little_endian();
+            // bytes after the start of the memory, which is as long.
+            let value = unsafe { values.add(at) };
+            // SAFETY: as above; all bytes are valid integers.
+            read[lane] = unsafe { value.read_unaligned() }.little_endian();
         }
         read
     }
