@@ -4,7 +4,7 @@
 //! stays within a few units in the last place of that function, and where a bound between two
 //! singles lies so near that the two might round differently, the library computes the lane.
 
-use super::float::canonical;
+use super::float_bits::canonical;
 use super::registers::{LANES, Registers, lanes};
 use crate::ptx::ir::Slot;
 

@@ -1,6 +1,6 @@
 //! Atomics of a warp, executed one lane after the other: each lane sees its predecessor's result.
 
-use super::float::canonical;
+use super::float_bits::canonical;
 use super::half;
 use super::launch::Region;
 use super::memory::{CachedRegion, WarpMemory, in_window};

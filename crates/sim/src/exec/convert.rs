@@ -1,7 +1,7 @@
 //! Conversions (`cvt`) that no fast path covers: every pair of types and every rounding mode.
 
 use super::exact::{self, BRAIN, DOUBLE, Finite, Format, HALF, SINGLE, Unpacked, pack, unpack};
-use super::float::{canonical, flush};
+use super::float_bits::{canonical, flush};
 use super::registers::Registers;
 use crate::ptx::ir::{Convert, Round, Slot};
 use millstream_ptx::Type;

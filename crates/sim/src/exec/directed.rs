@@ -5,7 +5,7 @@
 //! lies on the same side of every single as the exact value, or on a single itself, where the sign
 //! of the error decides. Without branches, so that the compiler vectorises the loops over lanes.
 
-use super::float::{NAN_32, flush};
+use super::float_bits::{NAN_32, flush};
 use super::registers::{LANES, Registers};
 use super::rounding::{ArithmeticOp, single};
 use crate::ptx::ir::{FloatMode, Round, Slot};

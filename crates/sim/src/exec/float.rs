@@ -7,33 +7,11 @@
 //! or 2), `sin` and `cos` from -π to π at most 2^-20, `lg2` at most 2^-21 or 2 ulp, `tanh` at most
 //! 2^-10. A program that depends on more accuracy than that is wrong on both.
 
+use super::float_bits::{NAN_32, canonical, flush, nan_double};
 use super::registers::{LANES, Registers, Value, Words, lanes};
 use super::rounding::{self, ArithmeticOp};
 use super::{approximate, directed};
 use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
-
-/// The NaN that every single-precision operation returns.
-pub(super) const NAN_32: u32 = 0x7fff_ffff;
-
-/// Returns the bits of a result: a GPU's single-precision NaN has no payload.
-#[inline(always)]
-pub(super) fn canonical(value: f32) -> u32 {
-    if value.is_nan() {
-        NAN_32
-    } else {
-        value.to_bits()
-    }
-}
-
-/// Flushes a subnormal to a zero of the same sign.
-#[inline(always)]
-pub(super) fn flush(bits: u32) -> u32 {
-    if bits & 0x7f80_0000 == 0 {
-        bits & 0x8000_0000
-    } else {
-        bits
-    }
-}
 
 #[inline(always)]
 fn f(bits: u32) -> f32 {
@@ -283,14 +261,6 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         FloatUn::CosApprox => r.map1(mask, d, [a], |a| canonical(wide(a).cos() as f32)),
         FloatUn::TanhApprox => r.map1(mask, d, [a], |a| canonical(wide(a).tanh() as f32)),
     }
-}
-
-/// Returns the first NaN among the operands, made quiet, which a double-precision operation
-/// propagates; `None` if no operand is a NaN.
-#[inline(always)]
-pub(super) fn nan_double(operands: [u64; 3]) -> Option<u64> {
-    let first = operands.into_iter().find(|bits| g(*bits).is_nan());
-    first.map(|bits| bits | 1 << 51)
 }
 
 /// Returns the bits of the result of an operation on `a` and `b`. A NaN operand is propagated; the

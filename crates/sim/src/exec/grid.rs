@@ -35,8 +35,8 @@ const OTHER_ORDERS_STEPS_MAX: u64 = 1 << 22;
 /// The maximum number of blocks that a worker takes at a time.
 const CHUNK_MAX: u64 = 16;
 
-/// Returns the number of blocks that a worker takes at a time, so that each of `threads` takes about
-/// four times.
+/// Returns the number of blocks that a worker takes at a time, so that each of `threads` takes
+/// blocks about four times.
 ///
 /// The clock counts from the first block that was taken, so the number must not depend on the
 /// threads if the kernel reads it.

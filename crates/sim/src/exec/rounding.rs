@@ -2,7 +2,7 @@
 //! that are subnormal before rounding.
 
 use super::exact::{self, DOUBLE, Format, SINGLE, Unpacked, pack, unpack};
-use super::float::{flush, nan_double};
+use super::float_bits::{flush, nan_double};
 use crate::ptx::ir::{FloatMode, Round};
 
 /// An arithmetic operation of up to three operands.

@@ -96,7 +96,7 @@ impl WarpAccess {
         let step = self.bytes as u64;
         let origin = start.wrapping_sub(first as u64 * step);
         if self.mask == FULL {
-            // All lanes together, without a mask of those that differ.
+            // All lanes together, without a mask of the lanes that differ.
             let (mut stray, mut differ) = (0, 0);
             for lane in 0..LANES {
                 let address = self.addresses[lane];
@@ -264,7 +264,8 @@ mod tests {
                     _ => expected.push(lane..lane + 1),
                 }
             }
-            prop_assert_eq!(warp_access.runs(warp_access.continuing()).collect::<Vec<_>>(), expected);
+            let runs = warp_access.runs(warp_access.continuing());
+            prop_assert_eq!(runs.collect::<Vec<_>>(), expected);
         }
     }
 }

@@ -95,7 +95,8 @@ fn program(seed: u64) -> String {
     format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\
          .visible .entry k(.param .u64 out, .param .u32 first, .param .u32 k) {{\n\
-         .reg .pred %p<3>; .reg .pred %q; .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .b32 %c<24>; .reg .b32 %s<32>;\n\
+         .reg .pred %p<3>; .reg .pred %q; .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .b32 %c<24>;\n\
+         .reg .b32 %s<32>;\n\
          .reg .b32 %h; .reg .b32 %m; .reg .b32 %b; .reg .b64 %to;\n\
          ld.param.u32 %b, [first]; add.u32 %b, %b, %ctaid.x;\n{body}\
          mov.u32 %m, %tid.x; mad.lo.u32 %b, %b, {THREADS}, %m;\n\

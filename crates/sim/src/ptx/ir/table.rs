@@ -11,9 +11,9 @@ use millstream_ptx::Type;
 ///
 /// Each row has a name, the name of the function that creates the operation, parameters in
 /// brackets, the slots of the result and the operands with their register files, and the
-/// interpreter's function with its arguments. The macro passes the table to another macro, `$then`, which
-/// generates the variants of [`Op`], the registers that an operation reads, or the interpreter's
-/// dispatch from it.
+/// interpreter's function with its arguments. The macro passes the table to another macro, `$then`,
+/// which generates the variants of [`Op`], the registers that an operation reads and writes, or the
+/// interpreter's dispatch from it.
 macro_rules! register_operations {
     ($then:ident) => { $then! {
         Un32 un32 [f: Un] d: Word = a: Word => integer::un32(f, d, [a]);
@@ -24,7 +24,8 @@ macro_rules! register_operations {
         Tri32 tri32 [f: Tri] d: Word = a: Word, b: Word, c: Word => integer::tri32(f, d, [a, b, c]);
         Tri64 tri64 [f: Tri] d: Double = a: Double, b: Double, c: Double
             => integer::tri64(f, d, [a, b, c]);
-        Word3 word3 [f: Word3] d: Word = a: Word, b: Word, c: Word => integer::word3(f, d, [a, b, c]);
+        Word3 word3 [f: Word3] d: Word = a: Word, b: Word, c: Word
+            => integer::word3(f, d, [a, b, c]);
         /// A shift of `a` by the 32-bit `b`.
         Shift32 shift32 [f: Shift] d: Word = a: Word, b: Word => integer::shift32(f, d, [a, b]);
         Shift64 shift64 [f: Shift] d: Double = a: Double, b: Word => integer::shift64(f, d, [a, b]);
@@ -46,11 +47,14 @@ macro_rules! register_operations {
         Bfi64 bfi64 [] d: Double = a: Double, b: Double, position: Word, length: Word
             => bits::bfi64(d, [a, b, position, length]);
         /// The three-input logical function with the truth table `table`.
-        Lop3 lop3 [table: u8] d: Word = a: Word, b: Word, c: Word => bits::lop3(table, d, [a, b, c]);
-        Prmt prmt [mode: Prmt] d: Word = a: Word, b: Word, c: Word => bits::prmt(mode, d, [a, b, c]);
+        Lop3 lop3 [table: u8] d: Word = a: Word, b: Word, c: Word
+            => bits::lop3(table, d, [a, b, c]);
+        Prmt prmt [mode: Prmt] d: Word = a: Word, b: Word, c: Word
+            => bits::prmt(mode, d, [a, b, c]);
         /// Addition or subtraction with carry-in and carry-out predicates.
         Carry32 carry32 [f: Carry] d: Word = a: Word, b: Word => integer::carry32(f, d, [a, b]);
-        Carry64 carry64 [f: Carry] d: Double = a: Double, b: Double => integer::carry64(f, d, [a, b]);
+        Carry64 carry64 [f: Carry] d: Double = a: Double, b: Double
+            => integer::carry64(f, d, [a, b]);
         F32Un f32_un [f: FloatUn] d: Word = a: Word => float::f32_un(f, d, a);
         F64Un f64_un [f: FloatUn] d: Double = a: Double => float::f64_un(f, d, a);
         F32Bin f32_bin [f: FloatBin, mode: FloatMode] d: Word = a: Word, b: Word
@@ -65,17 +69,23 @@ macro_rules! register_operations {
         Half half [f: HalfOp, format: HalfFormat] d: Word = a: Word, b: Word, c: Word
             => half::run(f, format, d, [a, b, c]);
         /// A conversion that no other operation covers.
-        Convert convert [how: Convert] d: (RegisterClass::of_bytes(how.register_bytes)) = a: (RegisterClass::of(how.from))
+        Convert convert [how: Convert] d: (RegisterClass::of_bytes(how.register_bytes))
+            = a: (RegisterClass::of(how.from))
             => convert::run(how, d, [a]);
         Cmp32 cmp32 [f: Compare] d: Predicate = a: Word, b: Word => integer::cmp32(f, d, [a, b]);
-        Cmp64 cmp64 [f: Compare] d: Predicate = a: Double, b: Double => integer::cmp64(f, d, [a, b]);
-        CmpF32 cmp_f32 [f: CompareFloat] d: Predicate = a: Word, b: Word => float::cmp_f32(f, d, [a, b]);
-        CmpF64 cmp_f64 [f: CompareFloat] d: Predicate = a: Double, b: Double => float::cmp_f64(f, d, [a, b]);
+        Cmp64 cmp64 [f: Compare] d: Predicate = a: Double, b: Double
+            => integer::cmp64(f, d, [a, b]);
+        CmpF32 cmp_f32 [f: CompareFloat] d: Predicate = a: Word, b: Word
+            => float::cmp_f32(f, d, [a, b]);
+        CmpF64 cmp_f64 [f: CompareFloat] d: Predicate = a: Double, b: Double
+            => float::cmp_f64(f, d, [a, b]);
         /// A class test of a float (`testp`).
         Test32 test32 [f: Test] d: Predicate = a: Word => float::test32(f, d, a);
         Test64 test64 [f: Test] d: Predicate = a: Double => float::test64(f, d, a);
-        Pred pred [f: PredOp] d: Predicate = a: Predicate, b: Predicate => integer::pred(f, d, a, b);
-        Select32 select32 [] d: Word = a: Word, b: Word, p: Predicate => integer::select32(d, [a, b, p]);
+        Pred pred [f: PredOp] d: Predicate = a: Predicate, b: Predicate
+            => integer::pred(f, d, a, b);
+        Select32 select32 [] d: Word = a: Word, b: Word, p: Predicate
+            => integer::select32(d, [a, b, p]);
         Select64 select64 [] d: Double = a: Double, b: Double, p: Predicate
             => integer::select64(d, [a, b, p]);
         /// Writes whether the generic address `a` lies in a window (`isspacep`).

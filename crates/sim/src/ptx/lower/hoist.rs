@@ -2,8 +2,8 @@
 //! operations on constants, thread indices and such results.
 //!
 //! A warp executes them once, before its first block, and keeps their results. In their places it
-//! counts them and does nothing. That nobody can tell requires that the result's register is
-//! written nowhere else, and is never read before it is written.
+//! counts them and does nothing. No result changes, because the register is written nowhere else,
+//! and is never read before it is written.
 
 use super::restart::each_result;
 use super::uses::other_results;

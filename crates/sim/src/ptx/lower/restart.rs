@@ -10,7 +10,8 @@ use crate::ptx::ir::{
     Code, GUARD_NEGATED, InitialValue, NO_GUARD, Op, RegisterClass, Restart, Slot, SpecialRegister,
 };
 
-/// The number of the stretch of code, up to the next branch target, in which a register was written last.
+/// The number of the stretch of code, up to the next branch target, in which a register was written
+/// last.
 type Stretch = u32;
 
 /// The stretch of a register that has not been written.

@@ -122,8 +122,8 @@ pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
     }
 }
 
-/// Calls `write` with each slot that an operation other than a load or an operation on registers may
-/// write, except calls, and with each carry flag.
+/// Calls `write` with each slot that an operation other than a load, a call or an operation on
+/// registers may write, and with each carry flag.
 pub(super) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
     use RegisterClass::{Double, Predicate, Word};
     match *op {
