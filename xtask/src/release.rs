@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -134,7 +133,7 @@ fn archive(built: &Path, folder: &Path, target: &str) -> Result<()> {
         process::command("chmod")
             .args(["755".as_ref(), contents.join("bin/millstream").as_os_str()]),
     )?;
-    let mut tar = Command::new("tar");
+    let mut tar = process::command("tar");
     tar.current_dir(folder);
     process::run(
         tar.args(["--owner=0", "--group=0", "--remove-files", "-czf"])
