@@ -286,14 +286,17 @@ mod tests {
         enter(&mut state, 0..100, Write, other(1, 1));
         let all = [ticket(1, 1), ticket(2, 1), other(1, 1)];
         assert_eq!(conflicts(&mut state, 0..100, Write), all);
+        enter(&mut state, 0..100, Read, other(3, 1));
         assert_eq!(
             conflicts(&mut state, 0..100, Read),
             [ticket(1, 1), other(1, 1)]
         );
+        enter(&mut state, 0..100, Write, other(1, 2));
+        let all = [ticket(1, 1), ticket(2, 1), other(1, 2)];
         enter(&mut state, 0..50, Write, (3, 1));
         assert_eq!(
             conflicts(&mut state, 0..50, Write),
-            [ticket(3, 1), other(1, 1)]
+            [ticket(3, 1), other(1, 2)]
         );
         assert_eq!(conflicts(&mut state, 50..100, Write), all);
         let is_done = |found: Ticket| found == (3, 1) || found == (1, 1);
@@ -303,6 +306,25 @@ mod tests {
             conflicts(&mut state, 50..100, Write),
             [ticket(2, 1), other(2, 1)]
         );
+    }
+
+    #[test]
+    fn whole_accesses_of_a_sole_stream_are_entered_without_a_search() {
+        let mut state = HistoryState::new(8);
+        let mut is_exclusive = |range: Range<u64>, at: (u64, u64), records| {
+            let (extent, ticket) = (range.into(), Ticket::from(at));
+            let is_exclusive = state.access_exclusive(&extent, Write, ticket);
+            if !is_exclusive {
+                enter(&mut state, extent, Write, ticket);
+                assert_eq!(state.record_access(ticket.stream, false), records);
+            }
+            is_exclusive
+        };
+        assert!(!is_exclusive(0..8, (1, 1), false) && is_exclusive(0..8, (1, 2), false));
+        assert!(!is_exclusive(0..4, (1, 3), false) && !is_exclusive(0..8, (1, 4), false));
+        assert!(is_exclusive(0..8, (1, 5), false));
+        assert!(!is_exclusive(0..8, (2, 1), true));
+        assert!(!is_exclusive(0..8, (2, 2), true), "another stream may wait");
     }
 
     #[test]
@@ -402,6 +424,7 @@ mod tests {
                 (3, 1 + tile),
             );
         }
+        state.layout.compact_now(&|_| false);
         assert_eq!(state.layout.len(), 16);
         enter(&mut state, 0..256, Write, (4, 1));
         assert_eq!(state.layout.len(), 1);

@@ -41,8 +41,7 @@ impl<'a> Access<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses<'a> {
     list: SmallVec<[Access<'a>; 4]>,
-    /// The id of the last access's history; 0, which is no valid id, if there is none or after
-    /// sorting.
+    /// The id of the last access's history; 0, which is no valid id, if there is none.
     last: u64,
     is_unsorted: bool,
     repeat: bool,
@@ -64,7 +63,8 @@ impl<'a> Accesses<'a> {
     /// Returns whether two accesses are to the same allocation.
     #[inline(always)]
     pub(crate) fn repeat(&mut self) -> bool {
-        self.is_unsorted && self.sort()
+        self.sorted();
+        self.repeat
     }
 
     /// Returns all accesses in the order of their histories' ids.
@@ -76,16 +76,13 @@ impl<'a> Accesses<'a> {
         &self.list
     }
 
-    /// Sorts the accesses unless they are sorted. Returns whether two are to the same allocation.
     #[inline(never)]
-    fn sort(&mut self) -> bool {
-        if self.last > 0 {
-            self.list.sort_by_key(|access| access.history.id());
-            let same = |pair: &[Access<'_>]| pair[0].history.id() == pair[1].history.id();
-            self.repeat = self.list.windows(2).any(same);
-            self.last = 0;
-        }
-        self.repeat
+    fn sort(&mut self) {
+        self.list.sort_by_key(|access| access.history.id());
+        let same = |pair: &[Access<'_>]| pair[0].history.id() == pair[1].history.id();
+        self.repeat = self.list.windows(2).any(same);
+        self.last = self.list.last().map_or(0, |access| access.history.id());
+        self.is_unsorted = false;
     }
 }
 
@@ -118,6 +115,11 @@ mod tests {
         };
         for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 0, 5, 1, 4, 3]] {
             let mut accesses = accesses(&order);
+            assert_eq!(
+                accesses.is_unsorted,
+                order[0] > 0,
+                "a sorted list is not sorted again"
+            );
             let ids: Vec<u64> = accesses
                 .sorted()
                 .iter()
@@ -128,6 +130,8 @@ mod tests {
                 histories.iter().map(AccessHistory::id).collect::<Vec<_>>()
             );
             assert!(!accesses.repeat());
+            accesses.push(Access::new(&histories[order[1]], 0..8, AccessKind::Write));
+            assert!(accesses.repeat() && accesses.list[order[1]].history.id() == ids[order[1]]);
         }
         for order in [&[1, 1][..], &[0, 1, 0], &[2, 0, 1, 0], &[0, 3, 2, 3]] {
             let mut accesses = accesses(order);

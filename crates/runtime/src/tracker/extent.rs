@@ -117,20 +117,18 @@ impl Extent {
         if !many.touches(&few.hull()) {
             return false;
         }
-        if few.pitch != many.pitch || few.rows == 1 {
+        if few.pitch != many.pitch {
             return (0..few.rows).any(|row| many.touches(&few.row(row)));
         }
-        // At equal pitches, whether two rows overlap depends only on the difference of their
-        // numbers.
+        // At equal pitches, as of two ranges, whether two rows overlap depends only on the
+        // difference of their numbers.
         many.touches(&few.row(0)) || few.touches(&many.row(0))
     }
 
     /// Returns the first row that ends after this byte, or a number past the last row.
     fn first_row_ending_after(&self, byte: u64) -> u64 {
-        if byte < self.first.end || self.pitch == 0 {
-            return u64::from(byte >= self.first.end);
-        }
-        (byte - self.first.end) / self.pitch + 1
+        let rows_before = |beyond: u64| beyond.checked_div(self.pitch).unwrap_or(0) + 1;
+        byte.checked_sub(self.first.end).map_or(0, rows_before)
     }
 }
 
@@ -208,6 +206,8 @@ mod tests {
         assert_eq!(Extent::strided(3..7, 0, 9), Extent::from(3..3));
         assert_eq!(Extent::strided(3..3, 5, 9), Extent::from(3..3));
         assert_eq!(Extent::strided(3..7, 2, 9).hull(), 3..16);
+        assert!(Extent::strided(0..4, 3, 4).is_whole(12) && !Extent::from(0..4).is_whole(12));
+        assert!(!Extent::strided(0..3, 3, 4).is_whole(3));
     }
 
     #[test]
@@ -230,6 +230,7 @@ mod tests {
         ) {
             let (of_a, of_b) = (bytes_of(&a), bytes_of(&b));
             let range = start..start + len;
+            prop_assert_eq!((a.bytes(), a.is_empty()), (of_a.len() as u64, of_a.is_empty()));
             prop_assert_eq!(a.touches(&range), of_a.iter().any(|byte| range.contains(byte)));
             prop_assert_eq!(a.overlaps(&b), of_a.iter().any(|byte| of_b.contains(byte)));
         }

@@ -119,7 +119,7 @@ impl HistoryLayout {
     }
 
     #[cold]
-    fn compact_now(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
+    pub(super) fn compact_now(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         match self {
             Self::Linear(linear) => linear.forget_done(is_done),
             Self::Pitched(pitched) => pitched.forget_done(is_done),

@@ -162,3 +162,50 @@ impl AccessHistory {
         !ends.iter().all(is_over)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{StreamId, VectorClock, plan_lease},
+        AccessKind::{Read, Write},
+        *,
+    };
+    use crate::Error;
+
+    /// An end that fails if it is `None`.
+    impl PutOffEnd for Option<bool> {
+        fn end(&self, _: &AccessHistory, _: bool) -> Result<bool> {
+            self.ok_or_else(|| Error::unavailable("not now"))
+        }
+    }
+
+    #[test]
+    fn bytes_are_lent_until_the_lease_has_ended() {
+        let mut history = AccessHistory::new(8);
+        let [first, second] = [(0..4, Read), (4..8, Write)].map(|(range, kind)| {
+            let (access, clock) = (Access::new(&history, range, kind), VectorClock::default());
+            let lease = plan_lease(StreamId::of(1), &clock, &access, Location::caller());
+            lease.expect("no other lease").0
+        });
+        let conflict = |history: &AccessHistory, kind| {
+            let found = history.conflicting_lease(&Access::new(history, 0..4, kind));
+            found.map(|lease| matches!(lease, ConflictingLease::Lent(_)))
+        };
+        assert_eq!(
+            [Read, Write].map(|kind| conflict(&history, kind)),
+            [None, Some(true)]
+        );
+        history.put_off(first, Arc::new(Some(true)));
+        assert_eq!(
+            [Read, Write].map(|kind| conflict(&history, kind)),
+            [None, Some(false)]
+        );
+        assert!(history.is_lent(), "the second was not returned");
+        for end in [None, Some(false), Some(true)] {
+            history.put_off(second, Arc::new(end));
+            assert_eq!(history.is_lent(), end != Some(true));
+        }
+        history.end_lease(first);
+        assert!(!history.has_lease(first) && history.has_lease(second));
+    }
+}

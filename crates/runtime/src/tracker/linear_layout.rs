@@ -72,8 +72,13 @@ impl Segment {
         self.writes.are_of(stream) && self.reads.are_of(stream)
     }
 
-    fn same_history(&self, other: &Self) -> bool {
-        self.writes == other.writes && self.reads == other.reads
+    /// Extends the segment by the next one if their tickets are equal. Returns whether they are.
+    fn extend(&mut self, next: &Self) -> bool {
+        let is_equal = self.writes == next.writes && self.reads == next.reads;
+        if is_equal {
+            self.end = next.end;
+        }
+        is_equal
     }
 
     /// Merges the next segment into this one, with its tickets.
@@ -129,9 +134,9 @@ impl LinearLayout {
     /// Adds a segment that begins at the end of the last one, and merges both if their tickets are
     /// equal.
     pub(super) fn push(&mut self, segment: Segment) {
-        match self.segments.last_mut() {
-            Some(last) if last.same_history(&segment) => last.end = segment.end,
-            _ => self.segments.push(segment),
+        let last = self.segments.last_mut();
+        if !last.is_some_and(|last| last.extend(&segment)) {
+            self.segments.push(segment);
         }
     }
 
@@ -190,9 +195,7 @@ impl LinearLayout {
             self.segments.insert(last, tail);
         }
         self.segments[first..last].iter_mut().for_each(&mut change);
-        if self.segments.len() > 1 {
-            self.merge_around(first, last);
-        }
+        self.merge_around(first, last);
     }
 
     /// Changes the tickets of exactly the rows of `extent`, of which there are several, in one pass
@@ -225,18 +228,8 @@ impl LinearLayout {
 
     /// Merges neighbours with equal tickets among `first - 1 ..= last`.
     fn merge_around(&mut self, first: usize, last: usize) {
-        let from = first.saturating_sub(1);
-        let until = (last + 1).min(self.segments.len());
-        let mut end = from;
-        for at in from + 1..until {
-            if self.segments[end].same_history(&self.segments[at]) {
-                self.segments[end].end = self.segments[at].end;
-            } else {
-                end += 1;
-                self.segments.swap(end, at);
-            }
-        }
-        self.segments.drain(end + 1..until);
+        let merged = merge_neighbours(&mut self.segments, first, last, Segment::extend);
+        self.segments.drain(merged);
     }
 
     /// Removes completed tickets, and merges neighbours whose tickets are then equal.
@@ -264,6 +257,27 @@ impl LinearLayout {
             self.segments = halved;
         }
     }
+}
+
+/// Calls `extend` for neighbours among `first - 1 ..= last`, which extends one by the next if it
+/// returns `true`. Returns the indices of the items that are then left over.
+pub(super) fn merge_neighbours<T>(
+    items: &mut [T],
+    first: usize,
+    last: usize,
+    extend: impl Fn(&mut T, &T) -> bool,
+) -> Range<usize> {
+    let from = first.saturating_sub(1);
+    let until = (last + 1).min(items.len());
+    let mut end = from;
+    for at in (from..until).skip(1) {
+        let (merged, rest) = items.split_at_mut(at);
+        if !extend(&mut merged[end], &rest[0]) {
+            end += 1;
+            items.swap(end, at);
+        }
+    }
+    end + 1..until
 }
 
 #[cfg(test)]

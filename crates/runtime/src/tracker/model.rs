@@ -43,6 +43,7 @@ const BYTES: u64 = 40;
 /// Generates a range or rows: usually of one pitch, so that the pitched layout is used, and
 /// sometimes of others.
 fn extent() -> impl Strategy<Value = Extent> {
+    let whole = Just(Extent::from(0..BYTES));
     let range = (0..BYTES, 0..=BYTES)
         .prop_map(|(start, len)| Extent::from(start..start + len.min(BYTES - start)));
     let pitch = prop_oneof![8 => Just(8), 1 => Just(16), 1 => 1..12_u64];
@@ -51,7 +52,7 @@ fn extent() -> impl Strategy<Value = Extent> {
         let fitting = (BYTES - start - len) / pitch + 1;
         Extent::strided(start..start + len, rows.min(fitting), pitch)
     });
-    prop_oneof![range, rows]
+    prop_oneof![1 => whole, 4 => range, 4 => rows]
 }
 
 fn step(failures: bool) -> impl Strategy<Value = Step> {
@@ -363,9 +364,12 @@ proptest! {
     }
 
     /// Checks that, with a sync point behind every operation, only conflicts and their consequences
-    /// are waited for, and that no wait is implied by others.
+    /// are waited for, and that no wait on one device is implied by others.
     #[test]
-    fn only_conflicts_are_waited_for(steps in prop::collection::vec(step(false), 1..30)) {
+    fn only_conflicts_are_waited_for(
+        steps in prop::collection::vec(step(false), 1..30),
+        devices in 1..=2_usize,
+    ) {
         let mut all = Vec::new();
         // All streams read every allocation twice: the first dependency between two streams may be
         // recorded late, the second may not.
@@ -381,7 +385,7 @@ proptest! {
         }
         let prologue = all.len();
         all.extend(steps.into_iter().map(|step| Step { finishes: false, ..step }));
-        let model = check(&all, 1)?;
+        let model = check(&all, devices)?;
         // The pairs that must be ordered: by conflict, by stream, and transitively.
         let mut must: Vec<BTreeSet<usize>> = Vec::new();
         for later in 0..all.len() {
@@ -404,7 +408,7 @@ proptest! {
             while at > 0 && matches!(model.queues[stream][at - 1], QueueItem::Wait(_)) {
                 at -= 1;
                 let without = model.before_without(later, stream, None, Some(at));
-                prop_assert!(without != before, "operation {later} makes a wait that others imply");
+                prop_assert!(devices > 1 || without != before, "operation {later} makes a wait that others imply");
             }
         }
         prop_assert!(model.records <= all.len(), "more than one record per operation");

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::{
     Ticket,
     extent::{Extent, Rect},
-    linear_layout::{LinearLayout, Segment},
+    linear_layout::{LinearLayout, Segment, merge_neighbours},
 };
 
 /// Adjacent rows whose columns have the same tickets.
@@ -167,18 +167,14 @@ impl PitchedLayout {
 
     /// Merges neighbours with equal columns among `first - 1 ..= last`.
     fn merge_around(&mut self, first: usize, last: usize) {
-        let from = first.saturating_sub(1);
-        let until = (last + 1).min(self.bands.len());
-        let mut end = from;
-        for at in from + 1..until {
-            if self.bands[end].columns == self.bands[at].columns {
-                self.bands[end].rows.end = self.bands[at].rows.end;
-            } else {
-                end += 1;
-                self.bands.swap(end, at);
+        let merged = merge_neighbours(&mut self.bands, first, last, |band, next| {
+            let is_equal = band.columns == next.columns;
+            if is_equal {
+                band.rows.end = next.rows.end;
             }
-        }
-        self.bands.drain(end + 1..until);
+            is_equal
+        });
+        self.bands.drain(merged);
     }
 }
 

@@ -398,6 +398,50 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_waits_starts_the_recording_of_events_again() {
+        let (a, unordered) = (AccessHistory::new(8), VectorClock::default());
+        let _ = plan((1, 1), [whole(&a, Write)]);
+        let mut ordered = VectorClock::default();
+        ordered.advance(ticket(1, 1));
+        let records = || plan_at((2, 1), &ordered, [whole(&a, Read)]).records_event;
+        while records() {}
+        for (clock, waits) in [(&ordered, false), (&unordered, true)] {
+            let read = whole(&a, Read);
+            let lease = plan_lease(StreamId::of(3), clock, &read, Location::caller());
+            assert_eq!(lease.expect("no other lease").1.is_empty(), !waits);
+            assert_eq!(records(), waits);
+        }
+    }
+
+    #[test]
+    fn a_group_is_planned_like_its_members_one_by_one() {
+        fn members(histories: &[AccessHistory; 6]) -> [(Ticket, Accesses<'_>); 3] {
+            for (at, history) in histories.iter().enumerate() {
+                let _ = plan((10 + at as u64, 1), [whole(history, Write)]);
+            }
+            let access = |at: usize| whole(&histories[at], [Read, Write][at % 2]);
+            let all = [(1, [0, 3]), (2, [4, 1]), (3, [2, 5])];
+            all.map(|(stream, own)| (ticket(stream, 1), own.map(access).into()))
+        }
+        let [together, apart] = [(); 2].map(|()| [(); 6].map(|()| AccessHistory::new(8)));
+        let alone = members(&apart).map(|(ticket, accesses)| plan(ticket, accesses));
+        let (clock, mut plans) = (&VectorClock::default(), [(); 3].map(|()| Plan::default()));
+        let mut group = members(&together);
+        let members = group.iter_mut().zip(&mut plans);
+        let members = members.map(|((ticket, accesses), plan)| GroupMember {
+            ticket: *ticket,
+            clock,
+            accesses,
+            plan,
+        });
+        plan_and_publish_group(&mut members.collect::<Vec<_>>(), &|_| false);
+        assert_eq!(plans, alone);
+        let [published, expected] =
+            [&together, &apart].map(|all| all.each_ref().map(AccessHistory::all_tickets));
+        assert_eq!(published, expected);
+    }
+
+    #[test]
     fn a_failed_operation_hides_no_earlier_ticket() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         let _ = plan((1, 1), [whole(&a, Write)]);

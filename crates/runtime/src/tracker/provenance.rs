@@ -90,17 +90,6 @@ pub(crate) struct Note {
     pub(crate) is_reached: bool,
 }
 
-impl Note {
-    /// Returns whether this note stands for an earlier one: a host read returns the last of a
-    /// graph's replays that ended at a limit.
-    fn replaces(&self, earlier: &Self) -> bool {
-        self.is_reached
-            && earlier.is_reached
-            && self.number > earlier.number
-            && self.graph == earlier.graph
-    }
-}
-
 /// An operation on several devices that may [repeat](Import::repeat) an earlier one.
 pub(crate) struct LaterOperation<'a> {
     pub(crate) ticket: Ticket,
@@ -179,20 +168,22 @@ pub(crate) fn read_imports(imports: &[Arc<dyn Import>]) -> Result<()> {
     left.iter().try_for_each(|import| import.read().map(drop))
 }
 
-/// Removes and returns the imports that are valid, and the notes that a later one
-/// [replaces](Note::replaces).
+/// Removes and returns the imports that are valid, and the replaced notes: a host read returns the
+/// last of a graph's replays that ended at a limit.
 fn take_settled(imports: &mut Vec<Arc<dyn Import>>) -> Imports {
+    let reached = |import: &Arc<dyn Import>| import.note().filter(|note| note.is_reached);
     let mut last: SmallVec<[Note; 2]> = SmallVec::new();
-    for note in imports.iter().filter_map(|import| import.note()) {
+    for note in imports.iter().filter_map(reached) {
         match last.iter_mut().find(|last| last.graph == note.graph) {
-            Some(last) if note.is_reached && note.number > last.number => *last = note,
-            None if note.is_reached => last.push(note),
-            _ => {}
+            Some(last) => last.number = last.number.max(note.number),
+            None => last.push(note),
         }
     }
-    let is_replaced = |note: Note| last.iter().any(|last| last.replaces(&note));
-    let is_settled =
-        |import: &mut Arc<dyn Import>| import.is_valid() || import.note().is_some_and(is_replaced);
+    let replaces = |last: &Note, note: &Note| last.graph == note.graph && last.number > note.number;
+    let is_replaced = |note: Note| last.iter().any(|last| replaces(last, &note));
+    let is_settled = |import: &mut Arc<dyn Import>| {
+        import.is_valid() || reached(import).is_some_and(is_replaced)
+    };
     imports.extract_if(.., is_settled).collect()
 }
 

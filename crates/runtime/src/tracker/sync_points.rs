@@ -136,11 +136,7 @@ impl<E> SyncPoints<E> {
     /// the fewest later tickets.
     #[inline]
     pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<SyncPoint<E>>> {
-        // Most dependencies are on the last operation of a stream.
-        match self.recorded.back() {
-            Some(newest) if newest.ticket.sequence == sequence => Some(newest),
-            _ => self.recorded.get(self.first_at(sequence)),
-        }
+        self.recorded.get(self.first_at(sequence))
     }
 
     /// Calls `each` for the tickets that the submission of `sequence` displaced, if it failed.
@@ -242,7 +238,7 @@ impl<E> SyncPoints<E> {
 /// for.
 pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 8]>, device: DeviceNumber) {
     let mut at = 0;
-    while points.len() > 1 && at < points.len() {
+    while at < points.len() {
         let ticket = points[at].ticket;
         let implied = points.iter().enumerate().any(|(other, point)| {
             let counts = || {

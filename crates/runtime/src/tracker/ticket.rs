@@ -70,7 +70,7 @@ impl StreamId {
     }
 
     fn from_parts(number: u64, index: u32) -> Self {
-        let both = number << INDEX_BITS | u64::from(index);
+        let both = (number << INDEX_BITS) + u64::from(index);
         Self(NonZeroU64::new(both).expect("device numbers start at 1"))
     }
 }

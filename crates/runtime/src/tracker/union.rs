@@ -154,13 +154,22 @@ mod tests {
     }
 
     #[test]
-    fn a_union_of_many_pieces_is_all_between() {
-        let pieces: Vec<_> = (0..40)
-            .map(|at| ((4 * at..4 * at + 2).into(), Read, true))
-            .collect();
-        let union = union_of(&pieces);
-        assert!(union.len() <= ENTRIES_MAX);
-        assert!((0..158).all(|byte| byte % 4 > 1 || covers(&union, byte, Read, true)));
+    fn a_union_of_too_many_pieces_is_one_access_to_all_between() {
+        let history = AccessHistory::new(72);
+        for (written, kind) in [(16, Write), (17, Read)] {
+            let pieces = (0..17_u64).map(|at| {
+                let kind = if at == written { Write } else { Read };
+                ((4 * at..4 * at + 2).into(), kind, false)
+            });
+            let pieces: Vec<_> = pieces.collect();
+            assert_eq!(union_of(&pieces[1..]).len(), ENTRIES_MAX);
+            let [union] = &union_of(&pieces)[..] else {
+                panic!("more pieces than the limit are one");
+            };
+            let access = union.access(&history);
+            assert_eq!((access.kind, access.ordered), (kind, false));
+            assert_eq!(access.extent, (0..66).into());
+        }
     }
 
     proptest! {

@@ -107,7 +107,6 @@ impl VectorClock {
                 Some((listed, known)) if *listed == stream => *known = sequence.max(*known),
                 _ => self.entries.insert(at, (stream, sequence)),
             }
-            at += 1;
         }
     }
 
@@ -151,56 +150,46 @@ fn find_among_many(entries: &[(StreamId, Sequence)], stream: StreamId) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
-    fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::of(stream, sequence)
+    /// Generates tickets of many streams of two devices.
+    fn tickets() -> impl Strategy<Value = Vec<Ticket>> {
+        let ticket = (1..3_u64, 0..FEW as u32, 1..9_u64)
+            .prop_map(|(device, stream, sequence)| Ticket::of_device(device, stream, sequence));
+        prop::collection::vec(ticket, 0..30)
     }
 
-    #[test]
-    fn a_clock_covers_added_tickets_and_earlier_ones_only() {
-        let mut clock = VectorClock::default();
-        clock.advance(ticket(3, 5));
-        clock.advance(ticket(1, 2));
-        clock.advance(ticket(3, 4));
-        assert!(
-            clock.covers(ticket(3, 5)) && clock.covers(ticket(3, 1)) && clock.covers(ticket(1, 2))
-        );
-        assert!(!clock.covers(ticket(3, 6)) && !clock.covers(ticket(2, 1)));
-    }
-
-    #[test]
-    fn join_takes_the_highest_of_each_stream() {
-        let (mut a, mut b) = (VectorClock::default(), VectorClock::default());
-        a.advance(ticket(1, 9));
-        a.advance(ticket(2, 1));
-        b.advance(ticket(2, 7));
-        b.advance(ticket(4, 3));
-        a.join(&b);
-        let all: Vec<_> = a.tickets().collect();
-        assert_eq!(all, [ticket(1, 9), ticket(2, 7), ticket(4, 3)]);
-        assert_eq!(a.len(), 3);
-    }
-
-    #[test]
-    fn the_part_of_one_device_is_joined() {
-        let (mut a, mut b) = (VectorClock::default(), VectorClock::default());
-        a.advance(ticket(1, 9));
-        for (device, stream) in [(1, 1), (2, 1), (2, 2), (3, 1)] {
-            b.advance(Ticket::of_device(device, stream, 10));
+    proptest! {
+        #[test]
+        fn a_clock_covers_added_tickets_and_earlier_ones_only(
+            (mut added, mut others) in (tickets(), tickets()),
+            (of_device, done) in (any::<bool>(), 0..9_u64),
+        ) {
+            let [mut clock, mut other] = [(); 2].map(|()| VectorClock::default());
+            added.iter().for_each(|&ticket| clock.advance(ticket));
+            others.iter().for_each(|&ticket| other.advance(ticket));
+            let device = DeviceNumber::of(2);
+            if of_device {
+                clock.join_device(&other, device);
+                others.retain(|ticket| ticket.stream.device() == device);
+            } else {
+                clock.join(&other);
+            }
+            clock.forget_done(|ticket| ticket.sequence.get() <= done);
+            added.extend(others);
+            added.sort();
+            let pair = |ticket: Ticket| (ticket.stream, ticket.sequence);
+            let mut highest: BTreeMap<_, _> = added.iter().copied().map(pair).collect();
+            highest.retain(|_, sequence| sequence.get() > done);
+            prop_assert_eq!(clock.len(), highest.len());
+            prop_assert!(clock.tickets().map(pair).eq(highest.clone()));
+            for Ticket { stream, sequence } in added {
+                for sequence in [sequence.previous(), sequence, sequence.next()] {
+                    let covers = highest.get(&stream).is_some_and(|&last| last >= sequence);
+                    prop_assert_eq!(clock.covers(Ticket::new(stream, sequence)), covers);
+                }
+            }
         }
-        a.join_device(&b, DeviceNumber::of(2));
-        let all: Vec<_> = a.tickets().collect();
-        let joined = [1, 2].map(|stream| Ticket::of_device(2, stream, 10));
-        assert_eq!(all, [ticket(1, 9), joined[0], joined[1]]);
-    }
-
-    #[test]
-    fn completed_tickets_are_removed() {
-        let mut clock = VectorClock::default();
-        clock.advance(ticket(1, 9));
-        clock.advance(ticket(2, 1));
-        clock.forget_done(|t| t.stream == StreamId::of(1));
-        assert_eq!(clock.len(), 1);
-        assert!(!clock.covers(ticket(1, 9)) && clock.covers(ticket(2, 1)));
     }
 }

@@ -87,9 +87,12 @@ fn imports_stay_until_they_are_valid_or_replaced() {
     first.valid.store(true, Ordering::Relaxed);
     assert_eq!(unsettled(&provenance), 1);
     second.invalid.store(true, Ordering::Relaxed);
-    assert!(provenance.unsettled().is_err());
-    provenance.replace(&[]);
+    assert!(provenance.unsettled().is_err() && provenance.read().is_err());
+    assert_eq!(provenance.take().len(), 1);
     assert_eq!(unsettled(&provenance), 0);
+    add(&provenance, &first);
+    provenance.replace(&[]);
+    assert!(provenance.take().is_empty() && provenance.read().is_ok());
 }
 
 #[test]
@@ -133,6 +136,8 @@ fn only_an_import_of_this_memory_alone_stands_for_a_later_operation() {
     other.replace(&[]);
     add(&one, &operation(2, 1, &[1, 2]));
     assert!(!one.repeat(&later, 1), "there is another");
+    one.replace(&[Arc::new(Noted("graph", GroupNumber::new(), false))]);
+    assert!(!one.repeat(&later, 0), "a note stands for one replay");
 }
 
 #[test]
@@ -165,6 +170,7 @@ fn a_collective_asks_for_no_earlier_one_that_its_own_import_includes() {
     assert_eq!(unsettled(&elsewhere).expect(valid), (1, 1));
     earlier.invalid.store(true, Ordering::Relaxed);
     assert!(unsettled(&later(group, &[1, 2])).is_err());
+    assert!(!later(group, &[]).includes(&Noted("graph", group, false)));
 }
 
 #[test]
@@ -181,8 +187,9 @@ fn a_collective_replaces_none_of_another_group() {
     assert_eq!(unsettled(&provenance), 2);
 }
 
+/// A note of a graph's replay, and whether it is reached.
 #[derive(Debug)]
-struct Noted(Note);
+struct Noted(&'static str, GroupNumber, bool);
 
 impl Import for Noted {
     fn ticket(&self) -> Ticket {
@@ -194,7 +201,7 @@ impl Import for Noted {
     }
 
     fn group(&self) -> Option<GroupNumber> {
-        None
+        Some(self.1)
     }
 
     fn is_valid(&self) -> bool {
@@ -205,23 +212,47 @@ impl Import for Noted {
         Ok(false)
     }
 
+    fn read(&self) -> Result<bool> {
+        let unreached = (!self.2).then_some(false);
+        unreached.ok_or_else(|| Error::unavailable(self.0))
+    }
+
     fn note(&self) -> Option<Note> {
-        Some(self.0)
+        let Self(graph, number, is_reached) = *self;
+        Some(Note {
+            graph,
+            number,
+            is_reached,
+        })
     }
 }
 
 #[test]
 fn the_last_reached_note_of_a_graph_replaces_the_earlier_ones() {
-    let numbers = [(); 3].map(|()| GroupNumber::new());
-    let noted = |at: usize| -> Arc<dyn Import> {
-        Arc::new(Noted(Note {
-            graph: "graph",
-            number: numbers[at],
-            is_reached: true,
-        }))
+    let numbers = [(); 4].map(|()| GroupNumber::new());
+    let notes = [("a", 3), ("a", 0), ("a", 1), ("b", 2)]
+        .map(|(graph, at)| -> Arc<dyn Import> { Arc::new(Noted(graph, numbers[at], at < 3)) });
+    let listed = |imports: &[Arc<dyn Import>]| -> Vec<_> {
+        let at = |import: &_| notes.iter().position(|note| Arc::ptr_eq(note, import));
+        imports.iter().filter_map(at).collect()
     };
-    let mut imports = vec![noted(1), noted(2), noted(0)];
-    assert_eq!(take_settled(&mut imports).len(), 2);
-    let left = imports.iter().filter_map(|import| import.note());
-    assert!(left.map(|note| note.number).eq([numbers[2]]));
+    let provenance = Provenance::default();
+    assert!(!provenance.is_used() && provenance.read().is_ok());
+    provenance.replace(&notes);
+    let mut left = provenance.unsettled().expect("no import is invalid");
+    assert_eq!(listed(&left), [0, 2, 3]);
+    provenance.add(&notes[2..3]);
+    assert_eq!(listed(&provenance.imports.lock()), [0, 2, 3]);
+    merge(&mut left, Imports::from(&notes[1..3]));
+    assert_eq!(listed(&left), [0, 2, 3, 1]);
+    let error = |read: Result<()>| read.expect_err("a loop ended at its limit").to_string();
+    let last = error(Err(Error::unavailable("b")));
+    assert_eq!(
+        [error(read_imports(&left)), error(provenance.read())],
+        [&*last, &*last]
+    );
+    add(&provenance, &operation(2, 1, &[1, 2]));
+    provenance.forget_notes();
+    assert!(provenance.read().is_ok() && provenance.is_used());
+    assert_eq!(unsettled(&provenance), 1);
 }
