@@ -69,6 +69,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let mut tracker = mutants();
     tracker.arg("--dir").arg(tracker_alone()?);
+    let settings = process::root().join(".cargo/mutants.toml");
+    tracker.arg("--config").arg(settings);
     tracker.args(["--file", "src/tracker/**", "--jobs", "2"]);
     tracker.args(&options.arguments);
     missed += run_until(end, "tracker", tracker)?;

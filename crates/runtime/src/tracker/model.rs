@@ -408,7 +408,10 @@ proptest! {
             while at > 0 && matches!(model.queues[stream][at - 1], QueueItem::Wait(_)) {
                 at -= 1;
                 let without = model.before_without(later, stream, None, Some(at));
-                prop_assert!(devices > 1 || without != before, "operation {later} makes a wait that others imply");
+                prop_assert!(
+                    devices > 1 || without != before,
+                    "operation {later} makes a wait that others imply"
+                );
             }
         }
         prop_assert!(model.records <= all.len(), "more than one record per operation");
