@@ -1,6 +1,6 @@
 //! The constants: results, attributes and flags.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use cudarc::driver::sys;
 use millstream_driver::{
@@ -11,90 +11,53 @@ use millstream_driver::{
 fn results_have_the_published_numbers() {
     use sys::cudaError_enum as published;
     macro_rules! codes {
-        ($($ours:ident = $theirs:ident;)*) => {
-            [$((ResultCode::$ours, published::$theirs as i32),)*]
-        };
+        ($($name:ident)*) => { [$((published::$name as i32, stringify!($name))),*] };
     }
-    let codes = codes! {
-        SUCCESS = CUDA_SUCCESS;
-        INVALID_VALUE = CUDA_ERROR_INVALID_VALUE;
-        OUT_OF_MEMORY = CUDA_ERROR_OUT_OF_MEMORY;
-        NOT_INITIALIZED = CUDA_ERROR_NOT_INITIALIZED;
-        DEINITIALIZED = CUDA_ERROR_DEINITIALIZED;
-        NO_DEVICE = CUDA_ERROR_NO_DEVICE;
-        INVALID_DEVICE = CUDA_ERROR_INVALID_DEVICE;
-        INVALID_IMAGE = CUDA_ERROR_INVALID_IMAGE;
-        INVALID_CONTEXT = CUDA_ERROR_INVALID_CONTEXT;
-        NO_BINARY_FOR_GPU = CUDA_ERROR_NO_BINARY_FOR_GPU;
-        ECC_UNCORRECTABLE = CUDA_ERROR_ECC_UNCORRECTABLE;
-        PEER_ACCESS_UNSUPPORTED = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-        INVALID_PTX = CUDA_ERROR_INVALID_PTX;
-        NVLINK_UNCORRECTABLE = CUDA_ERROR_NVLINK_UNCORRECTABLE;
-        UNSUPPORTED_PTX_VERSION = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-        CONTAINED = CUDA_ERROR_CONTAINED;
-        SHARED_OBJECT_SYMBOL_NOT_FOUND = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
-        INVALID_HANDLE = CUDA_ERROR_INVALID_HANDLE;
-        ILLEGAL_STATE = CUDA_ERROR_ILLEGAL_STATE;
-        LOSSY_QUERY = CUDA_ERROR_LOSSY_QUERY;
-        NOT_FOUND = CUDA_ERROR_NOT_FOUND;
-        NOT_READY = CUDA_ERROR_NOT_READY;
-        ILLEGAL_ADDRESS = CUDA_ERROR_ILLEGAL_ADDRESS;
-        LAUNCH_OUT_OF_RESOURCES = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-        LAUNCH_TIMEOUT = CUDA_ERROR_LAUNCH_TIMEOUT;
-        PEER_ACCESS_ALREADY_ENABLED = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-        PEER_ACCESS_NOT_ENABLED = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-        CONTEXT_IS_DESTROYED = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-        ASSERT = CUDA_ERROR_ASSERT;
-        TOO_MANY_PEERS = CUDA_ERROR_TOO_MANY_PEERS;
-        HOST_MEMORY_ALREADY_REGISTERED = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-        HOST_MEMORY_NOT_REGISTERED = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-        HARDWARE_STACK_ERROR = CUDA_ERROR_HARDWARE_STACK_ERROR;
-        ILLEGAL_INSTRUCTION = CUDA_ERROR_ILLEGAL_INSTRUCTION;
-        MISALIGNED_ADDRESS = CUDA_ERROR_MISALIGNED_ADDRESS;
-        INVALID_ADDRESS_SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE;
-        INVALID_PC = CUDA_ERROR_INVALID_PC;
-        LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED;
-        COOPERATIVE_LAUNCH_TOO_LARGE = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-        TENSOR_MEMORY_LEAK = CUDA_ERROR_TENSOR_MEMORY_LEAK;
-        NOT_PERMITTED = CUDA_ERROR_NOT_PERMITTED;
-        NOT_SUPPORTED = CUDA_ERROR_NOT_SUPPORTED;
-        MPS_CLIENT_TERMINATED = CUDA_ERROR_MPS_CLIENT_TERMINATED;
-        STREAM_CAPTURE_UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        STREAM_CAPTURE_INVALIDATED = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-        STREAM_CAPTURE_MERGE = CUDA_ERROR_STREAM_CAPTURE_MERGE;
-        STREAM_CAPTURE_UNMATCHED = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-        STREAM_CAPTURE_UNJOINED = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-        STREAM_CAPTURE_ISOLATION = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-        STREAM_CAPTURE_IMPLICIT = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-        CAPTURED_EVENT = CUDA_ERROR_CAPTURED_EVENT;
-        STREAM_CAPTURE_WRONG_THREAD = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-        GRAPH_EXEC_UPDATE_FAILURE = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-        EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE;
-        UNKNOWN = CUDA_ERROR_UNKNOWN;
-    };
-    let compared: BTreeSet<i32> = codes.iter().map(|&(_, theirs)| theirs).collect();
-    for (ours, theirs) in codes {
-        assert_eq!(ours.as_raw(), theirs, "{ours}");
-    }
+    let codes = BTreeMap::from(codes! {
+        CUDA_SUCCESS
+        CUDA_ERROR_INVALID_VALUE CUDA_ERROR_OUT_OF_MEMORY CUDA_ERROR_NOT_INITIALIZED
+        CUDA_ERROR_DEINITIALIZED CUDA_ERROR_NO_DEVICE CUDA_ERROR_INVALID_DEVICE
+        CUDA_ERROR_INVALID_IMAGE CUDA_ERROR_INVALID_CONTEXT CUDA_ERROR_NO_BINARY_FOR_GPU
+        CUDA_ERROR_ECC_UNCORRECTABLE CUDA_ERROR_PEER_ACCESS_UNSUPPORTED CUDA_ERROR_INVALID_PTX
+        CUDA_ERROR_NVLINK_UNCORRECTABLE CUDA_ERROR_UNSUPPORTED_PTX_VERSION CUDA_ERROR_CONTAINED
+        CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND CUDA_ERROR_INVALID_HANDLE CUDA_ERROR_ILLEGAL_STATE
+        CUDA_ERROR_LOSSY_QUERY CUDA_ERROR_NOT_FOUND CUDA_ERROR_NOT_READY CUDA_ERROR_ILLEGAL_ADDRESS
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES CUDA_ERROR_LAUNCH_TIMEOUT
+        CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+        CUDA_ERROR_CONTEXT_IS_DESTROYED CUDA_ERROR_ASSERT CUDA_ERROR_TOO_MANY_PEERS
+        CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+        CUDA_ERROR_HARDWARE_STACK_ERROR CUDA_ERROR_ILLEGAL_INSTRUCTION CUDA_ERROR_MISALIGNED_ADDRESS
+        CUDA_ERROR_INVALID_ADDRESS_SPACE CUDA_ERROR_INVALID_PC CUDA_ERROR_LAUNCH_FAILED
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE CUDA_ERROR_TENSOR_MEMORY_LEAK
+        CUDA_ERROR_NOT_PERMITTED CUDA_ERROR_NOT_SUPPORTED CUDA_ERROR_MPS_CLIENT_TERMINATED
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        CUDA_ERROR_STREAM_CAPTURE_MERGE CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
+        CUDA_ERROR_STREAM_CAPTURE_UNJOINED CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT CUDA_ERROR_CAPTURED_EVENT
+        CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+        CUDA_ERROR_EXTERNAL_DEVICE CUDA_ERROR_UNKNOWN
+    });
     for raw in 0..=1000 {
-        let code = ResultCode::from_raw(raw);
-        assert_eq!(
-            code.name().is_some(),
-            compared.contains(&raw),
-            "{code} is named but not compared"
-        );
+        let theirs = codes.get(&raw).map(|name| {
+            let error = name.strip_prefix("CUDA_ERROR_");
+            error.unwrap_or(&name["CUDA_".len()..])
+        });
+        assert_eq!(ResultCode::from_raw(raw).name(), theirs, "{raw}");
     }
+}
+
+/// Compares attributes with those of the bindings.
+macro_rules! attributes {
+    ($type:ident, $published:ident: $($ours:ident = $theirs:ident;)*) => {
+        for (ours, theirs) in [$(($type::$ours, sys::$published::$theirs as i32)),*] {
+            assert_eq!(ours.as_raw(), theirs, "{ours:?}");
+        }
+    };
 }
 
 #[test]
 fn device_attributes_have_the_published_numbers() {
-    use sys::CUdevice_attribute_enum as published;
-    macro_rules! attributes {
-        ($($ours:ident = $theirs:ident;)*) => {
-            [$((DeviceAttribute::$ours, published::$theirs as i32),)*]
-        };
-    }
-    for (ours, theirs) in attributes! {
+    attributes! { DeviceAttribute, CUdevice_attribute_enum:
         MAX_THREADS_PER_BLOCK = CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
         MAX_BLOCK_DIM_X = CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X;
         MAX_BLOCK_DIM_Y = CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y;
@@ -132,50 +95,24 @@ fn device_attributes_have_the_published_numbers() {
         COOPERATIVE_LAUNCH = CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH;
         MAX_BLOCKS_PER_MULTIPROCESSOR = CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR;
         MEMORY_POOLS_SUPPORTED = CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
-    } {
-        assert_eq!(ours.as_raw(), theirs, "{ours:?}");
     }
 }
 
 #[test]
 fn function_attributes_have_the_published_numbers() {
-    use sys::CUfunction_attribute_enum as published;
-    for (ours, theirs) in [
-        (
-            FunctionAttribute::MAX_THREADS_PER_BLOCK,
-            published::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-        ),
-        (
-            FunctionAttribute::SHARED_BYTES,
-            published::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-        ),
-        (
-            FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES,
-            published::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-        ),
-    ] {
-        assert_eq!(ours.as_raw(), theirs as i32, "{ours:?}");
+    attributes! { FunctionAttribute, CUfunction_attribute_enum:
+        MAX_THREADS_PER_BLOCK = CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        SHARED_BYTES = CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        MAX_DYNAMIC_SHARED_BYTES = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     }
 }
 
 #[test]
 fn link_attributes_have_the_published_numbers() {
-    use sys::CUdevice_P2PAttribute_enum as published;
-    for (ours, theirs) in [
-        (
-            P2pAttribute::PERFORMANCE_RANK,
-            published::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
-        ),
-        (
-            P2pAttribute::ACCESS_SUPPORTED,
-            published::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED,
-        ),
-        (
-            P2pAttribute::NATIVE_ATOMIC_SUPPORTED,
-            published::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-        ),
-    ] {
-        assert_eq!(ours.as_raw(), theirs as i32, "{ours:?}");
+    attributes! { P2pAttribute, CUdevice_P2PAttribute_enum:
+        PERFORMANCE_RANK = CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
+        ACCESS_SUPPORTED = CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
+        NATIVE_ATOMIC_SUPPORTED = CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     }
 }
 
