@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let tables = [
         (
-            "crates/libcuda/src/versions/table.rs",
+            "crates/libcuda/src/versions/table.txt",
             functions::table(&headers)?,
         ),
         (

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::process;
 
 const PAGE: &str = "docs/driver-functions.md";
 
 /// The table of all functions, which `cargo xtask cuda-table` generates.
-const TABLE: &str = "crates/libcuda/src/versions/table.rs";
+const TABLE: &str = "crates/libcuda/src/versions/table.txt";
 
 /// The list of the symbols that are not implemented.
 const REFUSED: &str = "crates/libcuda/src/refused.rs";
@@ -26,59 +26,23 @@ const OPENING: &str = "\
 
 /// The groups of functions that are not implemented, with words that their names contain. A
 /// function is in the first group with a word of its name.
-const GROUPS: [(&str, &[&str]); 15] = [
-    ("Graphics libraries", &["GL", "VDPAU", "Graphics"]),
-    ("Graphs and capture", &["Graph", "Capture", "UserObject"]),
-    (
-        "Arrays, textures and surfaces",
-        &[
-            "Array", "Tex", "Surf", "AtoA", "AtoD", "AtoH", "DtoA", "HtoA",
-        ],
-    ),
-    (
-        "Green contexts",
-        &["GreenCtx", "DevResource", "DevSmResource"],
-    ),
-    ("Multicast", &["Multicast"]),
-    (
-        "Logical endpoints and fabrics",
-        &["LogicalEndpoint", "Fabric", "Clique"],
-    ),
-    ("Tensor maps", &["TensorMap"]),
-    (
-        "Sharing between processes",
-        &["Ipc", "Shareable", "PoolExport", "PoolImport"],
-    ),
-    ("External memory and semaphores", &["External", "NvSci"]),
-    (
-        "Virtual memory management",
-        &[
-            "MemAddress",
-            "MemCreate",
-            "MemMap",
-            "MemUnmap",
-            "MemRelease",
-            "MemSetAccess",
-            "MemGetAccess",
-            "Allocation",
-            "HandleForAddressRange",
-        ],
-    ),
-    (
-        "Operations of streams on memory",
-        &["WaitValue", "WriteValue", "BatchMemOp"],
-    ),
-    ("Batches and decompression", &["Batch"]),
-    (
-        "Clusters and cooperative launches",
-        &["Cluster", "Cooperative"],
-    ),
-    (
-        "Checkpoints, core dumps and logs",
-        &["Checkpoint", "Coredump", "Logs"],
-    ),
-    ("Others", &[""]),
-];
+const GROUPS: &str = "\
+Graphics libraries: GL VDPAU Graphics
+Graphs and capture: Graph Capture UserObject
+Arrays, textures and surfaces: Array Tex Surf AtoA AtoD AtoH DtoA HtoA
+Green contexts: GreenCtx DevResource DevSmResource
+Multicast: Multicast
+Logical endpoints and fabrics: LogicalEndpoint Fabric Clique
+Tensor maps: TensorMap
+Sharing between processes: Ipc Shareable PoolExport PoolImport
+External memory and semaphores: External NvSci
+Virtual memory management: MemAddress MemCreate MemMap MemUnmap MemRelease MemSetAccess \
+    MemGetAccess Allocation HandleForAddressRange
+Operations of streams on memory: WaitValue WriteValue BatchMemOp
+Batches and decompression: Batch
+Clusters and cooperative launches: Cluster Cooperative
+Checkpoints, core dumps and logs: Checkpoint Coredump Logs
+Others: cu";
 
 struct Symbol<'a> {
     /// The CUDA version that introduced it.
@@ -138,7 +102,8 @@ fn page(table: &str, refused: &str) -> Result<String> {
         functions.len()
     )?;
     for (index, names) in groups {
-        write!(text, "\n### {}\n\n", GROUPS[index].0)?;
+        let (heading, _) = groups_of_names().nth(index).context("no such group")?;
+        write!(text, "\n### {heading}\n\n")?;
         text += &wrapped(&names);
     }
     Ok(text)
@@ -146,25 +111,14 @@ fn page(table: &str, refused: &str) -> Result<String> {
 
 fn functions(table: &str) -> Result<BTreeMap<&str, Vec<Symbol<'_>>>> {
     let mut functions: BTreeMap<&str, Vec<Symbol<'_>>> = BTreeMap::new();
-    let (_, rows) = table
-        .split_once("$then! {")
-        .with_context(|| format!("{TABLE} has no rows"))?;
-    let (rows, _) = rows
-        .split_once('}')
-        .with_context(|| format!("the rows of {TABLE} do not end"))?;
-    for row in rows.split(';') {
-        let words = row.split_whitespace();
-        let words: Vec<&str> = words.filter(|&word| word != "per_thread").collect();
-        let mut symbols = Vec::new();
-        for version in words.chunks_exact(2) {
-            let name = version[1].split('(').next().unwrap_or(version[1]);
-            let since = version[0].parse();
-            let since = since.with_context(|| format!("{TABLE}: the version of {name}"))?;
-            symbols.push(Symbol { since, name });
-        }
-        if let Some(first) = symbols.first() {
-            functions.insert(first.name, symbols);
-        }
+    for row in table.lines().filter(|row| !row.starts_with('#')) {
+        let [function, name, since, _] = row.split(' ').collect::<Vec<_>>()[..] else {
+            bail!("{TABLE}: not a row: {row}");
+        };
+        let since = since.parse();
+        let since = since.with_context(|| format!("{TABLE}: the version of {name}"))?;
+        let symbols = functions.entry(function).or_default();
+        symbols.push(Symbol { since, name });
     }
     Ok(functions)
 }
@@ -179,13 +133,15 @@ fn refused_symbols(source: &str) -> Result<BTreeSet<&str>> {
     Ok(list.split_whitespace().collect())
 }
 
+/// Returns the headings of the groups, each with its words.
+fn groups_of_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    GROUPS.lines().filter_map(|line| line.split_once(": "))
+}
+
 /// Returns the index of a function's group.
 fn group(name: &str) -> usize {
-    let has_word = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    GROUPS
-        .iter()
-        .position(|(_, words)| has_word(words))
-        .unwrap_or(GROUPS.len() - 1)
+    let has_word = |(_, words): (_, &str)| words.split(' ').any(|word| name.contains(word));
+    groups_of_names().position(has_word).unwrap_or_default()
 }
 
 /// Formats the number of a CUDA version, as 12.4 for 12040.
@@ -217,15 +173,14 @@ fn wrapped(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    const FUNCTIONS: &str = "
-        macro_rules! driver_functions {
-            ($then:ident) => {
-                $then! {
-                    2000 cuCopy(2) 3020 cuCopy_v2(2)
-                        per_thread 7000 cuCopy_v2_ptds(2);
-                    10000 cuGraphCreate(2);
-                    12040 cuOther(0);
-                }";
+    const FUNCTIONS: &str = "\
+# The functions
+cuCopy cuCopy 2000 2
+cuCopy cuCopy_v2 3020 2
+cuCopy cuCopy_v2_ptds 7000 2
+cuGraphCreate cuGraphCreate 10000 2
+cuOther cuOther 12040 0
+";
 
     #[test]
     fn the_page_is_that_of_the_lists() {

@@ -82,7 +82,7 @@ mod tests {
     fn exactly_the_per_thread_versions_use_the_default_stream_of_the_thread() {
         let per_thread: Vec<_> = versions::FUNCTIONS
             .iter()
-            .flat_map(|function| function.per_thread)
+            .flat_map(|function| &function.per_thread)
             .map(|version| version.symbol)
             .collect();
         for symbol in implemented() {

@@ -10,7 +10,7 @@ use super::headers::Headers;
 const PREFIX: &str = "CU_DEVICE_ATTRIBUTE_";
 
 /// The start of the generated macro.
-const OPENING: &str = "\
+const OPENING: &str = "
 /// Calls the macro `$then` with all attributes of `CUdevice_attribute`, in the order of their
 /// numbers. Of several names for one number, the current one is given.
 macro_rules! device_attributes {
@@ -20,11 +20,18 @@ macro_rules! device_attributes {
 
 /// Returns the generated file.
 pub(super) fn table(headers: &Headers) -> Result<String> {
-    let mut text = headers.opening("The names and numbers of all device attributes.")?;
+    let mut text = headers.opening("//!", "The names and numbers of all device attributes.")?;
     text += OPENING;
+    let mut line = " ".repeat(11);
     for (number, name) in attributes(&headers.declarations)? {
-        writeln!(text, "            {name} = {number}")?;
+        let row = format!(" {name} = {number};");
+        if line.len() + row.len() > 100 {
+            writeln!(text, "{line}")?;
+            line.truncate(11);
+        }
+        line += &row;
     }
+    writeln!(text, "{line}")?;
     text += "        }\n    };\n}\n\npub(crate) use device_attributes;\n";
     Ok(text)
 }

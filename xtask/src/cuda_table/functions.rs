@@ -35,14 +35,6 @@ struct Version {
 /// the newest.
 type Functions = BTreeMap<String, Vec<Version>>;
 
-/// The start of the generated macro.
-const OPENING: &str = "\
-/// Calls the macro `$then` with all functions, a row with the versions of each: the CUDA version
-/// that introduced it, its symbol and the number of its parameters.
-macro_rules! driver_functions {
-    ($then:ident) => {
-        $then! {";
-
 /// Returns the generated file.
 pub(super) fn table(headers: &Headers) -> Result<String> {
     let mut functions = functions(&headers.types)?;
@@ -50,42 +42,14 @@ pub(super) fn table(headers: &Headers) -> Result<String> {
         name_symbols(name, versions)?;
     }
     compare(&headers.declarations, &functions)?;
-    let mut text =
-        headers.opening("The versions and symbols of all functions of the driver API.")?;
-    let version = headers.version()?;
-    text += &format!(
-        "/// The CUDA version of the headers.\npub const NEWEST_CUDA: i32 = {version};\n\n"
-    );
-    text += OPENING;
-    for versions in functions.values() {
-        text += &row(versions);
-    }
-    text += "\n        }\n    };\n}\n\npub(crate) use driver_functions;\n";
-    Ok(text)
-}
-
-/// Returns the row of a function, in lines of at most 100 columns.
-fn row(versions: &[Version]) -> String {
-    let mut row = String::new();
-    let mut columns = 0;
-    for (index, version) in versions.iter().enumerate() {
-        let per_thread = ["per_thread ", ""][usize::from(version.suffix.is_empty())];
-        let end = [" ", ";"][usize::from(index + 1 == versions.len())];
-        let (since, symbol) = (version.since, &version.symbol);
-        let entry = format!(
-            "{per_thread}{since} {symbol}({}){end}",
-            version.parameters.len()
-        );
-        let indented = 12 + 4 * usize::from(index > 0);
-        if columns == 0 || columns + entry.trim_end().len() > 100 {
-            row.truncate(row.trim_end().len());
-            write!(row, "\n{}", " ".repeat(indented)).expect("a string is writable");
-            columns = indented;
+    let mut text = headers.opening("#", "The functions of the driver API.")?;
+    for (name, versions) in &functions {
+        for version in versions {
+            let (symbol, since) = (&version.symbol, version.since);
+            writeln!(text, "{name} {symbol} {since} {}", version.parameters.len())?;
         }
-        columns += entry.len();
-        row += &entry;
     }
-    row
+    Ok(text)
 }
 
 /// Parses the function pointer types. The symbols are left empty.

@@ -1,17 +1,22 @@
 //! Initialisation, versions, results, and calls about the process.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 
 use millstream_driver::ResultCode;
 
 use crate::{
     abi::{In, Out},
-    codes,
-    codes::refuse_if,
+    codes::{self, Answer, refuse_if},
     export::exports,
     process,
     sites::native,
 };
+
+/// Returns a text about a result, or null and an error if CUDA does not define its number.
+fn text(known: Option<&'static CString>, target: Out<*const c_char>) -> Answer {
+    target.set(known.map_or(std::ptr::null(), |known| known.as_ptr()))?;
+    refuse_if(known.is_none(), ResultCode::INVALID_VALUE)
+}
 
 exports! {
     [cuInit]
@@ -27,24 +32,12 @@ exports! {
 
     [cuGetErrorName]
     fn error_name(_call, code: i32, name: Out<*const c_char>) {
-        match codes::name_and_description(code) {
-            Some((known, _)) => name.set(known.as_ptr()),
-            None => {
-                name.set(std::ptr::null())?;
-                Err(ResultCode::INVALID_VALUE)
-            }
-        }
+        text(codes::name_and_description(code).map(|known| &known.0), name)
     }
 
     [cuGetErrorString]
     fn error_string(_call, code: i32, description: Out<*const c_char>) {
-        match codes::name_and_description(code) {
-            Some((_, known)) => description.set(known.as_ptr()),
-            None => {
-                description.set(std::ptr::null())?;
-                Err(ResultCode::INVALID_VALUE)
-            }
-        }
+        text(codes::name_and_description(code).map(|known| &known.1), description)
     }
 
     /// The tables are undocumented, and none is offered. NVIDIA's runtime library needs them; NVRTC

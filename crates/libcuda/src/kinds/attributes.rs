@@ -1,7 +1,7 @@
 //! The names and numbers of the device attributes, from the generated table.
 
 macro_rules! attributes {
-    ($($name:ident = $number:literal)*) => {
+    ($($name:ident = $number:literal;)*) => {
         /// The numbers of the device attributes.
         pub mod number {
             $(

@@ -8,7 +8,7 @@
 //! the first version, and `cuCtxSynchronize_v2`, with another signature, is found only with the
 //! CUDA version that introduced it.
 //!
-//! The table is generated from NVIDIA's headers by `cargo xtask cuda-table`. It gives the number of
+//! `table.txt` is generated from NVIDIA's headers by `cargo xtask cuda-table`. It gives the number of
 //! parameters of each symbol, so that tests can compare it with an implementation.
 //!
 //! # Functions that refuse
@@ -22,13 +22,20 @@
 //! through a pointer of another signature would be undefined behaviour.
 
 mod ptx;
-mod table;
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 pub use ptx::newest_ptx;
-pub use table::NEWEST_CUDA;
+
+/// The CUDA version of the headers that `table.txt` is generated from.
+pub const NEWEST_CUDA: i32 = 13_050;
+
+/// A line for each symbol: the function, the symbol, the CUDA version that introduced it, and the
+/// number of its parameters; comments start with `#`.
+const TABLE: &str = include_str!("table.txt");
 
 /// A function of the driver API with all its versions.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,10 +44,10 @@ pub struct Function {
     pub name: &'static str,
     /// The versions that use the legacy default stream, from the oldest to the newest; at least
     /// one.
-    pub legacy: &'static [Version],
+    pub legacy: Vec<Version>,
     /// The versions that use the default stream of the calling thread, from the oldest to the
     /// newest; none for functions that do not use the default stream.
-    pub per_thread: &'static [Version],
+    pub per_thread: Vec<Version>,
 }
 
 /// A version of a function.
@@ -90,33 +97,39 @@ pub enum Lookup {
     NewerThanDriver,
 }
 
-macro_rules! functions {
-    ($($first:literal $name:ident($first_parameters:literal)
-        $($since:literal $symbol:ident($parameters:literal))*
-        $(per_thread $thread_since:literal $thread_symbol:ident($thread_parameters:literal))*;
-    )*) => {
-        /// All functions, in the order of their names.
-        pub static FUNCTIONS: &[Function] = &[$(Function {
-            name: stringify!($name),
-            legacy: &[Version {
-                since: $first,
-                symbol: stringify!($name),
-                parameters: $first_parameters,
-            }, $(Version {
-                since: $since,
-                symbol: stringify!($symbol),
-                parameters: $parameters,
-            }),*],
-            per_thread: &[$(Version {
-                since: $thread_since,
-                symbol: stringify!($thread_symbol),
-                parameters: $thread_parameters,
-            }),*],
-        }),*];
-    };
-}
-
-table::driver_functions!(functions);
+/// All functions, in the order of their names.
+pub static FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
+    let mut functions: Vec<Function> = Vec::new();
+    for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (name, symbol) = (word(), word());
+        let since = word().parse().unwrap_or_default();
+        let parameters = word().parse().unwrap_or_default();
+        if functions.last().is_none_or(|last| last.name != name) {
+            functions.push(Function {
+                name,
+                legacy: Vec::new(),
+                per_thread: Vec::new(),
+            });
+        }
+        let Some(function) = functions.last_mut() else {
+            continue;
+        };
+        let per_thread = symbol.ends_with("_ptds") || symbol.ends_with("_ptsz");
+        let versions = if per_thread {
+            &mut function.per_thread
+        } else {
+            &mut function.legacy
+        };
+        versions.push(Version {
+            since,
+            symbol,
+            parameters,
+        });
+    }
+    functions
+});
 
 /// Finds the version of the function `name` that a driver of CUDA version `driver` gives to a
 /// program made for the CUDA version `asked`: the newest that is not newer than `asked`.
@@ -133,8 +146,8 @@ pub fn find(name: &str, asked: i32, driver: i32, stream: DefaultStream) -> Looku
     };
     let function = &FUNCTIONS[index];
     let versions = match stream {
-        DefaultStream::PerThread if !function.per_thread.is_empty() => function.per_thread,
-        _ => function.legacy,
+        DefaultStream::PerThread if !function.per_thread.is_empty() => &function.per_thread,
+        _ => &function.legacy,
     };
     match versions.iter().rfind(|version| version.since <= asked) {
         Some(version) => Lookup::Found(version),
@@ -147,5 +160,5 @@ pub fn find(name: &str, asked: i32, driver: i32, stream: DefaultStream) -> Looku
 pub fn symbols() -> impl Iterator<Item = &'static Version> {
     FUNCTIONS
         .iter()
-        .flat_map(|function| function.legacy.iter().chain(function.per_thread))
+        .flat_map(|function| function.legacy.iter().chain(&function.per_thread))
 }

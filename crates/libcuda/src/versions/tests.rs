@@ -137,8 +137,11 @@ fn only_the_documented_flags_are_decoded() {
 
 #[test]
 fn the_table_is_sorted_and_names_each_symbol_once() {
+    let source = format!("CUDA {}.{}\n", NEWEST / 1000, NEWEST % 1000 / 10);
+    assert!(TABLE.contains(&source), "not from the headers of {source}");
     assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
-    for function in FUNCTIONS {
+    assert!(symbols().all(|version| (2000..=NEWEST).contains(&version.since)));
+    for function in FUNCTIONS.iter() {
         assert_eq!(function.legacy[0].symbol, function.name);
         assert!(function.legacy.is_sorted_by(|a, b| a.since < b.since));
         assert!(function.per_thread.is_sorted_by(|a, b| a.since < b.since));
