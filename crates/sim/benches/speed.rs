@@ -32,8 +32,7 @@ const WITHIN: &str = "sim:race=kernels,orders=1";
 #[path = "speed/cases.rs"]
 mod cases;
 
-use cases::Arg::{Array, Double, Float, Word};
-use cases::{CASES, Case};
+use cases::{Case, cases};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -78,9 +77,10 @@ impl Ready {
         // SAFETY: the module is alive.
         let function = unsafe { gpu.module_function(context, module, case.entry()) }?;
         let mut values = Vec::new();
-        for arg in case.args {
-            values.push(match *arg {
-                Array(bytes) => {
+        for &(kind, value) in &case.args {
+            values.push(match kind {
+                "array" => {
+                    let bytes = value.parse()?;
                     // SAFETY: the context is alive.
                     let memory = unsafe { gpu.mem_alloc(context, bytes) }?;
                     // These patterns are small and varied, whether read as bytes, integers or
@@ -97,9 +97,9 @@ impl Ready {
                     }?;
                     memory.as_raw()
                 }
-                Word(value) => value.into(),
-                Float(value) => value.to_bits().into(),
-                Double(value) => value.to_bits(),
+                "f32" => value.parse::<f32>()?.to_bits().into(),
+                "f64" => value.parse::<f64>()?.to_bits(),
+                _ => value.parse::<u32>()?.into(),
             });
         }
         let dims = LaunchDims {
@@ -166,11 +166,11 @@ fn processor_ns() -> Option<u128> {
 /// first launch.
 fn child(kernel: &str, config: &str, launches: usize) -> Result<()> {
     let one_core = env::var("RAYON_NUM_THREADS").is_ok_and(|threads| threads == "1");
-    let case = CASES
-        .iter()
+    let mut cases = cases()?.into_iter();
+    let case = cases
         .find(|case| case.kernel == kernel)
         .ok_or("no such kernel")?;
-    let ready = Ready::new(case, config)?;
+    let ready = Ready::new(&case, config)?;
     ready.launch(one_core, case.repeats)?;
     let once = ready.gpu.kernel_stats().thread_instructions;
     let mut least = None;
@@ -369,7 +369,8 @@ fn main() -> Result<()> {
         .partition(|word| word.starts_with("--"));
     let wanted =
         |case: &&Case| names.is_empty() || names.iter().any(|name| case.kernel.contains(name));
-    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
+    let cases = cases()?;
+    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     let other = options
         .iter()
         .find_map(|option| option.strip_prefix("--beside="));

@@ -8,8 +8,8 @@
 //! the first version, and `cuCtxSynchronize_v2`, with another signature, is found only with the
 //! CUDA version that introduced it.
 //!
-//! `table.txt` is generated from NVIDIA's headers by `cargo xtask cuda-table`. It gives the number of
-//! parameters of each symbol, so that tests can compare it with an implementation.
+//! `table.txt` is generated from NVIDIA's headers by `cargo xtask cuda-table`. It gives the number
+//! of parameters of each symbol, so that tests can compare it with an implementation.
 //!
 //! # Functions that refuse
 //!

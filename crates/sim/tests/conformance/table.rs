@@ -44,7 +44,7 @@ pub(crate) fn print() {
         println!(
             "| {} | {} | {} |",
             rule.number,
-            rule.allowed,
+            rule.allowed(),
             columns.join(" | ")
         );
     }

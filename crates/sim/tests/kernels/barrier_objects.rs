@@ -186,60 +186,11 @@ fn fault(body: &str) -> KernelFault {
 #[test]
 fn misuse_is_a_fault_that_says_what_is_wrong() {
     let init = "mbarrier.init.shared.b64 [bar], 2;";
-    for (body, operation, problem) in [
-        (
-            "mbarrier.arrive.shared.b64 _, [bar];".to_owned(),
-            "mbarrier.arrive",
-            "not initialised",
-        ),
-        (
-            "mbarrier.init.shared.b64 [bar], 0;".to_owned(),
-            "mbarrier.init",
-            "the arrival count 0 is not between 1 and 1048575",
-        ),
-        (
-            "mbarrier.init.shared.b64 [bar], 1048576;".to_owned(),
-            "mbarrier.init",
-            "the arrival count 1048576 ",
-        ),
-        (
-            format!("{init} mbarrier.arrive.shared.b64 _, [bar], 3;"),
-            "mbarrier.arrive",
-            "3 arrivals exceed the 2 that the phase waits for",
-        ),
-        (
-            format!("{init} mbarrier.arrive.noComplete.shared.b64 %rd2, [bar], 2;"),
-            "mbarrier.arrive",
-            "`.noComplete`",
-        ),
-        (
-            format!(
-                "{init} mbarrier.inval.shared.b64 [bar]; mbarrier.arrive_drop.shared.b64 _, [bar];"
-            ),
-            "mbarrier.arrive_drop",
-            "not initialised",
-        ),
-        (
-            format!("{init} mov.u64 %rd2, 5; mbarrier.test_wait.shared.b64 %p2, [bar], %rd2;"),
-            "mbarrier.test_wait",
-            "the state is not",
-        ),
-        (
-            format!("{init} mbarrier.arrive.b64 _, [%rd1];"),
-            "mbarrier.arrive",
-            "outside the block's shared memory",
-        ),
-        (
-            format!("{init} mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048576;"),
-            "mbarrier.expect_tx",
-            "1048576 bytes",
-        ),
-        (
-            "cp.async.mbarrier.arrive.shared.b64 [bar];".to_owned(),
-            "cp.async.mbarrier.arrive",
-            "not initialised",
-        ),
-    ] {
+    for line in include_str!("misuse.txt").lines() {
+        let [body, operation, problem] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let body = body.replace("INIT", init);
         let found = fault(&body);
         let KernelFaultKind::InvalidBarrierObject {
             operation: at,

@@ -69,44 +69,11 @@ fn out_of_bounds_names_thread_and_line() {
 
 #[test]
 fn each_fault_says_its_cause() {
-    let beyond_shared = "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; \
-                         st.shared.u32 [%rd2], %r1;";
-    let branches = "T: .branchtargets A, B; brx.idx %r1, T; A: ret; B:";
-    for (body, threads, cause) in [
-        (
-            "st.global.u32 [%rd2], %r1;",
-            1,
-            "write of 4 bytes at 0x0, which no allocation contains",
-        ),
-        (
-            "ld.global.u32 %r2, [%rd1+2];",
-            1,
-            "read of 4 bytes at 0x1000000000002, which is not a",
-        ),
-        (
-            "ld.shared.v2.u32 {%r2, %r3}, [s+4];",
-            1,
-            "read of 8 bytes at 0x4, which is not a multip",
-        ),
-        (
-            beyond_shared,
-            32,
-            "write of 4 bytes at offset 0x40 of 64 bytes of shared memory",
-        ),
-        (
-            "setp.eq.u32 %p1, %r1, 5; @%p1 trap;",
-            32,
-            "the kernel executed `trap`",
-        ),
-        (
-            "L: bra L;",
-            1,
-            "no block has ended for 100000 warp instructions",
-        ),
-        ("bar.sync 16;", 32, "barrier 16 for None threads"),
-        ("bar.sync 1, 33;", 64, "barrier 1 for Some(33) threads"),
-        (branches, 32, "indexed branch to target 2 of 2"),
-    ] {
+    for line in include_str!("faults.txt").lines() {
+        let [body, threads, cause] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let threads = threads.parse().unwrap();
         let found = kind_of(body, threads).to_string();
         assert!(found.starts_with(cause), "{body}: {found}");
     }
