@@ -17,34 +17,24 @@ fn assert_error(source: &str, message: &str, place: &str) {
 
 #[test]
 fn invalid_region_functions_are_rejected_at_the_invalid_part() {
-    for (source, message, place) in [
-        ("async fn f() {}", "its result can be awaited", "async"),
-        ("const fn f() {}", "is not `const`", "const"),
-        ("unsafe fn f() {}", "is not `unsafe`", "unsafe"),
-        ("extern \"C\" fn f() {}", "is not `extern`", "extern \"C\""),
-        ("fn f(&self) {}", "has no `self`", "&self"),
-        ("fn f(x: impl Copy) {}", "named types", "impl"),
-        ("fn f(x: &Vec<impl Copy>) {}", "named types", "impl"),
-        ("fn f() -> impl Copy {}", "has a named type", "impl"),
-        ("fn f(#[x] y: f32) {}", "has no attributes", "#[x]"),
-        (
-            "fn f(x: f32, g: &Region) {}",
-            "is the first parameter",
-            "&Region",
-        ),
-        (
-            "fn f(g: &mut r::Region) {}",
-            "is the first parameter",
-            "&mut r::Region",
-        ),
-        (
-            "fn f(mut x: ArrayViewMut1<f32>) {}",
-            "would be lost",
-            "ArrayViewMut1<f32>",
-        ),
-        ("struct S;", "applies to a function", "struct"),
-    ] {
-        assert_error(source, message, place);
+    let table = r#"
+        async fn f() {} | its result can be awaited | async
+        const fn f() {} | is not `const` | const
+        unsafe fn f() {} | is not `unsafe` | unsafe
+        extern "C" fn f() {} | is not `extern` | extern "C"
+        fn f(&self) {} | has no `self` | &self
+        fn f(x: impl Copy) {} | named types | impl
+        fn f(x: &Vec<impl Copy>) {} | named types | impl
+        fn f() -> impl Copy {} | has a named type | impl
+        fn f(#[x] y: f32) {} | has no attributes | #[x]
+        fn f(x: f32, g: &Region) {} | is the first parameter | &Region
+        fn f(g: &mut r::Region) {} | is the first parameter | &mut r::Region
+        fn f(mut x: ArrayViewMut1<f32>) {} | would be lost | ArrayViewMut1<f32>
+        struct S; | applies to a function | struct
+    "#;
+    for line in table.trim().lines() {
+        let parts: Vec<&str> = line.trim().split(" | ").collect();
+        assert_error(parts[0], parts[1], parts[2]);
     }
 }
 

@@ -14,52 +14,34 @@ const LEAST: usize = 256;
 /// A call that takes longer than this counts as blocked.
 const BLOCKED_AFTER: Duration = Duration::from_millis(300);
 
+type Enqueue<'a> = dyn Fn(StreamHandle) -> Result<(), DriverError> + Sync + 'a;
+
 pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
     let (memory, other, pinned) = (dev.memory(8)?, dev.stream()?, dev.pinned(4, 1)?);
     let event = dev.recorded(other)?;
     let fill = FillPattern::U8(2);
-    let depths = [
-        (
-            "kernels",
-            depth(dev, &|stream| dev.store(memory, 1, stream))?,
-        ),
-        (
-            "copies up",
-            depth(dev, &|stream| dev.upload(memory, pinned, stream))?,
-        ),
-        (
-            "copies down",
-            depth(dev, &|stream| dev.download(pinned, memory, stream))?,
-        ),
-        (
-            "copies within the device",
-            depth(dev, &|stream| {
-                dev.copy_device_to_device_async(memory.offset(4), memory, 4, stream)
-            })?,
-        ),
-        (
-            "fills",
-            depth(dev, &|stream| dev.memset_async(memory, fill, 4, stream))?,
-        ),
-        (
-            "event records",
-            depth(dev, &|stream| dev.event_record(event, stream))?,
-        ),
-        (
-            "event waits",
-            depth(dev, &|stream| {
-                dev.event_record(event, other)?;
-                dev.stream_wait_event(stream, event)
-            })?,
-        ),
-        (
-            "allocations with their frees",
-            depth(dev, &|stream| {
-                let memory = dev.mem_alloc_async(4096, stream)?;
-                dev.mem_free_async(memory, stream)
-            })?,
-        ),
+    let kinds: [(&str, &Enqueue<'_>); 8] = [
+        ("kernels", &|stream| dev.store(memory, 1, stream)),
+        ("copies up", &|stream| dev.upload(memory, pinned, stream)),
+        ("copies down", &|stream| {
+            dev.download(pinned, memory, stream)
+        }),
+        ("copies within the device", &|stream| {
+            dev.copy_device_to_device_async(memory.offset(4), memory, 4, stream)
+        }),
+        ("fills", &|stream| dev.memset_async(memory, fill, 4, stream)),
+        ("event records", &|stream| dev.event_record(event, stream)),
+        ("event waits", &|stream| {
+            dev.event_record(event, other)?;
+            dev.stream_wait_event(stream, event)
+        }),
+        ("allocations with their frees", &|stream| {
+            let memory = dev.mem_alloc_async(4096, stream)?;
+            dev.mem_free_async(memory, stream)
+        }),
     ];
+    let depths = kinds.map(|(what, enqueue)| Ok((what, depth(dev, enqueue)?)));
+    let depths = depths.into_iter().collect::<Result<Vec<_>, Failed>>()?;
     dev.event_destroy(event)?;
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (what, depth) in depths {
@@ -79,10 +61,7 @@ pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
 
 /// Returns the number of operations accepted behind a closed gate before a call blocks, if one
 /// blocks.
-fn depth(
-    dev: &DeviceHarness,
-    enqueue: &(dyn Fn(StreamHandle) -> Result<(), DriverError> + Sync),
-) -> Result<Option<usize>, Failed> {
+fn depth(dev: &DeviceHarness, enqueue: &Enqueue<'_>) -> Result<Option<usize>, Failed> {
     let stream = dev.stream()?;
     let taken = AtomicUsize::new(0);
     let gate = dev.gate(stream)?;

@@ -22,42 +22,10 @@ fn refused(body: &str) -> String {
 
 #[test]
 fn errors_name_the_line_and_the_thing() {
-    for (body, problem) in [
-        (
-            ".reg .b32 %r<4>;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 %r1;",
-            "line 6: unsupported opcode `wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16`: the \
-         simulated device has no tensor cores; \
-         compile the kernel without `wmma` and `mma`, or run it on a GPU",
-        ),
-        (
-            ".reg .f32 %f<4>;\nadd.bogus.f32 %f1, %f2, %f3;",
-            "line 6: unsupported opcode `add.bogus.f32`",
-        ),
-        ("bra NOWHERE;", "line 5: undefined label `NOWHERE`"),
-        (
-            ".reg .b32 %r<4>;\nmov.u32 %r1, %r4;",
-            "line 6: undefined name `%r4`",
-        ),
-        (
-            ".reg .b32 %r<4>; .reg .b64 %rd<4>;\nadd.u32 %r1, %r2, %rd3;",
-            "line 6: `%rd3` does not fit `add.u32`: expected type u32, found b64",
-        ),
-        (
-            ".reg .b32 %r<4>;\nadd.u32 %r1, %r2;",
-            "line 6: `add.u32` takes 3 operands, found 2",
-        ),
-        (
-            ".reg .b32 %r; .reg .b32 %r;",
-            "line 5: `%r` is declared twice",
-        ),
-        (
-            ".reg .b32 %r<4>;\n\nmov.u32 %r1 %r2;",
-            "line 7: expected `;`, found `%r2`",
-        ),
-        ("call vprintf;", "line 5: undefined name `vprintf`"),
-        (".bogus x;", "line 5: unsupported directive `.bogus`"),
-    ] {
-        assert_eq!(refused(body), problem);
+    for line in include_str!("parsing.txt").lines() {
+        let (body, problem) = line.split_once(" | ").unwrap();
+        let body = body.replace("\\n", "\n");
+        assert_eq!(refused(&body), problem);
     }
     let source = format!("{HEAD}.visible .entry k() {{ ret;");
     assert_eq!(

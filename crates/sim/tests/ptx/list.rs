@@ -1,99 +1,49 @@
 //! The PTX files, embedded in the program: a machine with a GPU may not have the repository.
 
-/// Lists files with run lines, and files that were compiled from a source with run lines.
+/// Lists files with run lines by their folders, behind those that were compiled from a source with
+/// run lines.
 macro_rules! files {
-    ($($name:literal $(from $source:literal)?,)*) => {
-        &[$(($name, files!(source $name $($source)?), include_str!(concat!($name, ".ptx")))),*]
+    (
+        compiled { $($source:ident: $($compiled:ident)*;)* }
+        $($folder:ident: $($name:ident)*;)*
+    ) => {
+        &[
+            $($((
+                concat!("compiled/", stringify!($compiled)),
+                include_str!(concat!("compiled/", stringify!($source), ".cu")),
+                include_str!(concat!("compiled/", stringify!($compiled), ".ptx")),
+            ),)*)*
+            $($((
+                concat!(stringify!($folder), "/", stringify!($name)),
+                include_str!(concat!(stringify!($folder), "/", stringify!($name), ".ptx")),
+                include_str!(concat!(stringify!($folder), "/", stringify!($name), ".ptx")),
+            ),)*)*
+        ]
     };
-    (source $name:literal) => { include_str!(concat!($name, ".ptx")) };
-    (source $name:literal $source:literal) => { include_str!(concat!($source, ".cu")) };
 }
 
 /// The name of each file, the text with its run lines (the CUDA C++ source for compiled files), and
 /// the PTX.
 pub(crate) const FILES: &[(&str, &str, &str)] = files! {
-    "compiled/barrier_objects" from "compiled/barrier_objects",
-    "compiled/barrier_objects_13" from "compiled/barrier_objects",
-    "compiled/barrier_objects_sm_90" from "compiled/barrier_objects",
-    "compiled/barrier_objects_sm_90_13" from "compiled/barrier_objects",
-    "compiled/control" from "compiled/control",
-    "compiled/control_13" from "compiled/control",
-    "compiled/heap" from "compiled/heap",
-    "compiled/libraries" from "compiled/libraries",
-    "compiled/libraries_13" from "compiled/libraries",
-    "compiled/maths" from "compiled/maths",
-    "compiled/services" from "compiled/services",
-    "compiled/services_13" from "compiled/services",
-    "files/alloca",
-    "files/approximate",
-    "files/async_copies",
-    "files/atomics",
-    "files/atomics_sm_90",
-    "files/barriers",
-    "files/bits",
-    "files/carry",
-    "files/comparisons",
-    "files/constants",
-    "files/control",
-    "files/conversions",
-    "files/conversions_sm_90",
-    "files/directives",
-    "files/elect",
-    "files/floats",
-    "files/floats_sm_86",
-    "files/functions",
-    "files/halves",
-    "files/halves_sm_80",
-    "files/halves_sm_80_ftz",
-    "files/halves_sm_86",
-    "files/halves_sm_90",
-    "files/integers",
-    "files/lop3_predicates",
-    "files/mbarrier",
-    "files/mbarrier_sm_90",
-    "files/memory",
-    "files/names",
-    "files/pack",
-    "files/packed_integers",
-    "files/parameters",
-    "files/parameters_large",
-    "files/redux",
-    "files/special_registers_sm_90",
-    "files/system",
-    "files/vectors",
-    "files/video",
-    "files/video_parts",
-    "files/video_scalar",
-    "files/warp",
-    "files/wide",
-    "files/wide_loads_sm_100",
-    "files/wide_sm_90",
-    "refused/arrive_tx",
-    "refused/bulk_copy",
-    "refused/cluster",
-    "refused/cluster_shape",
-    "refused/ends",
-    "refused/fence_proxy_async",
-    "refused/initial",
-    "refused/label",
-    "refused/ldmatrix",
-    "refused/launch_by_a_kernel",
-    "refused/mapa",
-    "refused/mma",
-    "refused/modifier",
-    "refused/name",
-    "refused/opcode",
-    "refused/operands",
-    "refused/parameters_8_0",
-    "refused/parameters_most",
-    "refused/parameters_sm_61",
-    "refused/semicolon",
-    "refused/target",
-    "refused/texture",
-    "refused/type",
-    "refused/video_merged_saturation",
-    "refused/video_minimum_of_saturated",
-    "refused/video_scaled_unsigned",
-    "refused/wgmma",
-    "refused/wmma",
+    compiled {
+        barrier_objects: barrier_objects barrier_objects_13 barrier_objects_sm_90
+        barrier_objects_sm_90_13;
+        control: control control_13;
+        heap: heap;
+        libraries: libraries libraries_13;
+        maths: maths;
+        services: services services_13;
+    }
+    files:
+        alloca approximate async_copies atomics atomics_sm_90 barriers bits carry comparisons
+        constants control conversions conversions_sm_90 directives elect floats floats_sm_86
+        functions halves halves_sm_80 halves_sm_80_ftz halves_sm_86 halves_sm_90 integers
+        lop3_predicates mbarrier mbarrier_sm_90 memory names pack packed_integers parameters
+        parameters_large redux special_registers_sm_90 system vectors video video_parts video_scalar
+        warp wide wide_loads_sm_100 wide_sm_90;
+    refused:
+        arrive_tx bulk_copy cluster cluster_shape ends fence_proxy_async initial label ldmatrix
+        launch_by_a_kernel mapa mma modifier name opcode operands parameters_8_0 parameters_most
+        parameters_sm_61 semicolon target texture type video_merged_saturation
+        video_minimum_of_saturated video_scaled_unsigned wgmma wmma;
 };
