@@ -11,11 +11,12 @@ pub(crate) fn beside_dependency(
     dependency: &str,
 ) -> Option<PathBuf> {
     let rust_library = arguments.into_iter().find_map(|argument| {
-        let (name, path) = argument.split_once('=')?;
+        let argument = argument.strip_prefix("--extern=").unwrap_or(&argument);
         // Modifiers precede the name: `priv:name=path`.
-        let name = name.trim_start_matches("--extern").rsplit(':').next()?;
+        let (name, path) = argument.split_once('=')?;
         let path = PathBuf::from(path);
-        (name.trim_start_matches('=') == dependency && path.extension()? == "rlib").then_some(path)
+        let is_found = name.rsplit(':').next() == Some(dependency) && path.extension()? == "rlib";
+        is_found.then_some(path)
     })?;
     let shared_library = std::path::absolute(rust_library.with_extension("so")).ok()?;
     shared_library.is_file().then_some(shared_library)
