@@ -20,6 +20,10 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Option<()> {
         let TracedRegion { region, bitmap } = (*cached)?;
         let end = (region.bytes.len() as u64).checked_sub(4)?;
+        // Registered memory may begin anywhere; then a value is not within a word of the bitmap.
+        if !region.base.is_multiple_of(4) {
+            return None;
+        }
         let mut outside = 0;
         for lane in 0..LANES {
             let offset = warp_access.addresses[lane].wrapping_sub(region.base);

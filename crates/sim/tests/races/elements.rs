@@ -200,3 +200,32 @@ fn no_kernel_of_the_project_accesses_an_array_as_floats_of_two_sizes() {
         "{params} arrays of {kernels} kernels"
     );
 }
+
+#[test]
+fn a_load_whose_lanes_lie_apart_is_part_of_a_race() {
+    // The first load is of the same memory, so that its region is at hand for the second.
+    let body = "ld.global.u32 %r2, [%rd1];
+mov.u32 %r3, %tid.x;
+mad.lo.u32 %r4, %r3, 7, %r2;
+and.b32 %r4, %r4, 63;
+mul.wide.u32 %rd3, %r4, 4;
+add.s64 %rd4, %rd1, %rd3;
+ld.global.u32 %r5, [%rd4+256];
+st.global.u32 [%rd2], %r5;";
+    let sim = SimHarness::new(SimConfig::new());
+    let function = sim.kernel(&kernel(body), "k");
+    let (one, other, x, y) = (
+        sim.stream(),
+        sim.stream(),
+        zeros(&sim, 1024),
+        zeros(&sim, 1024),
+    );
+    let args = [Arg::Pointer(x), Arg::Pointer(y), Arg::U32(0)];
+    sim.launch(function, (1, 64), one, &args).unwrap();
+    let words = [0, 31, 37, 63];
+    for word in words {
+        sim.fill(x.offset(256 + 4 * word), 1, 4, other);
+    }
+    sim.context_synchronize().unwrap();
+    assert_eq!(sim.gpu.findings().len(), words.len());
+}
