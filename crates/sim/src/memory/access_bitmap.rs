@@ -14,6 +14,9 @@ const WORD_BYTES: usize = 64;
 /// The number of words allocated together, when the first of them is needed.
 const CHUNK_WORDS: usize = 512;
 
+/// The words of a chunk of which no byte is marked.
+static UNMARKED: [AtomicU64; CHUNK_WORDS] = [const { AtomicU64::new(0) }; CHUNK_WORDS];
+
 /// A set of access kinds: plain loads, plain stores, and synchronising accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessFlags(u8);
@@ -121,8 +124,13 @@ impl AccessBitmap {
                 continue;
             }
             let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
+            let kinds = kinds.map(|kind| &kind.unwrap_or(&UNMARKED)[..words]);
             for word in 0..words {
-                let bits = kinds.map(|kind| kind.map_or(0, |words| words[word].load(Relaxed)));
+                let bits = kinds.map(|words| words[word].load(Relaxed));
+                // Of a small launch's chunk, nearly all words.
+                if bits == [0; 3] {
+                    continue;
+                }
                 let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
                 split(bits, |at, count, flags| {
                     let range = base + u64::from(at)..base + u64::from(at + count);
