@@ -136,7 +136,11 @@ impl<E> SyncPoints<E> {
     /// the fewest later tickets.
     #[inline]
     pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<SyncPoint<E>>> {
-        self.recorded.get(self.first_at(sequence))
+        // Most dependencies are on the last operation of a stream.
+        match self.recorded.back() {
+            Some(newest) if newest.ticket.sequence == sequence => Some(newest),
+            _ => self.recorded.get(self.first_at(sequence)),
+        }
     }
 
     /// Calls `each` for the tickets that the submission of `sequence` displaced, if it failed.
