@@ -127,6 +127,8 @@ pub(super) fn run<const LOG: bool>(r: &mut Registers, mask: u32, d: Slot, a: Slo
 
 #[cfg(test)]
 mod tests {
+    use millstream_testkit::share;
+
     use super::*;
 
     /// Compares with the C library for every `step`-th single from `start` on.
@@ -158,10 +160,9 @@ mod tests {
     /// Compares a share of all singles that changes each day, or all of them.
     #[test]
     fn results_are_those_of_the_library() {
-        if std::env::var_os("MILLSTREAM_WHOLE").is_some() {
+        if share::is_whole() {
             return compare(0, 1);
         }
-        let day = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
-        compare((day % 65_537) as u32, 65_537);
+        compare((share::day() % 65_537) as u32, 65_537);
     }
 }

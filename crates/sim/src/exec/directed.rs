@@ -129,6 +129,8 @@ fn rounded(value: f64, error: f64, mode: FloatMode) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use millstream_testkit::share;
+
     use super::*;
 
     const ROUNDS: [Round; 3] = [Round::Zero, Round::Down, Round::Up];
@@ -218,9 +220,7 @@ mod tests {
 
     #[test]
     fn random_operands_round_as_integer_arithmetic_does() {
-        let whole = std::env::var_os("MILLSTREAM_WHOLE").is_some();
-        let day = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
-        let count = if whole { 5_000_000 } else { 10_000 };
-        compare_random(count, day.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let count = [10_000, 5_000_000][usize::from(share::is_whole())];
+        compare_random(count, share::day().wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use millstream_sim::exec::{self, Launch};
 use millstream_sim::ptx::{self, Kernel};
+use millstream_testkit::share;
 
 use crate::kernels::memory::{DeviceMemory, params, values};
 use crate::kernels::oracle::numbers;
@@ -125,9 +126,7 @@ fn run(kernel: &Kernel, size: u32, observed: bool) -> Vec<u32> {
 
 #[test]
 fn a_block_finds_the_registers_as_the_first_block_does() {
-    let whole = std::env::var_os("MILLSTREAM_WHOLE").is_some();
-    let day = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
-    for seed in day..day + if whole { 20_000 } else { 150 } {
+    for seed in share::numbers(150, 20_000) {
         let source = program(seed);
         let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{error}\n{source}"));
         let kernel = module.kernel("k").unwrap();
