@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{breakages, clients, process, targets, tidy};
+use crate::{breakages, clients, pages::blocks, process, targets, tidy};
 
 /// The test of a build without the simulated device. Most of its time is that of compiling, so that
 /// nothing is optimised.
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<()> {
              tests: add one",
         )?;
         println!("{command}");
-        process::run(process::command("sh").args(["-c", command]))
+        process::run(process::command("sh").args(["-c", &command]))
     })?;
     step("cargo xtask breakages --some 2", breakages::run_some)?;
     step("the tests of what a package registry has", installed)?;
@@ -105,16 +105,11 @@ fn cargo_step(line: &str) -> Result<()> {
 }
 
 /// Returns the first line inside a code fence of `readme` that starts with `cargo test`.
-pub(crate) fn test_command(readme: &str) -> Option<&str> {
-    let mut fenced = false;
-    for line in readme.lines().map(str::trim) {
-        if line.starts_with("```") {
-            fenced = !fenced;
-        } else if fenced && line.starts_with("cargo test") {
-            return Some(line);
-        }
-    }
-    None
+pub(crate) fn test_command(readme: &str) -> Option<String> {
+    let blocks = blocks(readme);
+    let mut lines = blocks.iter().flat_map(|block| block.text.lines());
+    let command = lines.find(|line| line.trim().starts_with("cargo test"))?;
+    Some(command.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -125,7 +120,8 @@ mod tests {
     fn the_test_command_is_taken_from_a_code_fence() {
         let readme = "Run `cargo test`:\ncargo test outside\n```sh\ngit clone x\n\
                       cargo test --workspace\n```\n";
-        assert_eq!(test_command(readme), Some("cargo test --workspace"));
+        let command = Some("cargo test --workspace".to_owned());
+        assert_eq!(test_command(readme), command);
         assert_eq!(
             test_command("cargo test\n```\ncargo build\n```\ncargo test\n"),
             None

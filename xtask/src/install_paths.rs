@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
+use crate::pages::{Block, blocks};
 use crate::{clients::install, package, process, release};
 
 /// The arguments of `cargo xtask install-paths`.
@@ -272,59 +273,4 @@ fn folder_of(folder: &Path) -> Result<&Path> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
-}
-
-/// A block of code of a page: the contents of a file, commands, or what they print.
-#[derive(Debug, PartialEq)]
-struct Block {
-    /// The file that the line before the block names.
-    file: Option<String>,
-    language: String,
-    text: String,
-}
-
-/// Returns the blocks of code of a page.
-fn blocks(page: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut before = "";
-    let mut lines = page.lines();
-    while let Some(line) = lines.next() {
-        if let Some(language) = line.strip_prefix("```") {
-            let file = before
-                .strip_prefix('`')
-                .and_then(|rest| rest.strip_suffix("`:"));
-            let text = lines.by_ref().take_while(|line| *line != "```");
-            blocks.push(Block {
-                file: file.map(str::to_owned),
-                language: language.to_owned(),
-                text: text.map(|line| format!("{line}\n")).collect(),
-            });
-            before = "";
-        } else if !line.is_empty() {
-            before = line;
-        }
-    }
-    blocks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_after_the_name_of_a_file_is_its_contents() {
-        let page = "`src/a.rs`:\n\n```rust\nlet a;\n```\n\nThen `b`:\n\n```sh\nls\nls b\n```\n";
-        let block = |file: Option<&str>, language: &str, text: &str| Block {
-            file: file.map(str::to_owned),
-            language: language.into(),
-            text: text.into(),
-        };
-        assert_eq!(
-            blocks(page),
-            [
-                block(Some("src/a.rs"), "rust", "let a;\n"),
-                block(None, "sh", "ls\nls b\n")
-            ]
-        );
-    }
 }

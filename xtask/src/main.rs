@@ -12,6 +12,7 @@ mod kernels;
 mod mutants;
 mod nvidia;
 mod package;
+mod pages;
 mod process;
 mod python;
 mod release;

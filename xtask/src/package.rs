@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::pages::{Block, blocks};
 use crate::process;
 
 /// PTX that a crate includes, with the original: a package has no files from outside of its folder.
@@ -47,7 +48,7 @@ pub(crate) fn run() -> Result<()> {
     pack(&[])?;
     let program = process::read("README.md")?;
     let program = first_program(&program).context("README.md has no program with `fn main`")?;
-    run_with_packages(program)
+    run_with_packages(&program)
 }
 
 /// Packages the published crates, and builds them unless an option says otherwise.
@@ -182,11 +183,10 @@ fn published(metadata: &str) -> Result<Vec<Crate>> {
 }
 
 /// Returns the first Rust block of `readme` that is a whole program.
-fn first_program(readme: &str) -> Option<&str> {
-    let blocks = readme.split("```rust\n").skip(1);
-    blocks
-        .filter_map(|block| block.split("```").next())
-        .find(|block| block.contains("fn main()"))
+fn first_program(readme: &str) -> Option<String> {
+    let is_program = |block: &Block| block.language == "rust" && block.text.contains("fn main()");
+    let found = blocks(readme).into_iter().find(is_program)?;
+    Some(found.text)
 }
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
     fn the_first_whole_program_is_found() {
         let readme =
             "```rust\nlet part = 1;\n```\n```sh\nfn main()\n```\n```rust\nfn main() {}\n```";
-        assert_eq!(first_program(readme), Some("fn main() {}\n"));
+        assert_eq!(first_program(readme), Some("fn main() {}\n".into()));
         assert_eq!(first_program("```rust\nlet part = 1;\n```"), None);
     }
 
