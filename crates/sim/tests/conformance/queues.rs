@@ -5,7 +5,7 @@ use std::sync::{
     mpsc::{self, RecvTimeoutError},
 };
 
-use crate::conformance::prelude::*;
+use crate::conformance::{on_gpu, prelude::*};
 
 /// The number of operations tried.
 const MOST: usize = 1500;
@@ -17,19 +17,24 @@ const BLOCKED_AFTER: Duration = Duration::from_millis(300);
 type Enqueue<'a> = dyn Fn(StreamHandle) -> Result<(), DriverError> + Sync + 'a;
 
 pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
-    let (memory, other, pinned) = (dev.memory(8)?, dev.stream()?, dev.pinned(4, 1)?);
+    let (memory, other) = (dev.memory(24)?, dev.stream()?);
+    let (up, down) = (dev.pinned(4, 1)?, dev.pinned(4, 1)?);
     let event = dev.recorded(other)?;
     let fill = FillPattern::U8(2);
     let kinds: [(&str, &Enqueue<'_>); 8] = [
         ("kernels", &|stream| dev.store(memory, 1, stream)),
-        ("copies up", &|stream| dev.upload(memory, pinned, stream)),
+        ("copies up", &|stream| {
+            dev.upload(memory.offset(4), up, stream)
+        }),
         ("copies down", &|stream| {
-            dev.download(pinned, memory, stream)
+            dev.download(down, memory.offset(8), stream)
         }),
         ("copies within the device", &|stream| {
-            dev.copy_device_to_device_async(memory.offset(4), memory, 4, stream)
+            dev.copy_device_to_device_async(memory.offset(16), memory.offset(12), 4, stream)
         }),
-        ("fills", &|stream| dev.memset_async(memory, fill, 4, stream)),
+        ("fills", &|stream| {
+            dev.memset_async(memory.offset(20), fill, 4, stream)
+        }),
         ("event records", &|stream| dev.event_record(event, stream)),
         ("event waits", &|stream| {
             dev.event_record(event, other)?;
@@ -40,8 +45,20 @@ pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
             dev.mem_free_async(memory, stream)
         }),
     ];
-    let depths = kinds.map(|(what, enqueue)| Ok((what, depth(dev, enqueue)?)));
-    let depths = depths.into_iter().collect::<Result<Vec<_>, Failed>>()?;
+    let depth = |&(what, enqueue): &(&'static str, &Enqueue<'_>)| Ok((what, depth(dev, enqueue)?));
+    let depths: Result<Vec<_>, Failed> = if on_gpu() {
+        // In turn, because a blocked call of the driver may block other threads.
+        kinds.iter().map(depth).collect()
+    } else {
+        thread::scope(|scope| {
+            let threads = kinds.each_ref().map(|kind| scope.spawn(|| depth(kind)));
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined
+                .map(|depth| depth.map_err(|_| "a thread panicked")?)
+                .collect()
+        })
+    };
+    let depths = depths?;
     dev.event_destroy(event)?;
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (what, depth) in depths {
