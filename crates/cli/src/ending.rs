@@ -10,6 +10,7 @@ use std::{
 };
 
 use millstream_driver::printable;
+use millstream_sim::{Profile, TimeSpent};
 use serde_json::{Value, json};
 
 use crate::{
@@ -27,6 +28,7 @@ pub(crate) struct Ending<'a> {
     /// The numbers of schedules, operations and launches.
     counts: [u64; 3],
     kernels: BTreeSet<String>,
+    profile: Profile,
     /// True if a process ended without its last line.
     is_partial: bool,
 }
@@ -46,6 +48,7 @@ impl<'a> Ending<'a> {
             root: Root::find(),
             counts: [0; 3],
             kernels: BTreeSet::new(),
+            profile: Profile::default(),
             is_partial: false,
         };
         ending.write_sarif(schedule, &[], json!({ "executionSuccessful": false }))?;
@@ -61,6 +64,20 @@ impl<'a> Ending<'a> {
             for (kernel, count) in work["launches"].as_object().into_iter().flatten() {
                 self.counts[2] += count.as_u64().unwrap_or(0);
                 self.kernels.insert(kernel.clone());
+            }
+            let profile = &work["profile"];
+            self.profile.elapsed_ns += profile["elapsed_ns"].as_u64().unwrap_or(0);
+            for row in profile["rows"].as_array().into_iter().flatten() {
+                let names = ["count", "thread_instructions", "ns"];
+                let [count, thread_instructions, ns] =
+                    names.map(|it| row[it].as_u64().unwrap_or(0));
+                let spent = TimeSpent {
+                    count,
+                    thread_instructions,
+                    ns,
+                };
+                self.profile
+                    .add(row["kernel"].as_str().unwrap_or_default(), spent);
             }
         }
     }
@@ -85,6 +102,12 @@ impl<'a> Ending<'a> {
             "exitCode": code,
             "toolExecutionNotifications": notes.collect::<Vec<_>>(),
         });
+        if self.profile != Profile::default() {
+            let least = ["", "so far as processes reported it, "][usize::from(self.is_partial)];
+            say(format!("{least}{}", self.profile).trim_end());
+        } else if self.arguments.profile_sim && !reports.is_empty() {
+            say("no profile: no process ended by `exit` or waited for the device");
+        }
         if self.arguments.annotate.applies() {
             let repeat = self.arguments.command_line(schedule);
             let lines = annotations::lines(&problems, &repeat, &self.root);

@@ -23,7 +23,7 @@ use crate::{
     annotations::When,
     reports::Reports,
     say,
-    settings::{self, merged, quoted, variable},
+    settings::{self, merged, quoted, variable, with_profile},
     signals::Signals,
 };
 
@@ -82,6 +82,9 @@ pub(crate) struct ProgramArguments {
     /// The race check: on, off, kernels (also within kernels) or notes.
     #[arg(long, value_name = "CHECK")]
     race: Option<String>,
+    /// Prints where the time of the simulation itself goes, by kernel, at the end of the program.
+    #[arg(long)]
+    pub(crate) profile_sim: bool,
     /// Reports memory, streams and events that the program never freed or destroyed.
     #[arg(long)]
     leaks: bool,
@@ -280,7 +283,7 @@ impl<'a> Program<'a> {
         timeline: Option<&Path>,
     ) -> Result<(), String> {
         let arguments = self.arguments;
-        let settings = arguments.device(schedule)?;
+        let settings = with_profile(arguments.device(schedule)?, arguments.profile_sim)?;
         command
             .env("LD_LIBRARY_PATH", loader_path(self.folder.path())?)
             .env(settings::VARIABLE, settings)

@@ -56,6 +56,15 @@ pub(crate) fn merged(
     }
 }
 
+/// Returns a value of `MILLSTREAM_DEVICE` with the setting of `--profile-sim`, if that is given.
+pub(crate) fn with_profile(value: String, is_given: bool) -> Result<String, String> {
+    if !is_given {
+        return Ok(value);
+    }
+    merged(Some(&value), &[("profile", Some("on".to_owned()))])
+        .map_err(|error| error.replacen("--profile on", "--profile-sim", 1))
+}
+
 /// Returns the value of an environment variable, if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     let value = env::var_os(name)?;

@@ -10,5 +10,6 @@ mod ending;
 mod hand_overs;
 mod harness;
 mod numba;
+mod profile;
 mod programs;
 mod run;

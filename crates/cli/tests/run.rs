@@ -330,7 +330,8 @@ fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
     assert_ne!(output.status.code(), Some(0), "{output:?}");
     let report = errors(&output);
     let named = "millstream: kernel `vecadd` has been running for ";
-    has(&report, &[named]);
+    has(&report, &[named, " s: 0 of 16 blocks done; "]);
+    assert!(!report.contains('\r'), "{report:?}");
     let failed = report.lines().find(|line| line.contains("KernelFault"));
     let failed = failed.unwrap_or_else(|| panic!("no fault in:\n{report}"));
     has(failed, &["kernel `vecadd`", "line 6 of the PTX"]);

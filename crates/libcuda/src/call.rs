@@ -14,6 +14,7 @@ use crate::{
     current,
     objects::{ContextEntry, FunctionEntry, ModuleEntry},
     process::{self, Process},
+    progress,
 };
 
 /// A call in progress.
@@ -36,6 +37,7 @@ pub(crate) fn run(name: &'static str, per_thread: bool, body: impl FnOnce(&Call)
         },
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| body(&call)));
+    progress::erase();
     let code = match outcome {
         Ok(Ok(())) => ResultCode::SUCCESS,
         Ok(Err(code)) => code,

@@ -50,6 +50,7 @@ mod objects;
 mod options;
 mod problems;
 mod process;
+mod progress;
 mod refused;
 mod simulated;
 mod sites;

@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) report: Option<PathBuf>,
     /// The file to which the operations are written.
     pub(crate) timeline: Option<PathBuf>,
+    /// True if the report has the real time of each kernel.
+    pub(crate) profile: bool,
     /// The time after which, and in between which, standard error names a running kernel.
     pub(crate) progress: Option<Duration>,
 }
@@ -114,7 +116,6 @@ impl Options {
         // The program cannot read the record of choices, which would grow with the run.
         let config = config.timeline(timeline.is_some()).log_choices(false);
         Ok(Self {
-            config,
             kind,
             cuda_version,
             visible: variable("CUDA_VISIBLE_DEVICES"),
@@ -122,8 +123,10 @@ impl Options {
             leaks,
             suppressions,
             report: variable("MILLSTREAM_REPORT").map(PathBuf::from),
+            profile: config == config.clone().profile(true),
             timeline,
             progress,
+            config,
         })
     }
 

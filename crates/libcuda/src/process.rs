@@ -19,7 +19,7 @@ use std::{
 
 use millstream_driver::{Driver as _, ResultCode, printable};
 use millstream_sim::{
-    Gpu, LiveKind, Report, ReportKind, Severity,
+    Gpu, LiveKind, Profile, Report, ReportKind, Severity,
     race::{Label, Site},
 };
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ use crate::{
     objects::Objects,
     options::Options,
     problems::{Problems, standard_error},
+    progress,
     sites::{self, Description, Sites},
     standard_output, timeline,
 };
@@ -75,7 +76,10 @@ pub(crate) fn initialise() -> Answer {
         append_to_report(options, json!({ "opened": true, "problems": [] }));
         if let Some(interval) = options.progress {
             let gpu = gpu.clone();
-            thread::spawn(move || name_running_kernels(&gpu, interval));
+            thread::spawn(move || progress::watch(&gpu, interval));
+        }
+        if options.profile {
+            thread::spawn(report_profiles);
         }
         Process {
             devices: gpu
@@ -104,19 +108,6 @@ pub(crate) fn process() -> Answer<&'static Process> {
     Ok(process)
 }
 
-/// Names on standard error each kernel that has been running for `interval`, once in each interval.
-fn name_running_kernels(gpu: &Gpu, interval: Duration) {
-    loop {
-        thread::sleep(interval);
-        if let Some((kernel, time)) = gpu.running_kernel().filter(|(_, time)| *time >= interval) {
-            let (kernel, seconds) = (demangle::name(&kernel), time.as_secs());
-            say(&format!(
-                "kernel `{kernel}` has been running for {seconds} s; `--steps` limits it"
-            ));
-        }
-    }
-}
-
 /// Says once that the program uses NVIDIA's runtime library, which cannot work.
 pub(crate) fn note_runtime_library() {
     static SAID: Once = Once::new();
@@ -134,6 +125,7 @@ pub(crate) fn note_runtime_library() {
 
 /// Writes a line to standard error. A closed standard error is ignored.
 pub(crate) fn say(text: &str) {
+    progress::erase();
     let _ = writeln!(std::io::stderr(), "millstream: {}", printable(text));
 }
 
@@ -187,6 +179,7 @@ impl Process {
         // The lock is kept, so that reports appear in the order of their numbers.
         let mut problems = self.problems.lock();
         if let Some(found) = problems.add(text, count, shown) {
+            progress::erase();
             // A closed standard error is ignored.
             let _ = std::io::stderr().write_all(found.report().as_bytes());
             append_to_report(options, found.to_json());
@@ -243,8 +236,38 @@ impl Process {
             (self.gpu).with_work_done(|work| (work.operations, work.launches.clone()));
         let launches = launches.iter();
         let launches = launches.map(|(name, count)| (demangle::name(name).into(), (*count).into()));
-        json!({ "operations": operations, "launches": Value::Object(launches.collect()) })
+        let mut work =
+            json!({ "operations": operations, "launches": Value::Object(launches.collect()) });
+        if options().is_ok_and(|options| options.profile) {
+            work["profile"] = profile(&self.gpu.profile());
+        }
+        work
     }
+}
+
+/// Appends lines with the profile so far, each after an eighth of the time before.
+fn report_profiles() {
+    let mut elapsed_ns = 0;
+    loop {
+        thread::sleep(Duration::from_nanos(elapsed_ns / 8).max(Duration::from_millis(200)));
+        if let (Ok(process), Ok(options)) = (process(), options()) {
+            append_to_report(options, json!({ "work": process.work(), "problems": [] }));
+            elapsed_ns = process.gpu.profile().elapsed_ns;
+        }
+    }
+}
+
+/// Returns a profile as JSON.
+fn profile(profile: &Profile) -> Value {
+    let rows = profile.rows.iter().map(|(name, spent)| {
+        json!({
+            "kernel": demangle::name(name),
+            "count": spent.count,
+            "thread_instructions": spent.thread_instructions,
+            "ns": spent.ns,
+        })
+    });
+    json!({ "elapsed_ns": profile.elapsed_ns, "rows": rows.collect::<Vec<_>>() })
 }
 
 /// Reports a problem that the simulator has found. Its own report on findings that it only counts
@@ -274,6 +297,7 @@ extern "C" fn report_at_exit() {
         let (Ok(process), Ok(options)) = (process(), options()) else {
             return;
         };
+        progress::erase();
         // CUDA would drop what was printed since the last synchronisation.
         process.gpu.flush_printf();
         process.add_unlisted();

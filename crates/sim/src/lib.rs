@@ -56,8 +56,9 @@ pub use core::{
     gpu::Gpu,
     objects::host_functions::RepeatedFunction,
     op::{Span, WorkDone},
+    profile::{Profile, TimeSpent},
     schedule::ReplayStatus,
 };
 pub use memory::{POISON, shared_bytes};
 pub use report::{Report, ReportKind, Severity};
-pub use testing::{Hold, LiveKind, LiveObject, LiveObjectCounts, Search};
+pub use testing::{Hold, LiveKind, LiveObject, LiveObjectCounts, RunningKernel, Search};

@@ -5,7 +5,7 @@
 // reads the sums without waiting for their asynchronous copy to pageable memory. With `captured`
 // standard error is a file that is deleted, until the race has happened. With the name of an end,
 // such as `abort`, the program ends in that way after the race; with `fork` it has a child by then.
-// With `idle` it launches nothing, and with `wrong` two calls have wrong arguments.
+// With `late` it launches a second kernel, waits, and aborts a moment later. With `idle` it launches nothing, and with `wrong` two calls have wrong arguments.
 #include <signal.h>
 #include <unistd.h>
 
@@ -81,6 +81,12 @@ int main(int argc, char **arguments) {
     }
     OK(cuCtxSynchronize());
     dup2(standard_error, 2);
+    if (strcmp(mode, "late") == 0) {
+        OK(cuLaunchKernel(add, 16, 1, 1, 256, 1, 1, 0, reader, params, NULL));
+        OK(cuCtxSynchronize());
+        sleep(1);
+        abort();
+    }
     end(mode);
     if (!leaky)
         OK(cuDevicePrimaryCtxRelease_v2(0));

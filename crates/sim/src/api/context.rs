@@ -146,6 +146,7 @@ impl StateGuard<'_> {
             .functions
             .retain(|_, function| function.context != context);
         state.modules.retain(|_, module| module.context != context);
+        state.print_profile();
     }
 
     /// Waits for all work of the context.

@@ -83,6 +83,7 @@ pub struct SimConfig {
     pub(crate) poison_host_memory: bool,
     pub(crate) kernel_steps_max: u64,
     pub(crate) timeline: bool,
+    pub(crate) profile: bool,
     pub(crate) faults: Vec<Fault>,
     pub(crate) race_check: bool,
     pub(crate) kernel_race_check: bool,
@@ -110,6 +111,7 @@ impl Default for SimConfig {
             poison_host_memory: true,
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
             timeline: false,
+            profile: false,
             faults: Vec::new(),
             race_check: true,
             kernel_race_check: false,
@@ -261,6 +263,14 @@ impl SimConfig {
     /// [`Gpu::timeline`](crate::Gpu::timeline).
     pub fn timeline(mut self, keep: bool) -> Self {
         self.timeline = keep;
+        self
+    }
+
+    /// Measures the real time that the simulation takes, by kernel, for
+    /// [`Gpu::profile`](crate::Gpu::profile). Standard error gets the table when the last context
+    /// ends, for the time since the GPU was created.
+    pub fn profile(mut self, measure: bool) -> Self {
+        self.profile = measure;
         self
     }
 

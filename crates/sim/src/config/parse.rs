@@ -39,6 +39,7 @@ impl SimConfig {
     /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
     /// - `steps=N`: the [warp instructions](SimConfig::kernel_steps_max) without the end of a block
     ///   after which a kernel counts as hung
+    /// - `profile=on`, `off`: a [table of the simulation's own time](SimConfig::profile)
     /// - `host_memory=zeros`, `poison`: the contents of new [page-locked and managed
     ///   memory](SimConfig::poison_host_memory)
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
@@ -123,6 +124,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 let poison = either(key, value, ["zeros", "poison"])?;
                 config = config.poison_host_memory(poison);
             }
+            "profile" => config = config.profile(either(key, value, ["off", "on"])?),
             "queue" => match number(key, value)? {
                 0 => return Err("queue=0 is out of range; use at least 1".into()),
                 n => config = config.queue_operations_max(usize::try_from(n).unwrap_or(usize::MAX)),
@@ -167,7 +169,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
                      rules, devices, links, peer_pool, host_memory, memory, queue, steps, race, \
-                     acquire, volatile, orders, orders_seed, order"
+                     acquire, volatile, orders, orders_seed, order, profile"
                 ));
             }
         }
@@ -343,6 +345,7 @@ mod tests {
             ("sim:devices=2,links=sli", "no link `sli`"),
             ("sim:peer_pool=ones", "use `observed` or `zeros`"),
             ("sim:host_memory=on", "use `zeros` or `poison`"),
+            ("sim:profile=1", "use `off` or `on`"),
             ("sim:queue=0", "at least 1"),
             ("sim:steps=0", "at least 1"),
             ("sim:memory=G", "not a whole number"),

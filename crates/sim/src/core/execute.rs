@@ -1,7 +1,11 @@
 //! Execution of eligible operations: the whole effect at once, and the start and finish in virtual
 //! time.
 
-use std::{io::Write as _, sync::Arc, time::Instant};
+use std::{
+    io::Write as _,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
 
 use millstream_driver::{ManagedLocation, ResultCode, printable};
 use parking_lot::Mutex;
@@ -11,6 +15,7 @@ use super::{
     kernel_view::KernelView,
     op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch, OpKind, PrefetchOp, StreamOp},
     peers::Reach,
+    profile::{CHECKS, COPIES},
     state::SimState,
 };
 use crate::{
@@ -61,7 +66,9 @@ impl SimState {
         }
         let mut effects = self.effects_of(&op.kind);
         let outcome = self.effect(id, &op, &op.kind, &mut effects);
+        let timer = self.timer();
         self.race_done(id, effects);
+        self.spent(timer, CHECKS, 0);
         let duration_ns = *outcome.as_ref().unwrap_or(&0);
         self.finish(id, op, start_ns, duration_ns, outcome.err());
     }
@@ -130,12 +137,17 @@ impl SimState {
         effects: &mut Vec<Effect>,
     ) -> Result<u64, OpFailure> {
         self.work_done.add(kind);
-        match kind {
+        let timer = self.timer();
+        let outcome = match kind {
             OpKind::Kernel(launch) => {
                 let accessed = self.race_checker.is_on().then(Mutex::default);
                 let mut findings = CheckFindings::default();
                 let (outcome, heap) =
                     self.run_kernel(id, op, launch, accessed.as_ref(), &mut findings);
+                let instructions = outcome
+                    .as_ref()
+                    .map_or(0, |stats| stats.thread_instructions);
+                self.spent(timer, &launch.name, instructions);
                 let heap = self.memory.change_heap(heap);
                 let outcome =
                     outcome.map_err(|fault| self.explain_fault(id, op.device, launch, fault));
@@ -152,7 +164,9 @@ impl SimState {
                     .err()
                     .and_then(|failure| failure.fault.as_deref());
                 let accessed = accessed.map(Mutex::into_inner).unwrap_or_default();
+                let timer = self.timer();
                 *effects = self.effects_of_kernel(launch, (accessed, heap), findings, fault);
+                self.spent(timer, CHECKS, 0);
                 outcome
             }
             OpKind::Copy(copy) => self.run_copy(id, op, copy),
@@ -180,7 +194,11 @@ impl SimState {
             | OpKind::Hold(_)
             | OpKind::HostFunction(_)
             | OpKind::GraphEnd(_) => Ok(0),
+        };
+        if matches!(kind, OpKind::Copy(_) | OpKind::Fill(_)) {
+            self.spent(timer, COPIES, 0);
         }
+        outcome
     }
 
     fn run_kernel(
@@ -215,6 +233,7 @@ impl SimState {
             accessed,
             printf_output: &self.printf_output,
             conditions: op.node.as_ref().map(|place| &*place.conditions),
+            blocks_done: &self.running_kernel.blocks_done,
         };
         let shape = exec::Launch {
             grid: launch.dims.grid,
@@ -225,7 +244,11 @@ impl SimState {
             step_limit: self.config.kernel_steps_max,
             cooperative: launch.cooperative,
         };
-        *self.running_kernel.lock() = Some((Arc::clone(&launch.name), Instant::now()));
+        let [x, y, z] = launch.dims.grid.map(u64::from);
+        let blocks = x.saturating_mul(y).saturating_mul(z);
+        let running = (Arc::clone(&launch.name), blocks, Instant::now());
+        self.running_kernel.blocks_done.store(0, Relaxed);
+        *self.running_kernel.kernel.lock() = Some(running);
         let run = || exec::run(kernel, &shape, &view);
         // Blocks that run in order, or a single one, need no other threads.
         let alone = kernel.is_ordered() || launch.cooperative || launch.dims.grid == [1; 3];
@@ -250,7 +273,7 @@ impl SimState {
         } else {
             kernel_pool::install(run)
         };
-        *self.running_kernel.lock() = None;
+        *self.running_kernel.kernel.lock() = None;
         (ran, view.heap.finish())
     }
 

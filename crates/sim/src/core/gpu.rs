@@ -16,7 +16,7 @@ use super::{
     objects::{host_functions::Signal, stream::WaitSet},
     printf_output::PrintfOutput,
     schedule::Scheduler,
-    state::{RunningKernel, SimState},
+    state::{KernelProgress, SimState},
 };
 use crate::{ReportKind, SimConfig, ids::OpId};
 
@@ -39,7 +39,7 @@ pub(crate) struct GpuInner {
     /// Wakes the callback thread when a host function is pending or started, or when the last clone
     /// of the GPU is dropped.
     pub(crate) callback: Arc<Signal>,
-    pub(crate) running_kernel: Arc<RunningKernel>,
+    pub(crate) running_kernel: Arc<KernelProgress>,
     pub(crate) printf_output: Arc<PrintfOutput>,
 }
 

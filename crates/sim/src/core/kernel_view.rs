@@ -1,5 +1,7 @@
 //! A kernel's view of memory, and the output of `printf`.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use millstream_driver::ConditionHandle;
 use parking_lot::Mutex;
 
@@ -29,6 +31,8 @@ pub(crate) struct KernelView<'a> {
     pub(crate) printf_output: &'a PrintfOutput,
     /// The conditions of the graph that the kernel runs in.
     pub(crate) conditions: Option<&'a Conditions>,
+    /// The number of blocks that have ended, for those who watch the kernel.
+    pub(crate) blocks_done: &'a AtomicU64,
 }
 
 impl KernelView<'_> {
@@ -73,6 +77,10 @@ impl GlobalMemory for KernelView<'_> {
             })
         });
         Some(TracedRegion { region, bitmap })
+    }
+
+    fn blocks_done(&self, count: u64) {
+        self.blocks_done.fetch_add(count, Relaxed);
     }
 
     fn print(&self, output: &[u8]) {

@@ -18,6 +18,7 @@ pub(crate) mod objects;
 pub(crate) mod op;
 pub(crate) mod peers;
 pub(crate) mod pools;
+pub(crate) mod profile;
 pub(crate) mod schedule;
 pub(crate) mod state;
 pub(crate) mod wait_set;

@@ -8,7 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::Instant,
 };
 
@@ -33,6 +33,7 @@ use super::{
     },
     op::{StreamOp, WorkDone},
     printf_output::PrintfOutput,
+    profile::Profile,
     schedule::Scheduler,
 };
 use crate::{
@@ -43,8 +44,13 @@ use crate::{
     race::RaceChecker,
 };
 
-/// The kernel that runs and the time of its start, for threads that must not wait for it.
-pub(crate) type RunningKernel = Mutex<Option<(Arc<str>, Instant)>>;
+/// The kernel that runs, for threads that must not wait for it.
+#[derive(Default)]
+pub(crate) struct KernelProgress {
+    /// Its name, its number of blocks, and the time of its start.
+    pub(crate) kernel: Mutex<Option<(Arc<str>, u64, Instant)>>,
+    pub(crate) blocks_done: AtomicU64,
+}
 
 pub(crate) struct SimState {
     pub(crate) config: SimConfig,
@@ -97,7 +103,11 @@ pub(crate) struct SimState {
     pub(crate) omission_reported: bool,
     pub(crate) kernel_stats: KernelStats,
     pub(crate) work_done: WorkDone,
-    pub(crate) running_kernel: Arc<RunningKernel>,
+    /// The time of its creation.
+    pub(crate) created: Instant,
+    /// The real time that operations have taken, if the configuration asks for it.
+    pub(crate) profile: Profile,
+    pub(crate) running_kernel: Arc<KernelProgress>,
     pub(crate) reports: Vec<Report>,
     /// Gets each report in the place of `reports`.
     pub(crate) on_report: Option<OnReport>,
@@ -171,6 +181,8 @@ impl SimState {
             omission_reported: false,
             kernel_stats: KernelStats::default(),
             work_done: WorkDone::default(),
+            created: Instant::now(),
+            profile: Profile::default(),
             running_kernel: Arc::default(),
             reports: Vec::new(),
             on_report: None,

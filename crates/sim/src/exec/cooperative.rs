@@ -83,6 +83,10 @@ impl GlobalMemory for WithWorkspace<'_> {
         })
     }
 
+    fn blocks_done(&self, count: u64) {
+        self.memory.blocks_done(count);
+    }
+
     fn print(&self, output: &[u8]) {
         self.memory.print(output);
     }

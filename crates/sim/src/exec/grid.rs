@@ -326,6 +326,7 @@ fn run_in_order<O: Observer>(
         match block.run_round(code, launch, &mut worker, observer) {
             Ok(BlockStatus::Done) => {
                 rounds_waited = 0;
+                memory.blocks_done(1);
                 if order.token() == KernelOrder::Index {
                     worker.allow(launch.step_limit);
                 }
@@ -378,6 +379,7 @@ fn run_in_parallel(
                 return Err((index, failure));
             }
         }
+        memory.blocks_done(chunk.min(blocks - chunk_index * chunk));
         Ok(worker.counters)
     };
     let outcomes = (0..blocks.div_ceil(chunk))

@@ -22,6 +22,9 @@ pub trait GlobalMemory: Sync {
         })
     }
 
+    /// Counts blocks that have ended, to show a kernel's progress. The default ignores them.
+    fn blocks_done(&self, _count: u64) {}
+
     /// Receives the text that a thread prints.
     fn print(&self, _output: &[u8]) {}
 

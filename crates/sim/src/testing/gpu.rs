@@ -1,17 +1,33 @@
 //! The methods of [`Gpu`] for tests, beyond the driver interface.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use millstream_driver::{Driver, StreamHandle};
 
 use crate::{
-    Fault, Gpu, Hold, LiveObject, LiveObjectCounts, ReplayStatus, ReplayToken, Report, SimConfig,
-    Span, WorkDone,
+    Fault, Gpu, Hold, LiveObject, LiveObjectCounts, Profile, ReplayStatus, ReplayToken, Report,
+    SimConfig, Span, WorkDone,
     core::{objects::fault::ActiveFault, schedule::Scheduler},
     exec::KernelStats,
     memory::MemoryKind,
     race::{Finding, UnlistedFindings},
 };
+
+/// A kernel that runs: see [`Gpu::running_kernel`].
+#[derive(Clone, Debug)]
+pub struct RunningKernel {
+    /// The kernel's name in its PTX.
+    pub name: Arc<str>,
+    /// The number of blocks of the launch.
+    pub blocks: u64,
+    /// The number of blocks that have ended, less those of unfinished groups of up to 16 blocks.
+    pub blocks_done: u64,
+    /// The real time since the start.
+    pub elapsed: Duration,
+}
 
 impl Gpu {
     /// Creates a simulated GPU, or several, with a separate state.
@@ -40,14 +56,18 @@ impl Gpu {
         Hold::new(self, stream)
     }
 
-    /// Returns the name of the kernel that runs now, if one does, and the real time since its
-    /// start. Does not wait for it, unlike the driver's calls.
+    /// Returns the kernel that runs now, if one does. Does not wait for it, unlike the driver's
+    /// calls.
     #[must_use]
-    pub fn running_kernel(&self) -> Option<(Arc<str>, Duration)> {
-        let running = self.inner.running_kernel.lock();
-        running
-            .as_ref()
-            .map(|(name, start)| (Arc::clone(name), start.elapsed()))
+    pub fn running_kernel(&self) -> Option<RunningKernel> {
+        let running = &self.inner.running_kernel;
+        let kernel = running.kernel.lock();
+        kernel.as_ref().map(|(name, blocks, start)| RunningKernel {
+            name: Arc::clone(name),
+            blocks: *blocks,
+            blocks_done: running.blocks_done.load(Relaxed),
+            elapsed: start.elapsed(),
+        })
     }
 
     /// Returns all reports so far, in the order of detection.
@@ -202,6 +222,13 @@ impl Gpu {
     /// Calls `read` with the work that has run so far. `read` must not call the driver.
     pub fn with_work_done<R>(&self, read: impl FnOnce(&WorkDone) -> R) -> R {
         read(&self.inner.state.lock().work_done)
+    }
+
+    /// Returns the real time that the simulation has taken so far. There are no rows unless
+    /// [`SimConfig::profile`] is enabled.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.inner.state.lock().profile()
     }
 
     /// Returns the operations that have run so far, in the order of execution, if

@@ -5,6 +5,7 @@ mod hold;
 mod live;
 mod search;
 
+pub use gpu::RunningKernel;
 pub use hold::Hold;
 pub use live::{LiveKind, LiveObject, LiveObjectCounts};
 pub use search::Search;

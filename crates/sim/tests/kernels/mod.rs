@@ -9,6 +9,7 @@ mod faults;
 mod large;
 mod oracle;
 mod parsing;
+mod progress;
 mod racing;
 mod reductions;
 mod restart;

@@ -23,6 +23,7 @@ mod peer_copies;
 mod peers;
 mod pending;
 mod prelude;
+mod profile;
 mod program_graphs;
 mod replays;
 mod rows;
