@@ -215,3 +215,63 @@ pub(super) fn wrapped(base: u64, offset: u64) -> u64 {
         sum
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::registers::FULL;
+    use crate::ptx::ir::{AccessSpace, Address, Code, MemoryOrder, Window};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn active_lanes_are_read_if_all_are_in_bounds_and_the_others_stay_inside(
+            mask in 1u32..,
+            (width, count) in (0u32..4, 0u32..3),
+            (values, beyond, stride, offset) in (1usize..9, 0usize..3, 0usize..2, 0i64..3),
+        ) {
+            let (width, count) = (1 << width, if width == 3 { 1 } else { 1 << count });
+            let bytes = usize::from(width * count);
+            let layout = WindowLayout { bytes: values * bytes + beyond, stride: stride * 160 };
+            let all = 31 * layout.stride + layout.bytes;
+            let memory: Vec<u8> = (0..all).map(|at| at as u8).collect();
+            let (end, offset) = (layout.bytes as u64, offset * bytes as i64);
+            let wild = [1, end, end + 1, end.wrapping_sub(bytes as u64) + 1, 1 << 32, 1 << 63];
+            let cases = (0..LANES).flat_map(|odd| wild.map(|wild| (odd, wild)));
+            for ((odd, wild), mask) in cases.flat_map(|case| [(case, mask), (case, FULL)]) {
+                let mut to = std::array::from_fn(|lane| (lane % values * bytes) as u64);
+                to[odd] = wild;
+                let mut r = Registers::default();
+                r.reset(&Code { doubles: 1, ..Code::default() });
+                let base = to.map(|to| wrapped(to, offset.wrapping_neg().cast_unsigned()));
+                r.set_double(0, FULL, &base);
+                let access = Access {
+                    space: AccessSpace::Is(Window::Shared),
+                    address: Address { base: AddressBase::Offset(0), offset },
+                    width, count, sign_extend: 0, double: false, float: None, synchronises: false,
+                    order: MemoryOrder::default(), values: [0; 4],
+                };
+                let to = base.map(|base| wrapped(base, offset.cast_unsigned()));
+                let fits = |to: u64| to.is_multiple_of(bytes as u64) && to <= end - bytes as u64;
+                let expected = (0..LANES).all(|lane| mask >> lane & 1 == 0 || fits(to[lane]));
+                let indices = Indices::in_window(&r, &access, mask, layout);
+                prop_assert_eq!(indices.is_some(), expected, "{} at lane {}", wild, odd);
+                let Some(indices) = indices else { continue };
+                for lane in 0..LANES {
+                    let first = indices.first(lane) * usize::from(width);
+                    prop_assert!(first + bytes <= memory.len(), "lane {} reads outside", lane);
+                    if mask >> lane & 1 == 1 {
+                        prop_assert_eq!(first, lane * layout.stride + to[lane] as usize);
+                    }
+                }
+                if width == 1 {
+                    let last = count as usize - 1;
+                    let read = indices.read::<u8>(&memory, last);
+                    let at = |lane| memory[indices.first(lane) + last];
+                    prop_assert!((0..LANES).all(|lane| read[lane] == at(lane)));
+                }
+            }
+        }
+    }
+}
