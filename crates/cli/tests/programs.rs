@@ -286,3 +286,47 @@ fn a_program_of_the_runtime_library_that_fails_gets_one_line_with_advice() {
     let linked = Program::compiled_with("runtime", &[&found, shared]);
     assert_eq!(advised(&linked, "run", None), 1);
 }
+
+#[test]
+fn a_kernel_waits_for_the_host_or_another_kernel_and_fails_if_nothing_can_wake_it() {
+    let program = Program::compiled("waits");
+    let ptx = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../sim/tests/rules/polling.ptx"
+    );
+    for schedule in ["eager", "lazy", "timed", "random"] {
+        let device = format!("sim:schedule={schedule}");
+        let run = |mode| program.run(&[ptx, mode], &[("MILLSTREAM_DEVICE", &device)]);
+        for mode in ["kernel", "host", "thread"] {
+            has_no_race(&run(mode), "0, 42\n");
+        }
+        has_no_race(&run("exit"), "");
+        let stuck = run("nobody");
+        assert_eq!(stuck.output, "702, 0\n");
+        let places = [
+            "KernelFault",
+            "kernel `wait`, operation",
+            "line 14 of the PTX",
+        ];
+        reports(&stuck, &places);
+        reports(
+            &stuck,
+            &[
+                "the host waits in cuStreamSynchronize",
+                "waits behind the kernel",
+            ],
+        );
+    }
+    let variables = [("MILLSTREAM_DEVICE", "sim:schedule=eager")];
+    has_no_race(&program.run(&[ptx, "answer"], &variables), "0, 42\n");
+    let checked = millstream("check --runs 6", &program.path)
+        .args([ptx, "kernel"])
+        .output()
+        .unwrap();
+    let errors = report(&checked, 1);
+    let parts = [
+        "`concurrent_kernels`",
+        "relies on two kernels running together",
+    ];
+    assert!(parts.iter().all(|part| errors.contains(part)), "{errors}");
+}

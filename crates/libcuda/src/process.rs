@@ -76,10 +76,10 @@ pub(crate) fn initialise() -> Answer {
         append_to_report(options, json!({ "opened": true, "problems": [] }));
         if let Some(interval) = options.progress {
             let gpu = gpu.clone();
-            thread::spawn(move || progress::watch(&gpu, interval));
+            start_thread(move || progress::watch(&gpu, interval));
         }
         if options.profile {
-            thread::spawn(report_profiles);
+            start_thread(report_profiles);
         }
         Process {
             devices: gpu
@@ -98,6 +98,13 @@ pub(crate) fn initialise() -> Answer {
         return Err(ResultCode::NO_DEVICE);
     }
     Ok(())
+}
+
+/// Starts a thread of this library's own. By its name the simulated device knows that no kernel can
+/// wait for it.
+fn start_thread(run: impl FnOnce() + Send + 'static) {
+    let started = thread::Builder::new().name("sim-watch".into()).spawn(run);
+    started.expect("cannot start a thread");
 }
 
 /// Returns the state of the process. Fails with `NOT_INITIALIZED` before `cuInit` and in a forked

@@ -66,6 +66,9 @@ pub enum ReportKind {
     /// The list of the race checker's findings is full: from here on, findings at the places of
     /// listed ones are only [counted](crate::Gpu::unlisted_findings).
     FindingsOmitted,
+    /// A kernel that polls memory until an operation that CUDA need not run beside it has written
+    /// it. Reported under the strict reading of rule 63.
+    ReliesOnConcurrency,
     /// A full stream queue without progress: on a GPU the program would hang (rule 54: enqueueing
     /// into a full queue blocks the host).
     QueueFull,

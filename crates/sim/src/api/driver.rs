@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     CostModel, Gpu,
-    core::graph::ConditionalForm,
+    core::{graph::ConditionalForm, host_threads},
     ids,
     memory::host::{HostParams, HostRange},
 };
@@ -259,7 +259,12 @@ impl Driver for Gpu {
         state.settle();
         if state.progress == before {
             // No operation ran, so a polling thread sleeps instead of burning a core.
-            state.sleep(PAUSE_MAX.min(duration));
+            let limit = PAUSE_MAX.min(duration);
+            if host_threads::pauses(duration) {
+                state.sleep_or_fail(Some(limit));
+            } else {
+                state.sleep(limit);
+            }
         } else {
             drop(state);
             self.inner.changed.notify_all();

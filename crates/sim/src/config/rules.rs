@@ -69,6 +69,10 @@ pub struct Rules {
     /// Rule 62, destroying an executable graph. Observed: the call returns at once, as it nearly
     /// always does. Strict: it blocks until every device is idle, as it sometimes does.
     pub graph_destruction: Reading,
+    /// Rule 63, kernels of different streams at the same time. Under both readings a kernel that
+    /// polls memory goes on when another operation has written it. Strict: that is reported,
+    /// because the other operation may as well run only after the kernel.
+    pub concurrent_kernels: Reading,
 }
 
 impl Rules {
@@ -93,17 +97,18 @@ impl Rules {
             cross_stream_reuse: reading,
             peer_access: reading,
             graph_destruction: reading,
+            concurrent_kernels: reading,
         }
     }
 
     /// Returns the names of the rules, in the form that `rules=` of
     /// [`SimConfig::parse`](crate::SimConfig::parse) reads.
     #[must_use]
-    pub fn names() -> [&'static str; 7] {
+    pub fn names() -> [&'static str; 8] {
         Self::observed().named().map(|(name, _)| name)
     }
 
-    fn named(&mut self) -> [(&'static str, &mut Reading); 7] {
+    fn named(&mut self) -> [(&'static str, &mut Reading); 8] {
         [
             ("small_upload", &mut self.small_upload),
             ("pageable_upload", &mut self.pageable_upload),
@@ -115,6 +120,7 @@ impl Rules {
             ("cross_stream_reuse", &mut self.cross_stream_reuse),
             ("peer_access", &mut self.peer_access),
             ("graph_destruction", &mut self.graph_destruction),
+            ("concurrent_kernels", &mut self.concurrent_kernels),
         ]
     }
 }
@@ -129,7 +135,7 @@ impl fmt::Display for Rules {
         }
         match strict.len() {
             0 => f.write_str("observed"),
-            7 => f.write_str("strict"),
+            8 => f.write_str("strict"),
             _ => f.write_str(&strict.join("+")),
         }
     }
@@ -166,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_combination_of_rules_round_trips_through_text() {
-        for choice in 0..128 {
+        for choice in 0..256 {
             let mut rules = Rules::observed();
             for (bit, (_, reading)) in rules.named().into_iter().enumerate() {
                 if choice >> bit & 1 == 1 {

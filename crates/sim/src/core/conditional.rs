@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_driver::ResultCode;
 
 use super::{
-    execute::OpFailure,
+    execute::{Effected, OpFailure},
     graph::{BodyPlace, ConditionalOp, Conditions, NodeOperation},
     graph_template::Template,
     op::StreamOp,
@@ -106,7 +106,17 @@ impl SimState {
                 (operation, BodyPlace::Node(race_op, place)) => {
                     let kind = operation.kind();
                     let mut effects = self.effects_of(&kind);
-                    let outcome = self.effect(id, op, &kind, &mut effects);
+                    let outcome = match self.effect(id, op, &kind, &mut effects) {
+                        Ok(Effected::Took(duration_ns)) => Ok(duration_ns),
+                        Ok(Effected::Waits(waiting)) => {
+                            let waiting = self.never_woken((id, op), &kind, *waiting, &mut effects);
+                            Err(OpFailure {
+                                text: waiting.text + ", and no other operation runs beside a body",
+                                ..waiting
+                            })
+                        }
+                        Err(failure) => Err(failure),
+                    };
                     self.race_did(iteration.repeats.unwrap_or(*race_op), effects);
                     outcome.map_err(|failure| OpFailure {
                         text: format!("{}: {}", place.summary(kind.summary()), failure.text),

@@ -123,6 +123,7 @@ impl SimState {
                 continue;
             };
             self.eligible.remove(&id);
+            self.waiting.remove(&id);
             self.race_cancelled(id, &op.kind);
             match &mut op.kind {
                 // Code that waits for the function may use its captures, so the closure is leaked,

@@ -2,17 +2,16 @@
 //! time.
 
 use std::{
-    io::Write as _,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
 };
 
-use millstream_driver::{ManagedLocation, ResultCode, printable};
+use millstream_driver::{ManagedLocation, ResultCode};
 use parking_lot::Mutex;
 
 use super::{
     kernel_pool,
-    kernel_view::KernelView,
+    objects::waiting::WaitingKernel,
     op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch, OpKind, PrefetchOp, StreamOp},
     peers::Reach,
     profile::{CHECKS, COPIES},
@@ -20,9 +19,9 @@ use super::{
 };
 use crate::{
     PeerPool, ReportKind, Span,
-    exec::{self, CheckFindings, CheckOptions, KernelFault, KernelFaultKind, KernelStats},
-    ids::{OpId, name},
-    memory::{AccessError, AccessTime, Direction, HeapChanges, HeapUser, KernelHeap},
+    exec::{self, CheckFindings, CheckOptions, GridStatus, KernelFault, WaitingGrid},
+    ids::OpId,
+    memory::{AccessError, Direction, HeapChanges},
     race::Effect,
 };
 
@@ -47,6 +46,14 @@ impl OpFailure {
     }
 }
 
+/// The result of an operation's effect.
+pub(super) enum Effected {
+    /// It is complete, after this duration on the device in nanoseconds.
+    Took(u64),
+    /// It is a kernel that waits.
+    Waits(Box<WaitingKernel>),
+}
+
 impl SimState {
     /// Runs an eligible operation. A host function is only started: it runs and finishes on the
     /// callback thread.
@@ -55,7 +62,11 @@ impl SimState {
         let Some(mut op) = self.ops.remove(&id) else {
             return;
         };
-        let start_ns = op.start_ns(&self.config.cost, &self.devices);
+        let waited = self.waiting.remove(&id);
+        let start_ns = match &waited {
+            Some(waited) => waited.start_ns,
+            None => op.start_ns(&self.config.cost, &self.devices),
+        };
         if let OpKind::HostFunction(function) = &mut op.kind {
             if let Some(function) = function.take() {
                 self.host_functions.start(id, function);
@@ -65,12 +76,36 @@ impl SimState {
             return;
         }
         let mut effects = self.effects_of(&op.kind);
-        let outcome = self.effect(id, &op, &op.kind, &mut effects);
-        let timer = self.timer();
-        self.race_done(id, effects);
-        self.spent(timer, CHECKS, 0);
-        let duration_ns = *outcome.as_ref().unwrap_or(&0);
-        self.finish(id, op, start_ns, duration_ns, outcome.err());
+        let outcome = match (&op.kind, waited) {
+            (OpKind::Kernel(launch), Some(waited)) => {
+                self.kernel_effect(id, &op, launch, Some(waited), &mut effects)
+            }
+            (kind, _) => self.effect(id, &op, kind, &mut effects),
+        };
+        // Another kernel may poll what this operation has written.
+        let writer = (!self.waiting.is_empty()).then(|| op.describe(id));
+        let elapsed_ns = match outcome {
+            Ok(Effected::Waits(waiting)) => {
+                let elapsed_ns = waiting.elapsed_ns;
+                self.suspend(id, op, waiting, start_ns);
+                elapsed_ns
+            }
+            outcome => {
+                let timer = self.timer();
+                self.race_done(id, effects);
+                self.spent(timer, CHECKS, 0);
+                let (duration_ns, failure) = match outcome {
+                    Ok(Effected::Took(duration_ns)) => (duration_ns, None),
+                    Ok(Effected::Waits(_)) => (0, None),
+                    Err(failure) => (0, Some(failure)),
+                };
+                self.finish(id, op, start_ns, duration_ns, failure);
+                duration_ns
+            }
+        };
+        if let Some(writer) = writer {
+            self.wake_after(&writer, start_ns.saturating_add(elapsed_ns));
+        }
     }
 
     /// Completes the host function of operation `id` after the callback thread has run it.
@@ -86,7 +121,7 @@ impl SimState {
 
     /// Retires an operation: occupies its engine, adds it to the timeline, and on a failure loses
     /// its context and reports the cause.
-    fn finish(
+    pub(super) fn finish(
         &mut self,
         id: OpId,
         op: StreamOp,
@@ -110,64 +145,30 @@ impl SimState {
                 finish_ns,
             });
         }
-        let (context, stream, device, summary) = (op.context, op.stream, op.device, op.summary());
-        let site = op
-            .site
-            .as_ref()
-            .map_or_else(String::new, |site| format!(", {site}"));
+        let (context, device) = (op.context, op.device);
+        let described = failure.is_some().then(|| op.describe(id));
         self.retire(id, op, finish_ns);
-        if let Some(failure) = failure {
-            let text = format!(
-                "{summary}, {id} on {}{site}: {}",
-                name(stream),
-                failure.text
-            );
+        if let (Some(failure), Some(described)) = (failure, described) {
+            let text = format!("{described}: {}", failure.text);
             self.lose_context(context, failure.code, &text);
             self.report_for_device(Some(device), failure.kind, text);
         }
     }
 
     /// Executes the effect of `kind`, which is the operation's own or a node in the operation's
-    /// body, and returns its duration on the device in nanoseconds.
+    /// body.
     pub(super) fn effect(
         &mut self,
         id: OpId,
         op: &StreamOp,
         kind: &OpKind,
         effects: &mut Vec<Effect>,
-    ) -> Result<u64, OpFailure> {
+    ) -> Result<Effected, OpFailure> {
         self.work_done.add(kind);
         let timer = self.timer();
-        let outcome = match kind {
+        let duration_ns = match kind {
             OpKind::Kernel(launch) => {
-                let accessed = self.race_checker.is_on().then(Mutex::default);
-                let mut findings = CheckFindings::default();
-                let (outcome, heap) =
-                    self.run_kernel(id, op, launch, accessed.as_ref(), &mut findings);
-                let instructions = outcome
-                    .as_ref()
-                    .map_or(0, |stats| stats.thread_instructions);
-                self.spent(timer, &launch.name, instructions);
-                let heap = self.memory.change_heap(heap);
-                let outcome =
-                    outcome.map_err(|fault| self.explain_fault(id, op.device, launch, fault));
-                if self.config.peer_pool == PeerPool::Zeros {
-                    self.memory.close_holes();
-                }
-                let outcome = outcome.map(|stats| {
-                    self.kernel_stats += stats;
-                    let in_graph = op.node.is_some();
-                    self.config.cost.kernel_ns(&stats, launch.threads, in_graph)
-                });
-                let fault = outcome
-                    .as_ref()
-                    .err()
-                    .and_then(|failure| failure.fault.as_deref());
-                let accessed = accessed.map(Mutex::into_inner).unwrap_or_default();
-                let timer = self.timer();
-                *effects = self.effects_of_kernel(launch, (accessed, heap), findings, fault);
-                self.spent(timer, CHECKS, 0);
-                outcome
+                return self.kernel_effect(id, op, launch, None, effects);
             }
             OpKind::Copy(copy) => self.run_copy(id, op, copy),
             OpKind::Fill(fill) => self.run_fill(id, fill),
@@ -198,43 +199,88 @@ impl SimState {
         if matches!(kind, OpKind::Copy(_) | OpKind::Fill(_)) {
             self.spent(timer, COPIES, 0);
         }
+        duration_ns.map(Effected::Took)
+    }
+
+    /// Runs a kernel, or goes on with one that has waited.
+    fn kernel_effect(
+        &mut self,
+        id: OpId,
+        op: &StreamOp,
+        launch: &KernelLaunch,
+        waited: Option<Box<WaitingKernel>>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Effected, OpFailure> {
+        let mut waiting = waited.unwrap_or_default();
+        let grid = waiting.grid.take();
+        let accessed = self.race_checker.is_on();
+        let accessed = accessed.then(|| Mutex::new(self.go_on_recording(&mut waiting.record)));
+        let timer = self.timer();
+        let findings = &mut waiting.record.findings;
+        let (outcome, heap) = self.run_kernel((id, op), launch, grid, accessed.as_ref(), findings);
+        let instructions = match &outcome {
+            Ok(GridStatus::Ended(stats)) => stats.thread_instructions,
+            _ => 0,
+        };
+        self.spent(timer, &launch.name, instructions);
+        if matches!(outcome, Ok(GridStatus::Waiting(_)))
+            && let Some(row) = self.profile.rows.get_mut(&launch.name)
+        {
+            // It counts once it has ended.
+            row.count -= 1;
+        }
+        let changed = self.memory.change_heap(heap);
+        for (all, new) in waiting.record.heap.iter_mut().zip(changed) {
+            all.extend(new);
+        }
+        let outcome = outcome.map_err(|fault| self.explain_fault(id, op.device, launch, fault));
+        if self.config.peer_pool == PeerPool::Zeros {
+            self.memory.close_holes();
+        }
+        let accessed = accessed.map(Mutex::into_inner).unwrap_or_default();
+        self.pause_recording(&mut waiting.record, accessed);
+        let in_graph = op.node.is_some();
+        let cost = &self.config.cost;
+        let kernel_ns = |stats| cost.kernel_ns(stats, launch.threads, in_graph);
+        let outcome = match outcome {
+            Ok(GridStatus::Waiting(grid)) => {
+                waiting.works_until(kernel_ns(&grid.stats));
+                waiting.grid = Some(grid);
+                return Ok(Effected::Waits(waiting));
+            }
+            Ok(GridStatus::Ended(stats)) => {
+                waiting.works_until(kernel_ns(&stats));
+                self.kernel_stats += stats;
+                Ok(Effected::Took(waiting.elapsed_ns))
+            }
+            Err(failure) => Err(failure),
+        };
+        let failure = outcome.as_ref().err();
+        let fault = failure.and_then(|failure| failure.fault.as_deref());
+        let timer = self.timer();
+        *effects = self.effects_of_kernel(launch, waiting.record, fault);
+        self.spent(timer, CHECKS, 0);
         outcome
     }
 
     fn run_kernel(
         &self,
-        id: OpId,
-        op: &StreamOp,
+        (id, op): (OpId, &StreamOp),
         launch: &KernelLaunch,
+        waited: Option<Box<WaitingGrid>>,
         accessed: Option<&Mutex<Vec<u64>>>,
         findings: &mut CheckFindings,
-    ) -> (Result<KernelStats, KernelFault>, HeapChanges) {
+    ) -> (Result<GridStatus, KernelFault>, HeapChanges) {
         let kernel = launch
             .module
             .ptx
             .kernel(&launch.name)
             .expect("the module of a function handle contains its kernel");
-        let user = HeapUser {
-            context: op.context,
-            device: op.device,
-            op: id,
-            stream: op.stream,
-            reuses: !self.config.kernel_race_check,
-        };
         let context = self.contexts.get(&op.context);
         let limit = context
             .filter(|_| kernel.uses_heap())
             .map(|own| own.heap_bytes);
-        let view = KernelView {
-            map: &self.memory,
-            heap: KernelHeap::new(&self.memory, user, limit),
-            peers: self.peer_access(id, op.context, op.device),
-            op: id,
-            accessed,
-            printf_output: &self.printf_output,
-            conditions: op.node.as_ref().map(|place| &*place.conditions),
-            blocks_done: &self.running_kernel.blocks_done,
-        };
+        let view = self.kernel_view((id, op), limit, accessed);
         let shape = exec::Launch {
             grid: launch.dims.grid,
             block: launch.dims.block,
@@ -249,7 +295,8 @@ impl SimState {
         let running = (Arc::clone(&launch.name), blocks, Instant::now());
         self.running_kernel.blocks_done.store(0, Relaxed);
         *self.running_kernel.kernel.lock() = Some(running);
-        let run = || exec::run(kernel, &shape, &view);
+        let checks = waited.is_none();
+        let run = || exec::run_suspending(kernel, &shape, &view, waited);
         // Blocks that run in order, or a single one, need no other threads.
         let alone = kernel.is_ordered() || launch.cooperative || launch.dims.grid == [1; 3];
         let mut traced_region: Vec<u32> = launch
@@ -264,95 +311,18 @@ impl SimState {
             orders: self.config.kernel_race_orders,
             instructions: &traced_region,
         };
-        let ran = if accessed.is_some() && (kernel_race_check || !traced_region.is_empty()) {
-            let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
-            *findings = found;
-            ran
-        } else if alone {
-            run()
-        } else {
-            kernel_pool::install(run)
-        };
+        let ran =
+            if checks && accessed.is_some() && (kernel_race_check || !traced_region.is_empty()) {
+                let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
+                *findings = found;
+                ran
+            } else if alone {
+                run()
+            } else {
+                kernel_pool::install(run)
+            };
         *self.running_kernel.kernel.lock() = None;
         (ran, view.heap.finish())
-    }
-
-    /// Describes a kernel fault and selects its report kind and error code.
-    fn explain_fault(
-        &self,
-        id: OpId,
-        device: u32,
-        launch: &KernelLaunch,
-        fault: KernelFault,
-    ) -> OpFailure {
-        let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
-        let source = fault.source_line.as_ref();
-        let source = source.map_or_else(String::new, |source| format!(" ({source})"));
-        let line = match fault.ptx_line {
-            // The fault concerns the launch as a whole.
-            0 => String::new(),
-            line => {
-                let module = launch.module.name(launch.module_handle);
-                format!("line {line} of the PTX of {module}{source} ")
-            }
-        };
-        let what = match fault.kind {
-            KernelFaultKind::OutOfBounds {
-                address,
-                bytes,
-                write,
-            } => {
-                let does = if write { "write" } else { "read" };
-                match self
-                    .memory
-                    .locate(address, bytes.into(), AccessTime::Run(id))
-                {
-                    Err(error) => format!("{does} of {}, which {}", error.what, error.problem),
-                    Ok((other, _)) => format!(
-                        "{does} of {bytes} bytes at {address:#x}, which are memory of \
-                         device {}: {}{}",
-                        other.device,
-                        other.describe(),
-                        self.no_access(device, other)
-                    ),
-                }
-            }
-            KernelFaultKind::InvalidFree { address } => match self.memory.around(address) {
-                Some(found) => format!("{}: {}", fault.kind, found.describe()),
-                None => fault.kind.to_string(),
-            },
-            KernelFaultKind::Assertion(ref failed) => {
-                // As CUDA prints it. Without a usable standard error the report still has the text.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "{}:{}: {}: block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `{}` \
-                     failed.",
-                    printable(&failed.file),
-                    failed.line,
-                    printable(&failed.function),
-                    printable(&failed.message)
-                );
-                fault.kind.to_string()
-            }
-            _ => fault.kind.to_string(),
-        };
-        let text = format!("{line}in block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {what}");
-        OpFailure {
-            kind: ReportKind::KernelFault,
-            code: match fault.kind {
-                KernelFaultKind::OutOfBounds { .. } | KernelFaultKind::ReadOnly { .. } => {
-                    ResultCode::ILLEGAL_ADDRESS
-                }
-                KernelFaultKind::Misaligned { .. } => ResultCode::MISALIGNED_ADDRESS,
-                KernelFaultKind::SharedOutOfBounds { .. }
-                | KernelFaultKind::LocalOutOfBounds { .. } => ResultCode::ILLEGAL_ADDRESS,
-                KernelFaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
-                KernelFaultKind::Assertion(_) => ResultCode::ASSERT,
-                _ => ResultCode::LAUNCH_FAILED,
-            },
-            text,
-            fault: Some(Box::new(fault)),
-        }
     }
 
     fn run_copy(&self, id: OpId, op: &StreamOp, copy: &CopyOp) -> Result<u64, OpFailure> {

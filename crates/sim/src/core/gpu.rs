@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
     call_error::CallResult,
-    host_functions,
+    host_functions, host_threads,
     objects::{host_functions::Signal, stream::WaitSet},
     printf_output::PrintfOutput,
     schedule::Scheduler,
@@ -53,6 +53,9 @@ pub(crate) struct StateGuard<'a> {
 /// with this pause, the operations after them run at the same point on every run.
 const SETTLE: Duration = Duration::from_millis(1);
 
+/// The real time after which a blocked thread looks for writes of the host that a kernel waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
 impl Gpu {
     pub(crate) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Self {
         let state = SimState::new(config, scheduler);
@@ -92,6 +95,7 @@ impl Gpu {
         state.call = name;
         state.call_device = None;
         state.calls += 1;
+        host_threads::calls(&mut state.callers, name.ends_with("Query"));
         state.now_ns += cost_ns(&state.config.cost);
         let mut device_if_several = None;
         let answer = if host_functions::is_running_here(&self.inner) {
@@ -170,12 +174,13 @@ impl StateGuard<'_> {
     /// Runs operations or sleeps until the wait set is complete.
     fn wait_for(&mut self, wait_set: &WaitSet) {
         let waiter = self.add_waiter(wait_set);
+        let _blocked = host_threads::Blocked::new();
         while self.waiters[&waiter].unmet > 0 {
             let wanted = std::mem::take(&mut self.waiter(waiter).ops);
             let progress = self.advance_one(&wanted);
             self.waiter(waiter).ops = wanted;
             if !progress {
-                self.inner.changed.wait(&mut self.state);
+                self.sleep_or_fail(None);
             }
         }
         let finish_ns = self.waiter(waiter).finish_ns;
@@ -217,11 +222,30 @@ impl StateGuard<'_> {
             {}
             self.run_after_call();
         }
+        if self.waits_for_host() {
+            self.wake_callback_thread();
+        }
     }
 
     /// Sleeps until the state changes, for at most `limit` of real time.
     pub(crate) fn sleep(&mut self, limit: Duration) {
         self.inner.changed.wait_for(&mut self.state, limit);
+    }
+
+    /// Sleeps until the state may have changed, for at most `limit` of real time, or fails a kernel
+    /// that the calling thread waits for in vain.
+    pub(crate) fn sleep_or_fail(&mut self, limit: Option<Duration>) {
+        let changed = &self.inner.changed;
+        if self.waiting.is_empty() {
+            match limit {
+                Some(limit) => self.sleep(limit),
+                None => changed.wait(&mut self.state),
+            }
+        } else if self.fail_stuck_kernel() {
+            changed.notify_all();
+        } else {
+            self.sleep(LOOK_EVERY);
+        }
     }
 
     /// Starts the callback thread if necessary, and wakes it for the pending host functions.

@@ -3,9 +3,10 @@
 //!
 //! The thread starts with the first host function, sleeps while there is none, and ends with the
 //! simulated GPU. It also keeps an unattended device moving: a program may wait for a host function
-//! with a sleeping thread that makes no driver call. So when host functions are pending and no
-//! driver call has been made for a while, this thread forces the oldest of them to run, as a
-//! blocking call would.
+//! with a sleeping thread that makes no driver call, or write memory that a kernel polls and wait
+//! for its answer there. So when host functions are pending or kernels poll such memory, and no
+//! driver call has been made for a while, this thread lets operations run, as a blocking call
+//! would.
 
 use std::{
     cell::Cell,
@@ -117,12 +118,14 @@ fn look(gpu: &Gpu, calls_seen: &mut u64) -> CallbackAction {
     {
         state.host_functions.pending.pop_first();
     }
-    let Some(oldest) = state.host_functions.pending.first().copied() else {
+    let oldest = state.host_functions.pending.first().copied();
+    if oldest.is_none() && !state.waits_for_host() {
         return CallbackAction::Sleep(None);
-    };
+    }
     let quiet = state.calls == *calls_seen;
     *calls_seen = state.calls;
-    if quiet && state.advance(&[oldest]) {
+    if quiet && state.advance(oldest.as_slice()) {
+        state.run_after_call();
         gpu.inner.changed.notify_all();
         return CallbackAction::Look;
     }

@@ -7,13 +7,15 @@ use parking_lot::Mutex;
 
 use super::{
     graph::Conditions,
+    op::StreamOp,
     peers::{PeerAccess, Reach},
     printf_output::PrintfOutput,
+    state::SimState,
 };
 use crate::{
     exec::{GlobalMemory, Region, TracedRegion},
     ids::OpId,
-    memory::{AccessBitmap, AccessTime, Allocation, KernelHeap, MemoryKind, MemoryMap},
+    memory::{AccessBitmap, AccessTime, Allocation, HeapUser, KernelHeap, MemoryKind, MemoryMap},
 };
 
 /// The memory visible to a running kernel of one device.
@@ -33,6 +35,35 @@ pub(crate) struct KernelView<'a> {
     pub(crate) conditions: Option<&'a Conditions>,
     /// The number of blocks that have ended, for those who watch the kernel.
     pub(crate) blocks_done: &'a AtomicU64,
+}
+
+impl SimState {
+    /// Returns the memory that a kernel's operation can access, with the heap of that size if the
+    /// kernel uses it.
+    pub(super) fn kernel_view<'a>(
+        &'a self,
+        (id, op): (OpId, &'a StreamOp),
+        heap_bytes: Option<u64>,
+        accessed: Option<&'a Mutex<Vec<u64>>>,
+    ) -> KernelView<'a> {
+        let user = HeapUser {
+            context: op.context,
+            device: op.device,
+            op: id,
+            stream: op.stream,
+            reuses: !self.config.kernel_race_check,
+        };
+        KernelView {
+            map: &self.memory,
+            heap: KernelHeap::new(&self.memory, user, heap_bytes),
+            peers: self.peer_access(id, op.context, op.device),
+            op: id,
+            accessed,
+            printf_output: &self.printf_output,
+            conditions: op.node.as_ref().map(|place| &*place.conditions),
+            blocks_done: &self.running_kernel.blocks_done,
+        }
+    }
 }
 
 impl KernelView<'_> {

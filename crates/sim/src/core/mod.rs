@@ -2,7 +2,8 @@
 //! schedule that picks them, and virtual time.
 //!
 //! An operation is enqueued ([`enqueue`]), becomes eligible when its predecessors are complete, is
-//! picked by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
+//! picked by the [`schedule`], and runs as a whole ([`execute`]), except for kernels that wait for
+//! others ([`waiting`]). A driver call holds the state as
 //! a [`StateGuard`](gpu::StateGuard).
 
 pub(crate) mod call_error;
@@ -13,6 +14,7 @@ pub(crate) mod gpu;
 pub(crate) mod graph;
 pub(crate) mod graph_template;
 pub(crate) mod host_functions;
+pub(crate) mod host_threads;
 pub(crate) mod module;
 pub(crate) mod objects;
 pub(crate) mod op;
@@ -30,11 +32,13 @@ mod enqueue;
 mod execute;
 mod graph_edit;
 mod graph_launch;
+mod kernel_fault;
 mod kernel_pool;
 mod kernel_view;
 mod printf_output;
 mod progress;
 mod queue_limit;
 mod race_hooks;
+mod waiting;
 
 pub(crate) use allocate::{budgeted, host_out_of_memory};

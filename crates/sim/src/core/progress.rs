@@ -48,6 +48,7 @@ impl SimState {
     /// Runs operations until the policy lets the host go on, at most one while it waits. Returns
     /// whether any ran.
     fn run_picked(&mut self, point: SchedulePoint, awaited: &[OpId]) -> bool {
+        self.see_host_writes(point);
         let (policy, view) = self.policy();
         policy.begin(point, awaited, &view);
         let mut ran = false;
@@ -84,6 +85,13 @@ impl SimState {
             [point as u64, self.eligible.len() as u64],
             self.call,
         );
+        self.report_divergence();
+        picked
+    }
+
+    /// Reports that the replay has diverged, once.
+    pub(super) fn report_divergence(&mut self) {
+        let scheduler = &mut self.scheduler;
         if let ReplayStatus::Diverged { choice, problem } =
             scheduler.policy.replay_status(&scheduler.choice_log)
             && !std::mem::replace(&mut scheduler.divergence_reported, true)
@@ -92,7 +100,6 @@ impl SimState {
                 format!("the replay diverges from the logged run at choice {choice}: {problem}");
             self.report_for_device(None, ReportKind::ReplayDiverged, text);
         }
-        picked
     }
 
     fn policy(&mut self) -> (&mut dyn Policy, View<'_>) {
@@ -100,6 +107,7 @@ impl SimState {
             call: self.call,
             now_ns: self.now_ns,
             eligible: &self.eligible,
+            some_wait: !self.waiting.is_empty(),
             ops: &self.ops,
             streams: &self.streams,
             devices: &self.devices,

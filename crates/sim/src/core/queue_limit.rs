@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use super::{call_error::CallResult, gpu::StateGuard, objects::stream::WaitSet};
+use super::{call_error::CallResult, gpu::StateGuard, host_threads, objects::stream::WaitSet};
 use crate::{
     ReportKind,
     ids::{OpId, name},
@@ -60,11 +60,12 @@ impl StateGuard<'_> {
             finish_ns: 0,
         };
         let waiter = self.add_waiter(&wait_set);
+        let _blocked = host_threads::Blocked::new();
         let mut seen = (self.progress, self.calls);
         let mut since = Instant::now();
         while self.waiters[&waiter].unmet > 0 && since.elapsed() < STUCK_AFTER {
             if !self.advance_one(&wait_set.ops) {
-                self.sleep(STUCK_AFTER / 10);
+                self.sleep_or_fail(Some(STUCK_AFTER / 10));
             }
             let now = (self.progress, self.calls);
             if now != seen {

@@ -6,15 +6,16 @@ use millstream_driver::printable;
 use millstream_ptx::Site;
 
 use super::{
+    objects::waiting::KernelRecord,
     op::{CopyOp, CopySource, CopyTarget, KernelLaunch, OpKind},
     state::SimState,
 };
 use crate::{
     Report, ReportKind,
-    exec::{CheckFindings, KernelAccess, KernelFault, KernelFaultKind, RacedMemory},
+    exec::{self, KernelAccess, KernelFault, KernelFaultKind, RacedMemory},
     ids::OpId,
-    memory::{AccessFlags, AllocationInfo, Rows},
-    race::{ByteRanges, Effect, Finding, InvalidAccess},
+    memory::{AccessBitmap, AccessFlags, AllocationInfo, Rows},
+    race::{ByteRanges, Effect, Finding, InvalidAccess, Synchronisation},
 };
 
 impl SimState {
@@ -87,21 +88,24 @@ impl SimState {
     }
 
     /// Returns the effects of a kernel: the blocks of the heap that it allocated and freed, its
-    /// accesses to the allocations at the base addresses `accessed`, the findings of the checks
-    /// within it, and the access that made it fail, if any.
-    pub(crate) fn effects_of_kernel(
+    /// accesses, the findings of the checks within it, and the access that made it fail, if any.
+    pub(super) fn effects_of_kernel(
         &mut self,
         launch: &KernelLaunch,
-        (mut accessed, [allocated, freed]): (Vec<u64>, [Vec<Arc<AllocationInfo>>; 2]),
-        findings: CheckFindings,
+        record: KernelRecord,
         failure: Option<&KernelFault>,
     ) -> Vec<Effect> {
-        accessed.sort_unstable();
+        let KernelRecord {
+            mut accesses,
+            heap: [allocated, freed],
+            findings,
+            waited,
+        } = record;
+        accesses.sort_by_key(|(base, ..)| *base);
         let mut effects: Vec<_> = allocated.into_iter().map(Effect::Allocate).collect();
-        effects.extend(accessed.into_iter().filter_map(|base| {
-            let (info, bitmap) = self.memory.take_bitmap(base)?;
-            Some(Effect::Access(info, bitmap.runs()))
-        }));
+        effects.extend(synchronisation(launch, &accesses, &waited).map(Effect::Synchronise));
+        let accesses = accesses.into_iter();
+        effects.extend(accesses.map(|(_, info, bitmap)| Effect::Access(info, bitmap.runs())));
         for (pc, access) in findings.executed {
             let mismatches = launch.mismatches.iter();
             let mismatches = mismatches.filter(|mismatch| mismatch.pc == pc);
@@ -275,6 +279,39 @@ impl SimState {
             self.report(ReportKind::FindingsOmitted, text.to_owned());
         }
     }
+}
+
+/// Returns the strong accesses of a kernel that may order it with others, if it has any. Those that
+/// it `waited` for are given by address.
+fn synchronisation(
+    launch: &KernelLaunch,
+    accesses: &[(u64, Arc<AllocationInfo>, Box<AccessBitmap>)],
+    waited: &[Range<u64>],
+) -> Option<Synchronisation> {
+    let kernel = launch.module.ptx.kernel(&launch.name)?;
+    let mut releases = None;
+    let mut own = Synchronisation::default();
+    for (base, info, bitmap) in accesses {
+        let [mut acquired, written] = bitmap.strong_runs();
+        acquired.extend(written.iter().flat_map(|run| {
+            let seen = waited.iter().map(|seen| {
+                let from = seen.start.saturating_sub(*base).max(run.start);
+                from..seen.end.saturating_sub(*base).min(run.end)
+            });
+            seen.filter(|seen| seen.start < seen.end)
+        }));
+        let ranges = |runs| ByteRanges {
+            info: Arc::clone(info),
+            runs,
+        };
+        if !acquired.is_empty() {
+            own.acquired.push(ranges(acquired));
+        }
+        if !written.is_empty() && *releases.get_or_insert_with(|| exec::releases(kernel)) {
+            own.released.push(ranges(written));
+        }
+    }
+    (!own.acquired.is_empty() || !own.released.is_empty()).then_some(own)
 }
 
 /// Returns the byte ranges of rows from `start` on. Contiguous rows form one range.

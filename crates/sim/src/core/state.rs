@@ -30,6 +30,7 @@ use super::{
         host_functions::HostFunctions,
         pool::MemoryPool,
         stream::{Event, Stream, Waiter},
+        waiting::WaitingKernel,
     },
     op::{StreamOp, WorkDone},
     printf_output::PrintfOutput,
@@ -86,6 +87,12 @@ pub(crate) struct SimState {
     pub(crate) node_ops: usize,
     /// The operations whose predecessors are complete.
     pub(crate) eligible: BTreeSet<OpId>,
+    /// The kernels that have started and wait for a write. Those that are woken are eligible too.
+    pub(crate) waiting: BTreeMap<OpId, Box<WaitingKernel>>,
+    /// The kernels that are reported to rely on another one at the same time.
+    pub(crate) reliances: BTreeSet<Arc<str>>,
+    /// The threads that have called the driver.
+    pub(crate) callers: BTreeSet<u32>,
     /// The waits of host threads, by id.
     pub(crate) waiters: BTreeMap<u64, Waiter>,
     pub(crate) waiters_made: u64,
@@ -164,6 +171,9 @@ impl SimState {
             ops_enqueued: 0,
             node_ops: 0,
             eligible: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            reliances: BTreeSet::new(),
+            callers: BTreeSet::new(),
             waiters: BTreeMap::new(),
             waiters_made: 0,
             scheduler,

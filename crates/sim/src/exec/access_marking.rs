@@ -6,11 +6,11 @@ use super::warp_access::{AddressPattern, WarpAccess};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::Access;
 
-/// Returns the access flags of a load: `UPDATE` if it synchronises, else `READ`.
+/// Returns the access flags of a load: `STRONG_READ` if it synchronises, else `READ`.
 #[inline(always)]
 pub(super) fn read_flags(access: &Access) -> AccessFlags {
     if access.synchronises {
-        AccessFlags::UPDATE
+        AccessFlags::STRONG_READ
     } else {
         AccessFlags::READ
     }

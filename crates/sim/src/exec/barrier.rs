@@ -3,7 +3,7 @@
 pub(super) const BARRIERS: usize = 16;
 
 /// The result of a completed barrier, as the waiting threads read it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Completion {
     /// Threads whose predicate was true.
     pub(super) count_true: u32,
@@ -11,7 +11,7 @@ pub(super) struct Completion {
     pub(super) arrived: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct BarrierState {
     /// The number of times the barrier has completed.
     generation: u64,
@@ -26,7 +26,7 @@ struct BarrierState {
     last: Completion,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 pub(super) struct Barriers {
     states: [BarrierState; BARRIERS],
     /// Threads of the block that have not exited.

@@ -1,5 +1,7 @@
 //! A thread block: runs its warps in turn, and owns its shared memory and barriers.
 
+use std::hash::{Hash, Hasher};
+
 use super::barrier::Barriers;
 use super::cooperative;
 use super::copy::BlockCopies;
@@ -11,9 +13,12 @@ use super::memory::CachedRegion;
 use super::observer::Observer;
 use super::order::LaunchOrder;
 use super::step::WarpFault;
-use super::warp::{BlockInfo, Warp, WarpSplit, WarpStatus};
+use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::{Counters, WarpContext};
-use crate::ptx::ir::Code;
+use crate::ptx::ir::{Code, Instr, Op};
+
+/// The maximum number of instructions between the head of a loop and the poll in it.
+const POLL_DISTANCE_MAX: usize = 64;
 
 /// State that a worker thread keeps from block to block.
 pub(super) struct Worker<'m> {
@@ -36,6 +41,11 @@ impl<'m> Worker<'m> {
             cached_stores: vec![None; code.stores.len()],
             cached_atomics: vec![None; code.atomics.len()],
         }
+    }
+
+    /// Goes on counting from the counters of an earlier worker.
+    pub(super) fn count_from(&mut self, counters: Counters) {
+        self.counters = counters;
     }
 
     /// Lets the next blocks execute this many warp instructions.
@@ -77,6 +87,16 @@ pub(super) struct Block {
     running: Vec<usize>,
     /// True if the hoisted operations are executed apart from the others.
     hoists: bool,
+    /// The counters of the last round, by which a block that polls is suspected.
+    pub(super) spent: [u64; 5],
+}
+
+impl Hash for Block {
+    /// Hashes the state that decides how the block goes on.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.index, &self.running, &self.warps).hash(state);
+        (&self.memory, &self.barriers, &self.copies).hash(state);
+    }
 }
 
 impl Block {
@@ -98,6 +118,7 @@ impl Block {
         };
         self.index = index;
         self.hoists = hoists;
+        self.spent = [0; 5];
         self.memory.clear();
         self.memory.resize(
             (code.shared_bytes + launch.dynamic_shared_bytes) as usize,
@@ -211,6 +232,27 @@ impl Block {
         } else {
             BlockStatus::Running
         })
+    }
+
+    /// Returns the thread that polls first and the place of its poll: the first access to global
+    /// memory behind the branch at which it paused.
+    pub(super) fn poll(&self, code: &Code) -> (u32, u32) {
+        let runs = |split: &&WarpSplit| split.wait == WaitReason::Nothing;
+        let first = self.running.iter().find_map(|number| {
+            let split = self.warps[*number].splits.iter().find(runs)?;
+            Some((*number as u32 * 32 + split.mask.trailing_zeros(), split.pc))
+        });
+        let Some((thread, pc)) = first else {
+            return (0, 0);
+        };
+        let polls = |instr: &Instr| match instr.op {
+            Op::Load(index) => code.loads[index as usize].space.is_outside_block(),
+            Op::Atomic(index) => code.atomics[index as usize].space.is_outside_block(),
+            _ => false,
+        };
+        let behind = code.instrs[pc as usize..].iter().take(POLL_DISTANCE_MAX);
+        let distance = behind.clone().position(polls).unwrap_or(0);
+        (thread, pc + distance as u32)
     }
 
     /// Returns the fault of a block that cannot make progress, reported for its first live thread.

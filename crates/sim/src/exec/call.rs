@@ -9,7 +9,7 @@ use crate::ptx::ir::{Call, CallTarget, Callee, Code, Op};
 const DEPTH_MAX: usize = 1024;
 
 /// The frame of a call that has not returned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct CallFrame {
     callee: u32,
     /// The program counter at which the thread continues after the call.
@@ -17,14 +17,14 @@ struct CallFrame {
 }
 
 /// The call stack of one thread: its frames and its saved registers.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 struct CallStack {
     frames: Vec<CallFrame>,
     saved: Vec<u64>,
 }
 
 /// The call stacks of a warp's threads.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 pub(super) struct CallStacks {
     /// One stack per lane; empty until the warp's first call.
     threads: Vec<CallStack>,

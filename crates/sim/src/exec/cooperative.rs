@@ -46,19 +46,23 @@ pub(super) fn is_workspace(address: u64) -> bool {
 /// Global memory with the workspace of a cooperative launch.
 pub(super) struct WithWorkspace<'a> {
     memory: &'a dyn GlobalMemory,
-    workspace: Backing,
+    workspace: &'a Backing,
 }
 
 impl<'a> WithWorkspace<'a> {
-    /// Adds the workspace of a launch in which no block has arrived. Returns `None` if the host is
-    /// out of memory.
-    pub(super) fn new(memory: &'a dyn GlobalMemory) -> Option<Self> {
-        let workspace = Backing::zeroed(BYTES as usize, 8)?;
-        workspace
-            .shared_bytes()
-            .copy_from(0, &BYTES.to_le_bytes())?;
-        Some(Self { memory, workspace })
+    /// Adds the workspace of a launch to its memory.
+    pub(super) fn new(memory: &'a dyn GlobalMemory, workspace: &'a Backing) -> Self {
+        Self { memory, workspace }
     }
+}
+
+/// Creates the workspace of a launch in which no block has arrived. Returns `None` if the host is
+/// out of memory.
+pub(super) fn workspace() -> Option<Backing> {
+    let workspace = Backing::zeroed(BYTES as usize, 8)?;
+    let bytes = workspace.shared_bytes();
+    bytes.copy_from(0, &BYTES.to_le_bytes())?;
+    Some(workspace)
 }
 
 impl GlobalMemory for WithWorkspace<'_> {

@@ -18,7 +18,7 @@ use super::warp_context::WarpContext;
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Window};
 
 /// An issued copy of one thread whose source has been read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct PendingCopy {
     lane: u32,
     /// The copy's group: the number of groups that the thread had committed before.
@@ -49,7 +49,7 @@ impl PendingCopy {
 }
 
 /// An arrival on an mbarrier object that takes place after copies.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct MbarrierArrival {
     /// The offset of the object in shared memory.
     object: u64,
@@ -60,7 +60,7 @@ struct MbarrierArrival {
 }
 
 /// The pending copies of a warp's threads.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 struct WarpCopies {
     pending: Vec<PendingCopy>,
     /// The number of groups that each thread has committed.
@@ -70,7 +70,7 @@ struct WarpCopies {
 }
 
 /// The pending copies of a block's threads, and the arrivals that follow them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 pub(super) struct BlockCopies {
     warps: Vec<WarpCopies>,
     arrivals: Vec<MbarrierArrival>,

@@ -139,6 +139,12 @@ pub enum KernelFaultKind {
         /// The address of the format string or arguments.
         address: u64,
     },
+    /// A loop that polls memory that nothing can write any more.
+    #[error("waits for a change of the memory at {address:#x}")]
+    NeverWoken {
+        /// The first byte that the loop reads.
+        address: u64,
+    },
     /// A `trap` or `brkpt` instruction.
     #[error("the kernel executed `trap`")]
     Trap,

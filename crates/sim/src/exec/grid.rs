@@ -1,32 +1,28 @@
 //! A grid: its blocks run on all cores, or in order if their order is observable.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
 use super::SHARED_BYTES_MAX;
-use super::block::{Block, BlockFault, BlockStatus, Worker, coordinates};
+use super::block::{Block, BlockStatus, Worker};
 use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
-use super::cooperative::{WithWorkspace, resident_blocks};
-use super::fault::{KernelFault, KernelFaultKind, WaitingThreads};
+use super::cooperative::{self, WithWorkspace, resident_blocks};
+use super::fault::{KernelFault, KernelFaultKind};
 use super::launch::{GlobalMemory, KernelStats, Launch};
-use super::observer::{NoObserver, Observer};
+use super::memory::Traffic;
+use super::observer::NoObserver;
 use super::order::{KernelOrder, KernelOrders, LaunchOrder};
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
+use super::turns::{Ordered, Turns, TurnsEnd, WaitingGrid, fault};
 use super::warp_context::Counters;
+use crate::memory::Backing;
 use crate::ptx::Kernel;
 use crate::ptx::ir::Code;
 
 /// The maximum number of threads of a block.
 const THREADS_MAX: u64 = 1024;
-
-/// The maximum number of blocks that run in turn while some wait for others.
-const RESIDENT_MAX: usize = 1024;
-
-/// The number of consecutive rounds of waiting after which the next block joins the resident ones.
-const ROUNDS_ALONE: u32 = 16;
 
 /// The maximum number of warp instructions of all blocks in an order other than that of the
 /// indices. A kernel may wait for the host, which these runs do not see.
@@ -62,15 +58,64 @@ pub fn run(
     memory: &dyn GlobalMemory,
 ) -> Result<KernelStats, KernelFault> {
     let blocks = check(kernel, launch)?;
-    let workspace = workspace(kernel, launch, memory)?;
-    let memory = workspace.as_ref().map_or(memory, |with| with);
-    let counters = if kernel.is_ordered() || launch.cooperative || blocks == 1 {
-        let order = LaunchOrder::new(KernelOrder::Index, launch);
-        run_in_order(kernel, launch, memory, &order, &mut NoObserver)
+    let counters = if runs_in_order(kernel, launch, blocks) {
+        let order = &LaunchOrder::new(KernelOrder::Index, launch);
+        let workspace = workspace(kernel, launch)?;
+        let with = workspace
+            .as_ref()
+            .map(|own| WithWorkspace::new(memory, own));
+        let memory = with.as_ref().map_or(memory, |with| with);
+        let mut turns = Turns::new(blocks > 1);
+        turns.run(Ordered::new(kernel, launch, order), memory, &mut NoObserver)?;
+        turns.counters
     } else {
-        run_in_parallel(kernel, launch, memory, blocks)
+        run_in_parallel(kernel, launch, memory, blocks)?
     };
-    counters.map(|counters| counters.stats(blocks))
+    Ok(counters.stats(blocks))
+}
+
+fn runs_in_order(kernel: &Kernel, launch: &Launch<'_>, blocks: u64) -> bool {
+    kernel.is_ordered() || launch.cooperative || blocks == 1
+}
+
+/// The state of a launch that was run as far as it can go.
+pub(crate) enum GridStatus {
+    /// All threads have exited.
+    Ended(KernelStats),
+    /// The launch polls memory, and goes on when one of the polled bytes has changed.
+    Waiting(Box<WaitingGrid>),
+}
+
+/// Runs a kernel like [`run`], or goes on with a launch of it that has waited. Returns also when
+/// the launch waits for a write by something else.
+///
+/// # Errors
+/// The first fault, as for [`run`].
+pub(crate) fn run_suspending(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+    waited: Option<Box<WaitingGrid>>,
+) -> Result<GridStatus, KernelFault> {
+    let blocks = check(kernel, launch)?;
+    let (mut turns, workspace) = match waited {
+        Some(waited) => (waited.turns, waited.workspace),
+        None if runs_in_order(kernel, launch, blocks) => {
+            (Turns::new(blocks > 1), workspace(kernel, launch)?)
+        }
+        None => {
+            let counters = run_in_parallel(kernel, launch, memory, blocks)?;
+            return Ok(GridStatus::Ended(counters.stats(blocks)));
+        }
+    };
+    let order = &LaunchOrder::new(KernelOrder::Index, launch);
+    let of = Ordered::new(kernel, launch, order);
+    let with = workspace
+        .as_ref()
+        .map(|own| WithWorkspace::new(memory, own));
+    let memory = with.as_ref().map_or(memory, |with| with);
+    let end = turns.run_until_waiting(of, memory, &mut NoObserver)?;
+    Ok(status(turns, of, end, workspace))
 }
 
 /// Runs a kernel, and checks for [races within it](KernelRace).
@@ -105,28 +150,35 @@ pub fn run_checked_by(
         instructions: &[],
     };
     let (ran, findings) = run_traced(kernel, launch, memory, checked);
+    let ran = ran.and_then(|status| match status {
+        GridStatus::Ended(stats) => Ok(stats),
+        GridStatus::Waiting(waiting) => Err(waiting.place),
+    });
     (ran, findings.races)
 }
 
 /// Runs a kernel under the given checks, otherwise like [`run_checked`].
 ///
 /// The check for races also runs the kernel in other orders, each on a private copy of the memory.
-/// A fault in one of these runs ends it.
+/// A fault in one of these runs ends it. A launch that waits is checked up to there; it goes on
+/// [without checks](run_suspending).
 pub(crate) fn run_traced(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
     checked: CheckOptions<'_>,
-) -> (Result<KernelStats, KernelFault>, CheckFindings) {
-    let blocks = match check(kernel, launch) {
-        Ok(blocks) => blocks,
-        Err(fault) => return (Err(fault), CheckFindings::default()),
-    };
-    let workspace = match workspace(kernel, launch, memory) {
+) -> (Result<GridStatus, KernelFault>, CheckFindings) {
+    if let Err(fault) = check(kernel, launch) {
+        return (Err(fault), CheckFindings::default());
+    }
+    let workspace = match workspace(kernel, launch) {
         Ok(workspace) => workspace,
         Err(fault) => return (Err(fault), CheckFindings::default()),
     };
-    let memory = workspace.as_ref().map_or(memory, |with| with);
+    let with = workspace
+        .as_ref()
+        .map(|own| WithWorkspace::new(memory, own));
+    let memory = with.as_ref().map_or(memory, |with| with);
     let mut union = RaceUnion::default();
     let mut orders = checked.orders.of(launch, kernel.code.synchronises);
     if kernel.uses_heap() {
@@ -145,26 +197,40 @@ pub(crate) fn run_traced(
             let launch_order = LaunchOrder::new(order, &launch);
             let races = RaceDetector::new(kernel, &launch, &private, model);
             let mut checks = LaunchChecks::new(kernel, &launch, Some(races), &launch_order, &[]);
-            let ran = run_in_order(kernel, &launch, &private, &launch_order, &mut checks);
+            let of = Ordered::new(kernel, &launch, &launch_order);
+            let ran = Turns::new(false).run_until_waiting(of, &private, &mut checks);
             let findings = checks.findings();
             if private.is_exceeded() {
                 break;
             }
-            union.add(order, (findings.races, findings.divergences), ran.is_ok());
+            let ended = matches!(ran, Ok(TurnsEnd::Ended));
+            union.add(order, (findings.races, findings.divergences), ended);
         }
     }
     let model = checked.races.filter(|_| in_index_order);
     let races = model.map(|model| RaceDetector::new(kernel, launch, memory, model));
     let order = LaunchOrder::new(KernelOrder::Index, launch);
     let mut checks = LaunchChecks::new(kernel, launch, races, &order, checked.instructions);
-    let counters = run_in_order(kernel, launch, memory, &order, &mut checks);
+    let of = Ordered::new(kernel, launch, &order);
+    let mut turns = Turns::new(false);
+    let end = turns.run_until_waiting(of, memory, &mut checks);
     let mut findings = checks.findings();
     if model.is_some() {
         let counts = (findings.races, findings.divergences);
-        union.add(KernelOrder::Index, counts, counters.is_ok());
+        let ended = matches!(end, Ok(TurnsEnd::Ended));
+        union.add(KernelOrder::Index, counts, ended);
     }
     (findings.races, findings.divergences) = union.findings();
-    (counters.map(|counters| counters.stats(blocks)), findings)
+    let ran = end.map(|end| status(turns, of, end, workspace));
+    (ran, findings)
+}
+
+/// Returns the status of a launch whose blocks have stopped taking turns.
+fn status(turns: Turns, of: Ordered<'_>, end: TurnsEnd, workspace: Option<Backing>) -> GridStatus {
+    match end {
+        TurnsEnd::Waiting(polled) => GridStatus::Waiting(turns.wait_for(of, polled, workspace)),
+        _ => GridStatus::Ended(turns.counters.stats(of.order.blocks())),
+    }
 }
 
 /// Rejects a launch that does not fit the kernel, as a driver does, and returns its number of
@@ -252,97 +318,13 @@ fn invalid_launch(kernel: &Kernel, problem: String) -> KernelFault {
     }
 }
 
-/// Adds the workspace of a cooperative launch to its memory; `None` for any other launch.
-fn workspace<'a>(
-    kernel: &Kernel,
-    launch: &Launch<'_>,
-    memory: &'a dyn GlobalMemory,
-) -> Result<Option<WithWorkspace<'a>>, KernelFault> {
+/// Creates the workspace of a cooperative launch; `None` for any other launch.
+fn workspace(kernel: &Kernel, launch: &Launch<'_>) -> Result<Option<Backing>, KernelFault> {
     if !launch.cooperative {
         return Ok(None);
     }
     let no_memory = || invalid_launch(kernel, "the host is out of memory".to_owned());
-    WithWorkspace::new(memory).ok_or_else(no_memory).map(Some)
-}
-
-fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) -> KernelFault {
-    let source = |pc| kernel.source(pc).map(String::into_boxed_str);
-    let mut kind = failure.failed.kind;
-    if let KernelFaultKind::BarrierDeadlock { waiting, .. } = &mut kind {
-        let groups = failure.waiting.iter().map(|group| WaitingThreads {
-            threads: group.threads,
-            first: coordinates(group.first.into(), launch.block),
-            what: group.what,
-            ptx_line: kernel.line(group.pc),
-            source_line: source(group.pc),
-        });
-        *waiting = groups.collect();
-    }
-    if let KernelFaultKind::StepLimit { limit } = &mut kind {
-        *limit = launch.step_limit;
-    }
-    KernelFault {
-        kernel: kernel.name().into(),
-        block: coordinates(block, launch.grid),
-        thread: coordinates(u64::from(failure.thread), launch.block),
-        ptx_line: kernel.line(failure.failed.pc),
-        source_line: source(failure.failed.pc),
-        kind,
-    }
-}
-
-/// Runs the blocks in the given order. While blocks seem to wait for other blocks, further blocks
-/// join them, and the resident blocks run in turn. The blocks of a cooperative launch run in turn
-/// from the beginning.
-fn run_in_order<O: Observer>(
-    kernel: &Kernel,
-    launch: &Launch<'_>,
-    memory: &dyn GlobalMemory,
-    order: &LaunchOrder,
-    observer: &mut O,
-) -> Result<Counters, KernelFault> {
-    let code = &kernel.code;
-    let blocks = order.blocks();
-    let mut worker = Worker::new(code, memory);
-    worker.allow(launch.step_limit);
-    let mut resident: VecDeque<Block> = VecDeque::new();
-    let mut spare: Vec<Block> = Vec::new();
-    let mut next = 0;
-    let mut rounds_waited = 0;
-    loop {
-        let join = rounds_waited > ROUNDS_ALONE && resident.len() < RESIDENT_MAX;
-        if next < blocks && (resident.is_empty() || join || launch.cooperative) {
-            let mut block = spare.pop().unwrap_or_default();
-            block.start(order.block(next), code, launch, !O::ON && blocks > 1);
-            block.arrange(order);
-            resident.push_front(block);
-            next += 1;
-            rounds_waited = 0;
-        }
-        let Some(mut block) = resident.pop_front() else {
-            return Ok(worker.counters);
-        };
-        let index = block.index;
-        match block.run_round(code, launch, &mut worker, observer) {
-            Ok(BlockStatus::Done) => {
-                rounds_waited = 0;
-                memory.blocks_done(1);
-                if order.token() == KernelOrder::Index {
-                    worker.allow(launch.step_limit);
-                }
-                spare.push(block);
-            }
-            Ok(progress) => {
-                rounds_waited = match progress {
-                    BlockStatus::Waiting => rounds_waited + 1,
-                    BlockStatus::Preempted => ROUNDS_ALONE + 1,
-                    BlockStatus::Running | BlockStatus::Done => 0,
-                };
-                resident.push_back(block);
-            }
-            Err(failure) => return Err(fault(kernel, launch, index, failure)),
-        }
-    }
+    cooperative::workspace().ok_or_else(no_memory).map(Some)
 }
 
 /// Runs the blocks on all cores.
@@ -397,7 +379,16 @@ fn run_in_parallel(
 }
 
 impl Counters {
-    fn stats(&self, blocks: u64) -> KernelStats {
+    pub(super) fn numbers(&self) -> [u64; 5] {
+        let Traffic {
+            read_bytes,
+            written_bytes,
+            atomics,
+        } = self.traffic;
+        [self.warp, self.thread, read_bytes, written_bytes, atomics]
+    }
+
+    pub(super) fn stats(&self, blocks: u64) -> KernelStats {
         KernelStats {
             thread_instructions: self.thread,
             warp_instructions: self.warp,

@@ -40,6 +40,7 @@ mod mbarrier;
 mod memory;
 mod observer;
 mod order;
+mod polling;
 mod printf;
 mod private_memory;
 mod races;
@@ -50,6 +51,7 @@ mod special_registers;
 mod staging;
 mod step;
 mod system;
+mod turns;
 mod video;
 mod warp;
 mod warp_access;
@@ -64,11 +66,14 @@ pub(crate) use cooperative::{
 pub(crate) use divergence::BarrierDivergence;
 pub use fault::{Assertion, KernelFault, KernelFaultKind, WaitingThreads};
 pub(crate) use grid::run_traced;
+pub(crate) use grid::{GridStatus, run_suspending};
 pub use grid::{run, run_checked, run_checked_by};
 pub(crate) use launch::SHARED_BYTES_MAX;
 pub use launch::{GlobalMemory, KernelStats, Launch, Region, TracedRegion};
 pub(crate) use order::KernelOrders;
 pub use order::{KernelOrder, KernelOrderError};
+pub(crate) use races::releases;
 pub use races::{
     KernelAccess, KernelRace, MissingOrder, RaceClass, RaceModel, RaceOrders, RacedMemory,
 };
+pub(crate) use turns::WaitingGrid;

@@ -16,7 +16,7 @@ pub(super) type Words = [u32; LANES];
 pub(super) type Doubles = [u64; LANES];
 
 /// The three register files of a warp: 32-bit, 64-bit and predicates.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 pub(super) struct Registers {
     words: Vec<Words>,
     doubles: Vec<Doubles>,

@@ -27,7 +27,7 @@ const WAIT_COST: i64 = 1 << 10;
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// The event that a warp split waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WaitReason {
     /// No event: the split can run.
     Nothing,
@@ -38,7 +38,7 @@ pub(super) enum WaitReason {
 }
 
 /// The threads of a warp with the same program counter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct WarpSplit {
     pub(super) pc: u32,
     pub(super) mask: u32,
@@ -78,7 +78,7 @@ pub(super) struct BlockInfo<'a> {
     pub(super) variables: &'a [u64],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 pub(super) struct Warp {
     pub(super) index: u32,
     /// True once the warp has started a block of the launch.

@@ -29,6 +29,8 @@ impl AccessFlags {
     /// Atomic operations, and the loads and stores that synchronise threads (volatile, relaxed,
     /// acquire, release).
     pub const UPDATE: Self = Self(4);
+    /// The loads among these. A bitmap returns them as [`UPDATE`](Self::UPDATE).
+    pub(crate) const STRONG_READ: Self = Self(8);
 
     /// Returns whether the set contains all of `part`.
     #[must_use]
@@ -62,6 +64,7 @@ pub struct AccessBitmap {
     reads: Bitmap,
     writes: Bitmap,
     updates: Bitmap,
+    strong_reads: Bitmap,
 }
 
 impl AccessBitmap {
@@ -73,6 +76,7 @@ impl AccessBitmap {
             reads: Bitmap::default(),
             writes: Bitmap::default(),
             updates: Bitmap::default(),
+            strong_reads: Bitmap::default(),
         }
     }
 
@@ -109,8 +113,38 @@ impl AccessBitmap {
                 }
             }
             AccessFlags::WRITE => self.writes.set(word, mask, self.bytes),
+            AccessFlags::STRONG_READ => self.strong_reads.set(word, mask, self.bytes),
             _ => self.updates.set(word, mask, self.bytes),
         }
+    }
+
+    /// Marks what is marked in another bitmap of the allocation.
+    pub(crate) fn absorb(&self, other: &Self) {
+        for (flags, marked) in [
+            (AccessFlags::READ, &other.reads),
+            (AccessFlags::WRITE, &other.writes),
+            (AccessFlags::UPDATE, &other.updates),
+            (AccessFlags::STRONG_READ, &other.strong_reads),
+        ] {
+            marked.each(|word, mask| self.mark(flags, word, mask));
+        }
+    }
+
+    /// Returns the bytes whose strong accesses are all loads, and those with others.
+    pub(crate) fn strong_runs(&self) -> [Vec<Range<u64>>; 2] {
+        let (mut read, mut written) = (Vec::new(), Vec::new());
+        let runs = |of: &mut Vec<Range<u64>>, word: usize, bits: u64| {
+            split([bits, 0, 0], |at, count, _| {
+                let start = word as u64 * WORD_BYTES as u64 + u64::from(at);
+                of.push(start..start + u64::from(count));
+            });
+        };
+        self.strong_reads.each(|word, bits| {
+            runs(&mut read, word, bits & !self.updates.word(word));
+        });
+        self.updates
+            .each(|word, bits| runs(&mut written, word, bits));
+        [read, written]
     }
 
     /// Returns the marked bytes in ascending order, adjacent bytes with equal marks merged.
@@ -119,14 +153,16 @@ impl AccessBitmap {
         let mut runs: Vec<(Range<u64>, AccessFlags)> = Vec::new();
         let chunks = self.bytes.div_ceil(WORD_BYTES * CHUNK_WORDS);
         for chunk in 0..chunks {
-            let kinds = [&self.reads, &self.writes, &self.updates].map(|bits| bits.chunk(chunk));
+            let kinds = [&self.reads, &self.writes, &self.updates, &self.strong_reads]
+                .map(|bits| bits.chunk(chunk));
             if kinds.iter().all(Option::is_none) {
                 continue;
             }
             let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
             let kinds = kinds.map(|kind| &kind.unwrap_or(&UNMARKED)[..words]);
             for word in 0..words {
-                let bits = kinds.map(|words| words[word].load(Relaxed));
+                let [read, written, updated, strong] = kinds.map(|words| words[word].load(Relaxed));
+                let bits = [read, written, updated | strong];
                 // Of a small launch's chunk, nearly all words.
                 if bits == [0; 3] {
                     continue;
@@ -180,6 +216,18 @@ impl Bitmap {
         Some(self.chunks.get()?.get(index)?.get()?)
     }
 
+    /// Calls `visit` with each word that is not 0, and its index.
+    fn each(&self, mut visit: impl FnMut(usize, u64)) {
+        for chunk in 0..self.chunks.get().map_or(0, |chunks| chunks.len()) {
+            let words = self.chunk(chunk).unwrap_or_default().iter();
+            for (word, bits) in words.map(|word| word.load(Relaxed)).enumerate() {
+                if bits != 0 {
+                    visit(chunk * CHUNK_WORDS + word, bits);
+                }
+            }
+        }
+    }
+
     #[inline(always)]
     fn word(&self, index: usize) -> u64 {
         match self.chunk(index / CHUNK_WORDS) {
@@ -226,9 +274,14 @@ mod tests {
         #[test]
         fn runs_match_the_recorded_accesses(
             bytes in 1usize..70_000,
-            notes in proptest::collection::vec((0usize..70_000, 1usize..300, 0usize..3), 0..40),
+            notes in proptest::collection::vec((0usize..70_000, 1usize..300, 0usize..4), 0..40),
         ) {
-            let kinds = [AccessFlags::READ, AccessFlags::WRITE, AccessFlags::UPDATE];
+            let kinds = [
+                AccessFlags::READ,
+                AccessFlags::WRITE,
+                AccessFlags::UPDATE,
+                AccessFlags::STRONG_READ,
+            ];
             let access_bitmap = AccessBitmap::new(bytes);
             let mut expected = vec![0u8; bytes];
             for (offset, count, kind) in notes {
@@ -242,7 +295,22 @@ mod tests {
                 }
             }
             let mut actual = vec![0u8; bytes];
+            let strong = access_bitmap.strong_runs().map(|runs| {
+                let bytes = runs.into_iter().map(|run| run.end - run.start);
+                bytes.sum::<u64>() as usize
+            });
+            let only_read = |byte: &&u8| **byte & 12 == 8;
+            let written = |byte: &&u8| **byte & 4 != 0;
+            let count = [
+                expected.iter().filter(only_read).count(),
+                expected.iter().filter(written).count(),
+            ];
+            prop_assert_eq!(strong, count);
             let runs = access_bitmap.runs();
+            let copy = AccessBitmap::new(bytes);
+            copy.absorb(&access_bitmap);
+            prop_assert_eq!(copy.runs(), runs.clone());
+            expected.iter_mut().for_each(|byte| *byte = *byte & 7 | *byte >> 1 & 4);
             for (range, flags) in &runs {
                 actual[range.start as usize..range.end as usize].fill(flags.0);
             }

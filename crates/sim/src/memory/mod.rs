@@ -343,6 +343,20 @@ impl MemoryMap {
         Some((Arc::clone(&allocation.info), allocation.bitmap.take()?))
     }
 
+    /// Goes on with the accesses that a kernel has made to an allocation. Returns them if the
+    /// allocation is gone.
+    pub(crate) fn put_bitmap(
+        &mut self,
+        base: u64,
+        info: &AllocationInfo,
+        bitmap: Box<AccessBitmap>,
+    ) -> Option<Box<AccessBitmap>> {
+        match self.allocations.get_mut(&base) {
+            Some(found) if found.info.number == info.number => found.bitmap.set(bitmap).err(),
+            _ => Some(bitmap),
+        }
+    }
+
     /// Returns the live allocation that contains the whole range, and the range's offset in it.
     pub(crate) fn locate(
         &self,

@@ -17,6 +17,7 @@ use super::{
         TransitionCache, UNINITIALISED,
     },
     pages::Pages,
+    through_memory::MemoryOrders,
 };
 use crate::{
     ReportKind, Severity, SimConfig,
@@ -40,6 +41,7 @@ pub(super) struct AccessChecker {
     /// Freed allocations by number, oldest first.
     freed: VecDeque<u64>,
     histories: Histories,
+    memory_orders: MemoryOrders,
     /// Set if reads of uninitialised bytes are findings.
     uninitialised_reads: bool,
     /// Set if notes about races within kernels are findings.
@@ -60,6 +62,7 @@ impl AccessChecker {
             shadows: BTreeMap::new(),
             freed: VecDeque::new(),
             histories: Histories::default(),
+            memory_orders: MemoryOrders::default(),
             uninitialised_reads: config.uninitialised_reads,
             notes: config.kernel_race_notes,
             findings: Findings::default(),
@@ -70,6 +73,7 @@ impl AccessChecker {
         let mut cache = TransitionCache::default();
         for effect in effects {
             match effect {
+                Effect::Synchronise(own) => self.memory_orders.add(actor, own.clone()),
                 Effect::Access(info, runs) => {
                     let runs: Vec<_> = runs
                         .iter()
@@ -199,7 +203,10 @@ impl AccessChecker {
             return;
         }
         let Self {
-            shadows, histories, ..
+            shadows,
+            histories,
+            memory_orders,
+            ..
         } = self;
         let Some(shadow) = shadows.get_mut(&info.number) else {
             return;
@@ -222,6 +229,9 @@ impl AccessChecker {
                 }
                 outcome.next
             });
+        conflicts
+            .by
+            .retain(|_, (used, ..)| !memory_orders.order(actor, &used.by));
         self.report(actor, info, conflicts);
     }
 
@@ -343,7 +353,7 @@ impl AccessChecker {
         let histories = &self.histories;
         shadow.pages.each(|history| {
             for used in histories.accesses(history) {
-                if !actor.is_after(&used.by) {
+                if !actor.is_after(&used.by) && !self.memory_orders.order(actor, &used.by) {
                     let host_clock = users.entry(used.by.op).or_insert_with(|| used.clone());
                     host_clock.flags = host_clock.flags | used.flags;
                 }

@@ -4,6 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use millstream_driver::FloatOperand;
 
+use super::through_memory::Synchronisation;
 use crate::{
     exec::{BarrierDivergence, KernelAccess, KernelRace},
     memory::{AccessFlags, AllocationInfo},
@@ -33,6 +34,8 @@ pub(crate) enum Effect {
         from: Option<ByteRanges>,
         to: Option<ByteRanges>,
     },
+    /// The strong accesses by which a kernel may be ordered with others; before its accesses.
+    Synchronise(Synchronisation),
     /// The beginning of an allocation's lifetime.
     Allocate(Arc<AllocationInfo>),
     /// The beginning of another lifetime of a graph's memory, without contents.

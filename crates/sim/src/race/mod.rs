@@ -29,6 +29,10 @@
 //! - A node of a graph comes after its dependencies and the work before the launch, and the work
 //!   behind the launch after all nodes. A launch comes after the earlier ones of the same
 //!   executable graph (rule 46).
+//! - A kernel that waits for a flag of another kernel comes after it, if it reads the flag by
+//!   volatile, relaxed or acquire loads alone, or was seen waiting for it, and the other one writes
+//!   the flag by an atomic or such a store and has a fence or a release operation. The kernels
+//!   count as a whole.
 //!
 //! The host counts as one actor: its threads synchronise by means that no driver observes, so work
 //! that one has seen complete is complete for the calls of all. The compiler prevents races between
@@ -191,6 +195,7 @@
 //! | `vector_clock` | vector clocks and timestamps |
 //! | `happens_before` | the order of streams, events, barriers and the host |
 //! | `effect` | the effects of operations on memory |
+//! | `through_memory` | the order of kernels by flags in memory |
 //! | `pending` | operations that are not checked yet |
 //! | `history`, `pages` | shadow memory: histories, and the history of each byte |
 //! | `check` | the checks |
@@ -210,6 +215,7 @@ mod history;
 mod intra_kernel;
 mod pages;
 mod pending;
+mod through_memory;
 mod vector_clock;
 
 use std::sync::Arc;
@@ -223,6 +229,7 @@ pub use millstream_ptx::{Label, Site};
 pub(crate) use describe::OperationSummary;
 pub(crate) use effect::{ByteRanges, Effect, ElementMismatch, InvalidAccess};
 pub(crate) use happens_before::{ClockSnapshot, DestroyedStreams};
+pub(crate) use through_memory::Synchronisation;
 
 use check::AccessChecker;
 use happens_before::HappensBefore;

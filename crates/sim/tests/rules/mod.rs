@@ -17,6 +17,7 @@ mod kernels;
 mod lost;
 mod managed;
 mod memory;
+mod never_waiting;
 mod own_contexts;
 mod own_pools;
 mod peer_copies;
@@ -32,5 +33,6 @@ pub(crate) mod sim_harness;
 mod streams;
 mod texts;
 mod time;
+mod waiting;
 
 use crate::harness;

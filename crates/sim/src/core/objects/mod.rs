@@ -6,3 +6,4 @@ pub(crate) mod fault;
 pub(crate) mod host_functions;
 pub(crate) mod pool;
 pub(crate) mod stream;
+pub(crate) mod waiting;

@@ -30,7 +30,9 @@ impl Policy for Lazy {
 
     fn pick(&mut self, _: SchedulePoint, _: &[OpId], view: &View<'_>) -> Option<OpId> {
         let wanted = self.forced.take()?;
-        self.walk.next(view, &wanted)
+        let found = self.walk.next(view, &wanted);
+        // Any operation may be the one that a kernel waits for.
+        found.or_else(|| view.eligible.first().copied().filter(|_| view.some_wait))
     }
 }
 

@@ -15,8 +15,9 @@
 //! idle queries. D: streams that rank above the host.
 //!
 //! Every decision of a policy is logged as a number: 0 lets the host go on, n runs the n-th
-//! eligible operation. Besides the driver calls, a run depends on nothing else, so these numbers
-//! replay it.
+//! eligible operation. If kernels poll memory that the host can write, each point begins with one
+//! more: which of them see a write, a bit each. Besides the driver calls, a run depends on nothing
+//! else, so these numbers replay it.
 
 mod choice_log;
 mod lazy;

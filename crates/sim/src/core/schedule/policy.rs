@@ -42,6 +42,12 @@ pub(crate) trait Policy: Debug + Send {
     /// Picks the next operation. At least one is eligible. `None` lets the host go on.
     fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], view: &View<'_>) -> Option<OpId>;
 
+    /// Returns the waiting kernels, one bit each, that a replay lets see a write of the host now.
+    /// `None` lets all of them.
+    fn host_writes(&mut self) -> Option<u32> {
+        None
+    }
+
     /// Returns whether an operation is complete only once the virtual clock has passed its finish.
     fn goes_by_clock(&self) -> bool {
         false
@@ -59,6 +65,8 @@ pub(crate) struct View<'a> {
     pub(crate) call: &'static str,
     pub(crate) now_ns: u64,
     pub(crate) eligible: &'a BTreeSet<OpId>,
+    /// Whether kernels wait for a write by an operation that nothing names.
+    pub(crate) some_wait: bool,
     pub(crate) ops: &'a BTreeMap<OpId, StreamOp>,
     pub(crate) streams: &'a BTreeMap<StreamHandle, Stream>,
     pub(crate) devices: &'a [Device],

@@ -94,6 +94,13 @@ impl Policy for Replay {
         self.beyond.pick(point, awaited, view)
     }
 
+    fn host_writes(&mut self) -> Option<u32> {
+        if self.diverged.is_some() {
+            return None;
+        }
+        self.next()
+    }
+
     fn goes_by_clock(&self) -> bool {
         self.token.goes_by_clock
     }

@@ -1,5 +1,6 @@
 //! Properties of a kernel's code that bound the synchronisation that its threads can perform.
 
+use crate::ptx::Kernel;
 use crate::ptx::ir::{Code, MemoryOrder, Op};
 
 /// The kinds of synchronisation that occur in a kernel's code.
@@ -14,19 +15,31 @@ pub(super) struct CodeSummary {
     pub(super) patterns: bool,
 }
 
+fn fences(code: &Code) -> impl Iterator<Item = MemoryOrder> {
+    code.instrs.iter().filter_map(|instr| match instr.op {
+        Op::Fence { order } => Some(order),
+        _ => None,
+    })
+}
+
+fn accesses(code: &Code) -> impl Iterator<Item = MemoryOrder> {
+    let accesses = code.loads.iter().chain(&code.stores);
+    let accesses = accesses.filter(|access| access.synchronises);
+    let accesses = accesses.map(|access| access.order);
+    accesses.chain(code.atomics.iter().map(|atomic| atomic.order))
+}
+
+/// Returns whether a kernel has a fence or a release operation whose scope is not the block.
+pub(crate) fn releases(kernel: &Kernel) -> bool {
+    let code = &kernel.code;
+    let mut orders = fences(code).chain(accesses(code));
+    orders.any(|order| order.release && !order.block_only)
+}
+
 impl CodeSummary {
     pub(super) fn new(code: &Code) -> Self {
-        let fences = code.instrs.iter().filter_map(|instr| match instr.op {
-            Op::Fence { order } => Some(order),
-            _ => None,
-        });
-        let accesses = code.loads.iter().chain(&code.stores);
-        let accesses = accesses.filter(|access| access.synchronises);
-        let accesses = accesses.map(|access| access.order);
-        let accesses: Vec<_> = accesses
-            .chain(code.atomics.iter().map(|atomic| atomic.order))
-            .collect();
-        let fences: Vec<_> = fences.collect();
+        let accesses: Vec<_> = accesses(code).collect();
+        let fences: Vec<_> = fences(code).collect();
         let mut all = fences.iter().chain(&accesses);
         let operation = |order: &MemoryOrder| order.acquire || order.release;
         Self {

@@ -47,6 +47,7 @@ use crate::ptx::ir::{
     Access, AccessSpace, Atomic, Exchange, Mbarrier, MbarrierOp, MemoryOrder, Window,
 };
 
+pub(crate) use code_summary::releases;
 pub use collector::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
 pub use race_class::RaceClass;
 pub use race_model::RaceModel;

@@ -48,6 +48,13 @@ pub(crate) enum AccessSpace {
     Generic,
 }
 
+impl AccessSpace {
+    /// Returns whether other blocks may access the same memory.
+    pub(crate) fn is_outside_block(self) -> bool {
+        matches!(self, Self::Generic | Self::Is(Window::Global))
+    }
+}
+
 /// An address: an optional register plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {

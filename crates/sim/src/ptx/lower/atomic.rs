@@ -160,13 +160,7 @@ pub(super) fn is_ordered(code: &Code) -> bool {
         .system_calls
         .iter()
         .any(|system| !matches!(system, SystemCall::Assert { .. }));
-    let outside_block = |space| {
-        matches!(
-            space,
-            AccessSpace::Generic | AccessSpace::Is(Window::Global)
-        )
-    };
-    calls_in_order || synchronises(code, outside_block)
+    calls_in_order || synchronises(code, AccessSpace::is_outside_block)
 }
 
 /// Returns whether the values that atomics and strong loads return can depend on the order of the

@@ -1,0 +1,117 @@
+//! Order through memory: a kernel that reads a flag strongly comes after a kernel of another
+//! stream that wrote the flag strongly and releases its earlier writes.
+//!
+//! The kernels count as a whole, and the read counts if the kernel only reads the flag, or was seen
+//! waiting for it: a counter that both change atomically orders nothing. So the order follows from
+//! the accesses alone, except where two kernels write one flag in turn.
+
+use std::ops::Range;
+
+use super::{
+    effect::ByteRanges,
+    history::{Actor, OperationInfo},
+};
+
+/// The maximum number of kernels and of orders that are remembered.
+const REMEMBERED_MAX: usize = 1 << 10;
+
+/// The strong accesses of a kernel to memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Synchronisation {
+    /// The bytes that it only reads, or waited for.
+    pub(crate) acquired: Vec<ByteRanges>,
+    /// The bytes that it writes, if it releases its other writes.
+    pub(crate) released: Vec<ByteRanges>,
+}
+
+/// The kernels with strong accesses, and the orders between them.
+#[derive(Debug, Default)]
+pub(super) struct MemoryOrders {
+    kernels: Vec<(Actor, Synchronisation)>,
+    /// The releasing and the acquiring kernel.
+    orders: Vec<(Actor, Actor)>,
+}
+
+impl MemoryOrders {
+    /// Adds a kernel, and its orders with the ones before.
+    pub(super) fn add(&mut self, actor: &Actor, own: Synchronisation) {
+        // What the host has seen complete needs no other order.
+        let needed = |kernel: &Actor| {
+            let of = kernel.operation();
+            of.is_some_and(|of| actor.host_clock.last_of(of.slot) < of.op)
+        };
+        self.kernels.retain(|(kernel, _)| needed(kernel));
+        self.orders.retain(|(_, later)| needed(later));
+        for (kernel, other) in &self.kernels {
+            if overlap(&own.released, &other.acquired) {
+                self.orders.push((actor.clone(), kernel.clone()));
+            }
+            if overlap(&other.released, &own.acquired) {
+                self.orders.push((kernel.clone(), actor.clone()));
+            }
+        }
+        self.kernels.push((actor.clone(), own));
+        for excess in [
+            self.kernels.len().saturating_sub(REMEMBERED_MAX),
+            self.orders.len().saturating_sub(REMEMBERED_MAX),
+        ] {
+            self.kernels.drain(..excess.min(self.kernels.len()));
+            self.orders.drain(..excess.min(self.orders.len()));
+        }
+    }
+
+    /// Returns whether an order through memory lies between two operations, either way.
+    pub(super) fn order(&self, one: &Actor, other: &OperationInfo) -> bool {
+        if self.orders.is_empty() {
+            return false;
+        }
+        let is_of_one = |kernel: &Actor| {
+            let of = kernel.operation();
+            of.is_some_and(|of| one.is_after(of))
+        };
+        let is_of_other = |kernel: &Actor| {
+            let of = kernel.operation();
+            // Of the operations after the kernel, those of its stream are known here.
+            of.is_some_and(|of| of.slot == other.slot && of.op <= other.op)
+        };
+        let one_operation = one.operation();
+        self.reaches(is_of_one, |kernel| kernel.is_after(other))
+            || self.reaches(is_of_other, |kernel| {
+                one_operation.is_some_and(|one| kernel.is_after(one))
+            })
+    }
+
+    /// Returns whether a chain of orders leads back from a kernel that is `later` to one that is
+    /// `earlier`.
+    fn reaches(&self, later: impl Fn(&Actor) -> bool, earlier: impl Fn(&Actor) -> bool) -> bool {
+        let mut found: Vec<usize> = Vec::new();
+        loop {
+            let after = |of: &Actor| {
+                let operation = of.operation();
+                let mut found = found.iter().map(|index| &self.orders[*index].0);
+                later(of) || found.any(|kernel| operation.is_some_and(|of| kernel.is_after(of)))
+            };
+            let mut next = (0..self.orders.len()).filter(|index| !found.contains(index));
+            let Some(next) = next.find(|index| after(&self.orders[*index].1)) else {
+                return false;
+            };
+            if earlier(&self.orders[next].0) {
+                return true;
+            }
+            found.push(next);
+        }
+    }
+}
+
+fn overlap(some: &[ByteRanges], others: &[ByteRanges]) -> bool {
+    let meet =
+        |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
+    some.iter().any(|some| {
+        let others = others
+            .iter()
+            .filter(|others| others.info.number == some.info.number);
+        others
+            .flat_map(|others| &others.runs)
+            .any(|other| some.runs.iter().any(|one| meet(one, other)))
+    })
+}
