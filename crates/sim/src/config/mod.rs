@@ -9,7 +9,7 @@ mod token;
 
 use std::fmt;
 
-use crate::exec::{KernelOrder, KernelOrders, Launch, RaceModel};
+use crate::exec::{Jit, KernelOrder, KernelOrders, Launch, RaceModel};
 
 pub use cost::CostModel;
 pub use fault::Fault;
@@ -82,6 +82,7 @@ pub struct SimConfig {
     pub(crate) poison_max_bytes: usize,
     pub(crate) poison_host_memory: bool,
     pub(crate) kernel_steps_max: u64,
+    pub(crate) jit: Jit,
     pub(crate) timeline: bool,
     pub(crate) profile: bool,
     pub(crate) faults: Vec<Fault>,
@@ -110,6 +111,7 @@ impl Default for SimConfig {
             poison_max_bytes: 16 << 20,
             poison_host_memory: true,
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
+            jit: Jit::On,
             timeline: false,
             profile: false,
             faults: Vec::new(),
@@ -256,6 +258,13 @@ impl SimConfig {
     /// one core.
     pub fn kernel_steps_max(mut self, warp_instructions: u64) -> Self {
         self.kernel_steps_max = warp_instructions;
+        self
+    }
+
+    /// Sets whether machine code executes kernels. Results, counters, reports, schedules and replay
+    /// tokens are the same either way; [`Jit::Off`] is for comparisons, and for a doubt about that.
+    pub fn jit(mut self, jit: Jit) -> Self {
+        self.jit = jit;
         self
     }
 

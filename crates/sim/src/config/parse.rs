@@ -1,6 +1,9 @@
 //! The textual form of a [`SimConfig`]: `sim`, `sim:seed=7`, `sim:schedule=lazy,rules=strict`.
 
-use crate::{ReplayToken, Schedule, SimConfig, exec::KernelOrder};
+use crate::{
+    ReplayToken, Schedule, SimConfig,
+    exec::{Jit, KernelOrder},
+};
 
 /// The default depth of schedule `pct`.
 const DEPTH_DEFAULT: u32 = 3;
@@ -40,6 +43,8 @@ impl SimConfig {
     /// - `steps=N`: the [warp instructions](SimConfig::kernel_steps_max) without the end of a block
     ///   after which a kernel counts as hung
     /// - `profile=on`, `off`: a [table of the simulation's own time](SimConfig::profile)
+    /// - `jit=on`, `off`, `now`: the [execution of kernels by machine code](SimConfig::jit); `now`
+    ///   from their first instruction on
     /// - `host_memory=zeros`, `poison`: the contents of new [page-locked and managed
     ///   memory](SimConfig::poison_host_memory)
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
@@ -133,6 +138,18 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 0 => return Err("steps=0 is out of range; use at least 1".into()),
                 n => config = config.kernel_steps_max(n),
             },
+            "jit" => {
+                config = config.jit(match value {
+                    "on" => Jit::On,
+                    "off" => Jit::Off,
+                    "now" => Jit::AtOnce,
+                    _ => {
+                        return Err(format!(
+                            "jit={value} is invalid; use one of `on`, `off` and `now`"
+                        ));
+                    }
+                });
+            }
             "race" => match value {
                 "on" | "off" | "kernels" | "notes" => {
                     config = config
@@ -168,8 +185,8 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, host_memory, memory, queue, steps, race, \
-                     acquire, volatile, orders, orders_seed, order, profile"
+                     rules, devices, links, peer_pool, host_memory, memory, queue, steps, jit, \
+                     race, acquire, volatile, orders, orders_seed, order, profile"
                 ));
             }
         }

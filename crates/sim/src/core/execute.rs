@@ -289,6 +289,7 @@ impl SimState {
             variables: &launch.module.variables,
             step_limit: self.config.kernel_steps_max,
             cooperative: launch.cooperative,
+            jit: self.config.jit,
         };
         let [x, y, z] = launch.dims.grid.map(u64::from);
         let blocks = x.saturating_mul(y).saturating_mul(z);

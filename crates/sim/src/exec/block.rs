@@ -8,6 +8,7 @@ use super::copy::BlockCopies;
 use super::deadlock::{WaitingAt, deadlock, waiting_threads};
 use super::dispatch;
 use super::fault::KernelFaultKind;
+use super::fused;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::CachedRegion;
 use super::observer::Observer;
@@ -157,6 +158,12 @@ impl Block {
             ..
         } = self;
         observer.enter(self.index);
+        let fused = if *hoists {
+            fused::code(code, launch.jit)
+        } else {
+            None
+        };
+        let started = worker.counters.warp;
         let mut waiting = false;
         let mut preempted = false;
         let mut moved = false;
@@ -167,11 +174,12 @@ impl Block {
             }
             let mut shared = WarpContext {
                 code,
-                instrs: if *hoists {
-                    &code.executed
-                } else {
-                    &code.instrs
+                instrs: match fused {
+                    Some(fused) => &fused.instrs,
+                    None if *hoists => &code.executed,
+                    None => &code.instrs,
                 },
+                fused,
                 global: worker.global,
                 params: launch.params,
                 step_limit: worker.step_limit,
@@ -217,6 +225,9 @@ impl Block {
         });
         if let Some(failure) = failure {
             return Err(failure);
+        }
+        if fused.is_none() && *hoists {
+            fused::count(code, worker.counters.warp - started);
         }
         if running.is_empty() {
             observer.leave(self.index);

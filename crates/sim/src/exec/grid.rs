@@ -65,7 +65,7 @@ pub fn run(
             .as_ref()
             .map(|own| WithWorkspace::new(memory, own));
         let memory = with.as_ref().map_or(memory, |with| with);
-        let mut turns = Turns::new(blocks > 1);
+        let mut turns = Turns::new(blocks > 1 || kernel.code.repeats);
         turns.run(Ordered::new(kernel, launch, order), memory, &mut NoObserver)?;
         turns.counters
     } else {
@@ -100,9 +100,10 @@ pub(crate) fn run_suspending(
     let blocks = check(kernel, launch)?;
     let (mut turns, workspace) = match waited {
         Some(waited) => (waited.turns, waited.workspace),
-        None if runs_in_order(kernel, launch, blocks) => {
-            (Turns::new(blocks > 1), workspace(kernel, launch)?)
-        }
+        None if runs_in_order(kernel, launch, blocks) => (
+            Turns::new(blocks > 1 || kernel.code.repeats),
+            workspace(kernel, launch)?,
+        ),
         None => {
             let counters = run_in_parallel(kernel, launch, memory, blocks)?;
             return Ok(GridStatus::Ended(counters.stats(blocks)));

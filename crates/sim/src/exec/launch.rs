@@ -1,5 +1,6 @@
 //! The inputs and statistics of a launch.
 
+use super::Jit;
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;
 
@@ -87,6 +88,8 @@ pub struct Launch<'a> {
     /// True for a cooperative launch: all its blocks are resident at the same time, and the kernel
     /// can use the barrier of the grid (`cooperative_groups::this_grid().sync()`).
     pub cooperative: bool,
+    /// Whether machine code executes the kernel. The outcome is the same.
+    pub jit: Jit,
 }
 
 impl Launch<'_> {
@@ -104,6 +107,7 @@ impl Launch<'_> {
             variables: &[],
             step_limit: Self::STEP_LIMIT_DEFAULT,
             cooperative: false,
+            jit: Jit::On,
         }
     }
 }

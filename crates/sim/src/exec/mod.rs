@@ -31,6 +31,7 @@ mod fault;
 mod float;
 mod float8;
 mod float_bits;
+mod fused;
 mod grid;
 mod half;
 mod indices;
@@ -65,6 +66,7 @@ pub(crate) use cooperative::{
 };
 pub(crate) use divergence::BarrierDivergence;
 pub use fault::{Assertion, KernelFault, KernelFaultKind, WaitingThreads};
+pub use fused::Jit;
 pub(crate) use grid::run_traced;
 pub(crate) use grid::{GridStatus, run_suspending};
 pub use grid::{run, run_checked, run_checked_by};

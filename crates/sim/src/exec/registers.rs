@@ -49,6 +49,22 @@ impl Registers {
         }
     }
 
+    /// Returns the sizes of the register files.
+    #[inline(always)]
+    pub(super) fn sizes(&self) -> [usize; 3] {
+        [self.words.len(), self.doubles.len(), self.predicates.len()]
+    }
+
+    /// Returns the starts of the register files.
+    #[inline(always)]
+    pub(super) fn pointers(&mut self) -> (*mut u32, *mut u64, *mut u32) {
+        (
+            self.words.as_mut_ptr().cast(),
+            self.doubles.as_mut_ptr().cast(),
+            self.predicates.as_mut_ptr(),
+        )
+    }
+
     #[inline(always)]
     pub(super) fn word(&self, slot: Slot) -> &Words {
         &self.words[slot as usize]

@@ -7,7 +7,9 @@ use super::observer::{BarrierArrivalEvent, IssuePoint, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
-use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
+use super::{
+    atomic, bits, call, convert, copy, extra, float, fused, half, integer, mbarrier, system,
+};
 use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
 /// The fault of a warp's thread.
@@ -51,7 +53,27 @@ pub(super) fn run<O: Observer>(
             split = warp.reconverge(split);
             stop = warp.stop(split.pc);
         }
-        let instr = &instrs[split.pc as usize];
+        let mut instr = &instrs[split.pc as usize];
+        if !O::ON
+            && let (Op::Fused(index), Some(fused)) = (instr.op, shared.fused)
+        {
+            let block = &fused.blocks[index as usize];
+            // Another split that waits inside the block must be joined there.
+            if block.range.end <= stop
+                && fused::run(
+                    fused,
+                    block,
+                    &mut warp.registers,
+                    shared.memory,
+                    split.mask,
+                    shared.counters,
+                )
+            {
+                split.pc = block.range.end;
+                continue;
+            }
+            instr = &block.first;
+        }
         let mask = if instr.guard == NO_GUARD {
             split.mask
         } else {
@@ -272,7 +294,7 @@ pub(super) fn run<O: Observer>(
                 .set_double(d, mask, &[shared.counters.warp; LANES]),
             Op::Fence { order } => observer.fence(warp, mask, order),
             Op::Pause => warp.may_wait = true,
-            Op::Nop => {}
+            Op::Nop | Op::Fused(_) => {}
             op => arithmetic(&mut warp.registers, mask, op),
         }
         split.pc += 1;
@@ -393,7 +415,7 @@ fn arrive<O: Observer>(
 
 /// Executes an operation on registers, dispatched by the table of register operations.
 #[inline(always)]
-fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
+pub(super) fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
     macro_rules! dispatch {
         ($(
             $(#[$doc:meta])*
@@ -417,6 +439,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
                 | Op::Copy(_)
                 | Op::Mbarrier(_)
                 | Op::Extra { .. }
+                | Op::Fused(_)
                 | Op::Enter
                 | Op::Exit
                 | Op::Trap

@@ -4,7 +4,7 @@ use super::barrier::Barriers;
 use super::copy::BlockCopies;
 use super::launch::GlobalMemory;
 use super::memory::{CachedRegion, Traffic, WarpMemory};
-use crate::ptx::ir::{Code, Instr};
+use crate::ptx::ir::{Code, FusedCode, Instr};
 
 /// Counters of the work that a worker has executed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct WarpContext<'r, 'm> {
     pub(super) code: &'r Code,
     /// The operations to execute: `executed` or `instrs` of the code.
     pub(super) instrs: &'r [Instr],
+    /// The machine code that `instrs` refers to.
+    pub(super) fused: Option<&'r FusedCode>,
     pub(super) global: &'m dyn GlobalMemory,
     pub(super) params: &'r [u8],
     pub(super) step_limit: u64,

@@ -71,5 +71,6 @@ mod lower;
 mod module;
 
 pub use float_access::FloatAccess;
+pub(crate) use lower::{each_result, other_results, sources};
 pub use millstream_ptx::{Param, ParamType, PtxError, PtxErrorKind, Signature, signatures};
 pub use module::{Kernel, Module, Variable, parse};

@@ -6,6 +6,7 @@ mod atomics;
 mod barrier_objects;
 mod elementwise;
 mod faults;
+mod fused;
 mod large;
 mod oracle;
 mod parsing;

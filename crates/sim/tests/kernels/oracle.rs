@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-use millstream_sim::exec::{self, Launch};
+use millstream_sim::exec::{self, Jit, Launch};
 use millstream_sim::ptx;
 
 use crate::kernels::memory::{DeviceMemory, Value, params};
@@ -90,7 +90,12 @@ mov.u64 %rd9, 0;
 
 /// Runs an instruction for every input. Returns the register numbered 0 of each thread: `r`, `d`
 /// (64-bit), `h` (16-bit), `f`, `g` (f64) or `p`.
-pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Vec<u64>, String> {
+pub(crate) fn run_instruction(
+    mode: char,
+    result: char,
+    body: &str,
+    jit: Jit,
+) -> Result<Vec<u64>, String> {
     let tail = match result {
         'r' => "cvt.u64.u32 %rd9, %r0;",
         'd' => "mov.u64 %rd9, %rd0;",
@@ -108,6 +113,7 @@ pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Ve
     let params = params(kernel, &[input.bytes(), output.bytes()]);
     let launch = Launch {
         params: &params,
+        jit,
         ..Launch::new([8, 1, 1], [256, 1, 1])
     };
     exec::run(kernel, &launch, &memory).map_err(|fault| fault.to_string())?;
@@ -144,15 +150,17 @@ fn instructions_give_what_the_gpu_gave() {
         };
         let mut head = head.chars();
         let (mode, result) = (head.next().unwrap(), head.nth(1).unwrap());
-        let found = match run_instruction(mode, result, body) {
-            Ok(values) => format!(
-                "{:016x}",
-                hash(values.into_iter().flat_map(u64::to_le_bytes))
-            ),
-            Err(error) => error,
-        };
-        if found != expected {
-            wrong.push(format!("{body} gives {found}, not {expected}"));
+        for jit in [Jit::Off, Jit::AtOnce] {
+            let found = match run_instruction(mode, result, body, jit) {
+                Ok(values) => format!(
+                    "{:016x}",
+                    hash(values.into_iter().flat_map(u64::to_le_bytes))
+                ),
+                Err(error) => error,
+            };
+            if found != expected {
+                wrong.push(format!("{jit:?}: {body} gives {found}, not {expected}"));
+            }
         }
     }
     assert!(lines.lines().count() > 900);
@@ -202,7 +210,7 @@ fn approximations_are_near_to_the_gpus() {
             Some((_, exponent)) => 2f64.powi(exponent.parse().unwrap()),
             None => bound.parse().unwrap(),
         };
-        let values = run_instruction(mode, result, body).unwrap();
+        let values = run_instruction(mode, result, body, Jit::AtOnce).unwrap();
         for sample in samples.split(' ') {
             let (thread, expected) = sample.split_once(':').unwrap();
             let thread: usize = thread.parse().unwrap();
@@ -304,7 +312,7 @@ fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Ve
 }
 
 /// Runs a line of `kernels.txt`, and returns the content of its buffers after the launch.
-pub(crate) fn run_kernel(line: &str) -> Vec<Vec<u8>> {
+pub(crate) fn run_kernel(line: &str, jit: Jit) -> Vec<Vec<u8>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name, kernel, grid, block, shared, arguments @ ..] = &words[..] else {
         panic!("{line}")
@@ -337,6 +345,7 @@ pub(crate) fn run_kernel(line: &str) -> Vec<Vec<u8>> {
         params: &params(kernel, &values),
         variables: &variables,
         dynamic_shared_bytes: shared.parse().unwrap(),
+        jit,
         ..Launch::new(shape(grid), shape(block))
     };
     exec::run(kernel, &launch, &memory).unwrap();
@@ -347,10 +356,12 @@ pub(crate) fn run_kernel(line: &str) -> Vec<Vec<u8>> {
 fn kernels_of_a_compiler_give_what_the_gpu_gave() {
     for line in file("kernels.txt").lines() {
         let (line, expected) = line.split_once(" | ").unwrap();
-        let found: Vec<String> = run_kernel(line)
-            .into_iter()
-            .map(|bytes| format!("{:016x}", hash(bytes)))
-            .collect();
-        assert_eq!(found.join(" "), expected, "{line}");
+        for jit in [Jit::Off, Jit::AtOnce] {
+            let found: Vec<String> = run_kernel(line, jit)
+                .into_iter()
+                .map(|bytes| format!("{:016x}", hash(bytes)))
+                .collect();
+            assert_eq!(found.join(" "), expected, "{jit:?} {line}");
+        }
     }
 }

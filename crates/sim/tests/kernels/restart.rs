@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use millstream_sim::exec::{self, Launch};
+use millstream_sim::exec::{self, Jit, Launch};
 use millstream_sim::ptx::{self, Kernel};
 use millstream_testkit::share;
 
@@ -105,17 +105,19 @@ fn program(seed: u64) -> String {
     )
 }
 
-/// Runs a kernel in grids of `size` blocks, together as many as [`BLOCKS`].
-fn run(kernel: &Kernel, size: u32, observed: bool) -> Vec<u32> {
+/// Runs a kernel in grids of `size` blocks, together as many as [`BLOCKS`]; without `jit` with an
+/// observer.
+fn run(kernel: &Kernel, size: u32, jit: Option<Jit>) -> Vec<u32> {
     let mut memory = DeviceMemory::default();
     let out = memory.put(&vec![0u32; (BLOCKS * THREADS) as usize]);
     for first in (0..BLOCKS).step_by(size as usize) {
         let params = params(kernel, &values![out, first, 7u32]);
         let launch = Launch {
             params: &params,
+            jit: jit.unwrap_or_default(),
             ..Launch::new([size, 1, 1], [THREADS, 1, 1])
         };
-        if observed {
+        if jit.is_none() {
             exec::run_checked(kernel, &launch, &memory).0.unwrap();
         } else {
             exec::run(kernel, &launch, &memory).unwrap();
@@ -130,9 +132,10 @@ fn a_block_finds_the_registers_as_the_first_block_does() {
         let source = program(seed);
         let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{error}\n{source}"));
         let kernel = module.kernel("k").unwrap();
-        let alone = run(kernel, 1, true);
-        for observed in [false, true] {
-            assert_eq!(run(kernel, BLOCKS, observed), alone, "{source}");
+        let alone = run(kernel, 1, None);
+        for jit in [None, Some(Jit::Off), Some(Jit::AtOnce)] {
+            assert_eq!(run(kernel, BLOCKS, jit), alone, "{jit:?} {source}");
         }
+        assert_eq!(run(kernel, 1, Some(Jit::AtOnce)), alone, "{source}");
     }
 }

@@ -10,7 +10,8 @@ use millstream_driver::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, LaunchDims, ModuleHandle,
     StreamHandle,
 };
-use millstream_sim::{Gpu, SimConfig};
+use millstream_sim::{Gpu, SimConfig, exec::Jit};
+use millstream_testkit::share;
 
 pub(crate) struct TestDevice {
     driver: Arc<dyn Driver>,
@@ -27,7 +28,9 @@ impl TestDevice {
         let (driver, simulated): (Arc<dyn Driver>, _) = match cuda {
             Some(_) => (Cuda::load().map_err(|error| error.to_string())?, None),
             None => {
-                let gpu = Gpu::new(SimConfig::new());
+                // The results are the same either way, so each day tests one of them.
+                let jit = [Jit::Off, Jit::AtOnce][(share::day() % 2) as usize];
+                let gpu = Gpu::new(SimConfig::new().jit(jit));
                 (Arc::new(gpu.clone()), Some(gpu))
             }
         };

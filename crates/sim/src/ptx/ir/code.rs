@@ -1,7 +1,7 @@
 //! Lowered code: guarded operations, and the tables that they index.
 
 use super::{
-    Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Mbarrier, Op, Slot,
+    Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Fusion, Mbarrier, Op, Slot,
     SystemCall,
 };
 
@@ -71,12 +71,17 @@ pub(crate) struct Restart {
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
-    /// The operations that warps of several blocks execute without an observer: those of `instrs`,
+    /// The operations that warps execute without an observer, unless the launch is a single block
+    /// that repeats nothing: those of `instrs`,
     /// but for hoisted ones, which do nothing there and follow the others.
     pub(crate) executed: Vec<Instr>,
     /// The index in `executed` of the first operation of a warp's first block; `entry` if none is
     /// hoisted.
     pub(crate) first_entry: u32,
+    /// True if the kernel has loops or calls functions: its hoisted operations are worth it even
+    /// for a single block.
+    pub(crate) repeats: bool,
+    pub(crate) fusion: Fusion,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
     /// The source file number and line of each operation; zeros if the PTX has no line information.
@@ -122,4 +127,19 @@ pub(crate) struct Code {
     /// True if an atomic or a strong load returns a value that can depend on the order of the
     /// threads.
     pub(crate) synchronises: bool,
+}
+
+impl Code {
+    /// Returns for each operation whether a branch leads to it.
+    pub(crate) fn branch_targets(&self) -> Vec<bool> {
+        let mut targets = vec![false; self.instrs.len()];
+        let branches = self.instrs.iter().filter_map(|instr| match instr.op {
+            Op::Branch { target } => Some(target),
+            _ => None,
+        });
+        for target in branches.chain(self.tables.iter().flatten().copied()) {
+            targets[target as usize] = true;
+        }
+        targets
+    }
 }

@@ -132,6 +132,9 @@ macro_rules! define_operations {
             /// A rare operation on 32-bit registers: `f` is an index into
             /// [`Code::extras`](super::Code::extras).
             Extra { f: u32, d: Slot, a: Slot, b: Slot, c: Slot },
+            /// Executes a fused block: an index into
+            /// [`FusedCode::blocks`](super::FusedCode::blocks).
+            Fused(u32),
             /// The end of the hoisted operations: continues at the kernel's entry.
             Enter,
             Exit,

@@ -21,6 +21,12 @@ const HOISTED_MAX: usize = 48;
 pub(super) fn hoist(code: &mut Code, param_bytes: usize) {
     code.executed = code.instrs.clone();
     code.first_entry = code.entry;
+    let is_back = |(pc, instr): (usize, &Instr)| match instr.op {
+        Op::Branch { target } => target as usize <= pc,
+        Op::BranchIndexed { .. } | Op::Call(_) => true,
+        _ => false,
+    };
+    code.repeats = code.instrs.iter().enumerate().any(is_back);
     if code.restart.everything {
         return;
     }

@@ -42,7 +42,9 @@ use millstream_ptx::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Sta
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use operand::Temporaries;
+pub(crate) use restart::each_result;
 use symbols::{Scope, Symbol};
+pub(crate) use uses::{other_results, sources};
 
 /// The maximum number of operations of a kernel, including called functions.
 const OPERATIONS_MAX: usize = 1 << 20;

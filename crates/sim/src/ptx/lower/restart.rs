@@ -24,14 +24,7 @@ const ENTRY: Stretch = 2;
 /// Returns the registers that a warp must set anew, for the finished code of a kernel.
 pub(super) fn restart(code: &Code) -> Restart {
     let mut restart = Restart::default();
-    let mut targets = vec![false; code.instrs.len()];
-    let branches = code.instrs.iter().filter_map(|instr| match instr.op {
-        Op::Branch { target } => Some(target),
-        _ => None,
-    });
-    for target in branches.chain(code.tables.iter().flatten().copied()) {
-        targets[target as usize] = true;
-    }
+    let targets = code.branch_targets();
     let sizes = [code.words, code.doubles, code.predicates];
     let mut written = sizes.map(|size| vec![NEVER; size as usize]);
     let initial_slots = [
@@ -91,7 +84,7 @@ pub(super) fn restart(code: &Code) -> Restart {
 
 /// Calls `write` with each register that a load or an operation on registers writes. The results of
 /// other operations count as unwritten, which costs time only.
-pub(super) fn each_result(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
+pub(crate) fn each_result(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
     if let Op::Load(index) = *op {
         let access = &code.loads[index as usize];
         let class = RegisterClass::of_bytes(if access.double { 8 } else { 4 });

@@ -6,7 +6,7 @@ use crate::ptx::ir::{
 };
 
 /// Calls `read` with each slot that the operation reads, except its guard.
-pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
+pub(crate) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
     use RegisterClass::{Double, Predicate, Word};
     let mut each =
         |class: RegisterClass, slots: &[Slot]| slots.iter().for_each(|slot| read(class, *slot));
@@ -111,6 +111,7 @@ pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
         | Op::Clock32 { .. }
         | Op::Clock64 { .. }
         | Op::Branch { .. }
+        | Op::Fused(_)
         | Op::Enter
         | Op::Exit
         | Op::Trap
@@ -124,7 +125,7 @@ pub(super) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
 
 /// Calls `write` with each slot that an operation other than a load, a call or an operation on
 /// registers may write, and with each carry flag.
-pub(super) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
+pub(crate) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(RegisterClass, Slot)) {
     use RegisterClass::{Double, Predicate, Word};
     match *op {
         Op::Carry32 { f, .. } | Op::Carry64 { f, .. } => {
@@ -176,6 +177,7 @@ pub(super) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(Register
         | Op::Call(_)
         | Op::Return
         | Op::Copy(_)
+        | Op::Fused(_)
         | Op::Enter
         | Op::Exit
         | Op::Trap

@@ -1,0 +1,597 @@
+//! Vector code of the operations on integers and predicates, and of loads from shared memory.
+//!
+//! Each function returns `None` for an operation that it has no code for, which ends a block.
+
+use super::assembler::{
+    ABS_D, ADD_D, ADD_Q, AND, ANDN, BLEND_D, BLEND_PS, EQUAL_D, EQUAL_Q, GREATER_D, GREATER_Q,
+    INSERT_HALF, LOAD, MAX_SD, MAX_UD, MIN_SD, MIN_UD, MUL_D, MUL_SDQ, MUL_UDQ, OR, Opcode,
+    Operand, PERMUTE_D, PERMUTE_HALVES, PERMUTE_Q, R8, R11, SAR_D, SHIFT_D, SHIFT_Q, SHL_D, SHL_Q,
+    SHR_D, SHR_Q, SHUFFLE_B, SHUFFLE_PS, SIGN_EXTEND, SUB_D, SUB_Q, UNPACK_HIGH, UNPACK_LOW,
+    UPPER_HALF, XOR, ZERO_EXTEND,
+};
+use super::values::{FloatState, SCRATCH, Values};
+use super::{WINDOW_BYTES, WINDOW_START, float};
+use crate::ptx::ir::{
+    Bin, Compare, FusedBase, Instr, Join, Narrow, Op, PredOp, Prmt, RegisterClass, Shift, Slot,
+    Tri, Un, Widen, Word1, Word3,
+};
+
+use RegisterClass::{Double, Predicate, Word};
+
+const S: u8 = SCRATCH[0];
+const T: u8 = SCRATCH[1];
+
+/// The digits that select the operation of a shift by an immediate.
+const LEFT: u8 = 6;
+const RIGHT: u8 = 2;
+const RIGHT_SIGNED: u8 = 4;
+
+/// Emits an operation. `bases` are the address registers of the block's loads.
+pub(super) fn operation(v: &mut Values<'_>, instr: &Instr, bases: &[FusedBase]) -> Option<()> {
+    match instr.op {
+        Op::Nop => Some(()),
+        Op::Load(index) => load(v, index, bases),
+        Op::Un32 { f, d, a } => un32(v, f, d, a),
+        Op::Word1 { f, d, a } => word1(v, f, d, a),
+        Op::Bin32 { f, d, a, b } => bin32(v, f, d, a, b),
+        Op::Shift32 { f, d, a, b } => {
+            let op = match f {
+                Shift::Shl => SHL_D,
+                Shift::ShrU => SHR_D,
+                Shift::ShrS => SAR_D,
+            };
+            let (a, b) = (v.word(a), v.word(b));
+            let r = v.register();
+            v.vector(op, r, a, b);
+            v.set_word(d, r)
+        }
+        Op::Tri32 { f, d, a, b, c } => tri32(v, f, d, [a, b, c]),
+        Op::Word3 { f, d, a, b, c } => word3(v, f, d, [a, b, c]),
+        Op::Lop3 { table, d, a, b, c } => lop3(v, table, d, [a, b, c]),
+        Op::Prmt { mode, d, a, b, c } => prmt(v, mode, d, [a, b, c]),
+        Op::Cmp32 { f, d, a, b } => cmp32(v, f, d, a, b),
+        Op::Pred { f, d, a, b } => pred(v, f, d, a, b),
+        Op::Select32 { d, a, b, p } => {
+            let ((_, x), (_, y)) = (v.float(a), v.float(b));
+            let (a, b) = if x.raw && y.raw {
+                (v.float(a).0, v.float(b).0)
+            } else {
+                (v.word(a), v.word(b))
+            };
+            let p = v.predicate(p);
+            let r = v.register();
+            v.vector_with(BLEND_PS, r, b, a, p << 4);
+            let float = FloatState {
+                raw: x.raw && y.raw,
+                flushed: x.flushed && y.flushed,
+            };
+            v.set(Word, d, [r; 2], float)
+        }
+        Op::Un64 { f, d, a } => un64(v, f, d, a),
+        Op::Bin64 { f, d, a, b } => bin64(v, f, d, a, b),
+        Op::Shift64 { f, d, a, b } => shift64(v, f, d, a, b),
+        Op::Widen { f, d, a } => widen(v, f, d, a),
+        Op::Narrow { f, d, a } => narrow(v, f, d, a),
+        Op::Join { f, d, a, b } => join(v, f, d, a, b),
+        Op::MadWide { signed, d, a, b, c } => {
+            let (a, b, c) = (v.word(a), v.word(b), v.double(c));
+            let r = v.register_pair();
+            multiply_wide(v, signed, r, a, b);
+            for half in 0..2 {
+                v.vector(ADD_Q, r[half], r[half], c[half]);
+            }
+            v.set_double(d, r)
+        }
+        Op::Cmp64 { f, d, a, b } => cmp64(v, f, d, a, b),
+        Op::Select64 { d, a, b, p } => {
+            let (a, b, p) = (v.double(a), v.double(b), v.predicate(p));
+            let r = v.register_pair();
+            v.widen_mask(p);
+            for half in 0..2 {
+                v.vector_with(BLEND_PS, r[half], b[half], a[half], SCRATCH[half] << 4);
+            }
+            v.set_double(d, r)
+        }
+        op => float::operation(v, op),
+    }
+}
+
+impl Values<'_> {
+    /// Sets a 32-bit result.
+    pub(super) fn set_word(&mut self, d: Slot, register: u8) -> Option<()> {
+        self.set(Word, d, [register; 2], FloatState::default())
+    }
+
+    pub(super) fn set_double(&mut self, d: Slot, registers: [u8; 2]) -> Option<()> {
+        self.set(Double, d, registers, FloatState::default())
+    }
+
+    pub(super) fn set_predicate(&mut self, d: Slot, register: u8) -> Option<()> {
+        self.set(Predicate, d, [register; 2], FloatState::default())
+    }
+
+    /// Inverts all bits of a register.
+    fn invert(&mut self, register: u8) {
+        let ones = self.splat(u32::MAX);
+        self.vector(XOR, register, register, ones);
+    }
+
+    /// Packs masks of 64-bit lanes into a mask of 32-bit lanes, or the low halves of 64-bit values;
+    /// with `0xdd`, the high halves.
+    pub(super) fn pack(&mut self, to: u8, from: [u8; 2], which: u8) {
+        self.vector_with(SHUFFLE_PS, to, from[0], from[1], which);
+        self.vector_with(PERMUTE_Q, to, 0, to, 0xd8);
+    }
+
+    /// Extends the upper four lanes of a 32-bit register to 64 bits.
+    pub(super) fn extend_upper(&mut self, op: Opcode, to: u8, from: u8) {
+        self.vector_with(UPPER_HALF, from, 0, to, 1);
+        self.vector(op, to, 0, to);
+    }
+
+    /// Shifts by an immediate.
+    fn shift(&mut self, op: Opcode, digit: u8, to: u8, from: u8, by: u8) {
+        self.vector_with(op, digit, to, from, by);
+    }
+}
+
+/// Loads a 32-bit value of each lane from the window of the address register: see
+/// [`Window`](super::call::Window).
+fn load(v: &mut Values<'_>, index: u32, bases: &[FusedBase]) -> Option<()> {
+    let access = &v.code.loads[index as usize];
+    let (base, offset) = super::blocks::shared_load(access)?;
+    let base = bases
+        .iter()
+        .position(|known| (known.slot, known.double) == (base.slot, base.double))?;
+    let at = base as i32 * WINDOW_BYTES;
+    v.assembler.raw_with(&[0x4d, 0x8b, 0x98], at + WINDOW_START); // mov r11, [r8+…]
+    let r = v.register();
+    v.vector(LOAD, S, 0, Operand::Memory(R8, at));
+    v.vector(PERMUTE_D, r, S, Operand::Memory(R11, offset.cast_signed()));
+    v.set_word(access.values[0], r)
+}
+
+fn un32(v: &mut Values<'_>, f: Un, d: Slot, a: Slot) -> Option<()> {
+    if f == Un::Move {
+        let (a, float) = v.float(a);
+        let r = v.register();
+        v.copy(r, a);
+        return v.set(Word, d, [r; 2], float);
+    }
+    let a = v.word(a);
+    let r = v.register();
+    match f {
+        Un::Neg => {
+            v.vector(XOR, S, S, S);
+            v.vector(SUB_D, r, S, a);
+        }
+        Un::Abs => v.vector(ABS_D, r, 0, a),
+        Un::Not => {
+            let ones = v.splat(u32::MAX);
+            v.vector(XOR, r, a, ones);
+        }
+        Un::Cnot => {
+            v.vector(XOR, S, S, S);
+            v.vector(EQUAL_D, r, a, S);
+            v.shift(SHIFT_D, RIGHT, r, r, 31);
+        }
+        Un::Move | Un::Brev => return None,
+    }
+    v.set_word(d, r)
+}
+
+fn word1(v: &mut Values<'_>, f: Word1, d: Slot, a: Slot) -> Option<()> {
+    let masked = |v: &mut Values<'_>, mask: u32| {
+        let (a, r) = (v.word(a), v.register());
+        let mask = v.splat(mask);
+        v.vector(AND, r, a, mask);
+        v.set_word(d, r)
+    };
+    let extended = |v: &mut Values<'_>, by: u8| {
+        let (a, r) = (v.word(a), v.register());
+        v.shift(SHIFT_D, LEFT, r, a, by);
+        v.shift(SHIFT_D, RIGHT_SIGNED, r, r, by);
+        v.set_word(d, r)
+    };
+    match f {
+        Word1::Zext8 => masked(v, 0xff),
+        Word1::Zext16 => masked(v, 0xffff),
+        Word1::Sext8 => extended(v, 24),
+        Word1::Sext16 => extended(v, 16),
+        Word1::High16 => {
+            let (a, r) = (v.word(a), v.register());
+            v.shift(SHIFT_D, RIGHT, r, a, 16);
+            v.set_word(d, r)
+        }
+        f => float::word1(v, f, d, a),
+    }
+}
+
+fn bin32(v: &mut Values<'_>, f: Bin, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let op = match f {
+        Bin::Add => ADD_D,
+        Bin::Sub => SUB_D,
+        Bin::Mul => MUL_D,
+        Bin::MinS => MIN_SD,
+        Bin::MinU => MIN_UD,
+        Bin::MaxS => MAX_SD,
+        Bin::MaxU => MAX_UD,
+        Bin::And => AND,
+        Bin::Or => OR,
+        Bin::Xor => XOR,
+        Bin::MulHighS | Bin::MulHighU => {
+            let (a, b) = (v.word(a), v.word(b));
+            let r = v.register();
+            multiply_high(v, f == Bin::MulHighS, r, a, b);
+            return v.set_word(d, r);
+        }
+        Bin::CopySign => {
+            let (a, b) = (v.word(a), v.word(b));
+            let r = v.register();
+            let sign = v.splat(1 << 31);
+            v.vector(AND, S, a, sign);
+            let rest = v.splat(!(1 << 31));
+            v.vector(AND, r, b, rest);
+            v.vector(OR, r, r, S);
+            return v.set_word(d, r);
+        }
+        Bin::Pack16 => {
+            let (a, b) = (v.word(a), v.word(b));
+            let r = v.register();
+            let low = v.splat(0xffff);
+            v.vector(AND, S, a, low);
+            v.shift(SHIFT_D, LEFT, r, b, 16);
+            v.vector(OR, r, r, S);
+            return v.set_word(d, r);
+        }
+        Bin::DivS | Bin::DivU | Bin::RemS | Bin::RemU | Bin::AddSat | Bin::SubSat => return None,
+    };
+    let (a, b) = (v.word(a), v.word(b));
+    let r = v.register();
+    v.vector(op, r, a, b);
+    v.set_word(d, r)
+}
+
+/// Computes the upper halves of the products of 32-bit lanes.
+fn multiply_high(v: &mut Values<'_>, signed: bool, to: u8, a: u8, b: u8) {
+    let op = if signed { MUL_SDQ } else { MUL_UDQ };
+    v.shift(SHIFT_Q, RIGHT, S, a, 32);
+    v.shift(SHIFT_Q, RIGHT, T, b, 32);
+    v.vector(op, S, S, T);
+    v.vector(op, T, a, b);
+    v.shift(SHIFT_Q, RIGHT, T, T, 32);
+    v.vector_with(BLEND_D, to, T, S, 0xaa);
+}
+
+fn tri32(v: &mut Values<'_>, f: Tri, d: Slot, abc: [Slot; 3]) -> Option<()> {
+    let [a, b, c] = abc.map(|slot| v.word(slot));
+    let r = v.register();
+    match f {
+        Tri::Mad => v.vector(MUL_D, r, a, b),
+        Tri::MadHighS | Tri::MadHighU => multiply_high(v, f == Tri::MadHighS, r, a, b),
+        Tri::SadS | Tri::SadU => {
+            let [max, min] = match f {
+                Tri::SadS => [MAX_SD, MIN_SD],
+                _ => [MAX_UD, MIN_UD],
+            };
+            v.vector(max, r, a, b);
+            v.vector(min, S, a, b);
+            v.vector(SUB_D, r, r, S);
+        }
+    }
+    v.vector(ADD_D, r, r, c);
+    v.set_word(d, r)
+}
+
+fn word3(v: &mut Values<'_>, f: Word3, d: Slot, abc: [Slot; 3]) -> Option<()> {
+    use Word3::{BfeS, BfeU, ShiftLeftClamp, ShiftLeftWrap, ShiftRightClamp, ShiftRightWrap};
+    if !matches!(
+        f,
+        BfeS | BfeU | ShiftLeftClamp | ShiftLeftWrap | ShiftRightClamp | ShiftRightWrap
+    ) {
+        return None;
+    }
+    let [a, b, c] = abc.map(|slot| v.word(slot));
+    let r = v.register();
+    let (low_byte, width) = (v.splat(0xff), v.splat(32));
+    match f {
+        BfeU => {
+            v.vector(AND, S, b, low_byte);
+            v.vector(SHR_D, r, a, S);
+            // Clears the bits from the length on.
+            v.vector(AND, S, c, low_byte);
+            v.vector(EQUAL_D, T, T, T);
+            v.vector(SHL_D, T, T, S);
+            v.vector(ANDN, r, T, r);
+        }
+        BfeS => {
+            v.vector(AND, S, b, low_byte);
+            v.vector(SAR_D, r, a, S);
+            // Moves the field's sign to the top and back.
+            v.vector(AND, S, c, low_byte);
+            v.vector(MIN_UD, S, S, width);
+            v.vector(LOAD, T, 0, width);
+            v.vector(SUB_D, S, T, S);
+            v.vector(SHL_D, r, r, S);
+            v.vector(SAR_D, r, r, S);
+        }
+        _ => {
+            if matches!(f, ShiftLeftWrap | ShiftRightWrap) {
+                let low_bits = v.splat(31);
+                v.vector(AND, S, c, low_bits);
+            } else {
+                v.vector(MIN_UD, S, c, width);
+            }
+            v.vector(LOAD, T, 0, width);
+            v.vector(SUB_D, T, T, S);
+            let (left, right) = if matches!(f, ShiftLeftClamp | ShiftLeftWrap) {
+                (S, T)
+            } else {
+                (T, S)
+            };
+            v.vector(SHL_D, left, b, left);
+            v.vector(SHR_D, right, a, right);
+            v.vector(OR, r, S, T);
+        }
+    }
+    v.set_word(d, r)
+}
+
+/// Emits a function of two registers by its truth table: its result for the bits b, c is bit
+/// `2b + c`.
+fn logic(v: &mut Values<'_>, table: u8, to: u8, b: u8, c: u8) {
+    match table {
+        0 => v.vector(XOR, to, to, to),
+        1 => v.vector(OR, to, b, c),
+        2 | 13 => v.vector(ANDN, to, b, c),
+        3 | 12 => v.copy(to, b),
+        4 | 11 => v.vector(ANDN, to, c, b),
+        5 | 10 => v.copy(to, c),
+        6 | 9 => v.vector(XOR, to, b, c),
+        7 | 8 => v.vector(AND, to, b, c),
+        14 => v.vector(OR, to, b, c),
+        _ => v.vector(EQUAL_D, to, to, to),
+    }
+    if matches!(table, 1 | 3 | 5 | 7 | 9 | 11 | 13) {
+        v.invert(to);
+    }
+}
+
+fn lop3(v: &mut Values<'_>, table: u8, d: Slot, abc: [Slot; 3]) -> Option<()> {
+    let [a, b, c] = abc.map(|slot| v.word(slot));
+    let r = v.register();
+    let (low, high) = (table & 15, table >> 4);
+    // Where `a` is set, the result is `high`: `low ^ (a & (low ^ high))`.
+    logic(v, low ^ high, S, b, c);
+    v.vector(AND, S, S, a);
+    logic(v, low, r, b, c);
+    v.vector(XOR, r, r, S);
+    v.set_word(d, r)
+}
+
+/// Permutes bytes by a constant selector without signs.
+fn prmt(v: &mut Values<'_>, mode: Prmt, d: Slot, [a, b, c]: [Slot; 3]) -> Option<()> {
+    let selector = v.constant_word(c)?;
+    if mode != Prmt::Index || selector & 0x8888 != 0 {
+        return None;
+    }
+    let (a, b) = (v.word(a), v.word(b));
+    let r = v.register();
+    for (to, from, first) in [(S, a, 0), (r, b, 4)] {
+        let lanes = std::array::from_fn(|lane| {
+            let in_lane = 4 * (lane as u32 % 4);
+            (0..4).fold(0, |bytes, at| {
+                let pick = selector >> (4 * at) & 7;
+                let byte = if pick & 4 == first {
+                    in_lane + (pick & 3)
+                } else {
+                    0x80
+                };
+                bytes | byte << (8 * at)
+            })
+        });
+        let control = v.assembler.constant(lanes);
+        v.vector(SHUFFLE_B, to, from, control);
+    }
+    v.vector(OR, r, r, S);
+    v.set_word(d, r)
+}
+
+fn cmp32(v: &mut Values<'_>, f: Compare, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let (a, b) = (v.word(a), v.word(b));
+    let r = v.register();
+    match f {
+        Compare::Eq | Compare::Ne => v.vector(EQUAL_D, r, a, b),
+        Compare::LtS => v.vector(GREATER_D, r, b, a),
+        Compare::LeS => v.vector(GREATER_D, r, a, b),
+        Compare::LtU => {
+            v.vector(MAX_UD, r, a, b);
+            v.vector(EQUAL_D, r, r, a);
+        }
+        Compare::LeU => {
+            v.vector(MIN_UD, r, a, b);
+            v.vector(EQUAL_D, r, r, a);
+        }
+    }
+    if matches!(f, Compare::Ne | Compare::LeS | Compare::LtU) {
+        v.invert(r);
+    }
+    v.set_predicate(d, r)
+}
+
+fn pred(v: &mut Values<'_>, f: PredOp, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let (a, b) = (v.predicate(a), v.predicate(b));
+    let r = v.register();
+    let table = match f {
+        PredOp::Move => 12,
+        PredOp::Not => 3,
+        PredOp::And => 8,
+        PredOp::Or => 14,
+        PredOp::Xor => 6,
+        PredOp::NotAnd => 2,
+        PredOp::NotOr => 11,
+        PredOp::NotXor => 9,
+    };
+    logic(v, table, r, a, b);
+    v.set_predicate(d, r)
+}
+
+fn un64(v: &mut Values<'_>, f: Un, d: Slot, a: Slot) -> Option<()> {
+    if !matches!(f, Un::Move | Un::Neg | Un::Not) {
+        return None;
+    }
+    let a = v.double(a);
+    let r = v.register_pair();
+    for half in 0..2 {
+        match f {
+            Un::Neg => {
+                v.vector(XOR, S, S, S);
+                v.vector(SUB_Q, r[half], S, a[half]);
+            }
+            Un::Not => {
+                v.copy(r[half], a[half]);
+                v.invert(r[half]);
+            }
+            _ => v.copy(r[half], a[half]),
+        }
+    }
+    v.set_double(d, r)
+}
+
+fn bin64(v: &mut Values<'_>, f: Bin, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let op = match f {
+        Bin::Add => ADD_Q,
+        Bin::Sub => SUB_Q,
+        Bin::And => AND,
+        Bin::Or => OR,
+        Bin::Xor => XOR,
+        Bin::Mul => MUL_UDQ,
+        _ => return None,
+    };
+    let (a, b) = (v.double(a), v.double(b));
+    let r = v.register_pair();
+    for half in 0..2 {
+        let (r, a, b) = (r[half], a[half], b[half]);
+        v.vector(op, r, a, b);
+        if f == Bin::Mul {
+            // The products of a low and a high half count in the upper half.
+            v.shift(SHIFT_Q, RIGHT, S, a, 32);
+            v.vector(MUL_UDQ, S, S, b);
+            v.shift(SHIFT_Q, RIGHT, T, b, 32);
+            v.vector(MUL_UDQ, T, T, a);
+            v.vector(ADD_Q, S, S, T);
+            v.shift(SHIFT_Q, LEFT, S, S, 32);
+            v.vector(ADD_Q, r, r, S);
+        }
+    }
+    v.set_double(d, r)
+}
+
+fn shift64(v: &mut Values<'_>, f: Shift, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let (a, b) = (v.double(a), v.word(b));
+    let r = v.register_pair();
+    for half in 0..2 {
+        let (r, a) = (r[half], a[half]);
+        if half == 0 {
+            v.vector(ZERO_EXTEND, S, 0, b);
+        } else {
+            v.extend_upper(ZERO_EXTEND, S, b);
+        }
+        match f {
+            Shift::Shl => v.vector(SHL_Q, r, a, S),
+            Shift::ShrU => v.vector(SHR_Q, r, a, S),
+            Shift::ShrS => {
+                // Shifts the complement of a negative value.
+                v.vector(XOR, T, T, T);
+                v.vector(GREATER_Q, T, T, a);
+                v.vector(XOR, r, a, T);
+                v.vector(SHR_Q, r, r, S);
+                v.vector(XOR, r, r, T);
+            }
+        }
+    }
+    v.set_double(d, r)
+}
+
+fn widen(v: &mut Values<'_>, f: Widen, d: Slot, a: Slot) -> Option<()> {
+    let op = match f {
+        Widen::Zext => ZERO_EXTEND,
+        Widen::Sext => SIGN_EXTEND,
+        f => return float::widen(v, f, d, a),
+    };
+    let a = v.word(a);
+    let r = v.register_pair();
+    v.vector(op, r[0], 0, a);
+    v.extend_upper(op, r[1], a);
+    v.set_double(d, r)
+}
+
+fn narrow(v: &mut Values<'_>, f: Narrow, d: Slot, a: Slot) -> Option<()> {
+    let which = match f {
+        Narrow::Low => 0x88,
+        Narrow::High => 0xdd,
+        Narrow::F64ToF32 => {
+            let a = v.double(a);
+            let r = v.register();
+            v.vector(super::assembler::PD_TO_PS, S, 0, a[0]);
+            v.vector(super::assembler::PD_TO_PS, T, 0, a[1]);
+            v.vector_with(INSERT_HALF, r, S, T, 1);
+            return v.set_word(d, r);
+        }
+        _ => return None,
+    };
+    let a = v.double(a);
+    let r = v.register();
+    v.pack(r, a, which);
+    v.set_word(d, r)
+}
+
+/// Computes the 64-bit products of 32-bit lanes.
+fn multiply_wide(v: &mut Values<'_>, signed: bool, to: [u8; 2], a: u8, b: u8) {
+    let op = if signed { MUL_SDQ } else { MUL_UDQ };
+    v.vector(ZERO_EXTEND, S, 0, a);
+    v.vector(ZERO_EXTEND, T, 0, b);
+    v.vector(op, to[0], S, T);
+    v.extend_upper(ZERO_EXTEND, S, a);
+    v.extend_upper(ZERO_EXTEND, T, b);
+    v.vector(op, to[1], S, T);
+}
+
+fn join(v: &mut Values<'_>, f: Join, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let (a, b) = (v.word(a), v.word(b));
+    let r = v.register_pair();
+    if f == Join::Pack {
+        v.vector(UNPACK_LOW, S, a, b);
+        v.vector(UNPACK_HIGH, T, a, b);
+        v.vector_with(PERMUTE_HALVES, r[0], S, T, 0x20);
+        v.vector_with(PERMUTE_HALVES, r[1], S, T, 0x31);
+    } else {
+        multiply_wide(v, f == Join::MulS, r, a, b);
+    }
+    v.set_double(d, r)
+}
+
+fn cmp64(v: &mut Values<'_>, f: Compare, d: Slot, a: Slot, b: Slot) -> Option<()> {
+    let (a, b) = (v.double(a), v.double(b));
+    let r = v.register();
+    let sign = v.splat_double(1 << 63);
+    for half in 0..2 {
+        let (to, mut a, mut b) = (SCRATCH[half], a[half], b[half]);
+        if matches!(f, Compare::LtU | Compare::LeU) {
+            // `r` is free until the result is packed.
+            v.vector(XOR, to, a, sign);
+            v.vector(XOR, r, b, sign);
+            (a, b) = (to, r);
+        }
+        match f {
+            Compare::Eq | Compare::Ne => v.vector(EQUAL_Q, to, a, b),
+            Compare::LtS | Compare::LtU => v.vector(GREATER_Q, to, b, a),
+            Compare::LeS | Compare::LeU => v.vector(GREATER_Q, to, a, b),
+        }
+    }
+    v.pack(r, SCRATCH, 0x88);
+    if matches!(f, Compare::Ne | Compare::LeS | Compare::LeU) {
+        v.invert(r);
+    }
+    v.set_predicate(d, r)
+}

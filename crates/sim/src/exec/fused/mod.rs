@@ -1,0 +1,122 @@
+//! Fused blocks: straight-line runs of a kernel's operations, executed by machine code.
+//!
+//! The interpreter spends most of its time between operations: it finds each one, loads its
+//! operands from the warp's register file and stores the result there. A *fused block* is a run of
+//! operations on registers, and of loads from shared memory, that no branch leads into. One
+//! function executes it for eight lanes at a time, with the values in vector registers, under the
+//! mask of active lanes. Everything else stays in the interpreter loop: control flow, accesses to
+//! global memory, barriers, exchanges and atomics. Therefore faults, counters, schedules and what
+//! is recorded are the same, and a block can always be interpreted instead: if its loads may be out
+//! of bounds, or if another part of the warp waits inside it.
+//!
+//! `blocks` divides a kernel into blocks, `live` finds the registers that must be stored, `values`
+//! keeps values in vector registers, `emit` and `float` have the vector code of each operation,
+//! `rare` what it leaves to the interpreter's arithmetic, `assembler` encodes instructions, and
+//! `call` calls the functions.
+//!
+//! A kernel is translated once it has executed [`INTERPRETED_MIN`] warp instructions, and its code
+//! is kept for as long as its module. Observed warps are always interpreted.
+
+#[cfg(target_arch = "x86_64")]
+mod assembler;
+#[cfg(target_arch = "x86_64")]
+mod blocks;
+#[cfg(target_arch = "x86_64")]
+mod call;
+#[cfg(target_arch = "x86_64")]
+mod emit;
+#[cfg(target_arch = "x86_64")]
+mod float;
+#[cfg(target_arch = "x86_64")]
+mod live;
+#[cfg(target_arch = "x86_64")]
+mod rare;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod values;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use call::run;
+
+use crate::ptx::ir::{Code, FusedCode};
+
+/// The number of warp instructions that are interpreted before a kernel is translated, which takes
+/// about as long.
+const INTERPRETED_MIN: u64 = 4096;
+
+/// The maximum number of address registers of a block's loads.
+const BASES_MAX: usize = 4;
+
+/// The size of a [`Window`](call::Window), and the offset of its address.
+const WINDOW_BYTES: i32 = 64;
+const WINDOW_START: i32 = 32;
+
+/// The execution of kernels by machine code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jit {
+    /// Kernels are interpreted.
+    Off,
+    /// Kernels are interpreted at first, and translated once they have run for some time, if the
+    /// processor has AVX2.
+    #[default]
+    On,
+    /// Kernels are translated before they run, if the processor has AVX2.
+    AtOnce,
+}
+
+/// Returns the machine code of a kernel, if it is to be executed now.
+#[inline]
+pub(super) fn code(code: &Code, jit: Jit) -> Option<&FusedCode> {
+    let is_due = match jit {
+        Jit::Off => false,
+        Jit::On => code.fusion.interpreted.load(Relaxed) >= INTERPRETED_MIN,
+        Jit::AtOnce => true,
+    };
+    if is_due {
+        code.fusion.code.get_or_init(|| translate(code)).as_ref()
+    } else {
+        None
+    }
+}
+
+/// Counts warp instructions that were interpreted.
+#[inline]
+pub(super) fn count(code: &Code, warp_instructions: u64) {
+    code.fusion
+        .interpreted
+        .fetch_add(warp_instructions, Relaxed);
+}
+
+#[cold]
+fn translate(code: &Code) -> Option<FusedCode> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("fma")
+        && std::arch::is_x86_feature_detected!("popcnt")
+    {
+        return blocks::fuse(code).unwrap_or_else(|error| {
+            refused(&error);
+            None
+        });
+    }
+    let _ = code;
+    None
+}
+
+/// Says once that memory cannot be made executable.
+#[cfg(target_arch = "x86_64")]
+fn refused(error: &std::io::Error) {
+    use std::io::Write;
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        // Without a usable standard error the message is lost.
+        let _ = writeln!(
+            std::io::stderr(),
+            "millstream: kernels are interpreted, which is slower: the system refuses memory for \
+             machine code ({error}); `jit=off` omits this message"
+        );
+    });
+}
