@@ -317,8 +317,12 @@ pub(super) fn admits(
             return device.check_alive().map(|()| false);
         }
         let problem = match (problem, config.asked) {
-            (UsageErrorKind::LaunchConfig { detail }, Some(threads)) => {
-                let detail = format!("no grid has {threads} threads: {detail}");
+            (UsageErrorKind::LaunchConfig { detail }, threads @ (1.. | ..=-1)) => {
+                let unsigned = match threads {
+                    1.. => String::new(),
+                    _ => format!(" ({} without a sign)", threads as u64),
+                };
+                let detail = format!("no grid has {threads}{unsigned} threads: {detail}");
                 UsageErrorKind::LaunchConfig { detail }
             }
             (problem, _) => problem,

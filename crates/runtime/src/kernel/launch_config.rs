@@ -48,8 +48,8 @@ const LINEAR_BLOCK: u32 = 256;
 pub struct LaunchConfig {
     pub(crate) dims: LaunchDims,
     pub(super) attributes: LaunchAttributes,
-    /// The number of threads that was asked for, if a grid cannot have so many.
-    pub(super) asked: Option<i128>,
+    /// The number of threads that was asked for, if a grid cannot have so many; otherwise 0.
+    pub(super) asked: i64,
 }
 
 impl LaunchConfig {
@@ -63,13 +63,17 @@ impl LaunchConfig {
                 shared_bytes: 0,
             },
             attributes: LaunchAttributes::default(),
-            asked: None,
+            asked: 0,
         }
     }
 
-    fn asked(mut self, threads: i128) -> Self {
-        let exceeds = |&blocks: &u32| blocks > i32::MAX.unsigned_abs();
-        self.asked = self.dims.grid.iter().any(exceeds).then_some(threads);
+    /// Keeps the number that was asked for, as an `i64`: a `usize` above it is mostly a negative
+    /// number without its sign.
+    fn asked(mut self, threads: usize) -> Self {
+        let [x, y, _] = self.dims.grid;
+        if x.max(y) > i32::MAX.unsigned_abs() {
+            self.asked = threads as i64;
+        }
         self
     }
 
@@ -78,7 +82,7 @@ impl LaunchConfig {
     /// is an error that names `n`.
     #[doc(alias("for_num_elems"))]
     pub fn linear(n: usize) -> Self {
-        Self::new([blocks_for(n, LINEAR_BLOCK), 1, 1], [LINEAR_BLOCK, 1, 1]).asked(n as i128)
+        Self::new([blocks_for(n, LINEAR_BLOCK), 1, 1], [LINEAR_BLOCK, 1, 1]).asked(n)
     }
 
     /// Creates a two-dimensional configuration of at least `size` threads in blocks of `tile`
@@ -96,7 +100,7 @@ impl LaunchConfig {
             tile.1
         );
         let blocks = [blocks_for(size.0, tile.0), blocks_for(size.1, tile.1), 1];
-        Self::new(blocks, [tile.0, tile.1, 1]).asked(size.0.max(size.1) as i128)
+        Self::new(blocks, [tile.0, tile.1, 1]).asked(size.0.max(size.1))
     }
 
     /// Sets the dynamic shared memory per block, in bytes.
@@ -188,10 +192,8 @@ impl From<u32> for LaunchConfig {
 
 impl From<i32> for LaunchConfig {
     fn from(n: i32) -> Self {
-        match usize::try_from(n) {
-            Ok(n) => Self::linear(n),
-            Err(_) => Self::linear(usize::MAX).asked(n.into()),
-        }
+        // A negative number becomes one that no grid has.
+        Self::linear(n as usize)
     }
 }
 

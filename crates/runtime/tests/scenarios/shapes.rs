@@ -44,9 +44,12 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
         for (config, asked) in [
             (
                 LaunchConfig::linear(usize::MAX),
-                "18446744073709551615 threads",
+                "no grid has -1 (18446744073709551615 without a sign) threads",
             ),
-            (LaunchConfig::from(-3), "no grid has -3 threads"),
+            (
+                LaunchConfig::from(-3),
+                "no grid has -3 (18446744073709551613 ",
+            ),
         ] {
             let error = usage_error(kernels.vecadd(&stream, config, &a, &a, &mut b, 3));
             assert_says(&error, asked);
