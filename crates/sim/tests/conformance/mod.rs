@@ -9,6 +9,7 @@ mod allocations;
 mod apart;
 mod async_copies;
 mod captures;
+mod concurrent;
 mod configurations;
 mod cooperative;
 mod device_harness;

@@ -63,7 +63,7 @@ impl Host {
         }
     }
 
-    fn write_byte(self, index: usize, value: u8) {
+    pub(crate) fn write_byte(self, index: usize, value: u8) {
         let at = self.part(index, 1).pointer;
         // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
         unsafe { at.write_volatile(value) };
