@@ -30,7 +30,31 @@ pub(super) fn operands(r: &Registers, atomic: &Atomic, mask: u32) -> AtomicOpera
 }
 
 impl<'m> WarpMemory<'_, 'm> {
+    #[inline(always)]
     pub(super) fn atomic(
+        &mut self,
+        r: &mut Registers,
+        atomic: &Atomic,
+        cached: &mut CachedRegion<'m>,
+        mask: u32,
+    ) -> Result<(), LaneFault> {
+        let is_shared = matches!(atomic.space, AccessSpace::Is(Window::Shared));
+        if !is_shared || atomic.f != AtomicOp::Add || atomic.ty.is_float() || atomic.bytes() != 4 {
+            return self.any_atomic(r, atomic, cached, mask);
+        }
+        // The most frequent atomic, in the loop of the interpreter.
+        let warp_access = WarpAccess::new(r, atomic.address, mask, 4, true);
+        warp_access.check_alignment()?;
+        let (b, mut old) = (*r.word(atomic.b), [0; LANES]);
+        let add = |lane: usize, old: u32| old.wrapping_add(b[lane]);
+        self.update_words(Window::Shared, cached, &warp_access, &mut old, add)?;
+        if let Some(d) = atomic.result {
+            r.set_word(d, mask, &old);
+        }
+        Ok(())
+    }
+
+    fn any_atomic(
         &mut self,
         r: &mut Registers,
         atomic: &Atomic,
@@ -141,6 +165,16 @@ impl<'m> WarpMemory<'_, 'm> {
                     self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
                 let previous = region.bytes.update_u32(offset, |old| change(lane, old));
                 old[lane] = previous.ok_or_else(|| warp_access.out_of_bounds(lane))?;
+            }
+        } else if window == Window::Shared {
+            // The accesses are aligned.
+            let cells = self.shared.as_chunks_mut::<4>().0;
+            for lane in lanes(warp_access.mask) {
+                let Some(cell) = cells.get_mut((warp_access.addresses[lane] / 4) as usize) else {
+                    return Err((lane, self.outside(window, warp_access, lane)));
+                };
+                old[lane] = u32::from_le_bytes(*cell);
+                *cell = change(lane, old[lane]).to_le_bytes();
             }
         } else {
             for lane in lanes(warp_access.mask) {

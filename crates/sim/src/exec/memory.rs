@@ -197,12 +197,23 @@ impl<'m> WarpMemory<'_, 'm> {
                     let mut values = [0; LANES];
                     if region
                         .bytes
-                        .load_run_u32(offset, &mut values[span])
+                        .load_run_u32(offset, &mut values[span.clone()])
                         .is_some()
                     {
                         if pattern == AddressPattern::Uniform {
                             values = [values[first]; LANES];
                         }
+                        r.set_word(access.values[0], warp_access.mask, &values);
+                        return Ok(());
+                    }
+                }
+                if bytes == 1 && !access.double && access.sign_extend == 0 {
+                    let mut loaded = [0; LANES];
+                    if region.bytes.copy_to(offset, &mut loaded[span]).is_some() {
+                        if pattern == AddressPattern::Uniform {
+                            loaded = [loaded[first]; LANES];
+                        }
+                        let values = loaded.map(u32::from);
                         r.set_word(access.values[0], warp_access.mask, &values);
                         return Ok(());
                     }

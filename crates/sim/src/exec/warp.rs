@@ -373,6 +373,7 @@ impl Warp {
     }
 
     /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait.
+    #[inline(always)]
     pub(super) fn exchange(&mut self, exchange: &Exchange, mask: u32) -> u32 {
         warp_exchange::run(&mut self.registers, exchange, mask, self.live)
     }

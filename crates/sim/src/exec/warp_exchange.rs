@@ -5,15 +5,22 @@ use crate::ptx::ir::{Exchange, ExchangeOp};
 
 /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait because a
 /// live lane of their member mask has not arrived.
+#[inline(always)]
 pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) -> u32 {
     let mut waiting = 0;
     let mut rest = mask;
     while let Some(lead) = lanes(rest).next() {
-        let members = r.word(exchange.members)[lead];
-        let named = *r.word(exchange.members);
-        let together = lanes(rest)
-            .filter(|lane| named[*lane] == members)
-            .fold(0, |set, lane| set | 1 << lane);
+        let named = r.word(exchange.members);
+        let members = named[lead];
+        let mut same = 0;
+        for lane in 0..LANES {
+            same |= if named[lane] == members {
+                1u32 << lane
+            } else {
+                0
+            };
+        }
+        let together = rest & same;
         rest &= !together;
         if members & live & !together == 0 {
             perform(r, exchange, together);
@@ -25,16 +32,36 @@ pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) 
 }
 
 /// Executes the exchange for a set of lanes that have all arrived.
+#[inline(always)]
 fn perform(r: &mut Registers, exchange: &Exchange, set: u32) {
+    use ExchangeOp as E;
+    // The lane that each lane reads, and whether that is inside its segment.
+    match exchange.f {
+        E::ShuffleUp => shuffle(r, exchange, set, |own, by, [_, highest, _]| {
+            (own.wrapping_sub(by), own >= by + highest)
+        }),
+        E::ShuffleDown => shuffle(r, exchange, set, |own, by, [_, highest, _]| {
+            (own + by, own + by <= highest)
+        }),
+        E::ShuffleButterfly => shuffle(r, exchange, set, |own, by, [_, highest, _]| {
+            (own ^ by, own ^ by <= highest)
+        }),
+        E::ShuffleIndex => shuffle(r, exchange, set, |_, index, [lowest, highest, segment]| {
+            let source = lowest | (index & !segment);
+            (source, source <= highest)
+        }),
+        _ => perform_other(r, exchange, set),
+    }
+}
+
+/// Executes an exchange that is no shuffle.
+fn perform_other(r: &mut Registers, exchange: &Exchange, set: u32) {
     use ExchangeOp as E;
     let fold = |r: &Registers, f: fn(u32, u32) -> u32| {
         let a = r.word(exchange.a);
         lanes(set).map(|lane| a[lane]).reduce(f).unwrap_or(0)
     };
     match exchange.f {
-        E::ShuffleUp | E::ShuffleDown | E::ShuffleButterfly | E::ShuffleIndex => {
-            shuffle(r, exchange, set)
-        }
         E::VoteAll => vote(r, exchange, set, |ones, set| ones == set),
         E::VoteAny => vote(r, exchange, set, |ones, _| ones != 0),
         E::VoteUniform => vote(r, exchange, set, |ones, set| ones == set || ones == 0),
@@ -66,7 +93,8 @@ fn perform(r: &mut Registers, exchange: &Exchange, set: u32) {
                 r.set_predicate(p, set, set & set.wrapping_neg());
             }
         }
-        E::Barrier => {}
+        // Shuffles are executed by `perform`.
+        E::ShuffleUp | E::ShuffleDown | E::ShuffleButterfly | E::ShuffleIndex | E::Barrier => {}
     }
 }
 
@@ -82,35 +110,30 @@ fn vote(r: &mut Registers, exchange: &Exchange, set: u32, f: impl Fn(u32, u32) -
 /// Executes `shfl`.
 ///
 /// `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the warp into
-/// segments. A lane keeps its own value if its source lies outside its segment or is inactive.
-fn shuffle(r: &mut Registers, exchange: &Exchange, set: u32) {
-    let (a, b, c) = (
-        *r.word(exchange.a),
-        *r.word(exchange.b),
-        *r.word(exchange.c),
-    );
-    let mut values = a;
-    let mut inside = 0;
-    for lane in lanes(set) {
-        let (distance, clamp, segment) = (b[lane] & 31, c[lane] & 31, c[lane] >> 8 & 31);
-        let own = lane as u32;
+/// segments. `find` returns the lane that a lane reads, and whether that is valid, from the lane's
+/// number, `b`, and the lowest and the highest lane and the mask of its segment. A lane keeps its
+/// own value if its source lies outside its segment or is inactive.
+#[inline(always)]
+fn shuffle(
+    r: &mut Registers,
+    exchange: &Exchange,
+    set: u32,
+    find: impl Fn(u32, u32, [u32; 3]) -> (u32, bool),
+) {
+    let [a, b, c] = [exchange.a, exchange.b, exchange.c].map(|slot| r.word(slot));
+    let (mut sources, mut inside) = ([0; LANES], 0);
+    for lane in 0..LANES {
+        let (own, clamp, segment) = (lane as u32, c[lane] & 31, c[lane] >> 8 & 31);
         let lowest = own & segment;
         let highest = lowest | (clamp & !segment);
-        let (source, valid) = match exchange.f {
-            ExchangeOp::ShuffleUp => (own.wrapping_sub(distance), own >= distance + highest),
-            ExchangeOp::ShuffleDown => (own + distance, own + distance <= highest),
-            ExchangeOp::ShuffleButterfly => (own ^ distance, own ^ distance <= highest),
-            _ => (
-                lowest | (distance & !segment),
-                lowest | (distance & !segment) <= highest,
-            ),
-        };
-        if valid {
-            inside |= 1 << lane;
-            if set >> (source & 31) & 1 == 1 {
-                values[lane] = a[(source & 31) as usize];
-            }
-        }
+        let (source, valid) = find(own, b[lane] & 31, [lowest, highest, segment]);
+        inside |= if valid { 1u32 << lane } else { 0 };
+        let active = set >> (source & 31) & 1 == 1;
+        sources[lane] = if valid & active { source & 31 } else { own };
+    }
+    let mut values = [0; LANES];
+    for lane in 0..LANES {
+        values[lane] = a[(sources[lane] & 31) as usize];
     }
     r.set_word(exchange.d, set, &values);
     if let Some(p) = exchange.p {

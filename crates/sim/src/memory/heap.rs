@@ -214,12 +214,15 @@ fn budgeted(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_ALIGN)
 }
 
+/// Room for allocations, made on first use.
+type Chunk = OnceLock<Box<[OnceLock<Allocation>]>>;
+
 /// Allocations in ascending order. They stay in place while others are added: chunk *n* has room
-/// for 2ⁿ of them.
+/// for 2ⁿ of them. Most kernels allocate none, and so pay for no chunks.
 #[derive(Default)]
 struct Blocks {
     len: AtomicUsize,
-    chunks: [OnceLock<Box<[OnceLock<Allocation>]>>; 32],
+    chunks: OnceLock<Box<[Chunk; 32]>>,
 }
 
 impl Blocks {
@@ -230,7 +233,7 @@ impl Blocks {
     fn place(&self, index: usize) -> &OnceLock<Allocation> {
         let chunk = (index + 1).ilog2();
         let room = 1 << chunk;
-        let blocks = self.chunks[chunk as usize]
+        let blocks = self.chunks.get_or_init(Box::default)[chunk as usize]
             .get_or_init(|| iter::repeat_with(OnceLock::new).take(room).collect());
         &blocks[index + 1 - room]
     }
@@ -259,7 +262,12 @@ impl Blocks {
     }
 
     fn into_iter(self) -> impl Iterator<Item = Allocation> {
-        let chunks = self.chunks.into_iter().filter_map(OnceLock::into_inner);
-        chunks.flatten().filter_map(OnceLock::into_inner)
+        let chunks = self
+            .chunks
+            .into_inner()
+            .into_iter()
+            .flat_map(|chunks| *chunks);
+        let blocks = chunks.filter_map(OnceLock::into_inner);
+        blocks.flatten().filter_map(OnceLock::into_inner)
     }
 }
