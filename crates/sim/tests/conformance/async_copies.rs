@@ -41,12 +41,11 @@ fn upload_word(dev: &DeviceHarness, bytes: usize) -> Result<&'static str, libtes
 }
 
 pub(crate) fn r08(dev: &DeviceHarness) -> Observation {
-    let small = [4 * KIB, 64 * KIB, MIB].map(|bytes| upload_word(dev, bytes));
-    let [a, b, c] = small;
-    let large = upload_word(dev, 16 * MIB)?;
+    let sizes = [4 * KIB, 64 * KIB, MIB, MIB + 1, 16 * MIB];
+    let [a, b, c, d, e] = sizes.map(|bytes| upload_word(dev, bytes));
     Ok(format!(
-        "{} at 4 KiB, {} at 64 KiB, {} at 1 MiB, {large} at 16 MiB",
-        a?, b?, c?
+        "{} at 4 KiB, {} at 64 KiB, {} at 1 MiB, {} at one byte more, {} at 16 MiB",
+        a?, b?, c?, d?, e?
     ))
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn r40(dev: &DeviceHarness) -> Observation {
 }
 
 pub(crate) fn r41(dev: &DeviceHarness) -> Observation {
-    let (stream, other, memory) = (dev.stream()?, dev.stream()?, dev.memory(8)?);
+    let (stream, other, memory) = (dev.stream()?, dev.stream()?, dev.memory(12)?);
     let outside = dev.recorded(other)?;
     let (fork, join) = (dev.event()?, dev.event()?);
     let branch = |other: StreamHandle, joined: bool| -> Result<(), DriverError> {
@@ -100,6 +100,7 @@ pub(crate) fn r41(dev: &DeviceHarness) -> Observation {
         if joined {
             dev.event_record(join, other)?;
             dev.stream_wait_event(stream, join)?;
+            dev.copy_device_to_device_async(memory.offset(8), memory.offset(4), 4, stream)?;
         }
         Ok(())
     };
@@ -113,10 +114,10 @@ pub(crate) fn r41(dev: &DeviceHarness) -> Observation {
     dev.stream_destroy(joined)?;
     let graph = dev.stream_end_capture(stream)?;
     launch_once(dev, graph, stream)?;
-    let expected: Vec<u8> = [1_u32, 2].into_iter().flat_map(u32::to_le_bytes).collect();
+    let expected = [1_u32, 2, 2].map(u32::to_le_bytes).concat();
     check(
-        dev.read(memory, 8, stream)? == expected,
-        "both branches run",
+        dev.read(memory, 12, stream)? == expected,
+        "both branches run, and what joins them after them",
     )?;
     branch(other, false)?;
     let code = ResultCode::STREAM_CAPTURE_UNJOINED;

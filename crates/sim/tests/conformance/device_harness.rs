@@ -38,6 +38,8 @@ pub(crate) struct DeviceHarness {
     memory: Mutex<Vec<DevicePtr>>,
     refused: Arc<AtomicUsize>,
     any_reports: AtomicBool,
+    /// The time after which a call counts as blocked.
+    pub(crate) patience: Duration,
 }
 
 impl Deref for DeviceHarness {
@@ -54,8 +56,9 @@ impl DeviceHarness {
         simulated: Option<Gpu>,
         device: DeviceOrdinal,
     ) -> Result<Self, Failed> {
+        let patience = Duration::from_millis(if driver.is_simulated() { 25 } else { 150 });
         let harness = Harness::open(driver, device)?;
-        let kernels = Kernels::load(&*harness.driver, harness.context)?;
+        let kernels = Kernels::load(&harness)?;
         let dev = Self {
             harness,
             simulated,
@@ -66,6 +69,7 @@ impl DeviceHarness {
             memory: Mutex::default(),
             refused: Arc::default(),
             any_reports: AtomicBool::new(false),
+            patience,
         };
         // The release threshold at the start of a process.
         dev.keep_pool_bytes(0)?;
@@ -81,6 +85,7 @@ impl DeviceHarness {
             DeviceOrdinal::from_raw(if self.device.as_raw() == 0 { 1 } else { 0 }),
         )?;
         second.refused = Arc::clone(&self.refused);
+        second.patience = self.patience;
         Ok(second)
     }
 
@@ -176,6 +181,11 @@ impl DeviceHarness {
         Ok(pointer)
     }
 
+    /// Frees device or managed memory with the harness.
+    pub(crate) fn memory_to_free(&self, pointer: DevicePtr) {
+        lock(&self.memory).push(pointer);
+    }
+
     /// Allocates page-locked memory that lives as long as the harness.
     pub(crate) fn pinned(&self, bytes: usize, value: u8) -> Result<Host> {
         let host = self.pinned_to_free(bytes, value)?;
@@ -261,7 +271,7 @@ impl DeviceHarness {
             if !self.pending(stream)? {
                 return Ok(true);
             }
-            self.driver.pause(self.patience() / 100);
+            self.driver.pause(self.patience / 100);
         }
         Ok(false)
     }

@@ -59,11 +59,6 @@ impl CallOutcome {
 }
 
 impl DeviceHarness {
-    /// Returns the time after which a call counts as blocked.
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_millis(if self.is_simulated() { 25 } else { 150 })
-    }
-
     /// Enqueues a gate that keeps the stream busy.
     pub(crate) fn gate(&self, stream: StreamHandle) -> Result<Gate> {
         if let Some(gpu) = self.simulated() {
@@ -82,7 +77,7 @@ impl DeviceHarness {
         gate: Gate,
         call: impl FnOnce() -> Result<()> + Send,
     ) -> Result<CallOutcome, Failed> {
-        self.probe(gate, self.patience(), call)
+        self.probe(gate, self.patience, call)
     }
 
     /// Checks that the call returns while the gate is closed.

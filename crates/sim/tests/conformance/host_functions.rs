@@ -29,8 +29,8 @@ pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
         check(before == [1; 4], "the work before the function is complete")?;
         thread::sleep(Duration::from_millis(5));
         check(
-            target.is(1) && !waits.is_finished(),
-            "what comes after waits",
+            target.is(1) && !waits.is_finished() && dev.pending(stream)?,
+            "what comes after waits, and other calls do not",
         )?;
         drop(open);
         Ok(waits.join().map_err(|_| "the waiting thread panicked")??)

@@ -23,7 +23,7 @@ mod managed;
 mod modules;
 mod peers;
 mod pool;
-mod prelude;
+pub(crate) mod prelude;
 mod queues;
 mod rows;
 mod rules;
@@ -40,6 +40,7 @@ use crate::harness;
 
 pub(crate) use apart::asked_for;
 pub(crate) use configurations::on_gpu;
+pub(crate) use kernels::KERNELS_PTX;
 use rules::{RULES, Rule};
 pub(crate) use table::print as print_table;
 

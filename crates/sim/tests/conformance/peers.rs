@@ -1,6 +1,6 @@
 //! Rules 38 and 39: access of one device to another device's memory.
 
-use millstream_driver::{P2pAttribute, PeerCopy2d};
+use millstream_driver::{ContextHandle, P2pAttribute, PeerCopy2d};
 
 use crate::conformance::{apart, prelude::*};
 
@@ -21,7 +21,9 @@ fn are_peers(dev: &DeviceHarness, second: &DeviceHarness) -> Result<bool, libtes
 }
 
 pub(crate) fn r38(dev: &DeviceHarness) -> Observation {
-    if !are_peers(dev, &dev.second()?)? {
+    let second = dev.second()?;
+    if !are_peers(dev, &second)? {
+        dev.refusal(dev.pool_set_access(second.device, true))?;
         return Ok(NO_PEERS.into());
     }
     let with = apart::run(dev, "pool with access")?;
@@ -53,19 +55,18 @@ pub(crate) fn pool_with_access(dev: &DeviceHarness) -> Observation {
         "a kernel of the other device writes the memory",
     )?;
     // The second half of each row, back to back.
-    second.copy_peer_2d_async(
-        &PeerCopy2d {
-            target: copy,
-            target_pitch_bytes: ROW / 2,
-            target_context: second.context,
-            source: memory,
-            source_pitch_bytes: ROW,
-            source_context: dev.context,
-            row_bytes: ROW / 2,
-            rows: 2,
-        },
-        there,
-    )?;
+    let rows = PeerCopy2d {
+        target: copy,
+        target_pitch_bytes: ROW / 2,
+        target_context: second.context,
+        source: memory,
+        source_pitch_bytes: ROW,
+        source_context: dev.context,
+        row_bytes: ROW / 2,
+        rows: 2,
+    };
+    second.copy_peer_2d_async(&rows, there)?;
+    second.copy_peer_2d_async(&PeerCopy2d { rows: 0, ..rows }, there)?;
     let copied = second.read(copy, 2 * ROW, there)?;
     check(
         copied == [[2; 4], [1; 4], [1; 4], [1; 4]].concat(),
@@ -100,10 +101,20 @@ pub(crate) fn pool_without_access(dev: &DeviceHarness) -> Observation {
 }
 
 pub(crate) fn r39(dev: &DeviceHarness) -> Observation {
-    if !are_peers(dev, &dev.second()?)? {
+    let second = dev.second()?;
+    if !are_peers(dev, &second)? {
+        is_no_peer(dev, second.context)?;
         return Ok(NO_PEERS.into());
     }
     apart::run(dev, "peer access")
+}
+
+fn is_no_peer(dev: &DeviceHarness, context: ContextHandle) -> Result<(), Failed> {
+    let refused = dev.refusal(dev.context_enable_peer_access(context))?;
+    check(
+        refused == ResultCode::PEER_ACCESS_UNSUPPORTED,
+        &format!("a context that is no peer: {refused}"),
+    )
 }
 
 /// Probes access to memory outside a pool, in both directions.
@@ -112,6 +123,7 @@ pub(crate) fn peer_access(dev: &DeviceHarness) -> Observation {
     let second = dev.second()?;
     let (here, there) = (dev.stream()?, second.stream()?);
     let (own, foreign) = (dev.memory(4)?, second.memory(4)?);
+    is_no_peer(dev, dev.context)?;
     dev.context_enable_peer_access(second.context)?;
     let again = dev.refusal(dev.context_enable_peer_access(second.context))?;
     check(

@@ -82,6 +82,7 @@ fn depth(dev: &DeviceHarness, enqueue: &Enqueue<'_>) -> Result<Option<usize>, Fa
     let stream = dev.stream()?;
     let taken = AtomicUsize::new(0);
     let gate = dev.gate(stream)?;
+    let patience = BLOCKED_AFTER.max(dev.patience);
     let depth = thread::scope(|scope| -> Result<Option<usize>, Failed> {
         let (done, is_done) = mpsc::channel();
         let taken = &taken;
@@ -95,7 +96,7 @@ fn depth(dev: &DeviceHarness, enqueue: &Enqueue<'_>) -> Result<Option<usize>, Fa
         });
         let mut before = 0;
         let depth = loop {
-            match is_done.recv_timeout(BLOCKED_AFTER) {
+            match is_done.recv_timeout(patience) {
                 Ok(all) => {
                     all?;
                     break None;

@@ -8,8 +8,13 @@ const HEIGHT: usize = 5;
 
 pub(crate) fn r52(dev: &DeviceHarness) -> Observation {
     for width in [1, 3, 64, 333] {
-        goes_round(dev, width)?;
+        goes_round(dev, width, |bytes| Ok(dev.pageable(bytes, 0)))?;
     }
+    goes_round(dev, 3, |bytes| {
+        let host = dev.managed(bytes)?;
+        dev.memory_to_free(host.address());
+        Ok(host)
+    })?;
     page_locked_rows_are_read_when_the_copy_runs(dev)?;
     let pageable = pageable_word(dev)?;
     no_rows_are_nothing(dev)?;
@@ -47,14 +52,16 @@ fn on_host(host: Host, pitch: usize) -> Side2d {
 
 /// Copies from the host to the device, within the device and back, with a different pitch on each
 /// side.
-fn goes_round(dev: &DeviceHarness, width: usize) -> Result<(), Failed> {
+fn goes_round(
+    dev: &DeviceHarness,
+    width: usize,
+    host: impl Fn(usize) -> Result<Host, DriverError>,
+) -> Result<(), Failed> {
     const ROOM: usize = HEIGHT * 1024;
     let stream = dev.stream()?;
     let (up, first_pitch, second_pitch, down) = (width + 2, width + 7, width, width + 13);
-    let (source, target) = (
-        dev.pageable(HEIGHT * up, 0),
-        dev.pageable(HEIGHT * down, 201),
-    );
+    let (source, target) = (host(HEIGHT * up)?, host(HEIGHT * down)?);
+    target.fill(201);
     source.write(&spread(width, up, 200));
     let (first, second) = (dev.memory(ROOM)?, dev.memory(ROOM)?);
     dev.memset_async(first, FillPattern::U8(202), ROOM, stream)?;
@@ -158,7 +165,14 @@ fn pageable_word(dev: &DeviceHarness) -> Result<String, Failed> {
     }
     dev.stream_synchronize(stream)?;
     check(target.is(4), "the copy has run")?;
-    Ok(format!("{up_word} up, {down_word} down"))
+    let other = dev.pageable(HEIGHT * WIDTH, 0);
+    let between = dev.either(dev.gate(stream)?, || {
+        let between = copy(on_host(other, WIDTH), on_host(target, WIDTH), WIDTH, HEIGHT);
+        dev.copy_2d_async(&between, stream)
+    })?;
+    check(other.is(4), "complete on return")?;
+    let between = between.word();
+    Ok(format!("{up_word} up, {down_word} down, {between} between"))
 }
 
 fn no_rows_are_nothing(dev: &DeviceHarness) -> Result<(), Failed> {
