@@ -5,36 +5,6 @@ use millstream_driver::ConditionalKind;
 use crate::rules::prelude::*;
 
 #[test]
-fn a_while_node_runs_its_body_until_a_kernel_clears_the_condition() {
-    each_schedule_and_stream(|sim, stream| {
-        let kernels = Kernels::load(sim);
-        let (left, sum) = (words(sim, &[5]), words(sim, &[0]));
-        let graph = sim.graph_create().unwrap();
-        let condition = sim.graph_condition(graph, 1).unwrap();
-        let kind = ConditionalKind::While;
-        let node = sim
-            .graph_add_conditional(graph, &[], condition, kind)
-            .unwrap();
-        let (add, count) = (kernels.add, kernels.count);
-        let first = kernel(sim, node.body, &[], add, [sum.as_raw(), 3]);
-        kernel(
-            sim,
-            node.body,
-            &[first],
-            count,
-            [left.as_raw(), condition.as_raw()],
-        );
-        kernel(sim, graph, &[node.node], add, [sum.as_raw(), 100]);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(exec, stream).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!((word(sim, left), word(sim, sum)), (0, 115));
-        destroy(sim, graph, exec);
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn an_if_node_runs_its_body_once_if_the_condition_holds() {
     each_schedule_and_stream(|sim, stream| {
         let kernels = Kernels::load(sim);

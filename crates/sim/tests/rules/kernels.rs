@@ -47,24 +47,6 @@ fn a_vector_addition_from_end_to_end() {
 }
 
 #[test]
-fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
-    each_schedule_and_stream(|sim, stream| {
-        let set = sim.kernel(SET, "set");
-        let memory = sim.mem_alloc(16).unwrap();
-        sim.fill(memory, 0, 16, stream);
-        // The argument's host memory is dropped when the call returns.
-        let hold = sim.assert_returns(stream, || {
-            sim.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
-                .unwrap();
-        });
-        assert!(sim.pending(stream));
-        hold.release();
-        assert_eq!(sim.read(memory, 16, stream), [9, 0, 0, 0].repeat(4));
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
     each_schedule(|sim| {
         let (stream, set) = (sim.stream(), sim.kernel(SET, "set"));

@@ -2,43 +2,10 @@
 //! address.
 
 use millstream_driver::{ManagedAdvice, ManagedLocation};
-use millstream_sim::POISON;
 
 use crate::rules::prelude::*;
 
 const HERE: ManagedLocation = ManagedLocation::Device(DEVICE);
-
-#[test]
-fn r49_host_kernels_copies_and_fills_reach_the_same_bytes() {
-    each_schedule_and_reading(|sim| {
-        let stream = sim.stream();
-        let managed = sim.managed(16);
-        assert_eq!(
-            managed.part(0, 4).read(),
-            POISON,
-            "the content is undefined"
-        );
-        managed.fill(1);
-        assert_eq!(sim.read(managed.address(), 16, stream), [1; 16]);
-        let set = sim.kernel(SET, "set");
-        let args = [Arg::Pointer(managed.address()), Arg::U32(7)];
-        sim.launch(set, (1, 2), stream, &args).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(managed.part(0, 8).read(), [7, 0, 0, 0, 7, 0, 0, 0]);
-        assert!(managed.part(8, 8).is(1), "the kernel wrote two words");
-        sim.upload(managed.address(), Host::filled(16, 3), stream)
-            .unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert!(managed.is(3));
-        let back = Host::pageable(16);
-        sim.copy_unified_async(back.address(), managed.address(), 16, stream)
-            .unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert!(back.is(3));
-        sim.mem_free(managed.address()).unwrap();
-        sim.assert_clean();
-    });
-}
 
 #[test]
 fn r49_every_device_reaches_it() {
@@ -89,40 +56,6 @@ fn r50_the_device_says_that_the_host_may_touch_it_at_any_time() {
     ] {
         assert_eq!(sim.gpu.device_attribute(DEVICE, attribute).unwrap(), value);
     }
-}
-
-#[test]
-fn r51_prefetches_and_advice_change_no_value_and_prefetches_keep_stream_order() {
-    each_schedule_and_reading(|sim| {
-        let stream = sim.stream();
-        let managed = sim.managed(64);
-        managed.fill(9);
-        let hold = sim.assert_returns(stream, || {
-            sim.mem_prefetch_async(managed.address(), 64, HERE, stream)
-                .unwrap();
-            sim.mem_advise(managed.address(), 64, ManagedAdvice::SetReadMostly, HERE)
-                .unwrap();
-            sim.mem_advise(
-                managed.address(),
-                8,
-                ManagedAdvice::SetPreferredLocation,
-                HERE,
-            )
-            .unwrap();
-            sim.mem_prefetch_async(
-                managed.address().offset(3),
-                61,
-                ManagedLocation::Host,
-                stream,
-            )
-            .unwrap();
-        });
-        assert!(sim.pending(stream));
-        hold.release();
-        sim.stream_synchronize(stream).unwrap();
-        assert!(managed.is(9));
-        sim.assert_clean();
-    });
 }
 
 #[test]
@@ -182,19 +115,6 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
         sim.mem_advise(managed.address(), 16, advice, absent)
             .expect("this advice ignores its location");
         sim.assert_nothing_enqueued();
-    });
-}
-
-#[test]
-fn r12_a_fill_of_managed_memory_blocks() {
-    each_schedule_and_reading(|sim| {
-        let stream = sim.stream();
-        let managed = sim.managed(8);
-        sim.assert_blocks(stream, || {
-            sim.fill(managed.address(), 5, 8, stream);
-        });
-        assert!(managed.is(5));
-        sim.assert_clean();
     });
 }
 

@@ -30,56 +30,6 @@ fn spread(pitch: usize, rest: u8, of: impl Fn(usize, usize) -> u8) -> Vec<u8> {
     bytes
 }
 
-fn pattern(row: usize, at: usize) -> u8 {
-    (10 * row + at) as u8
-}
-
-/// Returns the host memory of a test: pageable, page-locked and managed.
-fn hosts(sim: &SimHarness, bytes: usize) -> [Host; 3] {
-    [Host::pageable(bytes), sim.pinned(bytes), sim.managed(bytes)]
-}
-
-#[test]
-fn r52_rows_arrive_and_what_lies_between_them_stays() {
-    each_schedule_and_reading(|sim| {
-        let stream = sim.stream();
-        for pitch in [3, 5, 7] {
-            let bytes = (HEIGHT - 1) * pitch + WIDTH;
-            for (source, target) in hosts(sim, bytes).into_iter().zip(hosts(sim, bytes)) {
-                for (at, value) in spread(pitch, 99, pattern).into_iter().enumerate() {
-                    source.part(at, 1).fill(value);
-                }
-                let (first, second) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
-                for memory in [first, second] {
-                    sim.fill(memory, 50, 64, stream);
-                }
-                target.fill(60);
-                let upload = rows(Side2d::device(first, 11), host(source, pitch));
-                sim.copy_2d_async(&upload, stream).unwrap();
-                let within = rows(
-                    Side2d::device(second.offset(1), 4),
-                    Side2d::device(first, 11),
-                );
-                sim.copy_2d_async(&within, stream).unwrap();
-                let download = rows(host(target, pitch), Side2d::device(second.offset(1), 4));
-                sim.copy_2d_async(&download, stream).unwrap();
-                sim.stream_synchronize(stream).unwrap();
-                assert_eq!(target.read(), spread(pitch, 60, pattern));
-                assert_eq!(
-                    sim.read(first, 36, stream),
-                    spread(11, 50, pattern),
-                    "between the rows of the first"
-                );
-                assert_eq!(
-                    sim.read(second.offset(1), 15, stream),
-                    spread(4, 50, pattern)
-                );
-            }
-        }
-        sim.assert_clean();
-    });
-}
-
 #[test]
 fn r52_it_is_one_operation() {
     let sim = SimHarness::new(SimConfig::new().timeline(true));
@@ -91,54 +41,6 @@ fn r52_it_is_one_operation() {
     let spans = sim.gpu.timeline();
     assert_eq!(spans.len(), 1);
     assert_eq!(spans[0].what, "copy (PinnedToDevice, 4 rows of 3 bytes)");
-}
-
-#[test]
-fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = sim.mem_alloc(64).unwrap();
-        let (pageable, pinned) = (Host::filled(16, 1), sim.pinned(16));
-        pinned.fill(1);
-        // Rules 7, 8 and 10: uploads return at once; only a pageable source is read by then.
-        for (source, seen) in [(pageable, 1), (pinned, 2)] {
-            let hold = sim.assert_returns(stream, || {
-                sim.copy_2d_async(&rows(Side2d::device(memory, 3), host(source, 4)), stream)
-                    .unwrap();
-            });
-            source.fill(2);
-            hold.release();
-            assert_eq!(sim.read(memory, 12, stream), [seen; 12]);
-        }
-        // Rules 9 and 11: downloads to pageable memory and copies between host arrays block.
-        let target = Host::pageable(16);
-        sim.assert_blocks(stream, || {
-            sim.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
-                .unwrap();
-        });
-        sim.assert_blocks(stream, || {
-            sim.copy_2d_async(&rows(host(target, 4), host(pinned, 4)), stream)
-                .unwrap();
-        });
-        assert_eq!(
-            target.read(),
-            [2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]
-        );
-        sim.assert_clean();
-    });
-    each_schedule_with(SimConfig::new().rules(Rules::strict()), |sim| {
-        let stream = sim.stream();
-        let memory = sim.mem_alloc(64).unwrap();
-        let target = Host::pageable(16);
-        sim.fill(memory, 8, 64, stream);
-        let hold = sim.assert_returns(stream, || {
-            sim.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
-                .unwrap();
-        });
-        assert!(target.is(0), "nothing has arrived");
-        hold.release();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(target.part(0, 5).read(), [8, 8, 8, 0, 8]);
-    });
 }
 
 #[test]
@@ -246,30 +148,6 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
     sim.assert_reported(ReportKind::OutOfBounds, &["row 21 of 4611686018427387904"]);
     tall(usize::MAX);
     sim.assert_reported(ReportKind::BadArgument, &["leave the address space"]);
-}
-
-#[test]
-fn r52_no_bytes_are_nothing_wherever_they_are() {
-    each_schedule_and_stream(|sim, stream| {
-        let hold = sim.hold(stream);
-        let nowhere = Side2d::device(DevicePtr::from_raw(0), 0);
-        for (width_bytes, height) in [(0, 0), (0, 5), (5, 0)] {
-            let copy = Copy2d {
-                source: nowhere,
-                target: nowhere,
-                width_bytes,
-                height,
-            };
-            sim.copy_2d_async(&copy, stream).unwrap();
-        }
-        assert_eq!(
-            sim.gpu.live_object_counts().pending_operations,
-            1,
-            "the hold alone"
-        );
-        hold.release();
-        sim.assert_clean();
-    });
 }
 
 #[test]
