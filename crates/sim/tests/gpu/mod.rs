@@ -3,7 +3,6 @@
 
 mod calls;
 mod contexts;
-mod harness;
 mod memory;
 mod modules;
 mod order;
@@ -12,27 +11,30 @@ mod peers;
 use std::env;
 
 use libtest_mimic::Trial;
-use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
+use millstream_driver::{
+    DeviceOrdinal, Driver,
+    cuda::{Cuda, LoadError},
+};
 
-use harness::{Gpu, Outcome};
+use crate::conformance::prelude::*;
 
-type Test = (&'static str, fn(&Gpu) -> Outcome);
+pub(crate) type Outcome = Result<(), Failed>;
+
+type Test = (&'static str, fn(&DeviceHarness) -> Outcome);
 
 /// Lists tests, each named after its function.
 macro_rules! tests {
     ($($module:ident::$name:ident,)*) => {
-        &[$((stringify!($name), $module::$name as fn(&Gpu) -> Outcome)),*]
+        &[$((stringify!($name), $module::$name as fn(&DeviceHarness) -> Outcome)),*]
     };
 }
 
 const TESTS: &[Test] = tests! {
     calls::device_properties,
     memory::copies_and_fills_in_stream_order,
-    memory::synchronous_copies_and_plain_allocation,
-    memory::page_locked_memory,
+    memory::registered_memory,
     order::events_order_streams_and_measure_time,
     modules::ptx_loads_and_launches,
-    modules::kernels_load_before_their_first_launch,
     modules::invalid_ptx_returns_the_compilers_log,
     modules::images_other_than_ptx_are_rejected,
     order::explicit_handles_need_no_current_context,
@@ -45,9 +47,6 @@ const TESTS: &[Test] = tests! {
 const TESTS_OF_TWO: &[Test] = tests! {
     contexts::calls_work_while_another_device_is_current,
     peers::link_properties_agree_with_each_other,
-    peers::copies_between_devices_need_no_access,
-    peers::access_to_a_pool_lets_kernels_reach_its_memory,
-    peers::peer_access_is_enabled_once,
 };
 
 /// Returns the tests. Those whose devices are missing are listed as ignored.
@@ -65,23 +64,20 @@ pub(crate) fn trials() -> Vec<Trial> {
                 .and_then(|number| number.parse().ok())
         })
         .unwrap_or(0);
-    let mut trials: Vec<_> = TESTS
-        .iter()
-        .map(|&(name, test)| {
-            let trial = Trial::test(name, move || {
-                test(&Gpu::open(DeviceOrdinal::from_raw(ordinal))?)
-            });
-            let kind = if ignored { "needs a GPU" } else { "" };
-            trial.with_kind(kind).with_ignored_flag(ignored)
-        })
-        .collect();
-    let mut extend = |tests: &[Test], lacks: bool, needs| {
+    let mut trials = Vec::new();
+    let mut extend = |tests: &[Test], ordinal, lacks: bool, needs| {
         trials.extend(tests.iter().map(|&(name, test)| {
-            let trial = Trial::test(name, move || test(&Gpu::open(DeviceOrdinal::from_raw(0))?));
+            let trial = Trial::test(name, move || test(&open(ordinal)?));
             let kind = if lacks { needs } else { "" };
             trial.with_kind(kind).with_ignored_flag(lacks)
         }));
     };
-    extend(TESTS_OF_TWO, devices < 2, "needs two GPUs");
+    extend(TESTS, ordinal, ignored, "needs a GPU");
+    extend(TESTS_OF_TWO, 0, devices < 2, "needs two GPUs");
     trials
+}
+
+fn open(ordinal: i32) -> Result<DeviceHarness, Failed> {
+    let cuda = Cuda::load().map_err(|error: LoadError| error.to_string())?;
+    DeviceHarness::open(cuda, None, DeviceOrdinal::from_raw(ordinal))
 }
