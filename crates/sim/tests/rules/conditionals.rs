@@ -96,27 +96,3 @@ fn a_condition_set_outside_its_graph_is_a_fault_with_the_reason() {
     let words = ["cudaGraphSetConditional", "no condition of the graph"];
     sim.assert_reported(ReportKind::KernelFault, &words);
 }
-
-#[test]
-fn each_launch_begins_with_the_initial_values_of_its_conditions() {
-    let (sim, stream) = SimHarness::with_stream();
-    let kernels = Kernels::load(&sim);
-    let sum = words(&sim, &[0]);
-    let graph = sim.graph_create().unwrap();
-    let condition = sim.graph_condition(graph, 1).unwrap();
-    let kind = ConditionalKind::If;
-    let node = sim
-        .graph_add_conditional(graph, &[], condition, kind)
-        .unwrap();
-    kernel(&sim, node.body, &[], kernels.add, [sum.as_raw(), 1]);
-    let args = [condition.as_raw(), 0];
-    kernel(&sim, graph, &[node.node], kernels.set, args);
-    let exec = sim.graph_instantiate(graph).unwrap();
-    for _ in 0..3 {
-        sim.graph_launch(exec, stream).unwrap();
-    }
-    sim.stream_synchronize(stream).unwrap();
-    assert_eq!(word(&sim, sum), 3);
-    destroy(&sim, graph, exec);
-    sim.assert_clean();
-}
