@@ -23,7 +23,8 @@ pub struct RunningKernel {
     pub name: Arc<str>,
     /// The number of blocks of the launch.
     pub blocks: u64,
-    /// The number of blocks that have ended, less those of unfinished groups of up to 16 blocks.
+    /// The number of blocks that have ended, less those of unfinished groups of up to 16 blocks,
+    /// and less those from before the kernel waited for another one.
     pub blocks_done: u64,
     /// The real time since the start.
     pub elapsed: Duration,
