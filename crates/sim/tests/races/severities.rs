@@ -102,7 +102,6 @@ fn assert_severity(roles: &[&str], worst: Option<Severity>) {
 
 const ONE: &str = "st.global.u32 [%rd1], %r4";
 const ERROR: Option<Severity> = Some(Severity::Error);
-const WARNING: Option<Severity> = Some(Severity::Warning);
 const NOTE: Option<Severity> = Some(Severity::Note);
 
 #[test]
@@ -117,42 +116,6 @@ fn threads_that_write_the_same_bytes_are_a_note() {
     assert_severity(&["st.global.u32 [%rd1], %r6", ONE], ERROR);
     // Each thread writes a different location.
     assert_severity(&[ONE, "st.global.u32 [%rd1+4], %r4"], None);
-}
-
-#[test]
-fn one_that_writes_something_else_makes_it_an_error() {
-    let other = "st.global.u32 [%rd1], %r5";
-    assert_severity(&[ONE, other], ERROR);
-    assert_severity(&[ONE, ONE, other], ERROR);
-    assert_severity(&[ONE, ONE, ONE, other], ERROR);
-    // The threads' last writes are equal, but an earlier one differs.
-    assert_severity(
-        &[ONE, "st.global.u32 [%rd1], %r5; st.global.u32 [%rd1], %r4"],
-        ERROR,
-    );
-    // Two equal writes of one thread are no different from a single write.
-    assert_severity(
-        &[ONE, "st.global.u32 [%rd1], %r4; st.global.u32 [%rd1], %r4"],
-        NOTE,
-    );
-}
-
-#[test]
-fn a_read_makes_it_an_error() {
-    let read = "ld.global.u32 %r7, [%rd1]";
-    assert_severity(&[ONE, read], ERROR);
-    assert_severity(&[ONE, ONE, read], ERROR);
-    // Also a read of one byte, and one by a thread that writes the same value afterwards.
-    assert_severity(&[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"], ERROR);
-    assert_severity(
-        &[ONE, "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd1], %r4"],
-        ERROR,
-    );
-    // The thread reads its own write, but the other thread may write in between.
-    assert_severity(
-        &[ONE, "st.global.u32 [%rd1], %r4; ld.global.u32 %r7, [%rd1]"],
-        ERROR,
-    );
 }
 
 #[test]
@@ -183,27 +146,6 @@ fn an_atomic_reads() {
     // The compare-and-swap fails its comparison, and only reads.
     assert_severity(&[ONE, "atom.global.cas.b32 %r7, [%rd1], %r5, %r4"], ERROR);
     assert_severity(&[exchange, exchange], None);
-}
-
-#[test]
-fn volatile_accesses_race_with_each_other_and_with_atomics() {
-    let store = "st.volatile.global.u32 [%rd1], %r4";
-    let other = "st.volatile.global.u32 [%rd1], %r5";
-    let load = "ld.volatile.global.u32 %r7, [%rd1]";
-    let atomic = "atom.global.exch.b32 %r7, [%rd1], %r4";
-    assert_severity(&[store, other], WARNING);
-    assert_severity(&[store, load], WARNING);
-    assert_severity(&[atomic, load], WARNING);
-    assert_severity(&[atomic, store], WARNING);
-    assert_severity(&[load, load], None);
-    // A volatile store does not read.
-    assert_severity(&[store, store], NOTE);
-    assert_severity(&[ONE, store], NOTE);
-    // A plain access makes it an error.
-    assert_severity(&[ONE, other], ERROR);
-    assert_severity(&[ONE, load], ERROR);
-    assert_severity(&[store, "ld.global.u32 %r7, [%rd1]"], ERROR);
-    assert_severity(&[store, other, ONE], ERROR);
 }
 
 #[test]
@@ -239,27 +181,6 @@ fn one_block_of_many_that_writes_something_else_is_found() {
         assert_eq!(worst(&reports(&text(odd), true)), ERROR, "thread {odd}");
     }
     assert_eq!(worst(&reports(&text(999), true)), NOTE);
-}
-
-/// Writes of one value before a barrier and of another after it.
-#[test]
-fn writes_on_either_side_of_a_barrier_do_not_count_together() {
-    let threads: Vec<_> = [0, 1, 32].map(|thread| (thread, ONE)).into();
-    let first = kernel(&threads);
-    let again = "bar.sync 0;\nst.global.u32 [%rd1], %r6;\nret;\n}";
-    let text = first
-        .replace("ret;\n}", again)
-        .replace("%r1, 64", "%r1, 1000");
-    let reports = reports_of(config(true), &text, (1, 64));
-    assert!(reports.len() > 1, "before the barrier and behind it");
-    assert!(
-        reports
-            .iter()
-            .all(|report| report.severity == Severity::Note),
-        "{reports:#?}"
-    );
-    // Another block may run between the two.
-    assert_eq!(worst(&self::reports(&text, true)), ERROR);
 }
 
 /// Returns a kernel in which all threads run the steps with `*`, and one thread each other step.
