@@ -47,7 +47,9 @@ pub(crate) fn pool_with_access(dev: &DeviceHarness) -> Observation {
         "a copy without access copies",
     )?;
     // Concerns memory that is already allocated.
-    dev.pool_set_access(second.device, true)?;
+    for _ in 0..2 {
+        dev.pool_set_access(second.device, true)?;
+    }
     second.store(memory, 0x0202_0202, there)?;
     second.stream_synchronize(there)?;
     check(

@@ -26,6 +26,9 @@ fn handles_that_were_never_given() {
                 .fails(ResultCode::INVALID_HANDLE);
             sim.module_unload(module).fails(ResultCode::INVALID_HANDLE);
             let function = FunctionHandle::from_raw(raw);
+            sim.function_load(function)
+                .fails(ResultCode::INVALID_HANDLE);
+            sim.assert_reported(ReportKind::UnknownHandle, &["is not a function"]);
             sim.launch(function, (1, 1), stream, &[])
                 .fails(ResultCode::INVALID_HANDLE);
         }

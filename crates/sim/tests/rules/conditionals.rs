@@ -5,33 +5,6 @@ use millstream_driver::ConditionalKind;
 use crate::rules::prelude::*;
 
 #[test]
-fn an_if_node_runs_its_body_once_if_the_condition_holds() {
-    each_schedule_and_stream(|sim, stream| {
-        let kernels = Kernels::load(sim);
-        for (value, expected) in [(0, 0), (9, 1)] {
-            let sum = words(sim, &[0]);
-            let graph = sim.graph_create().unwrap();
-            let condition = sim
-                .graph_condition(graph, 1 - u32::from(value == 9))
-                .unwrap();
-            let set = kernel(sim, graph, &[], kernels.set, [condition.as_raw(), value]);
-            let kind = ConditionalKind::If;
-            let node = sim
-                .graph_add_conditional(graph, &[set], condition, kind)
-                .unwrap();
-            kernel(sim, node.body, &[], kernels.add, [sum.as_raw(), 1]);
-            let exec = sim.graph_instantiate(graph).unwrap();
-            // Each launch begins with the initial value.
-            sim.graph_launch(exec, stream).unwrap();
-            sim.graph_launch(exec, stream).unwrap();
-            sim.stream_synchronize(stream).unwrap();
-            assert_eq!(word(sim, sum), 2 * expected);
-        }
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
     let (sim, stream) = SimHarness::with_stream();
     let kernels = Kernels::load(&sim);

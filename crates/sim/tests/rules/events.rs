@@ -22,23 +22,14 @@ fn r23_a_record_of_an_interprocess_event_waits_for_its_earlier_record() {
 }
 
 #[test]
-fn r26_recording_is_within_a_context_waiting_is_not() {
+fn r26_recording_in_another_context_is_reported() {
     each_schedule_with(SimConfig::new().devices(2), |sim| {
         let other = sim.on_device(1);
-        let (here, there) = (sim.stream(), other.stream());
         let event = sim.event();
         other
-            .event_record(event, there)
+            .event_record(event, other.stream())
             .fails(ResultCode::INVALID_HANDLE);
         sim.assert_reported(ReportKind::WrongContext, &["rule 26"]);
-        let hold = sim.hold(here);
-        sim.event_record(event, here).unwrap();
-        other.stream_wait_event(there, event).unwrap();
-        assert!(other.pending(there));
-        assert_eq!(other.event_query(event).unwrap(), Completion::Pending);
-        hold.release();
-        other.event_synchronize(event).unwrap();
-        other.stream_synchronize(there).unwrap();
     });
 }
 

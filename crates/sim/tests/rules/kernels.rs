@@ -3,79 +3,12 @@
 use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{
-    Arg, Fails, Host, SimHarness, each_schedule, each_schedule_and_reading,
-    each_schedule_and_stream,
-};
+use crate::rules::sim_harness::{Arg, Fails, SimHarness, each_schedule_and_stream};
 
 pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
 
 /// `set(address, value)`: every thread stores `value` at `address` plus four times its index.
 pub(crate) const SET: &str = include_str!("set.ptx");
-
-fn floats(values: impl Iterator<Item = f32>) -> Vec<u8> {
-    values.flat_map(f32::to_le_bytes).collect()
-}
-
-#[test]
-fn a_vector_addition_from_end_to_end() {
-    each_schedule_and_reading(|sim| {
-        let n = 1000;
-        let stream = sim.stream();
-        let vecadd = sim.kernel(VECADD, "vecadd");
-        let bytes = n * 4;
-        let [a, b, c] = [0; 3].map(|_| sim.mem_alloc_async(bytes, stream).unwrap());
-        let host_a = Host::of(&floats((0..n).map(|i| i as f32)));
-        let host_b = Host::of(&floats((0..n).map(|i| 0.5 * i as f32)));
-        sim.upload(a, host_a, stream).unwrap();
-        sim.upload(b, host_b, stream).unwrap();
-        let args = [
-            Arg::Pointer(a),
-            Arg::Pointer(b),
-            Arg::Pointer(c),
-            Arg::U64(n as u64),
-        ];
-        sim.launch(vecadd, (3, 128), stream, &args).unwrap();
-        let result = sim.read(c, bytes, stream);
-        assert_eq!(result, floats((0..n).map(|i| i as f32 + 0.5 * i as f32)));
-        for memory in [a, b, c] {
-            sim.mem_free_async(memory, stream).unwrap();
-        }
-        sim.stream_synchronize(stream).unwrap();
-        sim.assert_clean();
-    });
-}
-
-#[test]
-fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
-    each_schedule(|sim| {
-        let (stream, set) = (sim.stream(), sim.kernel(SET, "set"));
-        let hold = sim.assert_returns(stream, || sim.function_load(set).unwrap());
-        hold.release();
-        sim.assert_clean();
-        let absent = millstream_driver::FunctionHandle::from_raw(7);
-        sim.function_load(absent).fails(ResultCode::INVALID_HANDLE);
-        sim.assert_reported(ReportKind::UnknownHandle, &["is not a function"]);
-    });
-}
-
-#[test]
-fn kernels_reach_pinned_and_registered_memory() {
-    each_schedule_and_stream(|sim, stream| {
-        let set = sim.kernel(SET, "set");
-        let pinned = sim.pinned(16);
-        sim.launch(
-            set,
-            (1, 4),
-            stream,
-            &[Arg::Pointer(pinned.address()), Arg::U32(5)],
-        )
-        .unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(pinned.read(), [5, 0, 0, 0].repeat(4));
-        sim.assert_clean();
-    });
-}
 
 #[test]
 fn variables_of_a_module_live_as_long_as_it() {

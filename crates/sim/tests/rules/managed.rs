@@ -8,21 +8,6 @@ use crate::rules::prelude::*;
 const HERE: ManagedLocation = ManagedLocation::Device(DEVICE);
 
 #[test]
-fn r49_every_device_reaches_it() {
-    each_schedule_with(SimConfig::new().devices(2), |sim| {
-        let other = sim.on_device(1);
-        let there = other.stream();
-        let managed = sim.managed(8);
-        let set = other.kernel(SET, "set");
-        let args = [Arg::Pointer(managed.address()), Arg::U32(4)];
-        other.launch(set, (1, 2), there, &args).unwrap();
-        other.stream_synchronize(there).unwrap();
-        assert_eq!(managed.read(), [4, 0, 0, 0, 4, 0, 0, 0]);
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn managed_memory_is_counted_apart_and_takes_nothing_of_the_device_s() {
     each_schedule(|sim| {
         let managed = sim.managed(100);

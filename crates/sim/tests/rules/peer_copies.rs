@@ -1,12 +1,11 @@
 //! Copies between devices, and the effect of peer access on them (rules 38 and 39).
 
-use millstream_driver::{P2pAttribute, PeerCopy, PeerCopy2d};
+use millstream_driver::{PeerCopy, PeerCopy2d};
 use millstream_sim::{PeerPool, Span};
 
 use crate::rules::{
     peers::{BYTES, Pair, pooled, two_devices},
     prelude::*,
-    sim_harness::Result,
 };
 
 /// A size at which the bandwidth determines a copy's duration.
@@ -295,61 +294,4 @@ fn a_lost_source_ends_the_waits_for_it_and_leaves_the_other_device_alive() {
         assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
         assert_eq!(sim.gpu.reports().len(), 1, "the fault alone");
     });
-}
-
-#[test]
-fn each_peer_call_fails_once_where_a_fault_is_injected() {
-    let sim = SimHarness::new(two_devices().schedule(Schedule::Eager));
-    let pair = Pair::new(&sim);
-    let (source, target) = (
-        pair.pooled(3, BYTES),
-        pooled(&pair.other, pair.there, 0, BYTES),
-    );
-    let other = pair.other.device;
-    let rows = PeerCopy2d {
-        target,
-        target_pitch_bytes: BYTES,
-        target_context: pair.other.context,
-        source,
-        source_pitch_bytes: BYTES,
-        source_context: sim.context,
-        row_bytes: BYTES,
-        rows: 1,
-    };
-    type Call<'a> = &'a dyn Fn() -> Result<()>;
-    let rank = P2pAttribute::PERFORMANCE_RANK;
-    let calls: [(&str, Call<'_>); 7] = [
-        ("cuDeviceGetPCIBusId", &|| {
-            sim.gpu.device_pci_bus_id(DEVICE).map(drop)
-        }),
-        ("cuDeviceCanAccessPeer", &|| {
-            sim.gpu.device_can_access_peer(DEVICE, other).map(drop)
-        }),
-        ("cuDeviceGetP2PAttribute", &|| {
-            sim.gpu.device_p2p_attribute(rank, DEVICE, other).map(drop)
-        }),
-        ("cuCtxEnablePeerAccess", &|| {
-            sim.context_enable_peer_access(pair.other.context)
-        }),
-        ("cuMemPoolSetAccess", &|| sim.pool_set_access(other, true)),
-        ("cuMemcpyPeerAsync", &|| {
-            pair.other
-                .copy_from(target, &sim, source, BYTES, pair.there)
-        }),
-        ("cuMemcpy3DPeerAsync", &|| {
-            pair.other.copy_peer_2d_async(&rows, pair.there)
-        }),
-    ];
-    for (name, call) in calls {
-        sim.gpu.inject(Fault::nth(1).of(name));
-        let error = call().unwrap_err();
-        assert_eq!(error.call(), name);
-        assert_eq!(error.code(), ResultCode::OUT_OF_MEMORY);
-        let untouched = pair.other.read(target, BYTES, pair.there);
-        assert!(name != "cuMemcpyPeerAsync" || untouched == [0; BYTES]);
-        call().expect("the fault hits one call and leaves no effect");
-    }
-    assert_eq!(pair.other.read(target, BYTES, pair.there), [3; BYTES]);
-    assert_eq!(sim.gpu.faults_injected(), 7);
-    sim.assert_clean();
 }

@@ -127,27 +127,10 @@ fn pci_addresses_agree_with_the_attributes() {
     sim.gpu
         .device_pci_bus_id(DeviceOrdinal::from_raw(2))
         .fails(ResultCode::INVALID_DEVICE);
-}
-
-#[test]
-fn r38_access_to_a_pool_is_set_on_the_pool_and_concerns_memory_allocated_before() {
-    for rules in [Rules::observed(), Rules::strict()] {
-        each_schedule_with(two_devices().rules(rules), |sim| {
-            let pair = Pair::new(sim);
-            let before = pair.pooled(1, BYTES);
-            sim.pool_set_access(pair.other.device, true).unwrap();
-            sim.pool_set_access(pair.other.device, true)
-                .expect("setting access again is no error");
-            let after = pair.pooled(2, BYTES);
-            for (memory, value) in [(before, 1), (after, 2)] {
-                assert_eq!(pair.read_from_there(memory), [value; 4]);
-                pair.write_from_there(memory, 0x0505_0505);
-                pair.other.stream_synchronize(pair.there).unwrap();
-                assert_eq!(sim.read(memory, 4, pair.here), [5; 4]);
-            }
-            sim.assert_clean();
-        });
-    }
+    sim.gpu.inject(Fault::nth(1).of("cuDeviceGetPCIBusId"));
+    sim.gpu
+        .device_pci_bus_id(DEVICE)
+        .fails(ResultCode::OUT_OF_MEMORY);
 }
 
 #[test]

@@ -46,20 +46,6 @@ fn r54_a_queue_that_only_its_own_thread_could_empty_is_reported() {
     assert_eq!(sim.read(memory, 4, stream), [4; 4]);
 }
 
-#[test]
-fn r55_a_destroyed_blocking_stream_is_waited_for() {
-    each_schedule(|sim| {
-        let (dying, memory) = (sim.blocking_stream(), sim.mem_alloc(1 << 20).unwrap());
-        let hold = sim.hold(dying);
-        sim.fill(memory, 1, 1 << 20, dying);
-        sim.stream_destroy(dying).unwrap();
-        assert!(sim.pending(StreamHandle::LEGACY));
-        hold.release();
-        sim.stream_synchronize(StreamHandle::LEGACY).unwrap();
-        assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
-    });
-}
-
 /// The virtual time of a destroyed stream's work may be ahead of the clock after the stream is
 /// gone.
 #[test]
@@ -74,17 +60,4 @@ fn r55_the_legacy_stream_is_complete_when_a_destroyed_stream_s_work_is() {
     sim.stream_synchronize(StreamHandle::LEGACY).unwrap();
     let fill = &sim.gpu.timeline()[0];
     assert!(sim.gpu.virtual_time_ns() >= fill.finish_ns);
-}
-
-#[test]
-fn a_context_synchronisation_waits_for_every_stream() {
-    each_schedule(|sim| {
-        let (first, second) = (sim.stream(), sim.stream());
-        let (a, b) = (sim.mem_alloc(4).unwrap(), sim.mem_alloc(4).unwrap());
-        sim.fill(a, 1, 4, first);
-        sim.fill(b, 1, 4, second);
-        sim.stream_destroy(second).unwrap();
-        sim.assert_blocks(first, || sim.context_synchronize().unwrap());
-        assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
-    });
 }
