@@ -139,6 +139,9 @@ static void changes_of_launches(void) {
     HOLDS(enabled == 0);
     OK(cuGraphLaunch(exec, stream));
     HOLDS(value() == 7);
+    OK(cuGraphNodeSetEnabled(exec, cleared, 1));
+    OK(cuGraphLaunch(exec, stream));
+    HOLDS(value() == 2);
     any.type = EMPTY;
     FAILS(1, cuGraphExecNodeSetParams(exec, cleared, &any));
     OK(cuGraphExecDestroy(exec));

@@ -24,23 +24,3 @@ fn gaps_between_rows_are_not_accessed() {
     clean(|sim| two_rectangles(sim, 8));
     expect("rows", |sim| two_rectangles(sim, 5));
 }
-
-#[test]
-fn an_event_orders_the_streams_of_two_devices() {
-    let two = |sim: &SimHarness, waits: bool| {
-        let there = sim.on_device(1);
-        let (near, far) = (sim.stream(), there.stream());
-        let (memory, copy) = (zeros(sim, BYTES), there.mem_alloc(BYTES).unwrap());
-        sim.fill(memory, 1, BYTES, near);
-        if waits {
-            there.stream_wait_event(far, sim.recorded(near)).unwrap();
-        }
-        there.copy_unified_async(copy, memory, BYTES, far).unwrap();
-        there.stream_synchronize(far).unwrap();
-    };
-    let devices = || SimConfig::new().devices(2);
-    expect_with(devices(), "devices", |sim| two(sim, false));
-    let sim = SimHarness::new(devices());
-    two(&sim, true);
-    sim.assert_clean();
-}

@@ -64,12 +64,3 @@ fn a_destroyed_context_takes_its_objects_along_and_leaves_other_contexts_alone()
     assert_eq!(error.code(), ResultCode::INVALID_CONTEXT);
     assert_eq!(gpu.reports()[0].kind, ReportKind::DeadHandle);
 }
-
-#[test]
-fn a_primary_context_is_not_destroyed() {
-    let gpu = Gpu::new(SimConfig::new());
-    let primary = gpu.primary_context_retain(DEVICE).unwrap();
-    let error = call!(gpu.context_destroy(primary)).unwrap_err();
-    assert_eq!(error.code(), ResultCode::INVALID_CONTEXT);
-    call!(gpu.context_synchronize(primary)).unwrap();
-}

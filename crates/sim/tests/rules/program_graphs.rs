@@ -37,36 +37,6 @@ fn counting(counter: &Arc<AtomicU32>, more: u32) -> RepeatedFunction {
     }
 }
 
-#[test]
-fn every_launch_calls_the_host_functions_added_or_captured() {
-    each_schedule(|sim| {
-        let counter = Arc::new(AtomicU32::new(0));
-        let stream = sim.stream();
-        sim.stream_begin_capture(stream, CaptureMode::ThreadLocal)
-            .unwrap();
-        let function = counting(&counter, 1);
-        call!(sim.launch_repeated_function(stream, &function)).unwrap();
-        let graph = sim.stream_end_capture(stream).unwrap();
-        let captured = sim.gpu.graph_nodes(graph).unwrap()[0].node;
-        let node = ProgramNode::Host(counting(&counter, 10));
-        add(sim, graph, &[captured], &node);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        assert_eq!(counter.load(Ordering::Relaxed), 0);
-        for round in 1..=2 {
-            sim.graph_launch(exec, stream).unwrap();
-            sim.stream_synchronize(stream).unwrap();
-            assert_eq!(counter.load(Ordering::Relaxed), 11 * round);
-        }
-        let node = ProgramNode::Host(counting(&counter, 100));
-        call!(sim.graph_exec_set_program_node(exec, captured, &node)).unwrap();
-        sim.graph_launch(exec, stream).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(counter.load(Ordering::Relaxed), 132);
-        destroy(sim, graph, exec);
-        sim.assert_clean();
-    });
-}
-
 /// Fills memory in a graph that records an event, and outside of it behind the event or not.
 fn filled_behind_a_graph(sim: &SimHarness, waits: bool) {
     let (inside, outside) = (sim.stream(), sim.stream());
@@ -159,24 +129,6 @@ fn a_condition_selects_one_of_several_bodies_or_none() {
 }
 
 #[test]
-fn a_graph_allocates_memory_that_ends_with_it() {
-    let (sim, stream) = SimHarness::with_stream();
-    let graph = sim.graph_create().unwrap();
-    let device = crate::rules::sim_harness::DEVICE;
-    let (made, memory) = call!(sim.graph_add_allocation(graph, &[], device, 64)).unwrap();
-    let filled = sim.graph_add(graph, &[made], &fill(memory, 1, 64)).unwrap();
-    add(&sim, graph, &[filled], &ProgramNode::Free(memory));
-    assert_eq!(sim.gpu.graph_memory_bytes(0), 64);
-    let exec = sim.graph_instantiate(graph).unwrap();
-    sim.graph_launch(exec, stream).unwrap();
-    destroy(&sim, graph, exec);
-    sim.stream_synchronize(stream).unwrap();
-    assert_eq!(sim.gpu.graph_memory_bytes(0), 0);
-    assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
-    sim.assert_clean();
-}
-
-#[test]
 fn a_body_has_no_nodes_for_the_host_events_or_memory() {
     let sim = SimHarness::new(SimConfig::new());
     let counter = Arc::default();
@@ -197,52 +149,6 @@ fn a_body_has_no_nodes_for_the_host_events_or_memory() {
     let device = crate::rules::sim_harness::DEVICE;
     let refused = call!(sim.graph_add_allocation(bodies[0], &[], device, 64)).unwrap_err();
     assert_eq!(refused.code(), ResultCode::INVALID_VALUE);
-}
-
-#[test]
-fn a_disabled_node_runs_nothing_until_it_is_enabled() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = words(sim, &[7]);
-        let graph = sim.graph_create().unwrap();
-        let node = sim.graph_add(graph, &[], &fill(memory, 0, 4)).unwrap();
-        let exec = sim.graph_instantiate(graph).unwrap();
-        for (enabled, expected) in [(false, 7), (true, 0)] {
-            call!(sim.graph_exec_set_enabled(exec, node, enabled)).unwrap();
-            assert_eq!(call!(sim.graph_exec_enabled(exec, node)), Ok(enabled));
-            sim.graph_launch(exec, stream).unwrap();
-            sim.stream_synchronize(stream).unwrap();
-            assert_eq!(word(sim, memory), expected);
-        }
-        destroy(sim, graph, exec);
-        sim.assert_clean();
-    });
-}
-
-#[test]
-fn a_capture_adds_to_a_graph_behind_its_nodes() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = words(sim, &[7]);
-        let graph = sim.graph_create().unwrap();
-        let first = sim.graph_add(graph, &[], &fill(memory, 1, 4)).unwrap();
-        let mode = CaptureMode::ThreadLocal;
-        call!(sim.stream_begin_capture_into(stream, graph, &[first], mode)).unwrap();
-        let twice = sim.stream();
-        let again = call!(sim.stream_begin_capture_into(twice, graph, &[], mode));
-        assert_eq!(again.unwrap_err().code(), ResultCode::ILLEGAL_STATE);
-        sim.memset_async(memory, millstream_driver::FillPattern::U8(0), 4, stream)
-            .unwrap();
-        assert_eq!(sim.stream_end_capture(stream), Ok(graph));
-        let nodes = sim.gpu.graph_nodes(graph).unwrap();
-        assert_eq!(nodes[1].dependencies, [first]);
-        call!(sim.graph_remove_dependencies(graph, &[(first, nodes[1].node)])).unwrap();
-        call!(sim.graph_remove_node(first)).unwrap();
-        assert_eq!(sim.gpu.graph_nodes(graph).unwrap().len(), 1);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(exec, stream).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(word(sim, memory), 0);
-        destroy(sim, graph, exec);
-    });
 }
 
 #[test]
