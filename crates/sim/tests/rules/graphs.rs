@@ -224,31 +224,6 @@ fn wrong_graphs_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_clone_and_a_child_are_copies_of_the_graph_as_it_was() {
-    each_schedule_and_stream(|sim, stream| {
-        let kernels = Kernels::load(sim);
-        let sum = words(sim, &[0]);
-        let graph = sim.graph_create().unwrap();
-        let first = kernel(sim, graph, &[], kernels.add, [sum.as_raw(), 1]);
-        let twice = sim.graph_create().unwrap();
-        let child = sim.graph_add(twice, &[], &GraphNode::Child(graph)).unwrap();
-        sim.graph_add(twice, &[child], &GraphNode::Child(graph))
-            .unwrap();
-        let cloned = sim.graph_clone(graph).unwrap();
-        kernel(sim, graph, &[first], kernels.add, [sum.as_raw(), 10]);
-        for (graph, added) in [(graph, 11), (cloned, 1), (twice, 2)] {
-            let before = word(sim, sum);
-            let exec = sim.graph_instantiate(graph).unwrap();
-            sim.graph_launch(exec, stream).unwrap();
-            sim.stream_synchronize(stream).unwrap();
-            assert_eq!(word(sim, sum) - before, added);
-            destroy(sim, graph, exec);
-        }
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn graphs_left_alive_are_listed() {
     let sim = SimHarness::new(SimConfig::new());
     let graph = sim.graph_create().unwrap();

@@ -23,19 +23,6 @@ fn r27_a_function_that_calls_the_driver_is_found_out() {
 }
 
 #[test]
-fn a_function_is_run_though_no_call_is_made() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = sim.mem_alloc(4).unwrap();
-        let (done, is_done) = mpsc::channel();
-        sim.fill(memory, 1, 4, stream);
-        sim.host_function(stream, move || done.send(()).unwrap());
-        is_done
-            .recv_timeout(LONG)
-            .expect("the host function runs without further driver calls");
-    });
-}
-
-#[test]
 fn the_world_ends_with_functions_pending() {
     let dropped = Arc::new(AtomicU32::new(0));
     struct DropCounts(Arc<AtomicU32>);

@@ -248,22 +248,6 @@ fn set_at(sim: &SimHarness, stream: StreamHandle, set: FunctionHandle, pointer: 
 }
 
 #[test]
-fn a_kernel_that_leaves_its_allocation_faults_with_the_address_and_its_neighbour() {
-    each_schedule_and_stream(|sim, stream| {
-        let set = sim.kernel(SET, "set");
-        let memory = sim.mem_alloc(12).unwrap();
-        set_at(sim, stream, set, memory.as_raw());
-        sim.stream_synchronize(stream)
-            .fails(ResultCode::ILLEGAL_ADDRESS);
-        let address = format!("{:#x}", memory.as_raw() + 12);
-        sim.assert_reported(
-            ReportKind::KernelFault,
-            &["kernel `set`", &address, "12 bytes, cuMemAlloc"],
-        );
-    });
-}
-
-#[test]
 fn a_kernel_that_uses_freed_memory_is_told_who_freed_it() {
     each_schedule_and_stream(|sim, stream| {
         let set = sim.kernel(SET, "set");
