@@ -26,11 +26,34 @@ struct BarrierState {
     last: Completion,
 }
 
+impl BarrierState {
+    /// Completes the barrier if all expected threads have arrived, of `live` threads of the block.
+    fn settle(&mut self, live: u32) {
+        let complete = match self.threads {
+            Some(threads) => self.arrived + self.padding >= threads,
+            None => self.arrived >= live,
+        };
+        if self.arrived > 0 && complete {
+            let last = Completion {
+                count_true: self.count_true,
+                arrived: self.arrived,
+            };
+            *self = Self {
+                generation: self.generation + 1,
+                last,
+                ..Self::default()
+            };
+        }
+    }
+}
+
 #[derive(Debug, Default, Hash)]
 pub(super) struct Barriers {
     states: [BarrierState; BARRIERS],
     /// Threads of the block that have not exited.
     live: u32,
+    /// True once a thread has arrived at a barrier.
+    used: bool,
 }
 
 pub(super) struct BarrierArrival {
@@ -46,22 +69,23 @@ pub(super) struct BarrierArrival {
 
 impl Barriers {
     pub(super) fn start(&mut self, threads: u32) {
-        *self = Self {
-            live: threads,
-            ..Self::default()
-        };
+        if self.used {
+            *self = Self::default();
+        }
+        self.live = threads;
     }
 
     /// Records an arrival, and returns the generation whose completion the arriving threads wait
     /// for.
     pub(super) fn arrive(&mut self, arrival: &BarrierArrival) -> u64 {
+        self.used = true;
         let state = &mut self.states[arrival.id as usize % BARRIERS];
         let generation = state.generation;
         state.arrived += arrival.arriving;
         state.padding += arrival.padding;
         state.count_true += arrival.count_true;
         state.threads = arrival.threads;
-        self.settle();
+        state.settle(self.live);
         generation
     }
 
@@ -69,26 +93,9 @@ impl Barriers {
     /// them.
     pub(super) fn exit(&mut self, threads: u32) {
         self.live -= threads;
-        self.settle();
-    }
-
-    /// Completes each barrier at which all expected threads have arrived.
-    fn settle(&mut self) {
-        for state in &mut self.states {
-            let complete = match state.threads {
-                Some(threads) => state.arrived + state.padding >= threads,
-                None => state.arrived >= self.live,
-            };
-            if state.arrived > 0 && complete {
-                let last = Completion {
-                    count_true: state.count_true,
-                    arrived: state.arrived,
-                };
-                *state = BarrierState {
-                    generation: state.generation + 1,
-                    last,
-                    ..BarrierState::default()
-                };
+        if self.used {
+            for state in &mut self.states {
+                state.settle(self.live);
             }
         }
     }

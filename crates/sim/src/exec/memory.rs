@@ -32,6 +32,10 @@ pub(super) struct WarpMemory<'r, 'm> {
 /// repeatedly.
 pub(super) type CachedRegion<'m> = Option<TracedRegion<'m>>;
 
+/// The lanes of half a warp, and the bytes of 32 bits of each.
+const HALF: usize = LANES / 2;
+const HALF_BYTES: usize = 4 * HALF;
+
 const WINDOWS: [Window; 4] = [Window::Global, Window::Shared, Window::Local, Window::Param];
 
 /// Returns the part of a generic access that lies in `window`, with addresses relative to the
@@ -122,6 +126,17 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
+                if let Some((found, offsets)) = self.half_runs(r, access, cached, mask) {
+                    self.traffic.read_bytes += 2 * HALF_BYTES as u64;
+                    let values = r.word_mut(access.values[0]).as_chunks_mut::<HALF>().0;
+                    for (offset, values) in offsets.into_iter().zip(values) {
+                        if let Some(bitmap) = found.bitmap {
+                            bitmap.note(read_flags(access), offset, HALF_BYTES);
+                        }
+                        found.region.bytes.load_half_warp(offset, values);
+                    }
+                    return Ok(());
+                }
                 let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), false);
                 self.load_global(r, access, cached, &warp_access)
             }
@@ -145,6 +160,41 @@ impl<'m> WarpMemory<'_, 'm> {
             }
             AccessSpace::Generic => self.load_generic(r, access, cached, mask),
         }
+    }
+
+    /// Returns the places of the most frequent access: 32 bits of each lane of a full warp, at
+    /// consecutive addresses for each half of the warp, in the region that was accessed last. A
+    /// block of 16 columns has such halves.
+    #[inline(always)]
+    fn half_runs(
+        &self,
+        r: &Registers,
+        access: &Access,
+        cached: &CachedRegion<'m>,
+        mask: u32,
+    ) -> Option<(TracedRegion<'m>, [usize; 2])> {
+        let AddressBase::Double(slot) = access.address.base else {
+            return None;
+        };
+        if mask != FULL || (access.width, access.count) != (4, 1) || access.double {
+            return None;
+        }
+        let base = r.double(slot);
+        let mut stray = 0;
+        for lane in 0..LANES {
+            let first = base[lane / HALF * HALF];
+            stray |= base[lane] ^ first.wrapping_add(4 * (lane % HALF) as u64);
+        }
+        let found = (*cached)?;
+        let (bytes, start) = (found.region.bytes, found.region.base);
+        let distance = access.address.offset.cast_unsigned().wrapping_sub(start);
+        let offsets = [0, HALF].map(|lane| base[lane].wrapping_add(distance) as usize);
+        // A value at an aligned address, in a region that may begin anywhere.
+        let aligned = offsets
+            .iter()
+            .all(|offset| start.wrapping_add(*offset as u64) & 3 == 0);
+        let fits = offsets.iter().all(|offset| bytes.has_half_warp(*offset));
+        (stray == 0 && aligned && fits).then_some((found, offsets))
     }
 
     fn load_generic(
@@ -287,6 +337,20 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
+                if let Some((found, offsets)) = self.half_runs(r, access, cached, mask)
+                    && found.region.writable
+                {
+                    self.traffic.written_bytes += 2 * HALF_BYTES as u64;
+                    let values = r.word(access.values[0]).as_chunks::<HALF>().0;
+                    for (offset, values) in offsets.into_iter().zip(values) {
+                        // A write is marked before its bytes are stored.
+                        if let Some(bitmap) = found.bitmap {
+                            bitmap.note(write_flags(access), offset, HALF_BYTES);
+                        }
+                        found.region.bytes.store_half_warp(offset, values);
+                    }
+                    return Ok(());
+                }
                 let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), true);
                 self.store_global(r, access, cached, &warp_access)
             }

@@ -37,15 +37,13 @@ pub(super) fn run<O: Observer>(
     observer: &mut O,
 ) -> Result<WarpStatus, WarpFault> {
     let (code, instrs) = (shared.code, shared.instrs);
-    let mut split = match select(warp, shared, observer)? {
-        Some(split) => split,
-        None => {
-            return Ok(if warp.live == 0 {
-                WarpStatus::Done
-            } else {
-                WarpStatus::Blocked
-            });
-        }
+    let only = if O::ON { None } else { warp.take_only() };
+    let next = match only {
+        Some(split) => Some(split),
+        None => select(warp, shared, observer)?,
+    };
+    let Some(mut split) = next else {
+        return Ok(warp.ended());
     };
     let mut stop = warp.stop(split.pc);
     loop {
@@ -221,19 +219,16 @@ pub(super) fn run<O: Observer>(
                 observer.exited(warp, mask, shared.barriers);
                 split.mask &= !mask;
                 if split.mask == 0 {
+                    if !O::ON && warp.splits.is_empty() {
+                        return Ok(warp.ended());
+                    }
                     match select(warp, shared, observer)? {
                         Some(next) => {
                             split = next;
                             stop = warp.stop(split.pc);
                             continue;
                         }
-                        None => {
-                            return Ok(if warp.live == 0 {
-                                WarpStatus::Done
-                            } else {
-                                WarpStatus::Blocked
-                            });
-                        }
+                        None => return Ok(warp.ended()),
                     }
                 }
                 stop = warp.stop(split.pc + 1);

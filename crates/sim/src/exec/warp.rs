@@ -186,6 +186,9 @@ impl Warp {
         barriers: &Barriers,
     ) -> Result<Option<WarpSplit>, WarpSplit> {
         self.release(code, barriers);
+        if let Some(split) = self.take_only() {
+            return Ok(Some(split));
+        }
         self.round_robin = std::mem::take(&mut self.round_robin_next) && self.splits.len() > 1;
         let ready = self
             .splits
@@ -213,6 +216,20 @@ impl Warp {
         let mut split = self.splits.remove(at);
         self.join(&mut split);
         Ok(Some(split))
+    }
+
+    /// Removes the split to run next, as [`Self::select`] does, if it is the only one and can run.
+    #[inline(always)]
+    pub(super) fn take_only(&mut self) -> Option<WarpSplit> {
+        match self.splits[..] {
+            [split] if split.wait == WaitReason::Nothing => {
+                self.round_robin = false;
+                self.round_robin_next = false;
+                self.splits.clear();
+                Some(split)
+            }
+            _ => None,
+        }
     }
 
     /// Resumes the splits whose barriers have completed, and writes the reductions' results.
@@ -359,6 +376,15 @@ impl Warp {
         self.splits.push(split);
         WarpStatus::Yield {
             waiting: std::mem::take(&mut self.waited),
+        }
+    }
+
+    /// Returns the status of a warp without a split to run.
+    pub(super) fn ended(&self) -> WarpStatus {
+        if self.live == 0 {
+            WarpStatus::Done
+        } else {
+            WarpStatus::Blocked
         }
     }
 

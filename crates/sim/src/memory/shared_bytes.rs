@@ -238,6 +238,38 @@ impl<'a> SharedBytes<'a> {
         Some(())
     }
 
+    /// Returns whether 16 words from `offset` are in bounds and aligned, and vector instructions
+    /// can copy them.
+    #[inline(always)]
+    pub(crate) fn has_half_warp(&self, offset: usize) -> bool {
+        let pointer = self.pointer.wrapping_add(offset).cast::<u32>();
+        self.check(offset, 64).is_some() && pointer.is_aligned() && has_vectors()
+    }
+
+    /// Reads 16 words.
+    ///
+    /// # Panics
+    /// Unless [`has_half_warp`](Self::has_half_warp).
+    #[inline(always)]
+    pub(crate) fn load_half_warp(&self, offset: usize, target: &mut [u32; 16]) {
+        assert!(self.has_half_warp(offset));
+        let source = self.pointer.wrapping_add(offset);
+        // SAFETY: both places have 64 bytes; the contract of `from_raw` permits the access.
+        unsafe { copy_half_warp(source, std::ptr::from_mut(target).cast()) };
+    }
+
+    /// Writes 16 words.
+    ///
+    /// # Panics
+    /// Unless [`has_half_warp`](Self::has_half_warp).
+    #[inline(always)]
+    pub(crate) fn store_half_warp(&self, offset: usize, source: &[u32; 16]) {
+        assert!(self.has_half_warp(offset));
+        let target = self.pointer.wrapping_add(offset);
+        // SAFETY: as in the load.
+        unsafe { copy_half_warp(std::ptr::from_ref(source).cast(), target) };
+    }
+
     /// Returns `count` atomic words from `offset`, if they are in bounds and aligned.
     #[inline(always)]
     fn run_u32(&self, offset: usize, count: usize) -> Option<&'a [AtomicU32]> {
@@ -309,6 +341,42 @@ impl<'a> SharedBytes<'a> {
         };
         Some((head, words, tail))
     }
+}
+
+/// Returns whether [`copy_half_warp`] works on this processor.
+#[inline(always)]
+fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Copies 64 bytes, of which either place may be accessed by other threads: the processor accesses each
+/// aligned word as a whole.
+///
+/// # Safety
+/// Both places must have 64 bytes that are valid for the access, and the processor AVX.
+#[inline(always)]
+unsafe fn copy_half_warp(from: *const u8, to: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: by the function's contract. Assembly, because other threads may access the bytes at
+    // the same time, which the language permits to no vector.
+    unsafe {
+        std::arch::asm!(
+            "vmovdqu ymm0, [{from}]",
+            "vmovdqu ymm1, [{from} + 32]",
+            "vmovdqu [{to}], ymm0",
+            "vmovdqu [{to} + 32], ymm1",
+            from = in(reg) from,
+            to = in(reg) to,
+            out("xmm0") _,
+            out("xmm1") _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, to);
 }
 
 /// Stores the unaligned ends of a bulk copy, byte by byte.
