@@ -330,6 +330,10 @@ mod tests {
         assert_eq!(notes, within.clone().kernel_race_notes(true));
         let seed = SimConfig::parse("sim:race=kernels,orders=8,orders_seed=300").unwrap();
         assert_eq!(seed, within.kernel_race_orders(8).kernel_race_seed(300));
+        for (text, jit) in [("on", Jit::On), ("off", Jit::Off), ("now", Jit::AtOnce)] {
+            let parsed = SimConfig::parse(&format!("sim:jit={text}")).unwrap();
+            assert_eq!(parsed, SimConfig::new().jit(jit));
+        }
         let zeros = SimConfig::parse("sim:peer_pool=zeros").unwrap();
         assert_eq!(zeros, SimConfig::new().peer_pool(PeerPool::Zeros));
         let zeros = SimConfig::parse("sim:host_memory=zeros").unwrap();
@@ -354,6 +358,7 @@ mod tests {
             ("sim:schedule=lazy,seed=1", "takes no seed"),
             ("sim:schedule=lazy,depth=1", "takes a depth"),
             ("sim:schedule=pct,depth=0", "1 to 64"),
+            ("sim:jit=fast", "`on`, `off` and `now`"),
             ("sim:schedule=pct,depth=4294967299", "1 to 64"),
             ("sim:replay=1", "replay token"),
             ("sim:replay=1e-0000000a-0,seed=1", "takes no schedule"),

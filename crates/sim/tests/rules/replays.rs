@@ -1,6 +1,6 @@
 //! Replays of recorded choices, and the exhaustive search of a small program's runs.
 
-use millstream_sim::{ReplayStatus, Search};
+use millstream_sim::{ReplayStatus, Search, exec::Jit};
 
 use crate::rules::{prelude::*, schedules::program, sim_harness::SCHEDULES};
 
@@ -11,11 +11,12 @@ fn config(schedule: Schedule) -> SimConfig {
 #[test]
 fn a_token_replays_every_schedule() {
     for schedule in SCHEDULES {
-        let first = SimHarness::new(config(schedule));
+        let first = SimHarness::new(config(schedule).jit(Jit::Off));
         let trace = program(&first);
         let token = first.gpu.replay_token();
-        // The token as a user pastes it, which does not enable the timeline.
-        let spec = format!("sim:replay={token}");
+        // The token as a user pastes it, which does not enable the timeline. It has nothing of how
+        // kernels are executed.
+        let spec = format!("sim:jit=now,replay={token}");
         let again = SimHarness::new(SimConfig::parse(&spec).unwrap().timeline(true));
         assert_eq!(program(&again), trace, "{schedule:?}");
         assert_eq!(

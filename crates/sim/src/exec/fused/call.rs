@@ -49,7 +49,7 @@ pub(crate) fn run(
 }
 
 /// Executes a block that loads from shared memory: see [`run`].
-#[inline(never)]
+#[inline(always)]
 fn run_with_loads(
     code: &FusedCode,
     block: &FusedBlock,
@@ -62,7 +62,14 @@ fn run_with_loads(
         lanes: [0; CHUNK],
         start: shared.as_ptr(),
     };
-    let mut windows = [empty; 4 * BASES_MAX];
+    let (mut few, mut many);
+    let windows: &mut [Window] = if block.bases.len() <= 2 {
+        few = [empty; 8];
+        &mut few
+    } else {
+        many = [empty; 4 * BASES_MAX];
+        &mut many
+    };
     let windows = &mut windows[..4 * block.bases.len()];
     if set_windows(windows, block, registers, shared, mask).is_none() {
         return false;

@@ -3,17 +3,15 @@
 //! Each function returns `None` for an operation that it has no code for, which ends a block.
 
 use super::assembler::{
-    ABS_D, ADD_D, ADD_Q, AND, ANDN, BLEND_D, BLEND_PS, EQUAL_D, EQUAL_Q, GREATER_D, GREATER_Q,
-    INSERT_HALF, LOAD, MAX_SD, MAX_UD, MIN_SD, MIN_UD, MUL_D, MUL_SDQ, MUL_UDQ, OR, Opcode,
-    Operand, PERMUTE_D, PERMUTE_HALVES, PERMUTE_Q, R8, R11, SAR_D, SHIFT_D, SHIFT_Q, SHL_D, SHL_Q,
-    SHR_D, SHR_Q, SHUFFLE_B, SHUFFLE_PS, SIGN_EXTEND, SUB_D, SUB_Q, UNPACK_HIGH, UNPACK_LOW,
-    UPPER_HALF, XOR, ZERO_EXTEND,
+    ABS_D, ADD_D, AND, ANDN, BLEND_D, BLEND_PS, EQUAL_D, GREATER_D, LOAD, MAX_SD, MAX_UD, MIN_SD,
+    MIN_UD, MUL_D, MUL_SDQ, MUL_UDQ, OR, Opcode, Operand, PERMUTE_D, PERMUTE_Q, R8, R11, SAR_D,
+    SHIFT_D, SHIFT_Q, SHL_D, SHR_D, SHUFFLE_B, SHUFFLE_PS, SUB_D, UPPER_HALF, XOR,
 };
 use super::values::{FloatState, SCRATCH, Values};
-use super::{WINDOW_BYTES, WINDOW_START, float};
+use super::{WINDOW_BYTES, WINDOW_START, float, wide};
 use crate::ptx::ir::{
-    Bin, Compare, FusedBase, Instr, Join, Narrow, Op, PredOp, Prmt, RegisterClass, Shift, Slot,
-    Tri, Un, Widen, Word1, Word3,
+    Bin, Compare, FusedBase, Instr, Op, PredOp, Prmt, RegisterClass, Shift, Slot, Tri, Un, Word1,
+    Word3,
 };
 
 use RegisterClass::{Double, Predicate, Word};
@@ -22,8 +20,8 @@ const S: u8 = SCRATCH[0];
 const T: u8 = SCRATCH[1];
 
 /// The digits that select the operation of a shift by an immediate.
-const LEFT: u8 = 6;
-const RIGHT: u8 = 2;
+pub(super) const LEFT: u8 = 6;
+pub(super) const RIGHT: u8 = 2;
 const RIGHT_SIGNED: u8 = 4;
 
 /// Emits an operation. `bases` are the address registers of the block's loads.
@@ -40,10 +38,7 @@ pub(super) fn operation(v: &mut Values<'_>, instr: &Instr, bases: &[FusedBase]) 
                 Shift::ShrU => SHR_D,
                 Shift::ShrS => SAR_D,
             };
-            let (a, b) = (v.word(a), v.word(b));
-            let r = v.register();
-            v.vector(op, r, a, b);
-            v.set_word(d, r)
+            v.binary(op, d, a, b)
         }
         Op::Tri32 { f, d, a, b, c } => tri32(v, f, d, [a, b, c]),
         Op::Word3 { f, d, a, b, c } => word3(v, f, d, [a, b, c]),
@@ -67,32 +62,7 @@ pub(super) fn operation(v: &mut Values<'_>, instr: &Instr, bases: &[FusedBase]) 
             };
             v.set(Word, d, [r; 2], float)
         }
-        Op::Un64 { f, d, a } => un64(v, f, d, a),
-        Op::Bin64 { f, d, a, b } => bin64(v, f, d, a, b),
-        Op::Shift64 { f, d, a, b } => shift64(v, f, d, a, b),
-        Op::Widen { f, d, a } => widen(v, f, d, a),
-        Op::Narrow { f, d, a } => narrow(v, f, d, a),
-        Op::Join { f, d, a, b } => join(v, f, d, a, b),
-        Op::MadWide { signed, d, a, b, c } => {
-            let (a, b, c) = (v.word(a), v.word(b), v.double(c));
-            let r = v.register_pair();
-            multiply_wide(v, signed, r, a, b);
-            for half in 0..2 {
-                v.vector(ADD_Q, r[half], r[half], c[half]);
-            }
-            v.set_double(d, r)
-        }
-        Op::Cmp64 { f, d, a, b } => cmp64(v, f, d, a, b),
-        Op::Select64 { d, a, b, p } => {
-            let (a, b, p) = (v.double(a), v.double(b), v.predicate(p));
-            let r = v.register_pair();
-            v.widen_mask(p);
-            for half in 0..2 {
-                v.vector_with(BLEND_PS, r[half], b[half], a[half], SCRATCH[half] << 4);
-            }
-            v.set_double(d, r)
-        }
-        op => float::operation(v, op),
+        op => wide::operation(v, op),
     }
 }
 
@@ -110,8 +80,16 @@ impl Values<'_> {
         self.set(Predicate, d, [register; 2], FloatState::default())
     }
 
+    /// Emits a 32-bit operation of one instruction.
+    fn binary(&mut self, op: Opcode, d: Slot, a: Slot, b: Slot) -> Option<()> {
+        let (a, b) = (self.word(a), self.word(b));
+        let r = self.register();
+        self.vector(op, r, a, b);
+        self.set_word(d, r)
+    }
+
     /// Inverts all bits of a register.
-    fn invert(&mut self, register: u8) {
+    pub(super) fn invert(&mut self, register: u8) {
         let ones = self.splat(u32::MAX);
         self.vector(XOR, register, register, ones);
     }
@@ -130,7 +108,7 @@ impl Values<'_> {
     }
 
     /// Shifts by an immediate.
-    fn shift(&mut self, op: Opcode, digit: u8, to: u8, from: u8, by: u8) {
+    pub(super) fn shift(&mut self, op: Opcode, digit: u8, to: u8, from: u8, by: u8) {
         self.vector_with(op, digit, to, from, by);
     }
 }
@@ -219,37 +197,29 @@ fn bin32(v: &mut Values<'_>, f: Bin, d: Slot, a: Slot, b: Slot) -> Option<()> {
         Bin::And => AND,
         Bin::Or => OR,
         Bin::Xor => XOR,
-        Bin::MulHighS | Bin::MulHighU => {
+        Bin::MulHighS | Bin::MulHighU | Bin::CopySign | Bin::Pack16 => {
             let (a, b) = (v.word(a), v.word(b));
             let r = v.register();
-            multiply_high(v, f == Bin::MulHighS, r, a, b);
-            return v.set_word(d, r);
-        }
-        Bin::CopySign => {
-            let (a, b) = (v.word(a), v.word(b));
-            let r = v.register();
-            let sign = v.splat(1 << 31);
-            v.vector(AND, S, a, sign);
-            let rest = v.splat(!(1 << 31));
-            v.vector(AND, r, b, rest);
-            v.vector(OR, r, r, S);
-            return v.set_word(d, r);
-        }
-        Bin::Pack16 => {
-            let (a, b) = (v.word(a), v.word(b));
-            let r = v.register();
-            let low = v.splat(0xffff);
-            v.vector(AND, S, a, low);
-            v.shift(SHIFT_D, LEFT, r, b, 16);
+            if matches!(f, Bin::MulHighS | Bin::MulHighU) {
+                multiply_high(v, f == Bin::MulHighS, r, a, b);
+                return v.set_word(d, r);
+            }
+            let (of_a, of_b) = (
+                v.splat([0xffff, 1 << 31][usize::from(f == Bin::CopySign)]),
+                v.splat(!(1 << 31)),
+            );
+            v.vector(AND, S, a, of_a);
+            if f == Bin::CopySign {
+                v.vector(AND, r, b, of_b);
+            } else {
+                v.shift(SHIFT_D, LEFT, r, b, 16);
+            }
             v.vector(OR, r, r, S);
             return v.set_word(d, r);
         }
         Bin::DivS | Bin::DivU | Bin::RemS | Bin::RemU | Bin::AddSat | Bin::SubSat => return None,
     };
-    let (a, b) = (v.word(a), v.word(b));
-    let r = v.register();
-    v.vector(op, r, a, b);
-    v.set_word(d, r)
+    v.binary(op, d, a, b)
 }
 
 /// Computes the upper halves of the products of 32-bit lanes.
@@ -433,165 +403,5 @@ fn pred(v: &mut Values<'_>, f: PredOp, d: Slot, a: Slot, b: Slot) -> Option<()> 
         PredOp::NotXor => 9,
     };
     logic(v, table, r, a, b);
-    v.set_predicate(d, r)
-}
-
-fn un64(v: &mut Values<'_>, f: Un, d: Slot, a: Slot) -> Option<()> {
-    if !matches!(f, Un::Move | Un::Neg | Un::Not) {
-        return None;
-    }
-    let a = v.double(a);
-    let r = v.register_pair();
-    for half in 0..2 {
-        match f {
-            Un::Neg => {
-                v.vector(XOR, S, S, S);
-                v.vector(SUB_Q, r[half], S, a[half]);
-            }
-            Un::Not => {
-                v.copy(r[half], a[half]);
-                v.invert(r[half]);
-            }
-            _ => v.copy(r[half], a[half]),
-        }
-    }
-    v.set_double(d, r)
-}
-
-fn bin64(v: &mut Values<'_>, f: Bin, d: Slot, a: Slot, b: Slot) -> Option<()> {
-    let op = match f {
-        Bin::Add => ADD_Q,
-        Bin::Sub => SUB_Q,
-        Bin::And => AND,
-        Bin::Or => OR,
-        Bin::Xor => XOR,
-        Bin::Mul => MUL_UDQ,
-        _ => return None,
-    };
-    let (a, b) = (v.double(a), v.double(b));
-    let r = v.register_pair();
-    for half in 0..2 {
-        let (r, a, b) = (r[half], a[half], b[half]);
-        v.vector(op, r, a, b);
-        if f == Bin::Mul {
-            // The products of a low and a high half count in the upper half.
-            v.shift(SHIFT_Q, RIGHT, S, a, 32);
-            v.vector(MUL_UDQ, S, S, b);
-            v.shift(SHIFT_Q, RIGHT, T, b, 32);
-            v.vector(MUL_UDQ, T, T, a);
-            v.vector(ADD_Q, S, S, T);
-            v.shift(SHIFT_Q, LEFT, S, S, 32);
-            v.vector(ADD_Q, r, r, S);
-        }
-    }
-    v.set_double(d, r)
-}
-
-fn shift64(v: &mut Values<'_>, f: Shift, d: Slot, a: Slot, b: Slot) -> Option<()> {
-    let (a, b) = (v.double(a), v.word(b));
-    let r = v.register_pair();
-    for half in 0..2 {
-        let (r, a) = (r[half], a[half]);
-        if half == 0 {
-            v.vector(ZERO_EXTEND, S, 0, b);
-        } else {
-            v.extend_upper(ZERO_EXTEND, S, b);
-        }
-        match f {
-            Shift::Shl => v.vector(SHL_Q, r, a, S),
-            Shift::ShrU => v.vector(SHR_Q, r, a, S),
-            Shift::ShrS => {
-                // Shifts the complement of a negative value.
-                v.vector(XOR, T, T, T);
-                v.vector(GREATER_Q, T, T, a);
-                v.vector(XOR, r, a, T);
-                v.vector(SHR_Q, r, r, S);
-                v.vector(XOR, r, r, T);
-            }
-        }
-    }
-    v.set_double(d, r)
-}
-
-fn widen(v: &mut Values<'_>, f: Widen, d: Slot, a: Slot) -> Option<()> {
-    let op = match f {
-        Widen::Zext => ZERO_EXTEND,
-        Widen::Sext => SIGN_EXTEND,
-        f => return float::widen(v, f, d, a),
-    };
-    let a = v.word(a);
-    let r = v.register_pair();
-    v.vector(op, r[0], 0, a);
-    v.extend_upper(op, r[1], a);
-    v.set_double(d, r)
-}
-
-fn narrow(v: &mut Values<'_>, f: Narrow, d: Slot, a: Slot) -> Option<()> {
-    let which = match f {
-        Narrow::Low => 0x88,
-        Narrow::High => 0xdd,
-        Narrow::F64ToF32 => {
-            let a = v.double(a);
-            let r = v.register();
-            v.vector(super::assembler::PD_TO_PS, S, 0, a[0]);
-            v.vector(super::assembler::PD_TO_PS, T, 0, a[1]);
-            v.vector_with(INSERT_HALF, r, S, T, 1);
-            return v.set_word(d, r);
-        }
-        _ => return None,
-    };
-    let a = v.double(a);
-    let r = v.register();
-    v.pack(r, a, which);
-    v.set_word(d, r)
-}
-
-/// Computes the 64-bit products of 32-bit lanes.
-fn multiply_wide(v: &mut Values<'_>, signed: bool, to: [u8; 2], a: u8, b: u8) {
-    let op = if signed { MUL_SDQ } else { MUL_UDQ };
-    v.vector(ZERO_EXTEND, S, 0, a);
-    v.vector(ZERO_EXTEND, T, 0, b);
-    v.vector(op, to[0], S, T);
-    v.extend_upper(ZERO_EXTEND, S, a);
-    v.extend_upper(ZERO_EXTEND, T, b);
-    v.vector(op, to[1], S, T);
-}
-
-fn join(v: &mut Values<'_>, f: Join, d: Slot, a: Slot, b: Slot) -> Option<()> {
-    let (a, b) = (v.word(a), v.word(b));
-    let r = v.register_pair();
-    if f == Join::Pack {
-        v.vector(UNPACK_LOW, S, a, b);
-        v.vector(UNPACK_HIGH, T, a, b);
-        v.vector_with(PERMUTE_HALVES, r[0], S, T, 0x20);
-        v.vector_with(PERMUTE_HALVES, r[1], S, T, 0x31);
-    } else {
-        multiply_wide(v, f == Join::MulS, r, a, b);
-    }
-    v.set_double(d, r)
-}
-
-fn cmp64(v: &mut Values<'_>, f: Compare, d: Slot, a: Slot, b: Slot) -> Option<()> {
-    let (a, b) = (v.double(a), v.double(b));
-    let r = v.register();
-    let sign = v.splat_double(1 << 63);
-    for half in 0..2 {
-        let (to, mut a, mut b) = (SCRATCH[half], a[half], b[half]);
-        if matches!(f, Compare::LtU | Compare::LeU) {
-            // `r` is free until the result is packed.
-            v.vector(XOR, to, a, sign);
-            v.vector(XOR, r, b, sign);
-            (a, b) = (to, r);
-        }
-        match f {
-            Compare::Eq | Compare::Ne => v.vector(EQUAL_Q, to, a, b),
-            Compare::LtS | Compare::LtU => v.vector(GREATER_Q, to, b, a),
-            Compare::LeS | Compare::LeU => v.vector(GREATER_Q, to, a, b),
-        }
-    }
-    v.pack(r, SCRATCH, 0x88);
-    if matches!(f, Compare::Ne | Compare::LeS | Compare::LeU) {
-        v.invert(r);
-    }
     v.set_predicate(d, r)
 }

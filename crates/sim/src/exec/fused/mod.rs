@@ -10,7 +10,7 @@
 //! of bounds, or if another part of the warp waits inside it.
 //!
 //! `blocks` divides a kernel into blocks, `live` finds the registers that must be stored, `values`
-//! keeps values in vector registers, `emit` and `float` have the vector code of each operation,
+//! keeps values in vector registers, `emit`, `wide` and `float` have the vector code of each operation,
 //! `rare` what it leaves to the interpreter's arithmetic, `assembler` encodes instructions, and
 //! `call` calls the functions.
 //!
@@ -35,6 +35,8 @@ mod rare;
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod values;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use std::sync::atomic::Ordering::Relaxed;
 

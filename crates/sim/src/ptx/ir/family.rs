@@ -168,6 +168,11 @@ macro_rules! define_opcodes {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $family {
             $($(#[$operation_doc])* $operation,)+
+        }
+
+        #[cfg(test)]
+        impl $family {
+            pub(crate) const ALL: &[Self] = &[$(Self::$operation),+];
         })*
     };
 }
