@@ -3,9 +3,10 @@
 use super::float_bits::canonical;
 use super::half;
 use super::launch::Region;
-use super::memory::{CachedRegion, WarpMemory, in_window};
+use super::memory::{CachedRegion, WarpMemory};
 use super::observer::AtomicOperands;
 use super::registers::{LANES, Registers, lanes};
+use super::warp_access::in_window;
 use super::warp_access::{LaneFault, WarpAccess};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{AccessSpace, Atomic, AtomicOp, HighHalves, Window};

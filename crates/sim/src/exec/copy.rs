@@ -9,10 +9,11 @@ use smallvec::SmallVec;
 
 use super::fault::KernelFaultKind;
 use super::mbarrier;
-use super::memory::{WarpMemory, in_window};
+use super::memory::WarpMemory;
 use super::observer::{CopyTarget, IssuePoint, Observer};
 use super::registers::lanes;
 use super::warp::Warp;
+use super::warp_access::in_window;
 use super::warp_access::{LaneFault, WarpAccess};
 use super::warp_context::WarpContext;
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Window};

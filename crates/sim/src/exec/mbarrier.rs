@@ -6,10 +6,10 @@
 //! parity. An arrival returns the state of the object before it.
 
 use super::fault::KernelFaultKind;
-use super::memory::in_window;
 use super::observer::{IssuePoint, Observer};
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
+use super::warp_access::in_window;
 use super::warp_access::{LaneFault, WarpAccess};
 use super::warp_context::WarpContext;
 use crate::ptx::ir::{AccessSpace, Mbarrier, MbarrierOp, PENDING_MASK, Window};

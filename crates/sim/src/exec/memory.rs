@@ -6,7 +6,7 @@ use super::indices::{Indices, WindowLayout};
 use super::launch::{GlobalMemory, Region, TracedRegion};
 use super::registers::{FULL, LANES, Registers, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, store_lane};
-use super::warp_access::{AddressPattern, LaneFault, WarpAccess};
+use super::warp_access::{AddressPattern, LaneFault, WarpAccess, in_window};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
 
@@ -32,27 +32,7 @@ pub(super) struct WarpMemory<'r, 'm> {
 /// repeatedly.
 pub(super) type CachedRegion<'m> = Option<TracedRegion<'m>>;
 
-/// The lanes of half a warp, and the bytes of 32 bits of each.
-const HALF: usize = LANES / 2;
-const HALF_BYTES: usize = 4 * HALF;
-
 const WINDOWS: [Window; 4] = [Window::Global, Window::Shared, Window::Local, Window::Param];
-
-/// Returns the part of a generic access that lies in `window`, with addresses relative to the
-/// window.
-pub(super) fn in_window(warp_access: &WarpAccess, window: Window) -> Option<WarpAccess> {
-    let inside =
-        lanes(warp_access.mask).filter(|lane| Window::of(warp_access.addresses[*lane]) == window);
-    let mask = inside.fold(0, |mask, lane| mask | 1 << lane);
-    let addresses = warp_access
-        .addresses
-        .map(|address| address.wrapping_sub(window.base()));
-    (mask != 0).then_some(WarpAccess {
-        addresses,
-        mask,
-        ..*warp_access
-    })
-}
 
 impl<'m> WarpMemory<'_, 'm> {
     /// Returns the region that contains `bytes` bytes from `address`, and the offset of the address
@@ -126,15 +106,7 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
-                if let Some((found, offsets)) = self.half_runs(r, access, cached, mask) {
-                    self.traffic.read_bytes += 2 * HALF_BYTES as u64;
-                    let values = r.word_mut(access.values[0]).as_chunks_mut::<HALF>().0;
-                    for (offset, values) in offsets.into_iter().zip(values) {
-                        if let Some(bitmap) = found.bitmap {
-                            bitmap.note(read_flags(access), offset, HALF_BYTES);
-                        }
-                        found.region.bytes.load_half_warp(offset, values);
-                    }
+                if self.load_half_runs(r, access, cached, mask).is_some() {
                     return Ok(());
                 }
                 let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), false);
@@ -160,41 +132,6 @@ impl<'m> WarpMemory<'_, 'm> {
             }
             AccessSpace::Generic => self.load_generic(r, access, cached, mask),
         }
-    }
-
-    /// Returns the places of the most frequent access: 32 bits of each lane of a full warp, at
-    /// consecutive addresses for each half of the warp, in the region that was accessed last. A
-    /// block of 16 columns has such halves.
-    #[inline(always)]
-    fn half_runs(
-        &self,
-        r: &Registers,
-        access: &Access,
-        cached: &CachedRegion<'m>,
-        mask: u32,
-    ) -> Option<(TracedRegion<'m>, [usize; 2])> {
-        let AddressBase::Double(slot) = access.address.base else {
-            return None;
-        };
-        if mask != FULL || (access.width, access.count) != (4, 1) || access.double {
-            return None;
-        }
-        let base = r.double(slot);
-        let mut stray = 0;
-        for lane in 0..LANES {
-            let first = base[lane / HALF * HALF];
-            stray |= base[lane] ^ first.wrapping_add(4 * (lane % HALF) as u64);
-        }
-        let found = (*cached)?;
-        let (bytes, start) = (found.region.bytes, found.region.base);
-        let distance = access.address.offset.cast_unsigned().wrapping_sub(start);
-        let offsets = [0, HALF].map(|lane| base[lane].wrapping_add(distance) as usize);
-        // A value at an aligned address, in a region that may begin anywhere.
-        let aligned = offsets
-            .iter()
-            .all(|offset| start.wrapping_add(*offset as u64) & 3 == 0);
-        let fits = offsets.iter().all(|offset| bytes.has_half_warp(*offset));
-        (stray == 0 && aligned && fits).then_some((found, offsets))
     }
 
     fn load_generic(
@@ -337,18 +274,7 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
-                if let Some((found, offsets)) = self.half_runs(r, access, cached, mask)
-                    && found.region.writable
-                {
-                    self.traffic.written_bytes += 2 * HALF_BYTES as u64;
-                    let values = r.word(access.values[0]).as_chunks::<HALF>().0;
-                    for (offset, values) in offsets.into_iter().zip(values) {
-                        // A write is marked before its bytes are stored.
-                        if let Some(bitmap) = found.bitmap {
-                            bitmap.note(write_flags(access), offset, HALF_BYTES);
-                        }
-                        found.region.bytes.store_half_warp(offset, values);
-                    }
+                if self.store_half_runs(r, access, cached, mask).is_some() {
                     return Ok(());
                 }
                 let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), true);

@@ -4,11 +4,97 @@
 use super::access_marking::{read_flags, write_flags};
 use super::launch::TracedRegion;
 use super::memory::{CachedRegion, WarpMemory};
-use super::registers::{LANES, Registers, lanes};
+use super::registers::{FULL, LANES, Registers, lanes};
 use super::warp_access::{LaneFault, WarpAccess};
-use crate::ptx::ir::Access;
+use crate::ptx::ir::{Access, AddressBase};
+
+/// The lanes of half a warp, and the bytes of 32 bits of each.
+const HALF: usize = LANES / 2;
+const HALF_BYTES: usize = 4 * HALF;
 
 impl<'m> WarpMemory<'_, 'm> {
+    /// Returns the places of the most frequent access: 32 bits of each lane of a full warp, at
+    /// consecutive addresses for each half of the warp, in the region that was accessed last. A
+    /// block of 16 columns has such halves.
+    #[inline(always)]
+    fn half_runs(
+        &self,
+        r: &Registers,
+        access: &Access,
+        cached: &CachedRegion<'m>,
+        mask: u32,
+    ) -> Option<(TracedRegion<'m>, [usize; 2])> {
+        let AddressBase::Double(slot) = access.address.base else {
+            return None;
+        };
+        if mask != FULL || (access.width, access.count) != (4, 1) || access.double {
+            return None;
+        }
+        let base = r.double(slot);
+        let mut stray = 0;
+        for lane in 0..LANES {
+            let first = base[lane / HALF * HALF];
+            stray |= base[lane] ^ first.wrapping_add(4 * (lane % HALF) as u64);
+        }
+        let found = (*cached)?;
+        let (bytes, start) = (found.region.bytes, found.region.base);
+        let distance = access.address.offset.cast_unsigned().wrapping_sub(start);
+        let offsets = [0, HALF].map(|lane| base[lane].wrapping_add(distance) as usize);
+        // A value at an aligned address, in a region that may begin anywhere.
+        let aligned = offsets
+            .iter()
+            .all(|offset| start.wrapping_add(*offset as u64) & 3 == 0);
+        let fits = offsets.iter().all(|offset| bytes.has_half_warp(*offset));
+        (stray == 0 && aligned && fits).then_some((found, offsets))
+    }
+
+    /// Loads the values of [`Self::half_runs`]. Returns `None`, and does nothing, for any other
+    /// access.
+    #[inline(always)]
+    pub(super) fn load_half_runs(
+        &mut self,
+        r: &mut Registers,
+        access: &Access,
+        cached: &CachedRegion<'m>,
+        mask: u32,
+    ) -> Option<()> {
+        let (found, offsets) = self.half_runs(r, access, cached, mask)?;
+        self.traffic.read_bytes += 2 * HALF_BYTES as u64;
+        let values = r.word_mut(access.values[0]).as_chunks_mut::<HALF>().0;
+        for (offset, values) in offsets.into_iter().zip(values) {
+            if let Some(bitmap) = found.bitmap {
+                bitmap.note(read_flags(access), offset, HALF_BYTES);
+            }
+            found.region.bytes.load_half_warp(offset, values);
+        }
+        Some(())
+    }
+
+    /// Stores the values of [`Self::half_runs`], otherwise like [`Self::load_half_runs`].
+    #[inline(always)]
+    pub(super) fn store_half_runs(
+        &mut self,
+        r: &Registers,
+        access: &Access,
+        cached: &CachedRegion<'m>,
+        mask: u32,
+    ) -> Option<()> {
+        let (found, offsets) = self.half_runs(r, access, cached, mask)?;
+        if !found.region.writable {
+            return None;
+        }
+        self.traffic.written_bytes += 2 * HALF_BYTES as u64;
+        let values = r.word(access.values[0]).as_chunks::<HALF>().0;
+        for (offset, values) in offsets.into_iter().zip(values) {
+            // A write is marked before its bytes are stored.
+            if let Some(bitmap) = found.bitmap {
+                bitmap.note(write_flags(access), offset, HALF_BYTES);
+            }
+            found.region.bytes.store_half_warp(offset, values);
+        }
+        Some(())
+    }
+
     /// Loads 32-bit values, each from a place of its own in the region that was accessed last.
     /// Returns `None`, and does nothing, unless they all lie there.
     fn load_apart(

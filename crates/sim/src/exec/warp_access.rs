@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::fault::KernelFaultKind;
 use super::indices::wrapped;
-use super::registers::{Doubles, FULL, LANES, Registers};
-use crate::ptx::ir::{Address, AddressBase};
+use super::registers::{Doubles, FULL, LANES, Registers, lanes};
+use crate::ptx::ir::{Address, AddressBase, Window};
 
 /// The fault of an access: the failing lane and the reason.
 pub(super) type LaneFault = (usize, KernelFaultKind);
@@ -214,6 +214,22 @@ impl WarpAccess {
             },
         )
     }
+}
+
+/// Returns the part of a generic access that lies in `window`, with addresses relative to the
+/// window.
+pub(super) fn in_window(warp_access: &WarpAccess, window: Window) -> Option<WarpAccess> {
+    let inside =
+        lanes(warp_access.mask).filter(|lane| Window::of(warp_access.addresses[*lane]) == window);
+    let mask = inside.fold(0, |mask, lane| mask | 1 << lane);
+    let addresses = warp_access
+        .addresses
+        .map(|address| address.wrapping_sub(window.base()));
+    (mask != 0).then_some(WarpAccess {
+        addresses,
+        mask,
+        ..*warp_access
+    })
 }
 
 #[cfg(test)]

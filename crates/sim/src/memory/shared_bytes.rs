@@ -352,8 +352,8 @@ fn has_vectors() -> bool {
     false
 }
 
-/// Copies 64 bytes, of which either place may be accessed by other threads: the processor accesses each
-/// aligned word as a whole.
+/// Copies 64 bytes. Other threads may access either place at the same time: the processor accesses
+/// each aligned word as a whole.
 ///
 /// # Safety
 /// Both places must have 64 bytes that are valid for the access, and the processor AVX.

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::assembler::{Assembler, Condition, EQUAL_D, MOVE_D, SIGN_EXTEND, UPPER_HALF, XOR};
+use super::emit;
 use super::live::{LiveRegisters, register_result};
+use super::loads::{WINDOW_BYTES, add_base, shared_load};
 use super::rare::Rare;
 use super::values::{COLLECTORS, INACTIVE, INACTIVE_HALVES, SCRATCH, Values};
-use super::{BASES_MAX, WINDOW_BYTES, emit};
 use crate::ptx::ir::{
-    Access, AccessSpace, AddressBase, Code, FusedBase, FusedBlock, FusedCode, GUARD_NEGATED, Instr,
-    NO_GUARD, Op, RegisterClass, Slot, Window,
+    Code, FusedBase, FusedBlock, FusedCode, GUARD_NEGATED, Instr, NO_GUARD, Op, RegisterClass, Slot,
 };
 
 /// The least number of operations that a block is worth its call for.
@@ -116,43 +116,6 @@ fn base_class(base: FusedBase) -> RegisterClass {
     } else {
         RegisterClass::Word
     }
-}
-
-/// Adds an address register, or a later offset from one. Returns `false` if there are too many.
-fn add_base(bases: &mut Vec<FusedBase>, base: FusedBase) -> bool {
-    let same = |known: &FusedBase| (known.slot, known.double) == (base.slot, base.double);
-    if let Some(known) = bases.iter_mut().find(|known| same(known)) {
-        known.last = known.last.max(base.last);
-    } else if bases.len() < BASES_MAX {
-        bases.push(base);
-    } else {
-        return false;
-    }
-    true
-}
-
-/// Returns the address register and the offset of a load of 32 bits from shared memory that a block
-/// can contain; `None` for any other access.
-pub(super) fn shared_load(access: &Access) -> Option<(FusedBase, u32)> {
-    let offset = u32::try_from(access.address.offset).ok()?;
-    let plain = access.space == AccessSpace::Is(Window::Shared)
-        && (access.width, access.count) == (4, 1)
-        && !access.double
-        && access.sign_extend == 0
-        && !access.synchronises
-        && offset.is_multiple_of(4)
-        && offset < 1 << 20;
-    let (slot, double) = match access.address.base {
-        AddressBase::Word(slot) => (slot, false),
-        AddressBase::Double(slot) | AddressBase::Offset(slot) => (slot, true),
-        AddressBase::None => return None,
-    };
-    let base = FusedBase {
-        slot,
-        double,
-        last: offset,
-    };
-    plain.then_some((base, offset))
 }
 
 /// Emits the function of a block.

@@ -4,7 +4,7 @@
     reason = "calls machine code that this crate has generated"
 )]
 
-use super::BASES_MAX;
+use super::loads::BASES_MAX;
 use crate::exec::registers::Registers;
 use crate::exec::warp_context::Counters;
 use crate::ptx::ir::{FusedBase, FusedBlock, FusedCode};

@@ -7,8 +7,9 @@ use super::assembler::{
     MIN_UD, MUL_D, MUL_SDQ, MUL_UDQ, OR, Opcode, Operand, PERMUTE_D, PERMUTE_Q, R8, R11, SAR_D,
     SHIFT_D, SHIFT_Q, SHL_D, SHR_D, SHUFFLE_B, SHUFFLE_PS, SUB_D, UPPER_HALF, XOR,
 };
-use super::values::{FloatState, SCRATCH, Values};
-use super::{WINDOW_BYTES, WINDOW_START, float, wide};
+use super::loads::{WINDOW_BYTES, WINDOW_START, shared_load};
+use super::values::{FloatState, LEFT, RIGHT, RIGHT_SIGNED, SCRATCH, Values};
+use super::{float, wide};
 use crate::ptx::ir::{
     Bin, Compare, FusedBase, Instr, Op, PredOp, Prmt, RegisterClass, Shift, Slot, Tri, Un, Word1,
     Word3,
@@ -18,11 +19,6 @@ use RegisterClass::{Double, Predicate, Word};
 
 const S: u8 = SCRATCH[0];
 const T: u8 = SCRATCH[1];
-
-/// The digits that select the operation of a shift by an immediate.
-pub(super) const LEFT: u8 = 6;
-pub(super) const RIGHT: u8 = 2;
-const RIGHT_SIGNED: u8 = 4;
 
 /// Emits an operation. `bases` are the address registers of the block's loads.
 pub(super) fn operation(v: &mut Values<'_>, instr: &Instr, bases: &[FusedBase]) -> Option<()> {
@@ -117,7 +113,7 @@ impl Values<'_> {
 /// [`Window`](super::call::Window).
 fn load(v: &mut Values<'_>, index: u32, bases: &[FusedBase]) -> Option<()> {
     let access = &v.code.loads[index as usize];
-    let (base, offset) = super::blocks::shared_load(access)?;
+    let (base, offset) = shared_load(access)?;
     let base = bases
         .iter()
         .position(|known| (known.slot, known.double) == (base.slot, base.double))?;

@@ -9,10 +9,10 @@
 //! is recorded are the same, and a block can always be interpreted instead: if its loads may be out
 //! of bounds, or if another part of the warp waits inside it.
 //!
-//! `blocks` divides a kernel into blocks, `live` finds the registers that must be stored, `values`
-//! keeps values in vector registers, `emit`, `wide` and `float` have the vector code of each operation,
-//! `rare` what it leaves to the interpreter's arithmetic, `assembler` encodes instructions, and
-//! `call` calls the functions.
+//! `blocks` divides a kernel into blocks, `live` finds the registers that must be stored, `loads`
+//! the loads that a block can contain. `values` keeps values in vector registers; `emit`, `wide`
+//! and `float` have the vector code of each operation, `rare` what it leaves to the interpreter's
+//! arithmetic. `assembler` encodes instructions, and `call` calls the functions.
 //!
 //! A kernel is translated once it has executed [`INTERPRETED_MIN`] warp instructions, and its code
 //! is kept for as long as its module. Observed warps are always interpreted.
@@ -29,6 +29,8 @@ mod emit;
 mod float;
 #[cfg(target_arch = "x86_64")]
 mod live;
+#[cfg(target_arch = "x86_64")]
+mod loads;
 #[cfg(target_arch = "x86_64")]
 mod rare;
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -48,13 +50,6 @@ use crate::ptx::ir::{Code, FusedCode};
 /// The number of warp instructions that are interpreted before a kernel is translated, which takes
 /// about as long.
 const INTERPRETED_MIN: u64 = 4096;
-
-/// The maximum number of address registers of a block's loads.
-const BASES_MAX: usize = 4;
-
-/// The size of a [`Window`](call::Window), and the offset of its address.
-const WINDOW_BYTES: i32 = 64;
-const WINDOW_START: i32 = 32;
 
 /// The execution of kernels by machine code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use crate::ptx::ir::{
 const NAMED: Slot = 6;
 const CONSTANTS: Slot = 6;
 
-/// Singles around zeros, subnormals, 1, the bounds of integers, infinities and NaNs; and high halves
-/// of such doubles.
+/// Singles around zeros, subnormals, 1, the bounds of integers, infinities and NaNs, and high
+/// halves of such doubles.
 #[rustfmt::skip]
 const SPECIAL: [u32; 20] = [
     0, 1, 0x007f_ffff, 0x0080_0000, 0x3f7f_ffff, 0x3f80_0000, 0x4b80_0000, 0x4eff_ffff,

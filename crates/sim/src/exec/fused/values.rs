@@ -29,6 +29,11 @@ pub(super) const INACTIVE_HALVES: [u8; 2] = [14, 13];
 /// stored for eight lanes at a time could not be loaded as a whole soon after.
 pub(super) const COLLECTORS: [u8; 4] = [3, 12, 13, 14];
 
+/// The digits that select the operation of a shift by an immediate.
+pub(super) const LEFT: u8 = 6;
+pub(super) const RIGHT: u8 = 2;
+pub(super) const RIGHT_SIGNED: u8 = 4;
+
 /// The bit of each lane, as a constant.
 pub(super) const LANE_BITS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 

@@ -6,9 +6,8 @@ use super::assembler::{
     PERMUTE_HALVES, SHIFT_Q, SHL_Q, SHR_Q, SIGN_EXTEND, SUB_Q, UNPACK_HIGH, UNPACK_LOW, XOR,
     ZERO_EXTEND,
 };
-use super::emit::{LEFT, RIGHT};
 use super::float;
-use super::values::{SCRATCH, Values};
+use super::values::{LEFT, RIGHT, SCRATCH, Values};
 use crate::ptx::ir::{Bin, Compare, Join, Narrow, Op, Shift, Slot, Un, Widen};
 
 const S: u8 = SCRATCH[0];

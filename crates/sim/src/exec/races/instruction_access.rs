@@ -3,10 +3,10 @@
 use super::access_record::AccessKind;
 use super::race_model::RaceModel;
 use super::release::StrongAccess;
-use crate::exec::memory::in_window;
 use crate::exec::observer::AtomicOperands;
 use crate::exec::registers::{Registers, lanes};
 use crate::exec::warp_access::WarpAccess;
+use crate::exec::warp_access::in_window;
 use crate::ptx::ir::{Access, AccessSpace, Atomic, AtomicOp, MemoryOrder, Window};
 
 /// Calls `part` with the parts of an access that lie in shared or global memory.
