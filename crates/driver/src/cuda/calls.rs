@@ -841,3 +841,15 @@ impl Driver for Cuda {
 
     driver_methods!(implement);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_fails_by_itself_has_enqueued_nothing() {
+        assert!(enqueued_nothing(ResultCode::INVALID_VALUE));
+        let others = [ResultCode::ILLEGAL_ADDRESS, ResultCode::UNKNOWN];
+        assert_eq!(others.map(enqueued_nothing), [false; 2]);
+    }
+}

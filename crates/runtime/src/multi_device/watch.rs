@@ -177,3 +177,38 @@ fn settle(device: &Arc<DeviceState>, over: &[(Watched, Sequence)]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::*;
+    use crate::{
+        Device,
+        tracker::{Import, LaterOperation},
+    };
+
+    #[test]
+    fn an_import_that_stands_for_a_later_operation_by_now_is_still_watched() {
+        let stream = Device::simulated().and_then(|device| device.stream());
+        let stream = stream.expect("a simulated device opens");
+        let [first, later] = [7, 8].map(Sequence::of);
+        let place = Place::new(stream.state(), &[stream.device_state()]);
+        let call = ("copy", Location::caller());
+        let import = CrossDeviceImport::new(call, &place, first, None);
+        let watched = Watched {
+            place,
+            sequence: first,
+            import: Some(Arc::clone(&import)),
+            others: SmallVec::new(),
+        };
+        assert!(import.repeat(&LaterOperation {
+            label: call.0,
+            location: call.1,
+            ticket: stream.state().ticket(later),
+            is_on: &|_| true,
+        }));
+        assert!(!watched.end(first));
+        assert!(watched.end(later));
+    }
+}

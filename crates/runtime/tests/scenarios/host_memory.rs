@@ -269,6 +269,17 @@ fn a_wait_with_a_timeout_ends_with_the_value_or_keeps_it_pending() {
 }
 
 #[test]
+fn the_timeout_of_a_wait_is_for_all_chunks_of_a_download() -> Result<(), Error> {
+    let stream = Device::simulated()?.stream()?;
+    let array = stream.zeros::<u8>(16 << 20)?;
+    let mut value = stream.download(&array)?;
+    // Longer than a chunk takes, and shorter than all.
+    assert!(value.wait_timeout(Duration::from_micros(200))?.is_none());
+    assert_eq!(value.wait()?.len(), 16 << 20);
+    Ok(())
+}
+
+#[test]
 fn usage_errors_of_transfers_name_the_line_of_the_call() {
     once(|harness| {
         let (stream, device) = (harness.stream(), &harness.device);

@@ -230,6 +230,7 @@ fn operations_of_zero_length_have_bars_unless_they_are_allocations() {
         !texts(&document).contains(&"allocations".into()),
         "allocations are not in the legend"
     );
+    assert!(!svg.contains("NaN"), "no share of no time is written");
 }
 
 #[test]
