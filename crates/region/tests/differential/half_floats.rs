@@ -126,6 +126,8 @@ fn functions_are_rounded<T: Half>(device: &millstream::Device) -> Outcome {
     })?;
     assert_same(&cubes, &wide_cubes.mapv(T::of_single));
     assert_same(&legs, &wide_legs.mapv(T::of_single));
+    let infinite = evaluate(device, |g| g.array(&x).is_infinite())?;
+    assert_eq!(infinite, wide.mapv(f32::is_infinite));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Transposed arrays within element-wise kernels: tiles in shared memory, with the results of the
 //! host.
 
+use millstream_region::concatenate;
 use ndarray::Array4;
 
 use crate::fusion::prelude::*;
@@ -99,4 +100,20 @@ fn a_copy_of_a_transposed_array_reads_and_writes_each_element_once() {
         let expected = Work::of(1, bytes, bytes);
         assert_eq!(work, expected);
     });
+}
+
+#[test]
+fn parts_of_a_join_may_be_functions_of_a_transposed_array() {
+    for shape in SHAPES {
+        let x = matrix(shape);
+        let parts = [&x.t() * 2.0, &x.t() + 1.0];
+        let parts = parts.each_ref().map(|part| part.view());
+        let joined = ndarray::concatenate(Axis(0), &parts).unwrap();
+        Counted::everywhere(|counted| {
+            let on_x = counted.array(&x);
+            let parts = [on_x.t() * 2.0, on_x.t() + 1.0];
+            let found = concatenate(Axis(0), &parts).unwrap().to_host();
+            assert_eq!(found.unwrap(), joined, "{shape:?}");
+        });
+    }
 }

@@ -325,3 +325,13 @@ fn an_update_whose_launch_fails_is_an_error_ever_after() {
         assert!((&updated * 2.0).to_host().is_err());
     });
 }
+
+#[test]
+fn an_update_of_no_elements_reads_none_of_an_empty_array() {
+    Counted::everywhere(|counted| {
+        let (mut updated, empty) = (counted.array(&matrix()), Array2::<f32>::zeros((0, COLUMNS)));
+        let mut nothing = updated.slice_mut(s![3..3, ..]);
+        nothing.assign(&counted.array(&empty));
+        assert_eq!(updated.to_host().unwrap(), matrix());
+    });
+}

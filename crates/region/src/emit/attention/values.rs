@@ -79,18 +79,13 @@ impl AttentionKernel<'_> {
                 let holds = value!(body, Predicate; "setp.lt.u32 {place}, {}", sizes.value_size);
                 line!(body; "and.pred {holds}, {holds}, {has_query};");
                 let at_once = if has_vectors { sizes.neighbours } else { 1 };
-                let vector = if at_once > 1 {
-                    format!(".v{at_once}")
-                } else {
-                    String::new()
-                };
-                let list: Vec<_> = sums[number..number + at_once]
-                    .iter()
-                    .map(Reg::to_string)
-                    .collect();
-                let list = match at_once {
-                    1 => sum.to_string(),
-                    _ => format!("{{{}}}", list.join(", ")),
+                let (vector, list) = match at_once {
+                    1 => (String::new(), sum.to_string()),
+                    _ => {
+                        let list = sums[number..number + at_once].iter().map(Reg::to_string);
+                        let list = list.collect::<Vec<_>>().join(", ");
+                        (format!(".v{at_once}"), format!("{{{list}}}"))
+                    }
                 };
                 line!(body; "@{holds} st.global{vector}.{kind} [{}+{offset}], {list};",
                     self.output);
