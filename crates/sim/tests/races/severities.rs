@@ -161,6 +161,10 @@ fn volatile_accesses_are_strong_on_request() {
     assert_eq!(reports(&kernel(&roles)), []);
     let plain = kernel(&[roles[0], (1, "ld.global.u32 %r7, [%rd1]")]);
     assert_eq!(reports(&plain).len(), 1);
+    let apart = [roles[1], (64, roles[2].1)];
+    let by_default = reports_of(config(false), &kernel(&apart), (4, 64));
+    let text = &by_default[0].text;
+    assert!(!text.contains("one of the two is atomic"), "{text}");
 }
 
 #[test]

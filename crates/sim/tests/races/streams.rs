@@ -148,6 +148,25 @@ fn ranges_are_told_apart_to_the_byte() {
 }
 
 #[test]
+fn adjacent_bytes_with_different_readers_are_one_range_of_a_report() {
+    let sim = SimHarness::new(SimConfig::new());
+    let [writer, reader, racer] = [(); 3].map(|()| sim.stream());
+    let (memory, copied) = (zeros(&sim, BYTES), zeros(&sim, BYTES));
+    fill(&sim, memory, writer);
+    sim.stream_wait_event(reader, sim.recorded(writer)).unwrap();
+    sim.copy_device_to_device_async(copied, memory, 100, reader)
+        .unwrap();
+    fill(&sim, memory, racer);
+    sim.context_synchronize().unwrap();
+    let findings = sim.gpu.findings();
+    let mut ranges = findings
+        .iter()
+        .map(|finding| &finding.memory.as_ref().unwrap().ranges[..]);
+    assert_eq!(ranges.next(), Some(&[0..BYTES as u64][..]), "{findings:?}");
+    assert_eq!(ranges.next(), Some(&[0..100][..]), "{findings:?}");
+}
+
+#[test]
 fn a_copy_races_at_both_ends() {
     expect("copies", |sim| {
         let [one, other, third] = [(); 3].map(|()| sim.stream());
