@@ -42,12 +42,13 @@ mod staging;
 use std::{
     collections::HashMap,
     fmt,
+    hash::{BuildHasher, Hasher, RandomState},
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 #[cfg(doc)]
@@ -185,13 +186,10 @@ fn decode(id: &UniqueId) -> Option<(u64, SocketAddr)> {
     ))
 }
 
-/// Returns a number that other hubs of this machine do not have.
-fn new_secret(number: usize) -> u64 {
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let time = since_1970.as_nanos() as u64;
-    time ^ u64::from(std::process::id()).rotate_left(40) ^ (number as u64).rotate_left(20)
+/// Returns a number that other hubs do not have, from the random keys that the system gives the
+/// standard library.
+fn new_secret() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl Drop for Loopback {
@@ -222,5 +220,6 @@ mod tests {
         let id = encode(7 << 50, address);
         assert_eq!(decode(&id), Some((7 << 50, address)));
         assert_eq!(decode(&UniqueId::from_bytes([1; UniqueId::BYTES])), None);
+        assert_ne!(new_secret(), new_secret());
     }
 }
