@@ -376,8 +376,11 @@ pub(crate) fn status_within(command: &mut Command, limit: Duration) -> Result<Op
             return Ok(Some(status.success()));
         }
         if start.elapsed() > limit {
-            // The test program is a child of cargo, so the whole process group is killed.
+            // The test program is a child of cargo, so the whole process group is killed; the
+            // children of cargo-mutants have groups of their own, which it ends when interrupted.
             let group = format!("-{}", child.id());
+            process::run(Command::new("kill").args(["-INT", "--", &group]))?;
+            std::thread::sleep(Duration::from_secs(2));
             process::run(Command::new("kill").args(["-KILL", "--", &group]))?;
             child.wait()?;
             return Ok(None);

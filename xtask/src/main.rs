@@ -42,7 +42,7 @@ enum Task {
     Bench(runs::PassedOn),
     /// Apply patches with deliberate faults, one after another, and check that the tests fail.
     Breakages(breakages::Options),
-    /// Try changes of the code with cargo-mutants, and list those that no unit test notices.
+    /// Try changes of the code with cargo-mutants, and list those that no test notices.
     Mutants(mutants::Options),
     /// Check rules of this repository that the compiler does not check.
     Tidy,

@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: changes one operator, condition or function at a time with cargo-mutants,
-//! and lists the changes that no unit test notices: everywhere in the tracker, and at 100 places
-//! elsewhere, which are others each day.
+//! and lists the changes that no test notices: everywhere in the tracker, where unit tests judge,
+//! and at 100 places elsewhere, which are others each day, where integration tests do too.
 
 use std::{
     fmt::Write,
@@ -55,6 +55,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     process::install_command("mutants")?;
     let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    process::remove_folder(&process::target_folder().join("mutants"))?;
     let mut missed = 0;
     if options.arguments.is_empty() {
         let mut elsewhere = mutants();
@@ -65,7 +66,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let shard = options.seed.map_or_else(breakages::days_since_1970, Ok)? % shards;
         let shard = format!("{shard}/{shards}");
         elsewhere.args(["--sharding", "round-robin", "--shard", &shard]);
-        missed += run_until(end, "elsewhere", elsewhere)?;
+        let [_, survivors, ..] = run_until(end, "elsewhere", elsewhere, "--lib")?;
+        missed += try_again(end, &survivors)?;
     }
     let mut tracker = mutants();
     tracker.arg("--dir").arg(tracker_alone()?);
@@ -73,15 +75,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     tracker.arg("--config").arg(settings);
     tracker.args(["--file", "src/tracker/**", "--jobs", "2"]);
     tracker.args(&options.arguments);
-    missed += run_until(end, "tracker", tracker)?;
-    ensure!(missed == 0, "{missed} mutants are missed by all unit tests");
+    let [_, survivors, ..] = run_until(end, "tracker", tracker, "--lib")?;
+    print!("{survivors}");
+    missed += survivors.lines().count();
+    ensure!(missed == 0, "{missed} mutants are missed by all tests");
     Ok(())
 }
 
 /// Makes a package of the tracker and of what it uses of its crate. Returns its folder.
 fn tracker_alone() -> Result<PathBuf> {
-    let folder = process::target_folder().join("mutants/tracker-alone");
-    process::remove_folder(&folder)?;
+    let folder = folder_of("tracker-alone");
     let source = folder.join("src");
     fs::create_dir_all(&source)?;
     let mut copy = process::command("cp");
@@ -116,13 +119,62 @@ fn mutants() -> Command {
     command
 }
 
-/// Runs cargo-mutants until then, and prints the number of mutants of each outcome and the missed
-/// ones. Returns the number of these.
-fn run_until(end: Instant, name: &str, mut command: Command) -> Result<usize> {
-    let folder = process::target_folder().join("mutants").join(name);
-    process::remove_folder(&folder)?;
+/// Tries the mutants that no unit test notices with the integration tests, and prints those that
+/// these do not catch in time. Returns the number of these.
+fn try_again(end: Instant, missed: &str) -> Result<usize> {
+    let mut survivors = 0;
+    for package in PACKAGES {
+        let listed = process::output(mutants().args(["--package", package, "--list"]))?;
+        let is_missed = |name: &&str| missed.lines().any(|other| other == *name);
+        let (due, others): (Vec<_>, Vec<_>) = listed.lines().partition(is_missed);
+        if due.is_empty() {
+            continue;
+        }
+        let tested = match package {
+            "millstream-libcuda" => "millstream-cli",
+            "millstream-ptx" => "millstream-sim",
+            _ => package,
+        };
+        let mut again = mutants();
+        // Integration tests take minutes without optimisation, and some name lines.
+        again.env_remove("CARGO_PROFILE_DEV_OPT_LEVEL");
+        again.env_remove("CARGO_PROFILE_DEV_DEBUG");
+        again.args(["--package", package, "--test-package", tested, "--iterate"]);
+        // The limit is otherwise computed from the tests of `package`.
+        again.args(["--minimum-test-timeout", "300"]);
+        // `--iterate` leaves out the mutants of this list.
+        let list = folder_of(package).join("mutants.out/previously_caught.txt");
+        process::write(&list, others.join("\n"))?;
+        let [caught, _, hung, _] = run_until(end, package, again, "--tests")?;
+        for name in due {
+            if !caught
+                .lines()
+                .chain(hung.lines())
+                .any(|other| other == name)
+            {
+                println!("{name}");
+                survivors += 1;
+            }
+        }
+    }
+    Ok(survivors)
+}
+
+/// Returns the folder of a part's outcomes.
+fn folder_of(name: &str) -> PathBuf {
+    process::target_folder().join("mutants").join(name)
+}
+
+/// Runs cargo-mutants with these tests until then, and prints the number of mutants of each
+/// outcome. Returns their lists.
+fn run_until(end: Instant, name: &str, mut command: Command, tests: &str) -> Result<[String; 4]> {
+    let folder = folder_of(name);
     fs::create_dir_all(&folder)?;
-    command.arg("--output").arg(&folder).args(["--", "--lib"]);
+    // Arguments behind `--` would hold for running the tests, but not for building them.
+    command
+        .arg("--output")
+        .arg(&folder)
+        .arg(format!("--cargo-arg={tests}"));
     let limit = end.saturating_duration_since(Instant::now());
     if breakages::status_within(&mut command, limit)?.is_none() {
         println!("the time is over: the other mutants of this part are not tried");
@@ -134,6 +186,5 @@ fn run_until(end: Instant, name: &str, mut command: Command) -> Result<usize> {
     for (outcome, list) in OUTCOMES.iter().zip(&lists) {
         println!("{name}: {} {outcome}", list.lines().count());
     }
-    print!("{}", lists[1]);
-    Ok(lists[1].lines().count())
+    Ok(lists)
 }
