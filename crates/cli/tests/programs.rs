@@ -301,6 +301,7 @@ fn a_kernel_waits_for_the_host_or_another_kernel_and_fails_if_nothing_can_wake_i
             has_no_race(&run(mode), "0, 42\n");
         }
         has_no_race(&run("exit"), "");
+        assert_eq!(run("joined").output, "702, 0\n");
         let stuck = run("nobody");
         assert_eq!(stuck.output, "702, 0\n");
         let places = [

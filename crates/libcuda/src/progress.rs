@@ -31,7 +31,12 @@ pub(crate) fn watch(gpu: &Gpu, interval: Duration) {
     let mut said = Instant::now();
     let running = || {
         let kernel = gpu.running_kernel().filter(|it| it.elapsed >= interval)?;
-        let blocks = format!("{} of {} blocks done", kernel.blocks_done, kernel.blocks);
+        let mut blocks = format!("{} of {} blocks done", kernel.blocks_done, kernel.blocks);
+        if kernel.waits {
+            blocks = "it waits for a write to memory that it polls".into();
+        } else if !stderr().is_terminal() {
+            blocks += "; `--steps` limits it";
+        }
         let (name, seconds) = (demangle::name(&kernel.name), kernel.elapsed.as_secs());
         Some((name.into_owned(), blocks, seconds))
     };
@@ -43,7 +48,7 @@ pub(crate) fn watch(gpu: &Gpu, interval: Duration) {
             {
                 said = Instant::now();
                 let text = format!("kernel `{kernel}` has been running for {seconds} s: {blocks}");
-                let text = printable(&text) + "; `--steps` limits it";
+                let text = printable(&text);
                 let _ = writeln!(stderr(), "millstream: {text}");
             }
             continue;

@@ -1,7 +1,8 @@
 // A kernel of one stream waits for a flag. With `kernel` a kernel of another stream sets it, with
 // `host` the host does, with `thread` another thread of it while this one is blocked, with `answer`
-// the host does and waits in memory for the kernel's answer; with `nobody` nothing sets it, and with
-// `exit` the program ends while the kernel waits.
+// the host does and waits in memory for the kernel's answer; with `nobody` nothing sets it, with
+// `joined` neither, and a thread of the program waits for the one that is blocked, and with `exit`
+// the program ends while the kernel waits.
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <unistd.h>
@@ -18,8 +19,17 @@ static void *set(void *unused) {
     return unused;
 }
 
+static Handle streams[2];
+
+static void *synchronise(void *context) {
+    OK(cuCtxSetCurrent(context));
+    int result = cuStreamSynchronize(streams[0]);
+    printf("%d, %u\n", result, *answer);
+    return NULL;
+}
+
 int main(int argc, char **arguments) {
-    Handle context, module, wait, set_flag, streams[2];
+    Handle context, module, wait, set_flag;
     const char *mode = argc > 2 ? arguments[2] : "";
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -48,7 +58,11 @@ int main(int argc, char **arguments) {
         ;
     if (strcmp(mode, "nobody") == 0)
         OK(cuLaunchKernel(set_flag, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
-    int result = cuStreamSynchronize(streams[0]);
-    printf("%d, %u\n", result, *answer);
+    if (strcmp(mode, "joined") == 0) {
+        pthread_create(&thread, NULL, synchronise, context);
+        pthread_join(thread, NULL);
+    } else {
+        synchronise(context);
+    }
     return 0;
 }

@@ -123,7 +123,9 @@ impl SimState {
                 continue;
             };
             self.eligible.remove(&id);
-            self.waiting.remove(&id);
+            if self.waiting.remove(&id).is_some() {
+                self.show_waiting();
+            }
             self.race_cancelled(id, &op.kind);
             match &mut op.kind {
                 // Code that waits for the function may use its captures, so the closure is leaked,

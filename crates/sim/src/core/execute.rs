@@ -75,6 +75,7 @@ impl SimState {
             self.ops.insert(id, op);
             return;
         }
+        let asleep = self.asleep_and_unwritten();
         let mut effects = self.effects_of(&op.kind);
         let outcome = match (&op.kind, waited) {
             (OpKind::Kernel(launch), Some(waited)) => {
@@ -83,7 +84,7 @@ impl SimState {
             (kind, _) => self.effect(id, &op, kind, &mut effects),
         };
         // Another kernel may poll what this operation has written.
-        let writer = (!self.waiting.is_empty()).then(|| op.describe(id));
+        let writer = (!asleep.is_empty()).then(|| op.describe(id));
         let elapsed_ns = match outcome {
             Ok(Effected::Waits(waiting)) => {
                 let elapsed_ns = waiting.elapsed_ns;
@@ -104,7 +105,7 @@ impl SimState {
             }
         };
         if let Some(writer) = writer {
-            self.wake_after(&writer, start_ns.saturating_add(elapsed_ns));
+            self.wake_after(asleep, &writer, start_ns.saturating_add(elapsed_ns));
         }
     }
 
@@ -295,6 +296,7 @@ impl SimState {
         let blocks = x.saturating_mul(y).saturating_mul(z);
         let running = (Arc::clone(&launch.name), blocks, Instant::now());
         self.running_kernel.blocks_done.store(0, Relaxed);
+        self.running_kernel.waits.store(false, Relaxed);
         *self.running_kernel.kernel.lock() = Some(running);
         let checks = waited.is_none();
         let run = || exec::run_suspending(kernel, &shape, &view, waited);

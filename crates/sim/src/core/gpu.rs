@@ -3,7 +3,10 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -33,7 +36,9 @@ pub(crate) struct GpuInner {
     /// The id of the process that created the GPU. A forked child has none of its threads, and the
     /// lock may be held there for ever.
     process: u32,
-    pub(crate) state: Mutex<SimState>,
+    state: Mutex<SimState>,
+    /// The number of threads that wait for the lock. They may act, whatever their system call.
+    entering: AtomicU32,
     /// Notified when an operation has run, was released or failed.
     pub(crate) changed: Condvar,
     /// Wakes the callback thread when a host function is pending or started, or when the last clone
@@ -65,6 +70,7 @@ impl Gpu {
                 running_kernel: Arc::clone(&state.running_kernel),
                 printf_output: Arc::clone(&state.printf_output),
                 state: Mutex::new(state),
+                entering: AtomicU32::new(0),
                 changed: Condvar::new(),
                 callback: Arc::default(),
             }),
@@ -88,7 +94,7 @@ impl Gpu {
             );
         }
         let mut state = StateGuard {
-            state: self.inner.state.lock(),
+            state: self.inner.lock(),
             inner: &self.inner,
         };
         let progress_before = state.progress;
@@ -149,9 +155,19 @@ impl Gpu {
     /// Locks the state outside a driver call.
     pub(crate) fn enter(&self) -> StateGuard<'_> {
         StateGuard {
-            state: self.inner.state.lock(),
+            state: self.inner.lock(),
             inner: &self.inner,
         }
+    }
+}
+
+impl GpuInner {
+    /// Locks the state.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SimState> {
+        self.entering.fetch_add(1, SeqCst);
+        let state = self.state.lock();
+        self.entering.fetch_sub(1, SeqCst);
+        state
     }
 }
 
@@ -241,7 +257,7 @@ impl StateGuard<'_> {
                 Some(limit) => self.sleep(limit),
                 None => changed.wait(&mut self.state),
             }
-        } else if self.fail_stuck_kernel() {
+        } else if self.inner.entering.load(SeqCst) == 0 && self.fail_stuck_kernel() {
             changed.notify_all();
         } else {
             self.sleep(LOOK_EVERY);

@@ -8,7 +8,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Instant,
 };
 
@@ -51,6 +54,8 @@ pub(crate) struct KernelProgress {
     /// Its name, its number of blocks, and the time of its start.
     pub(crate) kernel: Mutex<Option<(Arc<str>, u64, Instant)>>,
     pub(crate) blocks_done: AtomicU64,
+    /// Whether it waits for a write to memory.
+    pub(crate) waits: AtomicBool,
 }
 
 pub(crate) struct SimState {
@@ -91,6 +96,9 @@ pub(crate) struct SimState {
     pub(crate) waiting: BTreeMap<OpId, Box<WaitingKernel>>,
     /// The kernels that are reported to rely on another one at the same time.
     pub(crate) reliances: BTreeSet<Arc<str>>,
+    /// The numbers of calls and of progress when a kernel was found that nothing can wake. It fails
+    /// if they are the same at the next look.
+    pub(crate) suspected: Option<(u64, u64)>,
     /// The threads that have called the driver.
     pub(crate) callers: BTreeSet<u32>,
     /// The waits of host threads, by id.
@@ -173,6 +181,7 @@ impl SimState {
             eligible: BTreeSet::new(),
             waiting: BTreeMap::new(),
             reliances: BTreeSet::new(),
+            suspected: None,
             callers: BTreeSet::new(),
             waiters: BTreeMap::new(),
             waiters_made: 0,

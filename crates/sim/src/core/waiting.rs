@@ -12,7 +12,10 @@
 //! no other thread of the host may act (`host_threads`). CUDA does not promise that kernels run at
 //! once; the strict reading of rule 63 reports a kernel that another operation had to wake.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use super::{
     execute::OpFailure,
@@ -42,6 +45,7 @@ impl SimState {
         start_ns: u64,
     ) {
         waiting.start_ns = start_ns;
+        waiting.since.get_or_insert_with(Instant::now);
         let polled = waiting.polled().iter();
         waiting.host_can_write = polled
             .filter_map(|(address, _)| self.memory.around(*address))
@@ -50,6 +54,24 @@ impl SimState {
         self.waiting.insert(id, waiting);
         // Waiting threads look for others that can run now.
         self.progress += 1;
+        self.show_waiting();
+    }
+
+    /// Shows the oldest waiting kernel as the one that runs.
+    pub(super) fn show_waiting(&self) {
+        let progress = &self.running_kernel;
+        let oldest = self.waiting.iter().next();
+        let shown = oldest.and_then(|(id, waiting)| match &self.ops.get(id)?.kind {
+            OpKind::Kernel(launch) => {
+                let blocks = launch.dims.grid.map(u64::from);
+                let blocks = blocks.into_iter().fold(1, u64::saturating_mul);
+                Some((Arc::clone(&launch.name), blocks, waiting.since?))
+            }
+            _ => None,
+        });
+        progress.blocks_done.store(0, Relaxed);
+        progress.waits.store(shown.is_some(), Relaxed);
+        *progress.kernel.lock() = shown;
     }
 
     /// Returns whether a byte that a waiting kernel polls has another value than it has seen.
@@ -85,11 +107,19 @@ impl SimState {
         waiting.filter(|id| !self.eligible.contains(id))
     }
 
-    /// Wakes the kernels that poll bytes which the operation `writer` has just written, on a
-    /// `stream` and in words.
-    pub(super) fn wake_after(&mut self, writer: &str, now_ns: u64) {
-        let woken: Vec<OpId> = self.asleep().filter(|id| self.is_woken(*id)).collect();
-        for id in woken {
+    /// Returns the kernels that wait for a write which is not there yet.
+    pub(super) fn asleep_and_unwritten(&self) -> Vec<OpId> {
+        self.asleep().filter(|id| !self.is_woken(*id)).collect()
+    }
+
+    /// Wakes those of the kernels that poll bytes which an operation, given in words, has just
+    /// written.
+    pub(super) fn wake_after(&mut self, asleep: Vec<OpId>, writer: &str, now_ns: u64) {
+        self.show_waiting();
+        for id in asleep {
+            if !self.is_woken(id) {
+                continue;
+            }
             self.wake(id, now_ns);
             if let Some(waiting) = self.waiting.get_mut(&id) {
                 let WaitingKernel { grid, record, .. } = &mut **waiting;
@@ -150,7 +180,7 @@ impl SimState {
         }
         let logged = self.scheduler.policy.host_writes();
         if let Some(logged) = logged {
-            let start = std::time::Instant::now();
+            let start = Instant::now();
             while seen & logged != logged && start.elapsed() < REPLAY_PATIENCE {
                 std::thread::yield_now();
                 seen = written(self);
@@ -183,6 +213,13 @@ impl SimState {
             || self.is_woken(id)
             || host_threads::others_may_act(&self.callers)
         {
+            self.suspected = None;
+            return false;
+        }
+        // A thread that was seen waiting for another may have been about to go on.
+        let now = Some((self.calls, self.progress));
+        if self.suspected != now {
+            self.suspected = now;
             return false;
         }
         let (Some(waiting), Some(op)) = (self.waiting.remove(&id), self.ops.remove(&id)) else {
@@ -202,6 +239,7 @@ impl SimState {
         }
         self.race_done(id, effects);
         self.finish(id, op, start_ns, elapsed_ns, Some(failure));
+        self.show_waiting();
         true
     }
 

@@ -1,7 +1,9 @@
 //! A grid: its blocks run on all cores, or in order if their order is observable.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::SHARED_BYTES_MAX;
@@ -27,6 +29,9 @@ const THREADS_MAX: u64 = 1024;
 /// The maximum number of warp instructions of all blocks in an order other than that of the
 /// indices. A kernel may wait for the host, which these runs do not see.
 const OTHER_ORDERS_STEPS_MAX: u64 = 1 << 22;
+
+/// The number of rounds after which a block on one of the cores may poll.
+const ROUNDS_IN_PARALLEL: u32 = 4;
 
 /// The maximum number of blocks that a worker takes at a time.
 const CHUNK_MAX: u64 = 16;
@@ -58,24 +63,26 @@ pub fn run(
     memory: &dyn GlobalMemory,
 ) -> Result<KernelStats, KernelFault> {
     let blocks = check(kernel, launch)?;
-    let counters = if runs_in_order(kernel, launch, blocks) {
-        let order = &LaunchOrder::new(KernelOrder::Index, launch);
-        let workspace = workspace(kernel, launch)?;
-        let with = workspace
-            .as_ref()
-            .map(|own| WithWorkspace::new(memory, own));
-        let memory = with.as_ref().map_or(memory, |with| with);
-        let mut turns = Turns::new(blocks > 1 || kernel.code.repeats);
-        turns.run(Ordered::new(kernel, launch, order), memory, &mut NoObserver)?;
-        turns.counters
-    } else {
-        run_in_parallel(kernel, launch, memory, blocks)?
-    };
-    Ok(counters.stats(blocks))
+    let order = &LaunchOrder::new(KernelOrder::Index, launch);
+    let of = Ordered::new(kernel, launch, order);
+    let workspace = workspace(kernel, launch)?;
+    let with = workspace
+        .as_ref()
+        .map(|own| WithWorkspace::new(memory, own));
+    let memory = with.as_ref().map_or(memory, |with| with);
+    let mut turns = begin(of, memory)?;
+    turns.run(of, memory, &mut NoObserver)?;
+    Ok(turns.counters.stats(blocks))
 }
 
-fn runs_in_order(kernel: &Kernel, launch: &Launch<'_>, blocks: u64) -> bool {
-    kernel.is_ordered() || launch.cooperative || blocks == 1
+/// Runs the blocks that can run on all cores, and returns those that must run in turn.
+fn begin(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, KernelFault> {
+    let blocks = of.order.blocks();
+    if of.kernel.is_ordered() || of.launch.cooperative || blocks == 1 {
+        Ok(Turns::new(blocks > 1 || of.kernel.code.repeats))
+    } else {
+        run_in_parallel(of, memory)
+    }
 }
 
 /// The state of a launch that was run as far as it can go.
@@ -97,17 +104,10 @@ pub(crate) fn run_suspending(
     memory: &dyn GlobalMemory,
     waited: Option<Box<WaitingGrid>>,
 ) -> Result<GridStatus, KernelFault> {
-    let blocks = check(kernel, launch)?;
-    let (mut turns, workspace) = match waited {
-        Some(waited) => (waited.turns, waited.workspace),
-        None if runs_in_order(kernel, launch, blocks) => (
-            Turns::new(blocks > 1 || kernel.code.repeats),
-            workspace(kernel, launch)?,
-        ),
-        None => {
-            let counters = run_in_parallel(kernel, launch, memory, blocks)?;
-            return Ok(GridStatus::Ended(counters.stats(blocks)));
-        }
+    check(kernel, launch)?;
+    let (turns, workspace) = match waited {
+        Some(waited) => (Some(waited.turns), waited.workspace),
+        None => (None, workspace(kernel, launch)?),
     };
     let order = &LaunchOrder::new(KernelOrder::Index, launch);
     let of = Ordered::new(kernel, launch, order);
@@ -115,6 +115,10 @@ pub(crate) fn run_suspending(
         .as_ref()
         .map(|own| WithWorkspace::new(memory, own));
     let memory = with.as_ref().map_or(memory, |with| with);
+    let mut turns = match turns {
+        Some(turns) => turns,
+        None => begin(of, memory)?,
+    };
     let end = turns.run_until_waiting(of, memory, &mut NoObserver)?;
     Ok(status(turns, of, end, workspace))
 }
@@ -328,14 +332,15 @@ fn workspace(kernel: &Kernel, launch: &Launch<'_>) -> Result<Option<Backing>, Ke
     cooperative::workspace().ok_or_else(no_memory).map(Some)
 }
 
-/// Runs the blocks on all cores.
-fn run_in_parallel(
-    kernel: &Kernel,
-    launch: &Launch<'_>,
-    memory: &dyn GlobalMemory,
-    blocks: u64,
-) -> Result<Counters, KernelFault> {
-    let code = &kernel.code;
+/// Runs the blocks on all cores. Returns those that only poll, to run in turn.
+fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, KernelFault> {
+    let Ordered {
+        kernel,
+        launch,
+        order,
+    } = of;
+    let (code, blocks) = (&kernel.code, order.blocks());
+    let polling = Mutex::new(Vec::new());
     // Blocks after a failed block need not run; blocks before it must run, because one of them may
     // fail, too.
     let first_failed = AtomicU64::new(u64::MAX);
@@ -350,10 +355,19 @@ fn run_in_parallel(
             }
             worker.allow(launch.step_limit);
             block.start(index, code, launch, true);
+            let mut rounds = 0;
             let failure = loop {
                 match block.run_round(code, launch, worker, &mut NoObserver) {
                     Ok(BlockStatus::Done) => break None,
-                    Ok(_) => {}
+                    Ok(_) if rounds < ROUNDS_IN_PARALLEL => rounds += 1,
+                    Ok(_) => {
+                        let mut alone = Turns::alone(mem::take(block), blocks);
+                        alone.counters = worker.counters;
+                        let end = alone.run_until_waiting(of, memory, &mut NoObserver);
+                        worker.counters = alone.counters;
+                        polling.lock().extend(alone.resident);
+                        break end.err();
+                    }
                     Err(failure) => break Some(fault(kernel, launch, index, failure)),
                 }
             };
@@ -374,9 +388,16 @@ fn run_in_parallel(
         (Err(a), Err(b)) => Err(if a.0 <= b.0 { a } else { b }),
         (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
     };
-    outcomes
-        .reduce(|| Ok(Counters::default()), first)
-        .map_err(|(_, fault)| fault)
+    let counters = outcomes.reduce(|| Ok(Counters::default()), first);
+    let mut turns = Turns::new(true);
+    turns.counters = counters.map_err(|(_, fault)| fault)?;
+    turns.next = blocks;
+    turns.resident.extend(polling.into_inner());
+    turns
+        .resident
+        .make_contiguous()
+        .sort_by_key(|block| block.index);
+    Ok(turns)
 }
 
 impl Counters {

@@ -33,10 +33,10 @@ const STATES_MAX: usize = 256;
 /// The blocks of a launch that run in turn, between two rounds.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    resident: VecDeque<Block>,
+    pub(super) resident: VecDeque<Block>,
     spare: Vec<Block>,
     /// The number of blocks that have started.
-    next: u64,
+    pub(super) next: u64,
     rounds_waited: u32,
     /// Whether blocks execute the hoisted operations apart from the others.
     hoists: bool,
@@ -62,8 +62,8 @@ pub(super) enum TurnsEnd {
 /// A launch, with the order of its blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Ordered<'a> {
-    kernel: &'a Kernel,
-    launch: &'a Launch<'a>,
+    pub(super) kernel: &'a Kernel,
+    pub(super) launch: &'a Launch<'a>,
     pub(super) order: &'a LaunchOrder,
 }
 
@@ -82,6 +82,15 @@ impl Turns {
         Self {
             hoists,
             ..Self::default()
+        }
+    }
+
+    /// One block, of a launch of `blocks`, all of which have started.
+    pub(super) fn alone(block: Block, blocks: u64) -> Self {
+        Self {
+            resident: VecDeque::from([block]),
+            next: blocks,
+            ..Self::new(true)
         }
     }
 

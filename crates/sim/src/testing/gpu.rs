@@ -26,8 +26,10 @@ pub struct RunningKernel {
     /// The number of blocks that have ended, less those of unfinished groups of up to 16 blocks,
     /// and less those from before the kernel waited for another one.
     pub blocks_done: u64,
-    /// The real time since the start.
+    /// The real time since the start, or since it began to wait.
     pub elapsed: Duration,
+    /// Whether it polls memory until something else has written it. Others may run meanwhile.
+    pub waits: bool,
 }
 
 impl Gpu {
@@ -68,13 +70,14 @@ impl Gpu {
             blocks: *blocks,
             blocks_done: running.blocks_done.load(Relaxed),
             elapsed: start.elapsed(),
+            waits: running.waits.load(Relaxed),
         })
     }
 
     /// Returns all reports so far, in the order of detection.
     #[must_use]
     pub fn reports(&self) -> Vec<Report> {
-        self.inner.state.lock().reports.clone()
+        self.inner.lock().reports.clone()
     }
 
     /// Returns the race checker's findings so far, in order: the first 1,024, then the first one at
@@ -86,7 +89,7 @@ impl Gpu {
     /// synchronise first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        self.inner.state.lock().race_checker.findings().to_vec()
+        self.inner.lock().race_checker.findings().to_vec()
     }
 
     /// Returns the numbers of findings beyond the bounds of [`findings`](Self::findings). A report
@@ -94,7 +97,7 @@ impl Gpu {
     /// some.
     #[must_use]
     pub fn unlisted_findings(&self) -> UnlistedFindings {
-        self.inner.state.lock().race_checker.unlisted_findings()
+        self.inner.lock().race_checker.unlisted_findings()
     }
 
     /// Returns the notes about loaded modules, without duplicates. A note is not an error; it
@@ -102,7 +105,7 @@ impl Gpu {
     /// supports.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        self.inner.state.lock().notes.clone()
+        self.inner.lock().notes.clone()
     }
 
     /// Returns the output of `printf` in kernels so far, in the order of execution, up to one
@@ -126,7 +129,7 @@ impl Gpu {
     /// Returns the number of live objects of each kind.
     #[must_use]
     pub fn live_object_counts(&self) -> LiveObjectCounts {
-        let state = self.inner.state.lock();
+        let state = self.inner.lock();
         let default_streams = |handle: &StreamHandle| {
             state.contexts.values().any(|context| {
                 context.legacy == *handle || context.per_thread.iter().any(|(_, own)| own == handle)
@@ -157,7 +160,7 @@ impl Gpu {
     /// are left out, because they live as long as the process.
     #[must_use]
     pub fn live_objects(&self) -> Vec<LiveObject> {
-        self.inner.state.lock().live_objects()
+        self.inner.lock().live_objects()
     }
 
     /// Injects a fault, which makes a later driver call fail or a context be lost. Faults are
@@ -186,57 +189,57 @@ impl Gpu {
     /// }
     /// ```
     pub fn inject(&self, fault: Fault) {
-        self.inner.state.lock().faults.push(ActiveFault::new(fault));
+        self.inner.lock().faults.push(ActiveFault::new(fault));
     }
 
     /// Removes every injected fault that may still hit.
     pub fn clear_faults(&self) {
-        self.inner.state.lock().faults.clear();
+        self.inner.lock().faults.clear();
     }
 
     /// Returns the number of calls that injected faults made fail, plus the number of contexts they
     /// lost.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
-        self.inner.state.lock().faults_injected
+        self.inner.lock().faults_injected
     }
 
     /// Changes the memory of each device, in bytes, as if other programs allocated or freed memory.
     /// Existing allocations stay; new ones beyond the limit fail with
     /// [`OUT_OF_MEMORY`](millstream_driver::ResultCode::OUT_OF_MEMORY).
     pub fn set_memory_bytes(&self, bytes: u64) {
-        self.inner.state.lock().config.memory_bytes = bytes;
+        self.inner.lock().config.memory_bytes = bytes;
     }
 
     /// Returns the virtual time in nanoseconds, without advancing it.
     #[must_use]
     pub fn virtual_time_ns(&self) -> u64 {
-        self.inner.state.lock().now_ns
+        self.inner.lock().now_ns
     }
 
     /// Returns the sum of the statistics of all kernels so far, except failed ones.
     #[must_use]
     pub fn kernel_stats(&self) -> KernelStats {
-        self.inner.state.lock().kernel_stats
+        self.inner.lock().kernel_stats
     }
 
     /// Calls `read` with the work that has run so far. `read` must not call the driver.
     pub fn with_work_done<R>(&self, read: impl FnOnce(&WorkDone) -> R) -> R {
-        read(&self.inner.state.lock().work_done)
+        read(&self.inner.lock().work_done)
     }
 
     /// Returns the real time that the simulation has taken so far. There are no rows unless
     /// [`SimConfig::profile`] is enabled.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        self.inner.state.lock().profile()
+        self.inner.lock().profile()
     }
 
     /// Returns the operations that have run so far, in the order of execution, if
     /// [`SimConfig::timeline`] is enabled.
     #[must_use]
     pub fn timeline(&self) -> Vec<Span> {
-        self.inner.state.lock().timeline.clone()
+        self.inner.lock().timeline.clone()
     }
 
     /// Returns the schedule's choices so far as a token. A GPU of the same configuration that
@@ -249,14 +252,14 @@ impl Gpu {
     /// [`Gpu::replay_status`] returns whether the replay was exact.
     #[must_use]
     pub fn replay_token(&self) -> ReplayToken {
-        self.inner.state.lock().scheduler.token()
+        self.inner.lock().scheduler.token()
     }
 
     /// Returns the state of this GPU's replay. A divergence is also [reported](Gpu::reports) on
     /// detection: immediately if a choice is impossible, else at the end of the logged choices.
     #[must_use]
     pub fn replay_status(&self) -> ReplayStatus {
-        let state = self.inner.state.lock();
+        let state = self.inner.lock();
         state
             .scheduler
             .policy

@@ -33,5 +33,6 @@ mod streams;
 mod texts;
 mod time;
 mod waiting;
+mod waiting_elsewhere;
 
 use crate::harness;

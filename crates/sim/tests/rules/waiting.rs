@@ -7,15 +7,15 @@ use crate::rules::{prelude::*, sim_harness::SCHEDULES};
 pub(crate) const POLLING: &str = include_str!("polling.ptx");
 
 /// A flag with a datum behind it, the result, and two streams.
-struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     sim: &'a SimHarness,
-    flag: DevicePtr,
-    result: DevicePtr,
-    streams: [StreamHandle; 2],
+    pub(crate) flag: DevicePtr,
+    pub(crate) result: DevicePtr,
+    pub(crate) streams: [StreamHandle; 2],
 }
 
 impl<'a> Scene<'a> {
-    fn new(sim: &'a SimHarness) -> Self {
+    pub(crate) fn new(sim: &'a SimHarness) -> Self {
         Self {
             sim,
             flag: words(sim, &[0, 0]),
@@ -24,25 +24,25 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn launch(&self, name: &str, stream: usize, args: &[Arg]) {
+    pub(crate) fn launch(&self, name: &str, stream: usize, args: &[Arg]) {
         let function = self.sim.kernel(POLLING, name);
         let stream = self.streams[stream];
         self.sim.launch(function, (1, 1), stream, args).unwrap();
     }
 
-    fn wait(&self) {
+    pub(crate) fn wait(&self) {
         self.launch("wait", 0, &self.args());
     }
 
-    fn set(&self) {
+    pub(crate) fn set(&self) {
         self.launch("set", 1, &self.args());
     }
 
-    fn args(&self) -> [Arg; 2] {
+    pub(crate) fn args(&self) -> [Arg; 2] {
         [Arg::Pointer(self.flag), Arg::Pointer(self.result)]
     }
 
-    fn result(&self) -> u32 {
+    pub(crate) fn result(&self) -> u32 {
         u32::from_le_bytes(
             self.sim
                 .read(self.result, 4, self.streams[0])
@@ -93,6 +93,8 @@ fn n7_a_kernel_waits_for_a_kernel_of_another_stream() {
         scene.set();
         sim.context_synchronize().unwrap();
         assert_eq!(scene.result(), 42);
+        // The polls are not counted, but for those before the kernel was found to wait.
+        assert!(sim.gpu.kernel_stats().warp_instructions < 1000);
         sim.assert_clean();
     });
 }
@@ -271,123 +273,6 @@ fn a_host_that_queries_lets_kernels_wait_for_each_other() {
 }
 
 #[test]
-fn branches_of_a_graph_wait_for_each_other_and_bodies_for_nothing() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        let [wait, set] = ["wait", "set"].map(|name| sim.kernel(POLLING, name));
-        let args = [scene.flag.as_raw(), scene.result.as_raw()];
-        let graph = sim.graph_create().unwrap();
-        kernel(sim, graph, &[], wait, args);
-        kernel(sim, graph, &[], set, args);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(exec, scene.streams[0]).unwrap();
-        sim.stream_synchronize(scene.streams[0]).unwrap();
-        assert_eq!(scene.result(), 42);
-        destroy(sim, graph, exec);
-        sim.assert_clean();
-        sim.fill(scene.flag, 0, 8, scene.streams[0]);
-        let graph = sim.graph_create().unwrap();
-        let condition = sim.graph_condition(graph, 1).unwrap();
-        let kind = millstream_driver::ConditionalKind::If;
-        let node = sim
-            .graph_add_conditional(graph, &[], condition, kind)
-            .unwrap();
-        kernel(sim, node.body, &[], wait, args);
-        kernel(sim, graph, &[], set, args);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(exec, scene.streams[0]).unwrap();
-        // Unless the other node ran first.
-        if sim.stream_synchronize(scene.streams[0]).is_err() {
-            let words = ["kernel `wait`", "no other operation runs beside a body"];
-            sim.assert_reported(ReportKind::KernelFault, &words);
-        }
-    });
-}
-
-#[test]
-fn a_kernel_that_waits_is_lost_with_its_context_and_fails_when_that_ends() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        let fails = sim.kernel(SET, "fails");
-        sim.launch(fails, (1, 1), scene.streams[1], &[]).unwrap();
-        sim.stream_synchronize(scene.streams[1])
-            .fails(ResultCode::LAUNCH_FAILED);
-        sim.stream_synchronize(scene.streams[0])
-            .fails(ResultCode::LAUNCH_FAILED);
-        assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
-    });
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        let _ = sim.stream_destroy(scene.streams[0]);
-        sim.release_context().unwrap();
-        sim.assert_reported(
-            ReportKind::KernelFault,
-            &["waits for a change", "cuDevicePrimaryCtxRelease"],
-        );
-        assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
-    });
-    // A program may end while a kernel waits.
-    each_schedule(|sim| Scene::new(sim).wait());
-}
-
-#[test]
-fn a_kernel_that_waits_on_a_stream_with_a_full_queue_fails_at_once() {
-    each_schedule_with(SimConfig::new().queue_operations_max(2), |sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        scene.launch("set", 0, &scene.args());
-        let set = sim.kernel(POLLING, "set");
-        let args = scene.args();
-        sim.launch(set, (1, 1), scene.streams[0], &args)
-            .fails(ResultCode::LAUNCH_TIMEOUT);
-        sim.assert_reported(
-            ReportKind::KernelFault,
-            &["the host waits in cuLaunchKernel"],
-        );
-    });
-}
-
-#[test]
-fn kernels_of_two_devices_and_with_a_heap_wait() {
-    each_schedule_with(SimConfig::new().devices(2), |sim| {
-        let scene = Scene::new(sim);
-        let other = sim.on_device(1);
-        let flag = sim.managed(8);
-        flag.fill(0);
-        let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
-        scene.launch("wait_with_block", 0, &args);
-        let set = other.kernel(POLLING, "set");
-        other.launch(set, (1, 1), other.stream(), &args).unwrap();
-        sim.stream_synchronize(scene.streams[0]).unwrap();
-        assert_eq!(scene.result(), 42);
-        assert_eq!(sim.gpu.printf_output(), "begin\n");
-        sim.assert_clean();
-    });
-}
-
-#[test]
-fn memory_that_is_freed_under_a_poll_is_a_fault() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        let flag = sim.mem_alloc_async(8, scene.streams[1]).unwrap();
-        sim.fill(flag, 0, 8, scene.streams[1]);
-        sim.stream_synchronize(scene.streams[1]).unwrap();
-        let args = [Arg::Pointer(flag), Arg::Pointer(scene.result)];
-        scene.launch("wait", 0, &args);
-        while sim.gpu.virtual_time_ns() < 1_000_000 {
-            assert!(sim.pending(scene.streams[0]));
-        }
-        sim.mem_free_async(flag, scene.streams[1]).unwrap();
-        let _ = sim.stream_synchronize(scene.streams[1]);
-        sim.stream_synchronize(scene.streams[0])
-            .fails(ResultCode::ILLEGAL_ADDRESS);
-        sim.assert_reported(ReportKind::FreeInFlight, &["kernel `wait`"]);
-    });
-}
-
-#[test]
 fn r63_the_strict_reading_reports_a_kernel_that_another_one_has_to_wake() {
     for strict in [false, true] {
         let rules = if strict {
@@ -417,22 +302,6 @@ fn r63_the_strict_reading_reports_a_kernel_that_another_one_has_to_wake() {
 }
 
 #[test]
-fn a_check_of_races_within_kernels_goes_up_to_the_first_wait() {
-    let config = SimConfig::new().kernel_race_check(true);
-    each_schedule_with(config, |sim| {
-        let scene = Scene::new(sim);
-        let function = sim.kernel(POLLING, "wait_in_blocks");
-        let args = scene.args();
-        sim.launch(function, (3, 64), scene.streams[0], &args)
-            .unwrap();
-        scene.set();
-        sim.context_synchronize().unwrap();
-        assert_eq!(scene.result(), 3 * 64);
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn a_host_that_pauses_for_long_counts_as_blocked() {
     each_schedule(|sim| {
         let scene = Scene::new(sim);
@@ -443,7 +312,68 @@ fn a_host_that_pauses_for_long_counts_as_blocked() {
         sim.gpu.pause(Duration::from_secs(1));
         assert!(sim.pending(scene.streams[0]));
         sim.gpu.pause(Duration::from_secs(9));
+        sim.gpu.pause(Duration::from_secs(1));
         sim.stream_query(scene.streams[0])
             .fails(ResultCode::LAUNCH_TIMEOUT);
     });
+}
+
+#[test]
+fn a_replay_sees_a_write_of_the_host_when_the_run_before_saw_it() {
+    let run = |config, early: bool| {
+        let sim = SimHarness::new(config);
+        let scene = Scene::new(&sim);
+        let flag = sim.pinned(8);
+        flag.fill(0);
+        let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
+        scene.launch("wait", 0, &args);
+        let set = || flag.write(&[1, 0, 0, 0, 41, 0, 0, 0]);
+        if early {
+            set();
+        }
+        let pending = [(); 5].map(|()| sim.pending(scene.streams[0]));
+        set();
+        sim.stream_synchronize(scene.streams[0]).unwrap();
+        (
+            pending,
+            scene.result(),
+            sim.gpu.replay_token(),
+            sim.gpu.replay_status(),
+        )
+    };
+    let first = run(SimConfig::new().schedule(Schedule::Eager), false);
+    assert_eq!((first.0, first.1), ([true; 5], 42));
+    // The write comes earlier, as that of another thread may.
+    let again = run(SimConfig::new().replay(first.2.clone()), true);
+    assert_eq!((again.0, again.1, again.2), ([true; 5], 42, first.2));
+    assert_eq!(again.3, ReplayStatus::Exactly);
+}
+
+#[test]
+fn an_exhaustive_search_ends_with_kernels_that_wait() {
+    let mut search = millstream_sim::Search::new();
+    while let Some(gpu) = search.next_gpu(&SimConfig::new()) {
+        let sim = SimHarness::over(gpu);
+        let scene = Scene::new(&sim);
+        scene.wait();
+        scene.set();
+        sim.context_synchronize().unwrap();
+        assert_eq!(scene.result(), 42);
+    }
+    assert!(search.is_complete() && search.runs() > 1);
+}
+
+#[test]
+fn blocks_on_all_cores_wait_by_plain_loads() {
+    let sim = SimHarness::new(SimConfig::new());
+    let scene = Scene::new(&sim);
+    let function = sim.kernel(POLLING, "wait_plainly");
+    sim.launch(function, (3, 32), scene.streams[0], &scene.args())
+        .unwrap();
+    while sim.gpu.virtual_time_ns() < 1_000_000 {
+        assert!(sim.pending(scene.streams[0]));
+    }
+    scene.launch("set_plainly", 1, &scene.args());
+    sim.context_synchronize().unwrap();
+    assert_eq!(scene.result(), 42);
 }

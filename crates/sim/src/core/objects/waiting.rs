@@ -1,6 +1,6 @@
 //! Kernels that wait.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use crate::{
     exec::{CheckFindings, WaitingGrid},
@@ -31,6 +31,8 @@ pub(crate) struct WaitingKernel {
     worked_ns: u64,
     /// Set if the host can write a polled byte without a call.
     pub(crate) host_can_write: bool,
+    /// The real time at which it began to wait.
+    pub(crate) since: Option<Instant>,
 }
 
 impl WaitingKernel {
