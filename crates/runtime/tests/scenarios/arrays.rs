@@ -226,16 +226,21 @@ pub(crate) fn a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_us
 #[test]
 pub(crate) fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
     scenario(|harness| {
-        let [s1, s2] = harness.streams();
-        let a = s1.upload(&vec![4_u32; N])?;
-        let mut copy = s2.zeros::<u32>(N)?;
-        let gate = harness.gate(&s1);
-        s1.copy(&a, &mut copy)?;
-        drop(s1);
-        drop(a);
-        let same_size = s2.upload(&vec![9_u32; N])?;
-        assert_eq!(harness.opened(gate, s2.download(&copy)?), [4; N]);
-        assert_eq!(s2.values(&same_size)?, [9; N]);
+        for is_written in [false, true] {
+            let [s1, s2] = harness.streams();
+            let mut a = s1.upload(&vec![4_u32; N])?;
+            let mut copy = s2.zeros::<u32>(N)?;
+            let gate = harness.gate(&s1);
+            s1.copy(&a, &mut copy)?;
+            drop(s1);
+            if is_written {
+                s2.fill(&mut a, 5)?;
+            }
+            drop(a);
+            let same_size = s2.upload(&vec![9_u32; N])?;
+            assert_eq!(harness.opened(gate, s2.download(&copy)?), [4; N]);
+            assert_eq!(s2.values(&same_size)?, [9; N]);
+        }
         Ok(())
     });
 }
