@@ -30,6 +30,11 @@
 //! assert!(gpu.reports().is_empty());
 //! ```
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, unused_imports, reason = "only machine code uses it")
+)]
+
 pub mod exec;
 pub mod ptx;
 pub mod race;

@@ -31,6 +31,8 @@ mod float;
 mod live;
 #[cfg(target_arch = "x86_64")]
 mod loads;
+#[cfg(not(target_arch = "x86_64"))]
+mod no_code;
 #[cfg(target_arch = "x86_64")]
 mod rare;
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -44,6 +46,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use call::run;
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) use no_code::run;
 
 use crate::ptx::ir::{Code, FusedCode};
 
