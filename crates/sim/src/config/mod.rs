@@ -111,7 +111,7 @@ impl Default for SimConfig {
             poison_max_bytes: 16 << 20,
             poison_host_memory: true,
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
-            jit: Jit::On,
+            jit: Jit::Off,
             timeline: false,
             profile: false,
             faults: Vec::new(),
@@ -262,7 +262,7 @@ impl SimConfig {
     }
 
     /// Sets whether machine code executes kernels. Results, counters, reports, schedules and replay
-    /// tokens are the same either way; [`Jit::Off`] is for comparisons, and for a doubt about that.
+    /// tokens are the same either way. The default is [`Jit::Off`].
     pub fn jit(mut self, jit: Jit) -> Self {
         self.jit = jit;
         self

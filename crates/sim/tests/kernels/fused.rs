@@ -114,6 +114,12 @@ fn loads(seed: u64) -> String {
                 pick(40)
             );
         }
+        // More values than vector registers, so that a load must store some: a predicate, too.
+        body.push_str("setp.lt.u32 %q, %h, %m;\n");
+        let many = pick(2) * 14;
+        for value in 0..many {
+            let _ = writeln!(body, "add.u32 %w{value}, %h, {value};");
+        }
         for _ in 0..1 + pick(4) {
             let from = match pick(3) {
                 0 => format!("%d{}", pick(3)),
@@ -127,6 +133,10 @@ fn loads(seed: u64) -> String {
                 pick(3)
             );
         }
+        for value in 0..many {
+            let _ = writeln!(body, "xor.b32 %h, %h, %w{value};");
+        }
+        body.push_str("selp.b32 %h, %h, %t, %q;\n");
         let _ = writeln!(body, "L{number}:");
     }
     let size = pick(3) * 16;
@@ -134,7 +144,7 @@ fn loads(seed: u64) -> String {
         ".version 8.0\n.target sm_75\n.address_size 64\n\
          .visible .entry k(.param .u64 out) {{\n\
          .shared .align 4 .b8 s[{}];\n\
-         .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d<3>; .reg .b32 %v<3>;\n\
+         .reg .pred %p, %q; .reg .b32 %w<14>, %r<3>; .reg .b64 %d<3>; .reg .b32 %v<3>;\n\
          .reg .b32 %h; .reg .b32 %t; .reg .b32 %m; .reg .b64 %to;\n\
          mov.u32 %t, %tid.x; mad.lo.u32 %m, %t, 2654435761, 12345;\n\
          mul.lo.u32 %r0, %t, 4; st.shared.b32 [%r0], %m; st.shared.b32 [%r0+256], %m;\n\

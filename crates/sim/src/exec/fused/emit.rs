@@ -118,8 +118,9 @@ fn load(v: &mut Values<'_>, index: u32, bases: &[FusedBase]) -> Option<()> {
         .iter()
         .position(|known| (known.slot, known.double) == (base.slot, base.double))?;
     let at = base as i32 * WINDOW_BYTES;
-    v.assembler.raw_with(&[0x4d, 0x8b, 0x98], at + WINDOW_START); // mov r11, [r8+…]
+    // It may store another value, which takes r11.
     let r = v.register();
+    v.assembler.raw_with(&[0x4d, 0x8b, 0x98], at + WINDOW_START); // mov r11, [r8+…]
     v.vector(LOAD, S, 0, Operand::Memory(R8, at));
     v.vector(PERMUTE_D, r, S, Operand::Memory(R11, offset.cast_signed()));
     v.set_word(access.values[0], r)
