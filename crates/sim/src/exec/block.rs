@@ -227,7 +227,7 @@ impl Block {
             return Err(failure);
         }
         if fused.is_none() && *hoists {
-            fused::count(code, worker.counters.warp - started);
+            fused::count(code, launch.jit, worker.counters.warp - started);
         }
         if running.is_empty() {
             observer.leave(self.index);

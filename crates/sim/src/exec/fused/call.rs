@@ -45,19 +45,6 @@ pub(crate) fn run(
         execute(code, block, registers, &[], mask, counters);
         return true;
     }
-    run_with_loads(code, block, registers, shared, mask, counters)
-}
-
-/// Executes a block that loads from shared memory: see [`run`].
-#[inline(always)]
-fn run_with_loads(
-    code: &FusedCode,
-    block: &FusedBlock,
-    registers: &mut Registers,
-    shared: &[u8],
-    mask: u32,
-    counters: &mut Counters,
-) -> bool {
     let empty = Window {
         lanes: [0; CHUNK],
         start: shared.as_ptr(),

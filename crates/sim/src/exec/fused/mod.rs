@@ -83,12 +83,14 @@ pub(super) fn code(code: &Code, jit: Jit) -> Option<&FusedCode> {
     }
 }
 
-/// Counts warp instructions that were interpreted.
+/// Counts warp instructions that were interpreted, if a kernel may be translated later.
 #[inline]
-pub(super) fn count(code: &Code, warp_instructions: u64) {
-    code.fusion
-        .interpreted
-        .fetch_add(warp_instructions, Relaxed);
+pub(super) fn count(code: &Code, jit: Jit, warp_instructions: u64) {
+    if jit == Jit::On {
+        code.fusion
+            .interpreted
+            .fetch_add(warp_instructions, Relaxed);
+    }
 }
 
 #[cold]
