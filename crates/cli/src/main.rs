@@ -7,10 +7,12 @@ mod compile;
 mod devices;
 mod doctor;
 mod ending;
+mod executable;
 mod program;
 mod ptx;
 mod reports;
 mod run;
+mod runtime_library;
 mod sarif;
 mod settings;
 #[cfg_attr(not(unix), path = "no_signals.rs")]

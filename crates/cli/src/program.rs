@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::{
     annotations::When,
     reports::Reports,
-    say,
+    runtime_library, say,
     settings::{self, merged, quoted, variable, with_profile},
     signals::Signals,
 };
@@ -42,8 +42,7 @@ const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// A script that takes the place of `ptxas` for Triton.
 const PTXAS: &str = include_str!("ptxas.sh");
 
-/// The environment variables by which Triton finds its `ptxas`, for older and newer kinds of
-/// devices.
+/// The variables by which Triton finds its `ptxas`, for older and newer kinds of devices.
 const PTXAS_VARIABLES: [&str; 2] = ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
 
 /// The environment variable of the seconds after which a running kernel is named, and its default.
@@ -232,6 +231,7 @@ impl<'a> Program<'a> {
             let link = path.join(name);
             link_to(&library, &link).map_err(|error| cannot("create", &link, &error))?;
         }
+        runtime_library::write(&library, path)?;
         let ptxas = path.join("ptxas");
         write_script(&ptxas, PTXAS).map_err(|error| cannot("create", &ptxas, &error))?;
         let program = Self {
@@ -268,6 +268,7 @@ impl<'a> Program<'a> {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         self.set_environment(&mut command, schedule, timeline)?;
+        runtime_library::preload(&words[0], self.folder.path(), &mut command);
         Ok(command)
     }
 

@@ -4,13 +4,11 @@
 //! the work done so far, and one with all at its end, which a process lacks that ended by `abort`,
 //! `_exit` or a signal.
 
-use std::{env, ffi::OsStr, fs, path::Path};
+use std::ffi::OsStr;
 
-use object::{
-    Endianness, Object, ObjectSection,
-    read::{ReadCache, elf::ElfFile64},
-};
 use serde_json::{Value, json};
+
+use crate::executable::Executable;
 
 /// The reports of the processes that opened the driver.
 #[derive(Default)]
@@ -114,31 +112,10 @@ impl Reports {
     /// Returns the line about a failed program that is linked with NVIDIA's runtime library, unless
     /// the library has said it.
     pub(crate) fn runtime_advice(&self, program: &OsStr) -> Option<&'static str> {
-        let folders = env::var_os("PATH").unwrap_or_default();
-        let mut paths = env::split_paths(&folders).map(|folder| folder.join(program));
-        let file = match Path::new(program).components().count() {
-            1 => paths.find(|path| path.is_file())?,
-            _ => program.into(),
-        };
         if self.names_runtime {
             return None;
         }
-        // Only the two sections are read: one has the names of shared libraries that the program
-        // needs, the other its constants, with a text of the static library.
-        let file = ReadCache::new(fs::File::open(file).ok()?);
-        let file = ElfFile64::<Endianness, _>::parse(&file).ok()?;
-        let has = |section, mark| {
-            let section = file.section_by_name(section);
-            let bytes = section.and_then(|section| section.data().ok());
-            bytes.is_some_and(|bytes| String::from_utf8_lossy(bytes).contains(mark))
-        };
-        let is_linked =
-            has(".dynstr", "\0libcudart.so") || has(".rodata", "for CUDA runtime version\0");
-        is_linked.then_some(
-            "the program is linked with NVIDIA's runtime library (libcudart), which does not run \
-             on the simulated device: call the driver API (`cu…`), with kernels as PTX, or run \
-             the program on a GPU",
-        )
+        Executable::find(program)?.runtime_advice()
     }
 
     pub(crate) fn lines(&self) -> String {

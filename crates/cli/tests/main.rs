@@ -13,3 +13,4 @@ mod numba;
 mod profile;
 mod programs;
 mod run;
+mod runtime_api;

@@ -115,18 +115,27 @@ pub(crate) fn process() -> Answer<&'static Process> {
     Ok(process)
 }
 
-/// Says once that the program uses NVIDIA's runtime library, which cannot work.
-pub(crate) fn note_runtime_library() {
+/// Says once that the program uses NVIDIA's runtime library, which cannot work, and how to build it
+/// with Millstream's. `file` is the library or the executable that has it.
+pub(crate) fn note_runtime_library(file: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         if let Ok(options) = options() {
             append_to_report(options, json!({ "runtime": true, "problems": [] }));
         }
-        say(
-            "the program uses NVIDIA's runtime library (libcudart), which needs undocumented \
-             tables of the driver (cuGetExportTable) that the simulated device does not have: \
-             call the driver API (`cu…`), with kernels as PTX, or run the program on a GPU",
-        );
+        let name = file.rsplit('/').next().unwrap_or_default();
+        let advice = if name.starts_with("libcudart.so") {
+            "found by a path in the program (RPATH, or dlopen), before Millstream's: link with \
+             `-Wl,--enable-new-dtags` or remove the path"
+        } else {
+            "linked statically, as nvcc does unless told otherwise: build the program with `nvcc \
+             -cudart shared -gencode arch=compute_75,code=compute_75`, or in CMake with \
+             CMAKE_CUDA_RUNTIME_LIBRARY=Shared and CMAKE_CUDA_ARCHITECTURES=75-virtual"
+        };
+        say(&format!(
+            "{file} has NVIDIA's runtime library (libcudart), which needs undocumented tables of \
+             the driver that the simulated device does not have. It is {advice}"
+        ));
     });
 }
 

@@ -44,8 +44,9 @@ exports! {
     /// asks for one and works without.
     [cuGetExportTable]
     fn export_table(_call, table: Out<*const c_void>, _id: In<[u8; 16]>) {
-        if native::caller().is_none_or(|file| !file.contains("libnvrtc")) {
-            process::note_runtime_library();
+        let caller = native::caller().unwrap_or_else(|| "the program".to_owned());
+        if !caller.contains("libnvrtc") {
+            process::note_runtime_library(&caller);
         }
         table.set(std::ptr::null())?;
         Err(ResultCode::NOT_FOUND)

@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
+use crate::demangle;
+
 /// The number of frames of a trace.
 const FRAMES_MAX: usize = 40;
 
@@ -97,7 +99,7 @@ impl Sites {
             Some(Trace::Python(frames)) => frames.clone(),
             Some(Trace::Native(addresses)) => {
                 let outside = native::outside(addresses).iter();
-                outside.flat_map(|it| native::frames(*it)).collect()
+                without_launch_code(outside.flat_map(|it| native::frames(*it)).collect())
             }
         };
         shown(frames)
@@ -181,6 +183,25 @@ impl Frame {
     }
 }
 
+/// Removes the innermost frames if they are those of the two functions that nvcc writes for a
+/// kernel: the one that launches it, and the one of its name that calls the first.
+fn without_launch_code(mut frames: Vec<Frame>) -> Vec<Frame> {
+    const LAUNCHES: &str = "__device_stub_";
+    let first = frames
+        .iter()
+        .take_while(|it| !it.function.starts_with(LAUNCHES));
+    let first = first.count();
+    if let Some(stub) = frames.get(first) {
+        let kernel = stub.function[LAUNCHES.len()..].split('(').next();
+        let kernel = demangle::name(kernel.unwrap_or_default()).into_owned();
+        let is_kernel = frames
+            .get(first + 1)
+            .is_some_and(|it| it.function == kernel);
+        frames.drain(..=first + usize::from(is_kernel));
+    }
+    frames
+}
+
 /// Returns the frames that a report shows: the innermost one of the program and its callers in the
 /// program. Without line information nothing tells the program's frames from those of libraries,
 /// and the innermost ones are shown.
@@ -236,6 +257,28 @@ mod tests {
             [library, unknown]
         );
         assert_eq!(shown(Vec::new()), []);
+    }
+
+    #[test]
+    fn the_functions_that_nvcc_writes_for_a_launch_are_left_out() {
+        let stub = frame(
+            "__device_stub__Z3addPfi(float*, int)",
+            Some("a.stub.c"),
+            true,
+        );
+        let kernel = frame("add(float*, int)", Some("a.cu"), true);
+        let main = frame("main", Some("a.cu"), true);
+        let own = vec![main.clone()];
+        assert_eq!(
+            without_launch_code(vec![stub.clone(), kernel, main.clone()]),
+            own
+        );
+        assert_eq!(
+            without_launch_code(vec![stub, main.clone()]),
+            own,
+            "a tail call"
+        );
+        assert_eq!(without_launch_code(vec![main]), own);
     }
 
     #[test]

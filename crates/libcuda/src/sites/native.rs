@@ -26,7 +26,7 @@ pub(super) fn trace(addresses: &mut [usize]) -> usize {
 }
 
 /// Folders whose code is a library's, not the program's.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 11] = [
     // The C library.
     "/csu/",
     "/sysdeps/",
@@ -35,13 +35,26 @@ const LIBRARIES: [&str; 7] = [
     "/.cargo/git/",
     "/rustlib/",
     "/usr/",
+    // CUDA's headers.
+    "/cuda_runtime.h",
+    "/include/crt/",
+    "/include/cccl/",
+    "/cooperative_groups/",
 ];
 
-/// Returns the return addresses without those of this library, which are the innermost ones.
+/// Returns the return addresses without those of this library, which are the innermost ones, and
+/// those of CUDA's runtime library, which may have called it.
 pub(super) fn outside(addresses: &[usize]) -> &[usize] {
     let own = module(trace as *const () as usize);
-    let inside = addresses.iter().take_while(|it| module(**it) == own);
-    &addresses[inside.count()..]
+    let is_inside = |it: &&usize| module(**it) == own || is_of_runtime_library(**it);
+    &addresses[addresses.iter().take_while(is_inside).count()..]
+}
+
+/// Returns whether an address is in CUDA's runtime library, by the name of its file.
+fn is_of_runtime_library(address: usize) -> bool {
+    let name = file(address).unwrap_or_default();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    name.starts_with("libcudart.so") || name == "libmillstream_libcudart.so"
 }
 
 /// Returns the file of the library or the executable that called this library, if it is known.
@@ -49,7 +62,15 @@ pub(super) fn outside(addresses: &[usize]) -> &[usize] {
 pub(crate) fn caller() -> Option<String> {
     let mut addresses = [0; 32];
     let count = trace(&mut addresses);
-    let name = dl_info(*outside(&addresses[..count]).first()?)?.dli_fname;
+    let own = module(trace as *const () as usize);
+    let mut outside = addresses[..count].iter().filter(|it| module(**it) != own);
+    file(*outside.next()?)
+}
+
+/// Returns the file of the library or the executable of a function.
+#[cfg(unix)]
+fn file(address: usize) -> Option<String> {
+    let name = dl_info(address)?.dli_fname;
     // SAFETY: the name ends with a zero, and stays as long as the module, which runs.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;
     Some(name.to_string_lossy().into_owned())
@@ -78,6 +99,12 @@ fn dl_info(address: usize) -> Option<libc::Dl_info> {
 /// The library takes the place of the driver on Linux only.
 #[cfg(not(unix))]
 pub(crate) fn caller() -> Option<String> {
+    None
+}
+
+/// The library takes the place of the driver on Linux only.
+#[cfg(not(unix))]
+fn file(_address: usize) -> Option<String> {
     None
 }
 
