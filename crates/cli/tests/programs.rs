@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The PTX file of the vector addition.
-const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
+pub(crate) const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
 
 /// Runs a program with the PTX file and further arguments.
 fn run(program: &str, arguments: &[&str]) -> Run {
@@ -19,14 +19,14 @@ fn run(program: &str, arguments: &[&str]) -> Run {
 }
 
 /// Requires that the program printed this, succeeded and has no race.
-fn has_no_race(run: &Run, output: &str) {
+pub(crate) fn has_no_race(run: &Run, output: &str) {
     assert_eq!(run.output, output, "{}", run.errors);
     run.succeeded();
     assert!(!run.errors.contains("Race"), "{}", run.errors);
 }
 
 /// Requires that the report contains each of these.
-fn reports(run: &Run, parts: &[&str]) {
+pub(crate) fn reports(run: &Run, parts: &[&str]) {
     for part in parts {
         assert!(run.errors.contains(part), "no `{part}` in:\n{}", run.errors);
     }

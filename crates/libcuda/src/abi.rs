@@ -421,6 +421,15 @@ structures! {
         reserved: [u8; 54],
     }
 
+    /// `CUmemAllocationProp`.
+    AllocationPropertyFields {
+        kind: i32,
+        handle_types: i32,
+        location: LocationFields,
+        win32_metadata: usize,
+        flags: [u8; 8],
+    }
+
     /// `CUmemAccessDesc`.
     AccessFields {
         location: LocationFields,
@@ -452,6 +461,7 @@ const _: () = {
     assert!(size_of::<NodeFields>() == 256);
     assert!(size_of::<InstantiateFields>() == 32);
     assert!(size_of::<PoolFields>() == 88);
+    assert!(size_of::<AllocationPropertyFields>() == 32);
     assert!(size_of::<AllocationFields>() == 120);
     assert!(std::mem::offset_of!(NodeFields, parameters) == 16);
     assert!(size_of::<UpdateFields>() == 24);

@@ -55,6 +55,8 @@ pub(crate) struct Objects {
     pub(crate) primaries: FxHashMap<Device, PrimaryEntry>,
     /// The flags of page-locked allocations, by first address.
     pub(crate) host_flags: FxHashMap<Address, u32>,
+    /// The kernels of each context that wait for values and write them, by name.
+    pub(crate) value_kernels: FxHashMap<(ContextHandle, &'static str), FunctionHandle>,
     /// The pools that the program forbade reuse along event dependencies.
     pub(crate) pools_without_events: FxHashSet<PoolHandle>,
     /// Names that were returned to the program, which may keep the pointers.
@@ -261,6 +263,7 @@ impl Objects {
         self.events.retain(|_, entry| entry.context != context);
         self.modules.retain(|_, entry| entry.context != context);
         self.functions.retain(|_, entry| entry.context != context);
+        self.value_kernels.retain(|(of, _), _| *of != context);
         self.node_lists.retain(|_, list| list.context != context);
         self.executables.retain(|_, entry| entry.context != context);
         for library in self.libraries.values_mut() {

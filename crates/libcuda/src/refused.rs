@@ -47,8 +47,8 @@ refused! {
     cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpDeregisterCompleteCallback
     cuCoredumpDeregisterStartCallback cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal
     cuCoredumpRegisterCompleteCallback cuCoredumpRegisterStartCallback cuCoredumpSetAttribute
-    cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxFromGreenCtx
-    cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory
+    cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxFromGreenCtx cuCtxGetDevResource
+    cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory
     cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplit
     cuDevSmResourceSplitByCount cuDeviceGetCliqueCount cuDeviceGetCliqueInfo cuDeviceGetDevResource
     cuDeviceGetFabricClusterUuid cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid
@@ -60,12 +60,11 @@ refused! {
     cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame
     cuEventCreateFromEGLSync cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
     cuFabricCpyBatchAsync cuFabricCpyBatchAsync_ptsz cuFlushGPUDirectRDMAWrites cuFuncGetParamCount
-    cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices
-    cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObject_v2
-    cuGLMapBufferObject_v2_ptds cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2
-    cuGLMapBufferObjectAsync_v2_ptsz cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags
-    cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject
-    cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode
+    cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit
+    cuGLMapBufferObject cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLMapBufferObjectAsync
+    cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLRegisterBufferObject
+    cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync
+    cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode cuGraphBatchMemOpNodeGetParams
     cuGraphBatchMemOpNodeSetParams cuGraphChildGraphNodeGetGraph cuGraphExecBatchMemOpNodeSetParams
     cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams
@@ -90,24 +89,21 @@ refused! {
     cuLogicalEndpointDestroy cuLogicalEndpointExport cuLogicalEndpointGetLimits
     cuLogicalEndpointIdRelease cuLogicalEndpointIdReserve cuLogicalEndpointImport
     cuLogicalEndpointQuery cuLogicalEndpointUnbind cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory
-    cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAddressFree cuMemAddressReserve cuMemAlloc
-    cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz
-    cuMemCreate cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz
-    cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree
-    cuMemGetAccess cuMemGetAddressRange cuMemGetAllocationGranularity
-    cuMemGetAllocationPropertiesFromHandle cuMemGetHandleForAddressRange cuMemGetInfo
-    cuMemGetLocationInfo cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMap
+    cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch
+    cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync
+    cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz
+    cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetHandleForAddressRange
+    cuMemGetInfo cuMemGetLocationInfo cuMemHostGetDevicePointer cuMemImportFromShareableHandle
     cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer
     cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttribute
-    cuMemRangeGetAttributes cuMemRelease cuMemRetainAllocationHandle cuMemSetAccess cuMemUnmap
-    cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DBatchAsync
-    cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2_ptsz
-    cuMemcpy3DWithAttributesAsync cuMemcpy3DWithAttributesAsync_ptsz cuMemcpyAtoA cuMemcpyAtoA_v2
-    cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH
-    cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2
-    cuMemcpyAtoHAsync_v2_ptsz cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD
-    cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoA_v2
+    cuMemRangeGetAttributes cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D
+    cuMemcpy3DAsync cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_ptsz
+    cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DWithAttributesAsync cuMemcpy3DWithAttributesAsync_ptsz
+    cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2
+    cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyAtoHAsync
+    cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds
+    cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoA_v2
     cuMemcpyHtoA_v2_ptds cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz
     cuMemcpyHtoD cuMemcpyHtoDAsync cuMemcpyWithAttributesAsync cuMemcpyWithAttributesAsync_ptsz
     cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8
@@ -118,16 +114,10 @@ refused! {
     cuMulticastGetGranularity cuMulticastUnbind cuOccupancyMaxActiveClusters
     cuOccupancyMaxPotentialClusterSize cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti
     cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync
-    cuSignalExternalSemaphoresAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_v2
-    cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2_ptsz cuStreamBeginCaptureToCig
-    cuStreamBeginCaptureToCig_ptsz cuStreamBeginRecaptureToGraph cuStreamBeginRecaptureToGraph_ptsz
-    cuStreamEndCaptureToCig cuStreamEndCaptureToCig_ptsz cuStreamGetDevResource
-    cuStreamGetDevResource_ptsz cuStreamGetGreenCtx cuStreamWaitValue32 cuStreamWaitValue32_v2
-    cuStreamWaitValue32_ptsz cuStreamWaitValue32_v2_ptsz cuStreamWaitValue64 cuStreamWaitValue64_v2
-    cuStreamWaitValue64_ptsz cuStreamWaitValue64_v2_ptsz cuStreamWriteValue32
-    cuStreamWriteValue32_v2 cuStreamWriteValue32_ptsz cuStreamWriteValue32_v2_ptsz
-    cuStreamWriteValue64 cuStreamWriteValue64_v2 cuStreamWriteValue64_ptsz
-    cuStreamWriteValue64_v2_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc
+    cuSignalExternalSemaphoresAsync_ptsz cuStreamBeginCaptureToCig cuStreamBeginCaptureToCig_ptsz
+    cuStreamBeginRecaptureToGraph cuStreamBeginRecaptureToGraph_ptsz cuStreamEndCaptureToCig
+    cuStreamEndCaptureToCig_ptsz cuStreamGetDevResource cuStreamGetDevResource_ptsz
+    cuStreamGetGreenCtx cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc
     cuSurfRefGetArray cuSurfRefSetArray cuTensorMapEncodeIm2col cuTensorMapEncodeIm2colWide
     cuTensorMapEncodeTiled cuTensorMapReplaceAddress cuTensorMapSetAllocationClass cuTexObjectCreate
     cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc

@@ -6,10 +6,32 @@
 
 #![allow(unsafe_code, reason = "passes on the program's promises about memory")]
 
+use std::sync::Once;
+
 use millstream_driver::*;
 use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction};
 
-use crate::{codes::Answer, process::Process};
+use crate::{
+    codes::Answer,
+    process::{Process, say},
+};
+
+/// Returns the code of an error of the simulated device. The first shortage of memory is printed
+/// with the option that gives more.
+pub(crate) fn code_of(error: DriverError) -> ResultCode {
+    static SAID: Once = Once::new();
+    if error.code() == ResultCode::OUT_OF_MEMORY {
+        SAID.call_once(|| {
+            let detail = error.detail().unwrap_or("out of memory");
+            say(&format!(
+                "{}: {detail}: `--memory SIZE` of `millstream run`, or \
+                 MILLSTREAM_DEVICE=sim:memory=SIZE, gives the device more",
+                error.call()
+            ));
+        });
+    }
+    error.code()
+}
 
 /// Returns whether reports show the place of the program's call: that of work, and that of objects
 /// which may be left alive.
@@ -98,7 +120,7 @@ macro_rules! method {
             // SAFETY: the simulator checks handles and device addresses; the program vouches for
             // host memory and for the order of accesses, as the module says.
             let result = unsafe { simulated!(self, $name($($argument),*)) };
-            result.map_err(|error| error.code())
+            result.map_err(code_of)
         }
     };
 }

@@ -52,6 +52,7 @@ pub use api::{
     graph_questions::{NodeDetails, NodeEntry},
     pools::PoolSettings,
     programs::{AllocationDetails, AllocationKind, FunctionDetails},
+    virtual_memory::VirtualMemoryCall,
 };
 pub use config::{
     ConfigParseError, CostModel, Fault, Link, Links, PeerPool, Reading, ReplayToken,

@@ -73,6 +73,7 @@ int cuMemcpy(Address, Address, size_t);
 int cuMemcpyHtoD_v2(Address, const void *, size_t);
 int cuMemcpyDtoH_v2(void *, Address, size_t);
 int cuMemcpyDtoD_v2(Address, Address, size_t);
+int cuMemcpyDtoDAsync_v2(Address, Address, size_t, Handle);
 int cuMemcpyHtoDAsync_v2(Address, const void *, size_t, Handle);
 int cuMemcpyDtoHAsync_v2(void *, Address, size_t, Handle);
 int cuMemsetD8_v2(Address, unsigned char, size_t);

@@ -25,7 +25,9 @@ pub(crate) mod pointer;
 pub(crate) mod pool;
 pub(crate) mod primary;
 pub(crate) mod stream;
+pub(crate) mod stream_values;
 pub(crate) mod user_object;
+pub(crate) mod virtual_memory;
 
 /// The exported symbols of each module.
 pub(crate) static SYMBOLS: &[&[Symbol]] = &[
@@ -52,5 +54,7 @@ pub(crate) static SYMBOLS: &[&[Symbol]] = &[
     pool::SYMBOLS,
     primary::SYMBOLS,
     stream::SYMBOLS,
+    stream_values::SYMBOLS,
     user_object::SYMBOLS,
+    virtual_memory::SYMBOLS,
 ];

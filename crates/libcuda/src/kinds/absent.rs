@@ -26,16 +26,15 @@ absent! {
     HOST_NATIVE_ATOMIC_SUPPORTED ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED PAGEABLE_MEMORY_ACCESS
     PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
     READ_ONLY_HOST_REGISTER_SUPPORTED;
-    // Streams cannot wait for values in memory, nor write them (`cuStreamWaitValue32` and others).
-    CAN_USE_STREAM_MEM_OPS_V1 CAN_USE_64_BIT_STREAM_MEM_OPS_V1 CAN_USE_STREAM_WAIT_VALUE_NOR_V1
-    CAN_USE_64_BIT_STREAM_MEM_OPS CAN_USE_STREAM_WAIT_VALUE_NOR CAN_FLUSH_REMOTE_WRITES;
+    // No other device writes to the memory remotely.
+    CAN_FLUSH_REMOTE_WRITES;
     // Grids of several devices have no barrier, and blocks form no clusters. There are no tensor
     // maps, and no function pointers that host and device share.
     COOPERATIVE_MULTI_DEVICE_LAUNCH CLUSTER_LAUNCH TENSOR_MAP_ACCESS_SUPPORTED
     TENSOR_MAP_LARGE_TENSOR_MIN_SIZE UNIFIED_FUNCTION_POINTERS;
-    // Address ranges cannot be reserved and mapped (`cuMemAddressReserve`, `cuMemCreate`,
-    // `cuMemMap`), so neither can memory be compressed or joined for multicast.
-    VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+    // Only memory of devices can be mapped (`cuMemCreate`, `cuMemMap`), and neither be compressed
+    // nor joined for multicast.
+    HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
     HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED GENERIC_COMPRESSION_SUPPORTED MULTICAST_SUPPORTED;
     // Processes share neither memory nor events.
     HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED HANDLE_TYPE_WIN32_HANDLE_SUPPORTED

@@ -77,6 +77,10 @@ fn of_any_kind(number: i32) -> Option<i32> {
         HOST_REGISTER_SUPPORTED | CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM => 1,
         MANAGED_MEMORY | CONCURRENT_MANAGED_ACCESS => 1,
         MEMORY_POOLS_SUPPORTED | COOPERATIVE_LAUNCH => 1,
+        VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => 1,
+        CAN_USE_STREAM_MEM_OPS_V1 | CAN_USE_64_BIT_STREAM_MEM_OPS_V1 => 1,
+        CAN_USE_STREAM_WAIT_VALUE_NOR_V1 => 1,
+        CAN_USE_64_BIT_STREAM_MEM_OPS | CAN_USE_STREAM_WAIT_VALUE_NOR => 1,
         // All operations are in one domain of memory order, as on devices before compute
         // capability 9.0.
         MEM_SYNC_DOMAIN_COUNT => 1,

@@ -131,7 +131,7 @@ impl StateGuard<'_> {
                 device: found.device,
             },
         };
-        Ok((location, Some(found.base)))
+        Ok((location, Some(self.memory.start_of(found))))
     }
 
     /// Enqueues a copy of `bytes` on `stream`.

@@ -26,3 +26,4 @@ mod pool_memory;
 pub(crate) mod pools;
 pub(crate) mod programs;
 mod stream;
+pub(crate) mod virtual_memory;

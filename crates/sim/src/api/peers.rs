@@ -222,7 +222,8 @@ impl StateGuard<'_> {
             // The copy itself reports the address.
             return Ok(());
         };
-        if found.context == context || found.kind.is_everyones() {
+        let is_no_contexts = found.kind.is_everyones() || found.access().is_some();
+        if found.context == context || is_no_contexts {
             return Ok(());
         }
         let text = format!(

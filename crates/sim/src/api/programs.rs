@@ -314,7 +314,7 @@ impl Gpu {
             base: DevicePtr::from_raw(found.base),
             bytes: found.bytes,
             kind: match found.kind {
-                MemoryKind::Device => AllocationKind::Device,
+                MemoryKind::Device | MemoryKind::Mapped => AllocationKind::Device,
                 MemoryKind::Pool => AllocationKind::Pool,
                 MemoryKind::Pinned => AllocationKind::PageLocked,
                 MemoryKind::Registered => AllocationKind::Registered,

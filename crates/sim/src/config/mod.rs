@@ -237,7 +237,7 @@ impl SimConfig {
 
     /// Sets the size, in bytes, up to which new allocations are filled with
     /// [`POISON`](crate::POISON). Larger allocations hold zeros, which use no host memory until
-    /// touched. The default is 16 MiB.
+    /// touched, and so do new ones while 64 MiB of live memory are filled. The default is 16 MiB.
     pub fn poison_max_bytes(mut self, bytes: usize) -> Self {
         self.poison_max_bytes = bytes;
         self

@@ -37,7 +37,8 @@ impl SimState {
             | MemoryKind::Registered
             | MemoryKind::Managed
             | MemoryKind::ManagedVariable
-            | MemoryKind::Heap => {}
+            | MemoryKind::Heap
+            | MemoryKind::Mapped => {}
         }
         if let Some(handle) = pool {
             let pool = &mut self.pool_mut(handle).bytes;

@@ -171,8 +171,13 @@ impl SimState {
             OpKind::Kernel(launch) => {
                 return self.kernel_effect(id, op, launch, None, effects);
             }
-            OpKind::Copy(copy) => self.run_copy(id, op, copy),
-            OpKind::Fill(fill) => self.run_fill(id, fill),
+            OpKind::Copy(_) | OpKind::Fill(_) => match self.parts_of(kind) {
+                Some(parts) => parts
+                    .iter()
+                    .map(|part| self.run_transfer(id, op, part))
+                    .sum(),
+                None => self.run_transfer(id, op, kind),
+            },
             OpKind::Prefetch(prefetch) => self.run_prefetch(id, prefetch),
             OpKind::Allocation(base) => {
                 self.memory.begin(*base);
@@ -328,11 +333,22 @@ impl SimState {
         (ran, view.heap.finish())
     }
 
+    /// Runs a copy or a fill.
+    fn run_transfer(&self, id: OpId, op: &StreamOp, kind: &OpKind) -> Result<u64, OpFailure> {
+        match kind {
+            OpKind::Copy(copy) => self.run_copy(id, op, copy),
+            OpKind::Fill(fill) => self.run_fill(id, op, fill),
+            _ => Ok(0),
+        }
+    }
+
     fn run_copy(&self, id: OpId, op: &StreamOp, copy: &CopyOp) -> Result<u64, OpFailure> {
         let reach = self.copy_reach(id, op, copy);
         let (host_target, mapped_target);
         let (target, target_at) = match &copy.target {
             CopyTarget::Mapped(address) => {
+                let writable = self.memory.check_writable(*address, op.device);
+                writable.map_err(|error| OpFailure::access("write", error))?;
                 let shared_bytes = self
                     .memory
                     .shared_bytes(*address, copy.rows.target_span(), id);
@@ -412,7 +428,9 @@ impl SimState {
             .saturating_add(crate::CostModel::transfer_ns(prefetch.bytes, gb_s)))
     }
 
-    fn run_fill(&self, id: OpId, fill: &FillOp) -> Result<u64, OpFailure> {
+    fn run_fill(&self, id: OpId, op: &StreamOp, fill: &FillOp) -> Result<u64, OpFailure> {
+        let writable = self.memory.check_writable(fill.target, op.device);
+        writable.map_err(|error| OpFailure::access("write", error))?;
         let shared_bytes = self.memory.shared_bytes(fill.target, fill.bytes, id);
         let (shared_bytes, at) = shared_bytes.map_err(|error| OpFailure::access("write", error))?;
         shared_bytes

@@ -88,7 +88,7 @@ impl KernelView<'_> {
                 Reach::Zeros => allocation.hole()?,
                 Reach::None => return None,
             },
-            writable: allocation.kind != MemoryKind::Constant,
+            writable: allocation.is_writable_by(self.peers.device()),
         };
         Some((allocation, region))
     }

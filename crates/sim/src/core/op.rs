@@ -138,6 +138,14 @@ pub(crate) struct FillOp {
     pub(crate) pattern_bytes: usize,
 }
 
+impl KernelLaunch {
+    /// Returns whether the kernel is a wait of a stream for a value, which the drop-in driver
+    /// makes.
+    pub(crate) fn is_wait_for_value(&self) -> bool {
+        self.name.starts_with("cuStreamWaitValue")
+    }
+}
+
 impl OpKind {
     /// Returns a short description of the operation for reports.
     pub(crate) fn summary(&self) -> OperationSummary {

@@ -41,7 +41,17 @@ pub(crate) struct PeerAccess {
 }
 
 impl PeerAccess {
+    pub(crate) fn device(&self) -> u32 {
+        self.device
+    }
+
     pub(crate) fn reach(&self, allocation: &Allocation) -> Reach {
+        if let Some(access) = allocation.access() {
+            return match access.read >> self.device & 1 {
+                1 => Reach::Works,
+                _ => Reach::None,
+            };
+        }
         if allocation.kind.is_everyones() || allocation.device == self.device {
             return Reach::Works;
         }
@@ -131,11 +141,12 @@ impl SimState {
     /// Explains why a kernel of `device` cannot access the allocation, as the end of a sentence.
     pub(crate) fn no_access(&self, device: u32, allocation: &Allocation) -> String {
         let owner = allocation.device;
-        if !self.config.links.between(device, owner).is_peer() {
+        if device != owner && !self.config.links.between(device, owner).is_peer() {
             return format!("; device {device} cannot access memory of device {owner}");
         }
         let how = match allocation.kind {
             MemoryKind::Pool => "the pool gives it with cuMemPoolSetAccess (rule 38)",
+            MemoryKind::Mapped => "cuMemSetAccess gives it",
             _ => "cuCtxEnablePeerAccess gives it (rule 39)",
         };
         format!("; device {device} has no access: {how}")

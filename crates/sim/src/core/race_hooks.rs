@@ -25,6 +25,12 @@ impl SimState {
             return Vec::new();
         }
         let info = |base: u64| self.memory.at(base).map(|found| Arc::clone(&found.info));
+        if let Some(parts) = self.parts_of(kind) {
+            return parts
+                .iter()
+                .flat_map(|part| self.effects_of(part))
+                .collect();
+        }
         match kind {
             OpKind::Copy(copy) => vec![self.copied(copy)],
             OpKind::Fill(fill) => {
@@ -165,9 +171,8 @@ impl SimState {
                 ));
             }
             _ => {
-                let nearest_allocation = self.memory.nearest_allocation(address, bytes.into());
-                let nearest = nearest_allocation.nearest().map(|found| &found.info);
-                (format!("which {}", nearest_allocation.describe()), nearest)
+                let (place, nearest) = self.memory.whereabouts(address, bytes.into());
+                (format!("which {place}"), nearest.map(|found| &found.info))
             }
         };
         let place = match info {
@@ -290,7 +295,10 @@ fn synchronisation(
 ) -> Option<Synchronisation> {
     let kernel = launch.module.ptx.kernel(&launch.name)?;
     let mut releases = None;
-    let mut own = Synchronisation::default();
+    let mut own = Synchronisation {
+        is_wait: launch.is_wait_for_value(),
+        ..Synchronisation::default()
+    };
     for (base, info, bitmap) in accesses {
         let [mut acquired, written] = bitmap.strong_runs();
         acquired.extend(written.iter().flat_map(|run| {

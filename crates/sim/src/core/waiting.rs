@@ -142,6 +142,10 @@ impl SimState {
         let (OpKind::Kernel(launch), Some(grid)) = (&op.kind, &waiting.grid) else {
             return;
         };
+        // Waits of streams for values are no kernels on a GPU.
+        if launch.is_wait_for_value() {
+            return;
+        }
         // Once for each kernel.
         if !self.reliances.insert(Arc::clone(&launch.name)) {
             return;

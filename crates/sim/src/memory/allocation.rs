@@ -29,6 +29,8 @@ pub(crate) enum MemoryKind {
     ManagedVariable,
     /// A read-only variable of a module.
     Constant,
+    /// Physical memory of `cuMemCreate`, mapped by `cuMemMap`.
+    Mapped,
 }
 
 impl MemoryKind {
@@ -74,6 +76,7 @@ impl MemoryKind {
             Self::Registered => "cuMemHostRegister",
             Self::Managed => "cuMemAllocManaged",
             Self::Heap => "malloc",
+            Self::Mapped => "cuMemCreate",
             Self::Variable | Self::ManagedVariable | Self::Constant => "a module's variable",
         }
     }
@@ -140,6 +143,13 @@ impl AllocationInfo {
     }
 }
 
+/// The devices that may read and write a mapping, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeviceAccess {
+    pub(crate) read: u64,
+    pub(crate) write: u64,
+}
+
 /// The memory that holds an allocation's bytes.
 #[derive(Debug)]
 pub(super) enum Storage {
@@ -147,6 +157,8 @@ pub(super) enum Storage {
     Owned(Backing),
     /// Registered memory of the caller.
     Registered(HostRange),
+    /// Physical memory that may be mapped elsewhere too, and the devices that may use it here.
+    Mapped(Arc<Backing>, DeviceAccess),
     /// No memory: the allocation was freed.
     Gone,
 }
@@ -209,7 +221,7 @@ impl Allocation {
     }
 
     /// Returns the address after the last byte.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.base + self.bytes
     }
 
@@ -223,6 +235,8 @@ impl Allocation {
         match &self.storage {
             Storage::Owned(backing) => Some(backing.shared_bytes()),
             Storage::Registered(range) => Some(range.shared_bytes()),
+            // A mapping may be shorter than the memory.
+            Storage::Mapped(backing, _) => backing.shared_bytes().slice(0, self.bytes as usize),
             Storage::Gone => None,
         }
     }
@@ -283,5 +297,28 @@ impl MemoryMap {
         };
         allocation.info = Arc::new(info);
         Some(Arc::clone(&allocation.info))
+    }
+
+    /// Takes the accesses that a kernel made to the allocation at `base`.
+    pub(crate) fn take_bitmap(
+        &mut self,
+        base: u64,
+    ) -> Option<(Arc<AllocationInfo>, Box<AccessBitmap>)> {
+        let allocation = self.allocations.get_mut(&base)?;
+        Some((Arc::clone(&allocation.info), allocation.bitmap.take()?))
+    }
+
+    /// Goes on with the accesses that a kernel has made to an allocation. Returns them if the
+    /// allocation is gone.
+    pub(crate) fn put_bitmap(
+        &mut self,
+        base: u64,
+        info: &AllocationInfo,
+        bitmap: Box<AccessBitmap>,
+    ) -> Option<Box<AccessBitmap>> {
+        match self.allocations.get_mut(&base) {
+            Some(found) if found.info.number == info.number => found.bitmap.set(bitmap).err(),
+            _ => Some(bitmap),
+        }
     }
 }

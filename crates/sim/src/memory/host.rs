@@ -36,6 +36,14 @@ impl HostRange {
         self.bytes
     }
 
+    /// Returns a part of the range, which is at least as long.
+    pub(crate) fn part(self, offset: u64, bytes: u64) -> Self {
+        Self {
+            address: self.address + offset as usize,
+            bytes: bytes as usize,
+        }
+    }
+
     pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         let pointer = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: the caller of `new` promised that the range is valid and accessed without

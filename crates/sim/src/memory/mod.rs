@@ -13,17 +13,18 @@ mod nearest_allocation;
 pub(crate) mod pool;
 mod rows;
 pub mod shared_bytes;
+pub(crate) mod virtual_memory;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use millstream_driver::{ALLOCATION_ALIGNMENT, ContextHandle, StreamHandle};
 use millstream_ptx::Site;
 
-use self::{allocation::Storage, host::HostRange};
+use self::{allocation::Storage, host::HostRange, virtual_memory::VirtualMemory};
 use crate::{ReportKind, ids::OpId};
 pub(crate) use backing::Backing;
 pub(crate) use heap::{HEAP_BYTES, HeapChanges, HeapUser, KernelHeap};
@@ -121,8 +122,11 @@ pub(crate) struct MemoryMap {
     quarantine_bytes: u64,
     /// The size up to which new device memory is filled with [`POISON`], and that for host memory.
     poison_max_bytes: [usize; 2],
+    /// The number of bytes that hold [`POISON`].
+    poisoned: Arc<AtomicUsize>,
     /// The number of allocations created.
     made: u64,
+    pub(crate) virtual_memory: VirtualMemory,
 }
 
 impl MemoryMap {
@@ -139,7 +143,9 @@ impl MemoryMap {
             quarantine: VecDeque::new(),
             quarantine_bytes: 0,
             poison_max_bytes,
+            poisoned: Arc::default(),
             made: 0,
+            virtual_memory: VirtualMemory::default(),
         }
     }
 
@@ -240,9 +246,9 @@ impl MemoryMap {
 
     /// Allocates backing memory, and fills it with [`POISON`] up to a size.
     fn fresh(&self, bytes: usize, align: usize, poison_max_bytes: usize) -> Option<Backing> {
-        let backing = Backing::zeroed(bytes, align)?;
+        let mut backing = Backing::zeroed(bytes, align)?;
         if bytes <= poison_max_bytes {
-            backing.shared_bytes().fill(0, bytes, &POISON);
+            backing.poison(&POISON, &self.poisoned);
         }
         Some(backing)
     }
@@ -294,7 +300,8 @@ impl MemoryMap {
             | MemoryKind::Pool
             | MemoryKind::Heap
             | MemoryKind::Variable
-            | MemoryKind::Constant => {
+            | MemoryKind::Constant
+            | MemoryKind::Mapped => {
                 allocation.storage = Storage::Gone;
                 self.dead.push_back(base);
                 if self.dead.len() > DEAD_MAX
@@ -334,29 +341,6 @@ impl MemoryMap {
         Some(allocation)
     }
 
-    /// Takes the accesses that a kernel made to the allocation at `base`.
-    pub(crate) fn take_bitmap(
-        &mut self,
-        base: u64,
-    ) -> Option<(Arc<AllocationInfo>, Box<AccessBitmap>)> {
-        let allocation = self.allocations.get_mut(&base)?;
-        Some((Arc::clone(&allocation.info), allocation.bitmap.take()?))
-    }
-
-    /// Goes on with the accesses that a kernel has made to an allocation. Returns them if the
-    /// allocation is gone.
-    pub(crate) fn put_bitmap(
-        &mut self,
-        base: u64,
-        info: &AllocationInfo,
-        bitmap: Box<AccessBitmap>,
-    ) -> Option<Box<AccessBitmap>> {
-        match self.allocations.get_mut(&base) {
-            Some(found) if found.info.number == info.number => found.bitmap.set(bitmap).err(),
-            _ => Some(bitmap),
-        }
-    }
-
     /// Returns the live allocation that contains the whole range, and the range's offset in it.
     pub(crate) fn locate(
         &self,
@@ -365,11 +349,9 @@ impl MemoryMap {
         time: AccessTime,
     ) -> Result<(&Allocation, usize), AccessError> {
         let out_of_bounds = || {
-            let nearest_allocation = self.nearest_allocation(address, bytes);
-            let nearest = nearest_allocation
-                .nearest()
-                .map_or_else(String::new, Allocation::describe);
-            let problem = format!("{} {nearest}", nearest_allocation.describe());
+            let (place, nearest) = self.whereabouts(address, bytes);
+            let nearest = nearest.map_or_else(String::new, Allocation::describe);
+            let problem = format!("{place} {nearest}");
             let problem = problem.trim_end().to_owned();
             AccessError::new(ReportKind::OutOfBounds, (address, bytes), problem)
         };
@@ -407,8 +389,20 @@ impl MemoryMap {
                 "are used before the beginning of ".into(),
             );
         }
-        if bytes > allocation.end() - address {
-            return Err(out_of_bounds());
+        let mut found = allocation;
+        loop {
+            if found.access().is_some_and(|access| access.read == 0) {
+                let what = "are mapped, but no device has access (cuMemSetAccess): ";
+                return wrong(ReportKind::OutOfBounds, what.into());
+            }
+            if bytes <= found.end() - address {
+                break;
+            }
+            // A range may consist of several mappings.
+            match self.mapping(found.end()) {
+                Some(next) if found.kind == MemoryKind::Mapped => found = next,
+                _ => return Err(out_of_bounds()),
+            }
         }
         Ok((allocation, (address - allocation.base) as usize))
     }

@@ -30,6 +30,10 @@ impl<'m> NearestAllocation<'m> {
         }
     }
 
+    pub(super) fn is_across(&self) -> bool {
+        matches!(self, Self::Across(..))
+    }
+
     /// Returns the position in words up to the allocation, such as `lie 4 bytes behind the end of`.
     pub(crate) fn describe(&self) -> String {
         let away = |count: u64, from: &str| match count {

@@ -41,7 +41,7 @@ pub(super) struct AccessChecker {
     /// Freed allocations by number, oldest first.
     freed: VecDeque<u64>,
     histories: Histories,
-    memory_orders: MemoryOrders,
+    pub(super) memory_orders: MemoryOrders,
     /// Set if reads of uninitialised bytes are findings.
     uninitialised_reads: bool,
     /// Set if notes about races within kernels are findings.
@@ -98,6 +98,7 @@ impl AccessChecker {
                 }
                 Effect::Reuse(info) => self.empty(&mut cache, info),
                 Effect::Free(info) => self.end(actor, info),
+                Effect::Unmap(info) => self.find_users(actor, info, "unmapping", "unmaps it"),
                 Effect::Discard(info) => {
                     self.shadows.remove(&info.number);
                 }
@@ -346,19 +347,10 @@ impl AccessChecker {
         if !self.lives(actor, info, "frees it") {
             return;
         }
+        self.find_users(actor, info, "free", "frees it");
         let Some(shadow) = self.shadows.get_mut(&info.number) else {
             return;
         };
-        let mut users: BTreeMap<u64, PriorAccess> = BTreeMap::new();
-        let histories = &self.histories;
-        shadow.pages.each(|history| {
-            for used in histories.accesses(history) {
-                if !actor.is_after(&used.by) && !self.memory_orders.order(actor, &used.by) {
-                    let host_clock = users.entry(used.by.op).or_insert_with(|| used.clone());
-                    host_clock.flags = host_clock.flags | used.flags;
-                }
-            }
-        });
         match actor.operation() {
             Some(operation) => {
                 shadow.freed_by = Some(Arc::clone(operation));
@@ -375,13 +367,36 @@ impl AccessChecker {
         {
             self.shadows.remove(&oldest);
         }
+    }
+
+    /// Finds the uses of an allocation that are not ordered before its end.
+    fn find_users(
+        &mut self,
+        actor: &Actor,
+        info: &Arc<AllocationInfo>,
+        end: &str,
+        does: &'static str,
+    ) {
+        let Some(shadow) = self.shadows.get_mut(&info.number) else {
+            return;
+        };
+        let mut users: BTreeMap<u64, PriorAccess> = BTreeMap::new();
+        let histories = &self.histories;
+        shadow.pages.each(|history| {
+            for used in histories.accesses(history) {
+                if !actor.is_after(&used.by) && !self.memory_orders.order(actor, &used.by) {
+                    let host_clock = users.entry(used.by.op).or_insert_with(|| used.clone());
+                    host_clock.flags = host_clock.flags | used.flags;
+                }
+            }
+        });
         for used in users.into_values() {
             let missing = missing_edge(actor, &used.by);
             self.find(
                 ReportKind::FreeInFlight,
-                "free in flight of".to_owned(),
+                format!("{end} in flight of"),
                 Some((info, Vec::new())),
-                (actor, "frees it"),
+                (actor, does),
                 Some((Party::of(&used.by, verb(used.flags)), missing)),
             );
         }

@@ -44,6 +44,8 @@ pub(crate) enum Effect {
     Reuse(Arc<AllocationInfo>),
     /// The end of an allocation's lifetime.
     Free(Arc<AllocationInfo>),
+    /// The end of the last mapping of physical memory, which may be mapped again.
+    Unmap(Arc<AllocationInfo>),
     /// The destruction of an allocation with its context, whatever its uses.
     Discard(Arc<AllocationInfo>),
     /// A race between threads of the kernel, in memory of that allocation or in shared memory.

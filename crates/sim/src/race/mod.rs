@@ -421,6 +421,13 @@ impl RaceChecker {
     /// Adds effects of an operation. With `over`, these are the last.
     pub(crate) fn did(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
         if let Some(parts) = self.on.as_deref_mut() {
+            if let Some(actor) = parts.pending.actor(op) {
+                for effect in &effects {
+                    if let Effect::Synchronise(own) = effect {
+                        parts.checker.memory_orders.ran(actor, own);
+                    }
+                }
+            }
             parts.pending.note(op, effects, over);
             parts.judge();
         }
@@ -465,7 +472,7 @@ impl RaceChecker {
 impl CheckerParts {
     /// Checks all entries that can be checked.
     fn judge(&mut self) {
-        while let Some((actor, effects)) = self.pending.next() {
+        while let Some((actor, effects)) = self.pending.next(&self.checker.memory_orders) {
             self.checker.judge(&actor, &effects);
         }
     }

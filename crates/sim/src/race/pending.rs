@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{effect::Effect, history::Actor};
+use super::{effect::Effect, history::Actor, through_memory::MemoryOrders};
 use crate::ids::OpId;
 
 /// The number of entries that may wait behind an operation that has not run. Beyond it, entries
@@ -63,11 +63,16 @@ impl PendingChecks {
         }
     }
 
-    pub(super) fn next(&mut self) -> Option<(Actor, Vec<Effect>)> {
-        let place = *self.ran.first()?;
-        if self.ran.len() <= WAITING_MAX && *self.checks.first_key_value()?.0 != place {
-            return None;
-        }
+    pub(super) fn next(&mut self, orders: &MemoryOrders) -> Option<(Actor, Vec<Effect>)> {
+        let is_pending = |op| self.checks.contains_key(&(op, 0));
+        let mut first = self.checks.iter();
+        let first = first.find(|(_, check)| !orders.comes_later(&check.actor, is_pending));
+        let first = first.or_else(|| self.checks.first_key_value())?.0;
+        let place = match self.ran.contains(first) {
+            true => *first,
+            false if self.ran.len() <= WAITING_MAX => return None,
+            false => *self.ran.first()?,
+        };
         self.ran.remove(&place);
         let check = self.checks.remove(&place)?;
         Some((check.actor, check.effects))

@@ -4,6 +4,9 @@
 //! The kernels count as a whole, and the read counts if the kernel only reads the flag, or was seen
 //! waiting for it: a counter that both change atomically orders nothing. So the order follows from
 //! the accesses alone, except where two kernels write one flag in turn.
+//!
+//! A wait of a stream for a value comes after the kernel whose value it saw, and is checked after
+//! it, with all that follows in the stream: a wait may be enqueued before what it waits for.
 
 use std::ops::Range;
 
@@ -22,6 +25,8 @@ pub(crate) struct Synchronisation {
     pub(crate) acquired: Vec<ByteRanges>,
     /// The bytes that it writes, if it releases its other writes.
     pub(crate) released: Vec<ByteRanges>,
+    /// Set for a wait of a stream for a value.
+    pub(crate) is_wait: bool,
 }
 
 /// The kernels with strong accesses, and the orders between them.
@@ -30,23 +35,61 @@ pub(super) struct MemoryOrders {
     kernels: Vec<(Actor, Synchronisation)>,
     /// The releasing and the acquiring kernel.
     orders: Vec<(Actor, Actor)>,
+    /// The kernels that have released bytes, in the order in which they ran.
+    released: Vec<(Actor, Vec<ByteRanges>)>,
+    /// The number of a releasing kernel, and the wait that saw its value.
+    waits: Vec<(u64, Actor)>,
+}
+
+/// Returns whether the order of a kernel with others matters to a later one: the host has not seen
+/// it complete.
+fn is_needed(kernel: &Actor, by: &Actor) -> bool {
+    let of = kernel.operation();
+    of.is_some_and(|of| by.host_clock.last_of(of.slot) < of.op)
 }
 
 impl MemoryOrders {
+    /// Notes a kernel that has just run, and for a wait the kernel whose value it saw.
+    pub(super) fn ran(&mut self, actor: &Actor, own: &Synchronisation) {
+        self.released.retain(|(kernel, _)| is_needed(kernel, actor));
+        self.waits.retain(|(_, wait)| is_needed(wait, actor));
+        if own.is_wait {
+            let mut seen = self.released.iter().rev();
+            let seen = seen.find(|(_, released)| overlap(released, &own.acquired));
+            if let Some((kernel, _)) = seen
+                && let Some(operation) = kernel.operation()
+            {
+                self.waits.push((operation.op, actor.clone()));
+                self.orders.push((kernel.clone(), actor.clone()));
+            }
+        }
+        if !own.released.is_empty() {
+            self.released.push((actor.clone(), own.released.clone()));
+        }
+        let excess = self.released.len().saturating_sub(REMEMBERED_MAX);
+        self.released.drain(..excess);
+    }
+
+    /// Returns whether an operation must be checked after one that is still to be checked: it is a
+    /// wait that saw the other's value, or follows one.
+    pub(super) fn comes_later(&self, actor: &Actor, is_pending: impl Fn(u64) -> bool) -> bool {
+        self.waits.iter().any(|(kernel, wait)| {
+            let (Some(own), Some(wait)) = (actor.operation(), wait.operation()) else {
+                return false;
+            };
+            is_pending(*kernel) && (own.op == wait.op || actor.is_after(wait))
+        })
+    }
+
     /// Adds a kernel, and its orders with the ones before.
     pub(super) fn add(&mut self, actor: &Actor, own: Synchronisation) {
-        // What the host has seen complete needs no other order.
-        let needed = |kernel: &Actor| {
-            let of = kernel.operation();
-            of.is_some_and(|of| actor.host_clock.last_of(of.slot) < of.op)
-        };
-        self.kernels.retain(|(kernel, _)| needed(kernel));
-        self.orders.retain(|(_, later)| needed(later));
+        self.kernels.retain(|(kernel, _)| is_needed(kernel, actor));
+        self.orders.retain(|(_, later)| is_needed(later, actor));
         for (kernel, other) in &self.kernels {
-            if overlap(&own.released, &other.acquired) {
+            if !other.is_wait && overlap(&own.released, &other.acquired) {
                 self.orders.push((actor.clone(), kernel.clone()));
             }
-            if overlap(&other.released, &own.acquired) {
+            if !own.is_wait && overlap(&other.released, &own.acquired) {
                 self.orders.push((kernel.clone(), actor.clone()));
             }
         }

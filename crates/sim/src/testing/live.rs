@@ -11,7 +11,7 @@ use crate::{
         state::SimState,
     },
     ids::name,
-    memory::{Allocation, MemoryKind},
+    memory::{Allocation, AllocationInfo, MemoryKind},
 };
 
 /// An object of a simulated GPU that was created and not destroyed, as listed by
@@ -124,6 +124,8 @@ impl SimState {
     /// creation.
     pub(super) fn live_objects(&self) -> Vec<LiveObject> {
         let mut objects: Vec<_> = self.memory.live().filter_map(memory).collect();
+        let held = self.memory.virtual_memory.held();
+        objects.extend(held.map(|found| listed(LiveKind::DeviceMemory, found.device, &found.info)));
         objects.sort_by_key(|(kind, number, _)| (*kind, *number));
         let mut objects: Vec<_> = objects.into_iter().map(|(.., object)| object).collect();
         let is_default = |handle| {
@@ -215,17 +217,23 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
         | MemoryKind::ManagedVariable
         | MemoryKind::Constant
         | MemoryKind::Heap => return None,
+        // Its physical memory is listed.
+        MemoryKind::Mapped => return None,
     };
-    let number = found.info.number;
+    Some(listed(kind, found.device, &found.info))
+}
+
+fn listed(kind: LiveKind, device: u32, info: &AllocationInfo) -> (LiveKind, u64, LiveObject) {
+    let number = info.number;
     let object = LiveObject {
         kind,
-        device: found.device,
-        bytes: found.bytes,
+        device,
+        bytes: info.bytes,
         name: format!("allocation {number}"),
-        site: found.info.site.as_ref().map(ToString::to_string),
-        origin: found.info.made(),
+        site: info.site.as_ref().map(ToString::to_string),
+        origin: info.made(),
     };
-    Some((kind, number, object))
+    (kind, number, object)
 }
 
 /// The numbers of live objects of a simulated GPU.
