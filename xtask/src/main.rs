@@ -18,6 +18,7 @@ mod python;
 mod release;
 mod repeat;
 mod runs;
+mod suites;
 mod targets;
 mod tidy;
 
@@ -68,6 +69,8 @@ enum Task {
     /// Build what users download: the packages, and the command `millstream` as wheels and
     /// archives.
     Release,
+    /// Build and run other people's CUDA programs from a folder of checkouts.
+    Suites(suites::Options),
     /// Install the command in each way that the pages in docs/without-a-gpu have, in empty folders,
     /// and run their commands.
     InstallPaths(install_paths::Options),
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Task::Devices => runs::devices(),
         Task::Package => package::run(),
         Task::Release => release::run(),
+        Task::Suites(options) => suites::run(&options),
         Task::InstallPaths(options) => install_paths::run(&options),
         Task::Semver(options) => runs::semver(&options),
         Task::Shuttle => runs::shuttle(),
