@@ -58,8 +58,8 @@ impl Executable {
         if constants.contains("for CUDA runtime version\0") {
             return Some(
                 "the program has NVIDIA's runtime library (libcudart), linked statically, which \
-                 does not run on the simulated device: build it with `nvcc -cudart shared \
-                 -gencode arch=compute_75,code=compute_75`",
+                 does not run on the simulated device: build it with `millstream-nvcc`, or \
+                 `nvcc -cudart shared -gencode arch=compute_75,code=compute_75`",
             );
         }
         let is_known = MAJORS.iter().any(|major| self.names(&name(*major)));

@@ -93,11 +93,8 @@ fn the_compiler_is_found_in_a_toolkit_and_on_the_path_but_is_never_this_program(
     let path = format!("{}:{bin}:/usr/bin:/bin", own.display());
     for variable in [("CUDA_HOME", home), ("CUDA_PATH", home), ("PATH", &path)] {
         let found = run(folder.path(), "--version", &[variable]).1;
-        assert_eq!(
-            found,
-            format!("{}\n--version\n", nvcc.display()),
-            "{variable:?}"
-        );
+        let start = format!("{}\n--version\n", nvcc.display());
+        assert!(found.starts_with(&start), "{variable:?}: {found}");
     }
     fs::write(folder.path().join("CYCLE"), "--options-file=CYCLE").unwrap();
     let named = ("MILLSTREAM_NVCC", nvcc.to_str().unwrap());

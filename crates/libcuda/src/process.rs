@@ -128,9 +128,9 @@ pub(crate) fn note_runtime_library(file: &str) {
             "found by a path in the program (RPATH, or dlopen), before Millstream's: link with \
              `-Wl,--enable-new-dtags` or remove the path"
         } else {
-            "linked statically, as nvcc does unless told otherwise: build the program with `nvcc \
-             -cudart shared -gencode arch=compute_75,code=compute_75`, or in CMake with \
-             CMAKE_CUDA_RUNTIME_LIBRARY=Shared and CMAKE_CUDA_ARCHITECTURES=75-virtual"
+            "linked statically, as nvcc does unless told otherwise: build the program with \
+             `millstream-nvcc`, in CMake as CMAKE_CUDA_COMPILER, or with `nvcc -cudart shared \
+             -gencode arch=compute_75,code=compute_75`"
         };
         say(&format!(
             "{file} has NVIDIA's runtime library (libcudart), which needs undocumented tables of \

@@ -44,8 +44,8 @@ const LAST_CONDITION: u32 = 3;
 /// `CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER`
 const NO_BARRIER: u32 = 1;
 
-/// `CUstreamBatchMemOpParams`, a union of 48 bytes: the kind, with the flags of a barrier in the upper
-/// half; the address, the value, the flags in the lower half; and two that have no use here.
+/// `CUstreamBatchMemOpParams`, a union of 48 bytes: the kind, with the flags of a barrier in the
+/// upper half; the address, the value, the flags in the lower half; and two without use here.
 type Operation = [u64; 6];
 
 /// Returns the kernel of an operation, after checking its operands. A barrier needs none, since the
