@@ -20,7 +20,7 @@ impl Case {
     pub(crate) fn entry(&self) -> &'static str {
         match self.kernel {
             "vecadd_32" | "launch" | "start" => "vecadd",
-            kernel => kernel,
+            kernel => kernel.trim_end_matches("_long"),
         }
     }
 }

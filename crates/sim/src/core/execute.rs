@@ -10,7 +10,6 @@ use millstream_driver::{ManagedLocation, ResultCode};
 use parking_lot::Mutex;
 
 use super::{
-    kernel_pool,
     objects::waiting::WaitingKernel,
     op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch, OpKind, PrefetchOp, StreamOp},
     peers::Reach,
@@ -304,9 +303,6 @@ impl SimState {
         self.running_kernel.waits.store(false, Relaxed);
         *self.running_kernel.kernel.lock() = Some(running);
         let checks = waited.is_none();
-        let run = || exec::run_suspending(kernel, &shape, &view, waited);
-        // Blocks that run in order, or a single one, need no other threads.
-        let alone = kernel.is_ordered() || launch.cooperative || launch.dims.grid == [1; 3];
         let mut traced_region: Vec<u32> = launch
             .mismatches
             .iter()
@@ -324,10 +320,8 @@ impl SimState {
                 let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
                 *findings = found;
                 ran
-            } else if alone {
-                run()
             } else {
-                kernel_pool::install(run)
+                exec::run_suspending(kernel, &shape, &view, waited)
             };
         *self.running_kernel.kernel.lock() = None;
         (ran, view.heap.finish())

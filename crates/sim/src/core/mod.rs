@@ -34,7 +34,6 @@ mod execute;
 mod graph_edit;
 mod graph_launch;
 mod kernel_fault;
-mod kernel_pool;
 mod kernel_view;
 mod printf_output;
 mod progress;

@@ -1,5 +1,6 @@
 //! A thread block: runs its warps in turn, and owns its shared memory and barriers.
 
+use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 
 use super::barrier::Barriers;
@@ -20,6 +21,9 @@ use crate::ptx::ir::{Code, Instr, Op};
 
 /// The maximum number of instructions between the head of a loop and the poll in it.
 const POLL_DISTANCE_MAX: usize = 64;
+
+/// The maximum number of bytes that a thread keeps between launches.
+const SPARE_BYTES_MAX: usize = 4 << 20;
 
 /// State that a worker thread keeps from block to block.
 pub(super) struct Worker<'m> {
@@ -100,7 +104,33 @@ impl Hash for Block {
     }
 }
 
+thread_local! {
+    /// The last block that this thread ran, whose storage the next launch uses.
+    static SPARE: Cell<Option<Box<Block>>> = const { Cell::new(None) };
+}
+
 impl Block {
+    /// Returns a block that has not started, with the storage of an earlier launch's if there is
+    /// one.
+    pub(super) fn spare() -> Box<Self> {
+        SPARE
+            .try_with(Cell::take)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+
+    /// Keeps the storage of a block that has ended for this thread's next launch, unless it is
+    /// large.
+    pub(super) fn keep(mut self: Box<Self>) {
+        let bytes = self.warps.iter().map(Warp::bytes).sum::<usize>() + self.memory.capacity();
+        if bytes <= SPARE_BYTES_MAX {
+            self.warps.iter_mut().for_each(Warp::forget_launch);
+            // A thread that ends drops the block.
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
+
     /// Starts block `index` of the grid (x fastest), reusing the storage of the previous block.
     ///
     /// With `hoists`, which is the same for all blocks of a launch and false for an observer, the

@@ -4,13 +4,13 @@ use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use rayon::prelude::*;
 
 use super::SHARED_BYTES_MAX;
 use super::block::{Block, BlockStatus, Worker};
 use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::cooperative::{self, WithWorkspace, resident_blocks};
 use super::fault::{KernelFault, KernelFaultKind};
+use super::kernel_pool;
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::memory::Traffic;
 use super::observer::NoObserver;
@@ -344,8 +344,8 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
     // Blocks after a failed block need not run; blocks before it must run, because one of them may
     // fail, too.
     let first_failed = AtomicU64::new(u64::MAX);
-    let chunk = chunk(code, blocks, rayon::current_num_threads());
-    let run_chunk = |(worker, block): &mut (Worker<'_>, Block),
+    let chunk = chunk(code, blocks, kernel_pool::threads());
+    let run_chunk = |(worker, block): &mut (Worker<'_>, Box<Block>),
                      chunk_index: u64|
      -> Result<Counters, (u64, KernelFault)> {
         worker.counters = Counters::default();
@@ -379,18 +379,40 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
         memory.blocks_done(chunk.min(blocks - chunk_index * chunk));
         Ok(worker.counters)
     };
-    let outcomes = (0..blocks.div_ceil(chunk))
-        .into_par_iter()
-        .map_init(|| (Worker::new(code, memory), Block::default()), run_chunk);
-    let first = |a: Result<Counters, (u64, KernelFault)>,
-                 b: Result<Counters, (u64, KernelFault)>| match (a, b) {
-        (Ok(a), Ok(b)) => Ok(a.plus(b)),
-        (Err(a), Err(b)) => Err(if a.0 <= b.0 { a } else { b }),
-        (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
-    };
-    let counters = outcomes.reduce(|| Ok(Counters::default()), first);
+    let chunks = blocks.div_ceil(chunk);
+    let (next, outcome) = (AtomicU64::new(0), Mutex::new((Counters::default(), None)));
+    kernel_pool::share(chunks, || {
+        let mut state = None;
+        let mut counters = Counters::default();
+        loop {
+            let chunk_index = next.fetch_add(1, Relaxed);
+            if chunk_index >= chunks {
+                break;
+            }
+            let own = state.get_or_insert_with(|| (Worker::new(code, memory), Block::spare()));
+            match run_chunk(own, chunk_index) {
+                Ok(more) => counters = counters.plus(more),
+                Err(failure) => {
+                    state = None;
+                    let first = &mut outcome.lock().1;
+                    if first.as_ref().is_none_or(|(block, _)| failure.0 < *block) {
+                        *first = Some(failure);
+                    }
+                }
+            }
+        }
+        if let Some((_, block)) = state {
+            block.keep();
+        }
+        let all = &mut outcome.lock().0;
+        *all = all.plus(counters);
+    });
+    let (counters, failure) = outcome.into_inner();
+    if let Some((_, fault)) = failure {
+        return Err(fault);
+    }
     let mut turns = Turns::new(true);
-    turns.counters = counters.map_err(|(_, fault)| fault)?;
+    turns.counters = counters;
     turns.next = blocks;
     turns.resident.extend(polling.into_inner());
     turns

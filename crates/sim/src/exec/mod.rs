@@ -36,6 +36,7 @@ mod grid;
 mod half;
 mod indices;
 mod integer;
+mod kernel_pool;
 mod launch;
 mod mbarrier;
 mod memory;

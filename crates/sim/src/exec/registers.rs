@@ -49,6 +49,11 @@ impl Registers {
         }
     }
 
+    /// Returns the bytes of the register files.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Words>() * self.words.capacity() + size_of::<Doubles>() * self.doubles.capacity()
+    }
+
     /// Returns the sizes of the register files.
     #[inline(always)]
     pub(super) fn sizes(&self) -> [usize; 3] {

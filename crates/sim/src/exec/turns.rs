@@ -33,8 +33,8 @@ const STATES_MAX: usize = 256;
 /// The blocks of a launch that run in turn, between two rounds.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    pub(super) resident: VecDeque<Block>,
-    spare: Vec<Block>,
+    pub(super) resident: VecDeque<Box<Block>>,
+    spare: Vec<Box<Block>>,
     /// The number of blocks that have started.
     pub(super) next: u64,
     rounds_waited: u32,
@@ -86,7 +86,7 @@ impl Turns {
     }
 
     /// One block, of a launch of `blocks`, all of which have started.
-    pub(super) fn alone(block: Block, blocks: u64) -> Self {
+    pub(super) fn alone(block: Box<Block>, blocks: u64) -> Self {
         Self {
             resident: VecDeque::from([block]),
             next: blocks,
@@ -195,7 +195,7 @@ impl Turns {
         loop {
             let join = self.rounds_waited > ROUNDS_ALONE && self.resident.len() < RESIDENT_MAX;
             if self.next < blocks && (self.resident.is_empty() || join || launch.cooperative) {
-                let mut block = self.spare.pop().unwrap_or_default();
+                let mut block = self.spare.pop().unwrap_or_else(Block::spare);
                 block.start(order.block(self.next), code, launch, self.hoists);
                 block.arrange(order);
                 self.resident.push_front(block);
@@ -204,6 +204,9 @@ impl Turns {
             }
             let Some(mut block) = self.resident.pop_front() else {
                 self.counters = worker.counters;
+                if let Some(block) = self.spare.pop() {
+                    block.keep();
+                }
                 return Ok(TurnsEnd::Ended);
             };
             let index = block.index;

@@ -149,6 +149,17 @@ impl Warp {
         }
     }
 
+    /// Lets the warp start a block of another launch.
+    pub(super) fn forget_launch(&mut self) {
+        self.started = false;
+        self.converged.clear();
+    }
+
+    /// Returns the bytes of its registers and local memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.registers.bytes() + self.local.capacity()
+    }
+
     /// Sets all registers to their initial values.
     fn set_initial(&mut self, code: &Code, block_info: &BlockInfo<'_>) {
         let index = self.index;

@@ -4,26 +4,46 @@ use std::{panic::resume_unwind, thread};
 
 use millstream_driver::PerProcess;
 
-/// Runs `work` on the process's kernel thread pool and waits for it.
+/// Returns the number of threads that [`share`] can run on.
+pub(super) fn threads() -> usize {
+    pool().current_num_threads()
+}
+
+/// Runs `work` on the calling thread and on others of the process's kernel thread pool, on at most
+/// `most` in all, and waits until all have returned.
 ///
 /// This pool is separate from rayon pools of the program. A thread of the program's pool may hold
 /// the state lock while it waits here: if it ran other tasks of its pool meanwhile, one of them
 /// could call the driver and deadlock on that lock.
-pub(crate) fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+pub(super) fn share(most: u64, work: impl Fn() + Sync) {
+    let others = most.min(threads() as u64).saturating_sub(1);
+    if others == 0 {
+        return work();
+    }
+    // The calling thread takes part, because it takes long to wake the others.
+    let shared = || {
+        pool().in_place_scope(|scope| {
+            (0..others).for_each(|_| scope.spawn(|_| work()));
+            work();
+        });
+    };
+    if rayon::current_thread_index().is_none() {
+        return shared();
+    }
+    // A worker of another pool would run that pool's tasks while it waits for the others, so a
+    // plain thread waits instead.
+    let ran = thread::scope(|scope| scope.spawn(shared).join());
+    ran.unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+fn pool() -> &'static rayon::ThreadPool {
     static POOL: PerProcess<rayon::ThreadPool> = PerProcess::new();
-    let pool = POOL.get_or_init(|| {
+    POOL.get_or_init(|| {
         rayon::ThreadPoolBuilder::new()
             .thread_name(|index| format!("sim-kernel-{index}"))
             .build()
             .expect("cannot start the threads of the kernel thread pool")
-    });
-    if rayon::current_thread_index().is_none() {
-        return pool.install(work);
-    }
-    // A worker of another pool would run that pool's tasks while it waits in `install`, so a plain
-    // thread waits instead.
-    let ran = thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
-    ran.unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 #[cfg(test)]
@@ -40,7 +60,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|_| {
                     let _held = lock.lock().unwrap();
-                    assert_eq!(super::install(|| 7), 7);
+                    super::share(2, || ());
                 });
             }
         });
