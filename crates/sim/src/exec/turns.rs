@@ -34,7 +34,7 @@ const STATES_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     pub(super) resident: VecDeque<Box<Block>>,
-    spare: Vec<Box<Block>>,
+    spare: Option<Box<Block>>,
     /// The number of blocks that have started.
     pub(super) next: u64,
     rounds_waited: u32,
@@ -195,7 +195,7 @@ impl Turns {
         loop {
             let join = self.rounds_waited > ROUNDS_ALONE && self.resident.len() < RESIDENT_MAX;
             if self.next < blocks && (self.resident.is_empty() || join || launch.cooperative) {
-                let mut block = self.spare.pop().unwrap_or_else(Block::spare);
+                let mut block = self.spare.take().unwrap_or_else(Block::spare);
                 block.start(order.block(self.next), code, launch, self.hoists);
                 block.arrange(order);
                 self.resident.push_front(block);
@@ -204,7 +204,7 @@ impl Turns {
             }
             let Some(mut block) = self.resident.pop_front() else {
                 self.counters = worker.counters;
-                if let Some(block) = self.spare.pop() {
+                if let Some(block) = self.spare.take() {
                     block.keep();
                 }
                 return Ok(TurnsEnd::Ended);
@@ -219,7 +219,7 @@ impl Turns {
                     if order.token() == KernelOrder::Index {
                         worker.allow(launch.step_limit);
                     }
-                    self.spare.push(block);
+                    self.spare = Some(block);
                 }
                 Ok(progress) => {
                     self.rounds_waited = match progress {
