@@ -55,6 +55,10 @@ impl Executable {
     /// Returns the line about a program whose runtime library does not run.
     pub(crate) fn runtime_advice(&self) -> Option<&'static str> {
         let constants = String::from_utf8_lossy(&self.constants);
+        // The device runtime library, which some of these have, contains the same text.
+        if MAJORS.iter().any(|major| self.names(&name(*major))) {
+            return None;
+        }
         if constants.contains("for CUDA runtime version\0") {
             return Some(
                 "the program has NVIDIA's runtime library (libcudart), linked statically, which \
@@ -62,8 +66,7 @@ impl Executable {
                  `nvcc -cudart shared -gencode arch=compute_75,code=compute_75`",
             );
         }
-        let is_known = MAJORS.iter().any(|major| self.names(&name(*major)));
-        (self.names("libcudart.so") && !is_known).then_some(
+        self.names("libcudart.so").then_some(
             "the program is linked with the runtime library (libcudart) of a version of CUDA \
              before 12, which the simulated device does not have: build it with a newer nvcc",
         )

@@ -61,6 +61,8 @@ fn calls_of_both_versions_of_the_runtime_return_what_the_documentation_says() {
     let errors = run("all", 1);
     let refused = "cudaIpcGetMemHandle is not supported by the simulated device\n";
     assert_eq!(errors.matches(refused).count(), 2, "{errors}");
+    let advice = "compile to PTX too, as with nvcc's `-gencode arch=compute_75,code=compute_75`\n";
+    assert_eq!(errors.matches(advice).count(), 2, "{errors}");
     assert!(!errors.contains("Race"), "{errors}");
 }
 

@@ -25,8 +25,7 @@ pub(crate) fn ptx(caller: &str, image: Vec<u8>) -> Answer<Vec<u8>> {
     if !is_fatbin(start) {
         return accepted(caller, image);
     }
-    let (major, minor) = process::options()?.kind.compute_capability();
-    let capability = (major.unsigned_abs(), minor.unsigned_abs());
+    let capability = capability()?;
     let found = Fatbin::parse(&image).and_then(|fatbin| fatbin.ptx_for(capability));
     let ptx = found.map_err(|error| {
         say(&format!("{caller}: {error}"));
@@ -38,6 +37,20 @@ pub(crate) fn ptx(caller: &str, image: Vec<u8>) -> Answer<Vec<u8>> {
         }
     })?;
     accepted(caller, ptx.into_bytes())
+}
+
+fn capability() -> Answer<(u32, u32)> {
+    let (major, minor) = process::options()?.kind.compute_capability();
+    Ok((major.unsigned_abs(), minor.unsigned_abs()))
+}
+
+/// Returns whether an image is CUDA's device runtime library, whose PTX is for newer devices. It is
+/// recognised by a function that launches kernels.
+pub(crate) fn is_device_runtime(image: &[u8]) -> Answer<bool> {
+    let capability = capability()?;
+    let mark = "__cudaCDP2LaunchDevice";
+    Ok(Fatbin::parse(image)
+        .is_ok_and(|fatbin| fatbin.ptx_for(capability).is_err() && fatbin.has_ptx_with(mark)))
 }
 
 /// Returns the text, unless its version of PTX is newer than the driver's.

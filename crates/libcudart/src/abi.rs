@@ -114,6 +114,21 @@ pub(crate) struct Box3 {
     pub(crate) kind: i32,
 }
 
+/// `cudaMemcpy3DPeerParms`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerBox3 {
+    pub(crate) source_array: usize,
+    pub(crate) source_at: Extent,
+    pub(crate) source: Pitched,
+    pub(crate) source_device: i32,
+    pub(crate) target_array: usize,
+    pub(crate) target_at: Extent,
+    pub(crate) target: Pitched,
+    pub(crate) target_device: i32,
+    pub(crate) extent: Extent,
+}
+
 /// `CUDA_MEMCPY3D`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

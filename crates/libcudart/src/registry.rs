@@ -14,7 +14,6 @@ use crate::{
     abi::{Function, Ptr},
     codes::{Answer, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND},
     driver::cu,
-    texts::say,
 };
 
 /// The number of a registered image.
@@ -247,9 +246,6 @@ impl Registry {
             return known;
         }
         let loaded = image.load();
-        if loaded == Err(NO_KERNEL_IMAGE) {
-            say(NO_PTX);
-        }
         image.library = Some(loaded);
         loaded
     }
@@ -264,17 +260,8 @@ impl Registry {
     }
 }
 
-/// The advice on a program without fitting PTX.
-const NO_PTX: &str = "the program has no PTX that the simulated device can run: build it with \
-    `nvcc -cudart shared -gencode arch=compute_75,code=compute_75`";
-
-/// An archive with the one member by which the driver recognises the library of functions that
-/// kernels of cooperative launches call, `libcudadevrt.a`.
-const DEVICE_RUNTIME: &[u8] = b"!<arch>\ncuda_device_runtime.o/\n";
-
-/// `CU_JIT_INPUT_FATBINARY` and `CU_JIT_INPUT_LIBRARY`
+/// `CU_JIT_INPUT_FATBINARY`
 const FATBINARY: u32 = 2;
-const LIBRARY: u32 = 4;
 
 impl Image {
     /// Loads the image. Objects that were compiled to be linked are linked first.
@@ -300,18 +287,6 @@ impl Image {
             let bytes = Ptr::<usize>::of(part).at(1).get()? + 16;
             cu!(cuLinkAddData_v2, linker, FATBINARY, part, bytes, 0, 0, 0, 0)?;
         }
-        let runtime = DEVICE_RUNTIME.as_ptr().expose_provenance();
-        cu!(
-            cuLinkAddData_v2,
-            linker,
-            LIBRARY,
-            runtime,
-            DEVICE_RUNTIME.len(),
-            0,
-            0,
-            0,
-            0
-        )?;
         let (mut code, mut bytes) = (0_usize, 0_usize);
         cu!(cuLinkComplete, linker, &mut code, &mut bytes)?;
         Ok(code)

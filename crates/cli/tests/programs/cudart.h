@@ -139,12 +139,12 @@ typedef struct {
     void *list;
 } Wrapper;
 
-// Returns a fat binary with PTX, or with machine code of no use.
-static inline void *fat_binary(const char *ptx, int is_ptx) {
+// Returns a fat binary with PTX (kind 1) or machine code (kind 2) for a device.
+static inline void *fat_binary(const char *ptx, int kind, int device) {
     size_t text = strlen(ptx) + 1, padded = (text + 7) / 8 * 8;
     unsigned char *bytes = calloc(1, 16 + 64 + padded);
     uint32_t header[4] = {0xba55ed50, 1 | 16 << 16, 64 + padded, 0};
-    uint32_t entry[16] = {(is_ptx ? 1 : 2) | 0x101 << 16, 64, padded, 0, 0, 0, 8 << 16, 75,
+    uint32_t entry[16] = {kind | 0x101 << 16, 64, padded, 0, 0, 0, 8 << 16, device,
                           0,  0, 0x11, 0, 0, 0, 0, 0};
     memcpy(bytes, header, 16);
     memcpy(bytes + 16, entry, 64);

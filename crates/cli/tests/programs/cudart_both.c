@@ -11,7 +11,7 @@ static const char *const code =
 static char set;
 
 __attribute__((constructor)) static void start(void) {
-    register_kernel(registered(fat_binary(code, 1)), &set, "set");
+    register_kernel(registered(fat_binary(code, 1, 75)), &set, "set");
 }
 
 static void launch(void *memory, int number) {

@@ -22,13 +22,20 @@ static const char *const code =
     ".func product() { wmma.load.a.sync.aligned.row.m16n16k16.f16 1; ret; }\n"
     ".visible .entry matrix() { call product; ret; }\n";
 
+static const char *const caller =
+    HEAD ".extern .func (.param .b32 r) seven();\n.visible .entry linked(.param .u64 p)\n"
+    "{ .reg .b64 d; .reg .b32 n; .param .b32 r; ld.param.u64 d, [p]; call.uni (r), seven, ();\n"
+    "ld.param.b32 n, [r]; st.global.u32 [d], n; ret; }\n";
+static const char *const called =
+    HEAD ".visible .func (.param .b32 r) seven() { st.param.b32 [r], 7; ret; }\n";
+
 // Host addresses that stand for kernels and variables.
-static char add, fault, matrix, factor, table, unknown;
+static char add, fault, matrix, factor, table, unknown, linked, native;
 static int *managed;
 static void **image;
 
 __attribute__((constructor)) static void start(void) {
-    image = registered(fat_binary(code, 1));
+    image = registered(fat_binary(code, 1, 75));
     register_kernel(image, &add, "add");
     register_kernel(image, &fault, "fault");
     register_kernel(image, &matrix, "matrix");
@@ -36,6 +43,13 @@ __attribute__((constructor)) static void start(void) {
     __cudaRegisterVar(image, &table, &table, "table", 0, 4, 1, 0);
     __cudaRegisterManagedVar(image, (void **)&managed, (char *)&managed, "shared", 0, 8, 0, 0);
     __cudaRegisterFatBinaryEnd(image);
+    // Two objects to be linked, and the device runtime library, whose PTX is for newer devices.
+    static void *parts[4];
+    parts[0] = fat_binary(caller, 1, 75);
+    parts[1] = fat_binary(called, 1, 75);
+    parts[2] = fat_binary(HEAD "// __cudaCDP2LaunchDevice\n", 1, 121);
+    register_kernel(registered_list(parts), &linked, "linked");
+    register_kernel(registered(fat_binary("machine code", 2, 75)), &native, "native");
 }
 
 static int launch(void *memory, int number, Handle stream) {
@@ -81,6 +95,11 @@ static void kernels_and_variables(void) {
     FAILS(21, cudaMemcpyToSymbol(&factor, &value, 4, 0, 2));
     FAILS(98, cudaLaunchKernel(&unknown, one, one, NULL, 0, NULL));
     FAILS(218, cudaLaunchKernel(&matrix, one, one, NULL, 0, NULL));
+    void *arguments[] = {&memory};
+    OK(cudaLaunchKernel(&linked, one, one, arguments, 0, NULL));
+    OK(cudaMemcpy(numbers, memory, 4, 2));
+    CHECK(numbers[0] == 7);
+    FAILS(209, cudaLaunchKernel(&native, one, one, NULL, 0, NULL));
     FAILS(52, __cudaPopCallConfiguration(NULL, NULL, NULL, NULL));
     OK(cudaFree(memory));
 }

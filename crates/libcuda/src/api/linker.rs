@@ -47,11 +47,11 @@ fn with_linker<R>(
 /// Adds a text. Inputs without PTX are not supported.
 fn add(call: &Call, linker: Handle, kind: i32, bytes: Vec<u8>) -> Answer {
     let is_device_runtime = |part: &[u8]| part == OF_DEVICE_RUNTIME;
-    if kind == LIBRARY
+    let is_archive = kind == LIBRARY
         && bytes
             .windows(OF_DEVICE_RUNTIME.len())
-            .any(is_device_runtime)
-    {
+            .any(is_device_runtime);
+    if is_archive || kind == FATBINARY && image::is_device_runtime(&bytes)? {
         return with_linker(call, linker, |entry| entry.device_runtime = true);
     }
     let bytes = match kind {

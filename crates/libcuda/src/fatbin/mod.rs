@@ -98,6 +98,13 @@ impl<'a> Fatbin<'a> {
         }
     }
 
+    /// Returns whether there is PTX, for any target, that contains a text.
+    #[must_use]
+    pub fn has_ptx_with(&self, text: &str) -> bool {
+        let mut ptx = self.of_kind(EntryKind::Ptx);
+        ptx.any(|entry| entry.text().is_ok_and(|ptx| ptx.contains(text)))
+    }
+
     fn of_kind(&self, kind: EntryKind) -> impl Iterator<Item = &Entry<'a>> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }

@@ -2,10 +2,10 @@
 //! another signature.
 
 use crate::{
-    abi::{Box3, DriverBox3, Extent, Function, Pitched, Ptr, Stream},
-    api::copy::driver_box,
+    abi::{Box3, DriverBox3, DriverSide, Function, Pitched, Ptr, Stream},
+    api::copy::{driver_box, of_symbol, rows},
     call::current,
-    codes::{Answer, INVALID_VALUE},
+    codes::Answer,
     driver::cu,
     export::exports,
     registry, version,
@@ -45,33 +45,59 @@ impl KernelNode {
     }
 }
 
-/// The parameters of a copy of contiguous bytes.
-fn contiguous(to: usize, from: usize, bytes: usize, kind: i32) -> Box3 {
-    let pitched = |address| Pitched {
-        address,
-        pitch: bytes,
-        width: bytes,
-        height: 1,
+fn kernel_parameters(node: usize) -> Answer<KernelNode> {
+    let none = KernelNode {
+        function: 0,
+        sizes: [0; 7],
+        arguments: 0,
+        extra: 0,
     };
-    Box3 {
-        source: pitched(from),
-        target: pitched(to),
-        extent: Extent {
-            width: bytes,
-            height: 1,
-            depth: 1,
-        },
-        kind,
-        ..Box3::default()
-    }
+    let mut known = DriverKernelNode {
+        node: none,
+        kernel: 0,
+        context: 0,
+    };
+    cu!(cuGraphKernelNodeGetParams_v2, node, &mut known)?;
+    let kernel = if known.kernel == 0 {
+        known.node.function
+    } else {
+        known.kernel
+    };
+    Ok(KernelNode {
+        function: registry::host_of(kernel),
+        ..known.node
+    })
 }
 
-/// Returns the address of a part of a variable.
-fn of_symbol(symbol: usize, offset: usize) -> Answer<usize> {
-    registry::variable(symbol)?
-        .0
-        .checked_add(offset)
-        .ok_or(INVALID_VALUE)
+fn copy_parameters(node: usize) -> Answer<Box3> {
+    let mut known = DriverBox3::default();
+    cu!(cuGraphMemcpyNodeGetParams, node, &mut known)?;
+    Ok(of_driver(&known))
+}
+
+/// Returns a copy of contiguous bytes.
+fn bytes(to: usize, from: usize, bytes: usize, kind: i32) -> Box3 {
+    rows((to, bytes), (from, bytes), (bytes, 1), kind)
+}
+
+/// Returns a copy to a part of a variable: symbol, source, bytes, offset.
+fn to_symbol(symbol: usize, from: usize, count: usize, offset: usize, kind: i32) -> Answer<Box3> {
+    Ok(bytes(
+        of_symbol((symbol, offset, count), kind, false)?,
+        from,
+        count,
+        kind,
+    ))
+}
+
+/// Returns a copy from a part of a variable: target, symbol, bytes, offset.
+fn from_symbol(to: usize, symbol: usize, count: usize, offset: usize, kind: i32) -> Answer<Box3> {
+    Ok(bytes(
+        to,
+        of_symbol((symbol, offset, count), kind, true)?,
+        count,
+        kind,
+    ))
 }
 
 /// The node that a function adds: where its handle goes, the graph, and its dependencies.
@@ -108,7 +134,7 @@ fn of_driver(copied: &DriverBox3) -> Box3 {
     const HOST: u32 = 1;
     const DEVICE: u32 = 2;
     let (from, to) = (&copied.source, &copied.target);
-    let pitched = |side: &crate::abi::DriverSide| Pitched {
+    let pitched = |side: &DriverSide| Pitched {
         address: side.host | side.device,
         pitch: side.pitch,
         width: copied.extent.width,
@@ -181,201 +207,4 @@ fn add_node((node, graph, before, count): Added, edges: usize, of_program: usize
     Ok(())
 }
 
-exports! {
-    Context [cudaGraphAddKernelNode]
-    (_call, node: usize, graph: usize, before: usize, count: usize, parameters: Ptr<KernelNode>) {
-        let parameters = parameters.get()?.for_driver()?;
-        cu!(cuGraphAddKernelNode_v2, node, graph, before, count, &parameters)
-    }
-
-    Context [cudaGraphKernelNodeGetParams] (_call, node: usize, target: Ptr<KernelNode>) {
-        target.check()?;
-        let none = KernelNode { function: 0, sizes: [0; 7], arguments: 0, extra: 0 };
-        let mut known = DriverKernelNode { node: none, kernel: 0, context: 0 };
-        cu!(cuGraphKernelNodeGetParams_v2, node, &mut known)?;
-        let kernel = if known.kernel == 0 { known.node.function } else { known.kernel };
-        target.set(KernelNode { function: registry::host_of(kernel), ..known.node })
-    }
-
-    Context [cudaGraphKernelNodeSetParams] (_call, node: usize, parameters: Ptr<KernelNode>) {
-        cu!(cuGraphKernelNodeSetParams_v2, node, &parameters.get()?.for_driver()?)
-    }
-
-    Context [cudaGraphExecKernelNodeSetParams]
-    (_call, graph: usize, node: usize, parameters: Ptr<KernelNode>) {
-        cu!(cuGraphExecKernelNodeSetParams_v2, graph, node, &parameters.get()?.for_driver()?)
-    }
-
-    Context [cudaGraphAddMemcpyNode]
-    (_call, node: usize, graph: usize, before: usize, count: usize, copied: Ptr<Box3>) {
-        add_copy((node, graph, before, count), &copied.get()?)
-    }
-
-    Context [cudaGraphAddMemcpyNode1D]
-    (_call, node: usize, graph: usize, before: usize, count: usize, to: usize, from: usize,
-     bytes: usize, kind: i32) {
-        add_copy((node, graph, before, count), &contiguous(to, from, bytes, kind))
-    }
-
-    Context [cudaGraphAddMemcpyNodeToSymbol]
-    (_call, node: usize, graph: usize, before: usize, count: usize, symbol: usize, from: usize,
-     bytes: usize, offset: usize, kind: i32) {
-        let to = of_symbol(symbol, offset)?;
-        add_copy((node, graph, before, count), &contiguous(to, from, bytes, kind))
-    }
-
-    Context [cudaGraphAddMemcpyNodeFromSymbol]
-    (_call, node: usize, graph: usize, before: usize, count: usize, to: usize, symbol: usize,
-     bytes: usize, offset: usize, kind: i32) {
-        let from = of_symbol(symbol, offset)?;
-        add_copy((node, graph, before, count), &contiguous(to, from, bytes, kind))
-    }
-
-    Context [cudaGraphMemcpyNodeGetParams] (_call, node: usize, target: Ptr<Box3>) {
-        target.check()?;
-        let mut known = DriverBox3::default();
-        cu!(cuGraphMemcpyNodeGetParams, node, &mut known)?;
-        target.set(of_driver(&known))
-    }
-
-    Context [cudaGraphMemcpyNodeSetParams] (_call, node: usize, copied: Ptr<Box3>) {
-        set_copy(node, &copied.get()?)
-    }
-
-    Context [cudaGraphMemcpyNodeSetParams1D]
-    (_call, node: usize, to: usize, from: usize, bytes: usize, kind: i32) {
-        set_copy(node, &contiguous(to, from, bytes, kind))
-    }
-
-    Context [cudaGraphMemcpyNodeSetParamsToSymbol]
-    (_call, node: usize, symbol: usize, from: usize, bytes: usize, offset: usize, kind: i32) {
-        set_copy(node, &contiguous(of_symbol(symbol, offset)?, from, bytes, kind))
-    }
-
-    Context [cudaGraphMemcpyNodeSetParamsFromSymbol]
-    (_call, node: usize, to: usize, symbol: usize, bytes: usize, offset: usize, kind: i32) {
-        set_copy(node, &contiguous(to, of_symbol(symbol, offset)?, bytes, kind))
-    }
-
-    Context [cudaGraphExecMemcpyNodeSetParams]
-    (_call, graph: usize, node: usize, copied: Ptr<Box3>) {
-        set_copy_of(graph, node, &copied.get()?)
-    }
-
-    Context [cudaGraphExecMemcpyNodeSetParams1D]
-    (_call, graph: usize, node: usize, to: usize, from: usize, bytes: usize, kind: i32) {
-        set_copy_of(graph, node, &contiguous(to, from, bytes, kind))
-    }
-
-    Context [cudaGraphExecMemcpyNodeSetParamsToSymbol]
-    (_call, graph: usize, node: usize, symbol: usize, from: usize, bytes: usize, offset: usize,
-     kind: i32) {
-        set_copy_of(graph, node, &contiguous(of_symbol(symbol, offset)?, from, bytes, kind))
-    }
-
-    Context [cudaGraphExecMemcpyNodeSetParamsFromSymbol]
-    (_call, graph: usize, node: usize, to: usize, symbol: usize, bytes: usize, offset: usize,
-     kind: i32) {
-        set_copy_of(graph, node, &contiguous(to, of_symbol(symbol, offset)?, bytes, kind))
-    }
-
-    Context [cudaGraphAddMemsetNode]
-    (_call, node: usize, graph: usize, before: usize, count: usize, parameters: usize) {
-        cu!(cuGraphAddMemsetNode, node, graph, before, count, parameters, current()?)
-    }
-
-    Context [cudaGraphExecMemsetNodeSetParams]
-    (_call, graph: usize, node: usize, parameters: usize) {
-        cu!(cuGraphExecMemsetNodeSetParams, graph, node, parameters, current()?)
-    }
-
-    /// CUDA 12 has no properties of edges here.
-    Context [cudaGraphAddNode]
-    (_call, node: usize, graph: usize, before: usize, edges: usize, count: usize,
-     parameters: usize) {
-        match version::major() {
-            12 => add_node((node, graph, before, edges), 0, count),
-            _ => add_node((node, graph, before, count), edges, parameters),
-        }
-    }
-
-    Context [cudaGraphAddNode_v2]
-    (_call, node: usize, graph: usize, before: usize, edges: usize, count: usize,
-     parameters: usize) {
-        add_node((node, graph, before, count), edges, parameters)
-    }
-
-    Context [cudaGraphNodeSetParams] (_call, node: usize, parameters: Ptr<NodeParameters>) {
-        cu!(cuGraphNodeSetParams, node, &mut node_for_driver(parameters)?)
-    }
-
-    Context [cudaGraphExecNodeSetParams]
-    (_call, graph: usize, node: usize, parameters: Ptr<NodeParameters>) {
-        cu!(cuGraphExecNodeSetParams, graph, node, &mut node_for_driver(parameters)?)
-    }
-
-    Context [cudaGraphConditionalHandleCreate]
-    (_call, handle: usize, graph: usize, value: u32, flags: u32) {
-        cu!(cuGraphConditionalHandleCreate, handle, graph, current()?, value, flags)
-    }
-
-    Context [cudaGraphAddDependencies]
-    (_call, graph: usize, from: usize, to: usize, edges: usize, count: usize) {
-        match version::major() {
-            12 => cu!(cuGraphAddDependencies, graph, from, to, edges),
-            _ => cu!(cuGraphAddDependencies_v2, graph, from, to, edges, count),
-        }
-    }
-
-    Context [cudaGraphRemoveDependencies]
-    (_call, graph: usize, from: usize, to: usize, edges: usize, count: usize) {
-        match version::major() {
-            12 => cu!(cuGraphRemoveDependencies, graph, from, to, edges),
-            _ => cu!(cuGraphRemoveDependencies_v2, graph, from, to, edges, count),
-        }
-    }
-
-    Context [cudaGraphGetEdges]
-    (_call, graph: usize, from: usize, to: usize, edges: usize, count: usize) {
-        match version::major() {
-            12 => cu!(cuGraphGetEdges, graph, from, to, edges),
-            _ => cu!(cuGraphGetEdges_v2, graph, from, to, edges, count),
-        }
-    }
-
-    Context [cudaGraphNodeGetDependencies]
-    (_call, node: usize, others: usize, edges: usize, count: usize) {
-        match version::major() {
-            12 => cu!(cuGraphNodeGetDependencies, node, others, edges),
-            _ => cu!(cuGraphNodeGetDependencies_v2, node, others, edges, count),
-        }
-    }
-
-    Context [cudaGraphNodeGetDependentNodes]
-    (_call, node: usize, others: usize, edges: usize, count: usize) {
-        match version::major() {
-            12 => cu!(cuGraphNodeGetDependentNodes, node, others, edges),
-            _ => cu!(cuGraphNodeGetDependentNodes_v2, node, others, edges, count),
-        }
-    }
-
-    Context [cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz per_thread]
-    (call, stream: Stream, status: usize, id: usize, graph: usize, before: usize, edges: usize,
-     count: usize) {
-        let stream = call.stream(stream);
-        match version::major() {
-            12 => cu!(cuStreamGetCaptureInfo, stream, status, id),
-            _ => cu!(cuStreamGetCaptureInfo_v3, stream, status, id, graph, before, edges, count),
-        }
-    }
-
-    Context [cudaStreamUpdateCaptureDependencies,
-             cudaStreamUpdateCaptureDependencies_ptsz per_thread]
-    (call, stream: Stream, nodes: usize, edges: usize, count: usize, flags: usize) {
-        let stream = call.stream(stream);
-        match version::major() {
-            12 => cu!(cuStreamUpdateCaptureDependencies, stream, nodes, edges, count),
-            _ => cu!(cuStreamUpdateCaptureDependencies_v2, stream, nodes, edges, count, flags),
-        }
-    }
-}
+include!("../tables/graphs.txt");

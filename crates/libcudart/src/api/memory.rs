@@ -2,31 +2,53 @@
 
 use crate::{
     abi::{Extent, Pitched, Ptr, Stream},
-    call::Call,
     codes::{Answer, INVALID_VALUE},
     driver::cu,
     export::exports,
-    registry, version,
+    registry,
 };
 
-/// Allocates with a pitch. An empty allocation is null.
-fn allocate_pitched(address: Ptr<usize>, pitch: Ptr<usize>, width: usize, rows: usize) -> Answer {
-    address.check()?;
-    pitch.check()?;
-    if width == 0 || rows == 0 {
-        pitch.set(0)?;
-        return address.set(0);
-    }
+/// Allocates rows, and returns the address and the pitch. An empty allocation is null.
+fn allocate_rows(width: usize, rows: usize) -> Answer<(usize, usize)> {
     /// The size of an element for which the driver chooses the pitch.
     const ELEMENT_BYTES: u32 = 4;
-    cu!(
-        cuMemAllocPitch_v2,
+    let (mut address, mut pitch) = (0_usize, 0_usize);
+    if width > 0 && rows > 0 {
+        cu!(
+            cuMemAllocPitch_v2,
+            &mut address,
+            &mut pitch,
+            width,
+            rows,
+            ELEMENT_BYTES
+        )?;
+    }
+    Ok((address, pitch))
+}
+
+fn allocate_pitched(to: Ptr<usize>, pitch_to: Ptr<usize>, width: usize, height: usize) -> Answer {
+    to.check()?;
+    pitch_to.check()?;
+    let (address, pitch) = allocate_rows(width, height)?;
+    pitch_to.set(pitch)?;
+    to.set(address)
+}
+
+fn allocate_box(target: Ptr<Pitched>, extent: Extent) -> Answer {
+    target.check()?;
+    let Extent {
+        width,
+        height,
+        depth,
+    } = extent;
+    let rows = height.checked_mul(depth).ok_or(INVALID_VALUE)?;
+    let (address, pitch) = allocate_rows(width, rows)?;
+    target.set(Pitched {
         address,
         pitch,
         width,
-        rows,
-        ELEMENT_BYTES
-    )
+        height,
+    })
 }
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and the attributes after it in `cuda.h`.
@@ -106,116 +128,4 @@ fn allocate(address: Ptr<usize>, bytes: usize, allocate: impl FnOnce() -> Answer
     }
 }
 
-fn advise(address: usize, bytes: usize, advice: u32, place: usize) -> Answer {
-    match version::major() {
-        12 => cu!(cuMemAdvise, address, bytes, advice, place),
-        _ => cu!(cuMemAdvise_v2, address, bytes, advice, place),
-    }
-}
-
-fn prefetch(
-    call: &Call,
-    (address, bytes): (usize, usize),
-    place: usize,
-    flags: usize,
-    stream: Stream,
-) -> Answer {
-    cu!(
-        cuMemPrefetchAsync_v2,
-        address,
-        bytes,
-        place,
-        flags,
-        call.stream(stream)
-    )
-}
-
-exports! {
-    Context [cudaMalloc] (_call, address: Ptr<usize>, bytes: usize) {
-        allocate(address, bytes, || cu!(cuMemAlloc_v2, address, bytes))
-    }
-
-    Context [cudaFree] (_call, address: usize) {
-        free_if_any(address, || cu!(cuMemFree_v2, address))
-    }
-
-    Context [cudaMallocHost] (_call, address: Ptr<usize>, bytes: usize) {
-        allocate(address, bytes, || cu!(cuMemHostAlloc, address, bytes, 0))
-    }
-
-    Context [cudaHostAlloc] (_call, address: Ptr<usize>, bytes: usize, flags: u32) {
-        allocate(address, bytes, || cu!(cuMemHostAlloc, address, bytes, flags))
-    }
-
-    Context [cudaFreeHost] (_call, address: usize) {
-        free_if_any(address, || cu!(cuMemFreeHost, address))
-    }
-
-    Context [cudaMallocAsync, cudaMallocAsync_ptsz per_thread]
-    (call, address: Ptr<usize>, bytes: usize, stream: Stream) {
-        allocate(address, bytes, || cu!(cuMemAllocAsync, address, bytes, call.stream(stream)))
-    }
-
-    Context [cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz per_thread]
-    (call, address: Ptr<usize>, bytes: usize, pool: usize, stream: Stream) {
-        let stream = call.stream(stream);
-        allocate(address, bytes, || cu!(cuMemAllocFromPoolAsync, address, bytes, pool, stream))
-    }
-
-    Context [cudaFreeAsync, cudaFreeAsync_ptsz per_thread]
-    (call, address: usize, stream: Stream) {
-        free_if_any(address, || cu!(cuMemFreeAsync, address, call.stream(stream)))
-    }
-
-    Context [cudaMallocPitch]
-    (_call, address: Ptr<usize>, pitch: Ptr<usize>, width: usize, height: usize) {
-        allocate_pitched(address, pitch, width, height)
-    }
-
-    Context [cudaMalloc3D] (_call, target: Ptr<Pitched>, extent: Extent) {
-        target.check()?;
-        let (mut address, mut pitch) = (0_usize, 0_usize);
-        let Extent { width, height, depth } = extent;
-        let rows = height.checked_mul(depth).ok_or(INVALID_VALUE)?;
-        let [to, pitch_to] = [&mut address, &mut pitch].map(|it| {
-            Ptr::of(std::ptr::from_mut(it).expose_provenance())
-        });
-        allocate_pitched(to, pitch_to, width, rows)?;
-        target.set(Pitched { address, pitch, width, height })
-    }
-
-    Context [cudaPointerGetAttributes] (_call, target: Ptr<PointerAttributes>, address: usize) {
-        target.check()?;
-        target.set(attributes_of(address)?)
-    }
-
-    Context [cudaGetSymbolAddress] (_call, address: Ptr<usize>, symbol: usize) {
-        address.check()?;
-        address.set(registry::variable(symbol)?.0)
-    }
-
-    Context [cudaGetSymbolSize] (_call, bytes: Ptr<usize>, symbol: usize) {
-        bytes.check()?;
-        bytes.set(registry::variable(symbol)?.1)
-    }
-
-    /// The place is a device in CUDA 12, and a `cudaMemLocation` of 8 bytes in CUDA 13.
-    Context [cudaMemAdvise] (_call, address: usize, bytes: usize, advice: u32, place: usize) {
-        advise(address, bytes, advice, place)
-    }
-
-    Context [cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz per_thread]
-    (call, address: usize, bytes: usize, place: usize, flags: usize, stream: Stream) {
-        if version::major() > 12 {
-            return prefetch(call, (address, bytes), place, flags, stream);
-        }
-        // CUDA 12 has no flags: the stream is in their place.
-        let stream = call.stream(Stream(flags));
-        cu!(cuMemPrefetchAsync, address, bytes, place, stream)
-    }
-
-    Context [cudaMemPrefetchAsync_v2, cudaMemPrefetchAsync_v2_ptsz per_thread]
-    (call, address: usize, bytes: usize, place: usize, flags: usize, stream: Stream) {
-        prefetch(call, (address, bytes), place, flags, stream)
-    }
-}
+include!("../tables/memory.txt");
