@@ -11,6 +11,7 @@ mod hand_overs;
 mod harness;
 mod numba;
 mod nvcc;
+mod nvcc_programs;
 mod profile;
 mod programs;
 mod run;

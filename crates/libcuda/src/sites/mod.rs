@@ -183,22 +183,30 @@ impl Frame {
     }
 }
 
-/// Removes the innermost frames if they are those of the two functions that nvcc writes for a
-/// kernel: the one that launches it, and the one of its name that calls the first.
+/// Removes the innermost frames if they are those of the functions that nvcc writes for a kernel:
+/// the one or two that launch it, and the one of its own name that calls these.
 fn without_launch_code(mut frames: Vec<Frame>) -> Vec<Frame> {
-    const LAUNCHES: &str = "__device_stub_";
-    let first = frames
-        .iter()
-        .take_while(|it| !it.function.starts_with(LAUNCHES));
-    let first = first.count();
-    if let Some(stub) = frames.get(first) {
-        let kernel = stub.function[LAUNCHES.len()..].split('(').next();
-        let kernel = demangle::name(kernel.unwrap_or_default()).into_owned();
-        let is_kernel = frames
-            .get(first + 1)
-            .is_some_and(|it| it.function == kernel);
-        frames.drain(..=first + usize::from(is_kernel));
+    // The name of a kernel without its namespace, its template arguments and its parameters.
+    let short = |name: &str| {
+        let name = demangle::name(name).into_owned();
+        let name = name.split(['<', '(']).next().unwrap_or_default();
+        name.rsplit([' ', ':'])
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let kernel_of = |frame: &Frame| {
+        let (_, kernel) = frame.function.split_once("__device_stub_")?;
+        Some(short(kernel.split('(').next()?))
+    };
+    if let Some(last) = frames.iter().rposition(|frame| kernel_of(frame).is_some()) {
+        let next = frames.get(last + 1);
+        let is_kernel =
+            next.is_some_and(|it| kernel_of(&frames[last]) == Some(short(&it.function)));
+        frames.drain(..=last + usize::from(is_kernel));
     }
+    // Without line information of the program, the C library's start would be shown.
+    frames.retain(|frame| !frame.function.starts_with("__libc_start_"));
     frames
 }
 
@@ -278,7 +286,15 @@ mod tests {
             own,
             "a tail call"
         );
-        assert_eq!(without_launch_code(vec![main]), own);
+        let of_template = |name| frame(name, Some("a.cu"), true);
+        let wrapper = of_template("ns::__wrapper__device_stub_twice<float>");
+        let stub = of_template("__device_stub__ZN2ns5twiceIfEEvPT_(float*)");
+        let kernel = of_template("ns::twice<float>");
+        let start = frame("__libc_start_call_main", Some("csu/start.c"), false);
+        assert_eq!(
+            without_launch_code(vec![stub, wrapper, kernel, main, start]),
+            own
+        );
     }
 
     #[test]
