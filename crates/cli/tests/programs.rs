@@ -98,7 +98,7 @@ fn a_non_blocking_stream_is_not_ordered_with_the_legacy_stream() {
 fn ordinary_calls_return_what_the_documentation_says() {
     let run = run("ordinary", &[]);
     has_no_race(&run, "all calls returned what they must\n");
-    let refused = "cuTexObjectCreate is not supported by the simulated device\n";
+    let refused = "cuMipmappedArrayDestroy is not supported by the simulated device\n";
     assert_eq!(run.errors.matches(refused).count(), 1, "{}", run.errors);
 }
 
@@ -124,6 +124,91 @@ fn boxes_are_copied_between_the_host_and_two_devices() {
     let variables = [("MILLSTREAM_DEVICE", "sim:devices=2")];
     let run = Program::compiled("boxes").run(&[], &variables);
     has_no_race(&run, "all boxes arrived\n");
+}
+
+#[test]
+fn x2_a_fetch_races_with_a_copy_or_a_store_to_its_array_on_another_stream() {
+    let program = Program::compiled("textures");
+    for (how, what) in [
+        ("copy", "copy (PageableToDevice"),
+        ("surface", "kernel `sust_2d_2_zero`"),
+    ] {
+        let run = program.run(&["race", how], &[]);
+        run.succeeded();
+        reports(
+            &run,
+            &["1. Race: ", "kernel `tex_2d_u32_s32`", what, "textures.c:"],
+        );
+        reports(&run, &["cuArray3DCreate, at ", "missing: stream 2 "]);
+    }
+    program.run(&["race", "ordered"], &[]).is_clean();
+}
+
+#[test]
+fn threads_race_on_the_texels_of_an_array_unless_they_reduce() {
+    let variables = [("MILLSTREAM_DEVICE", "sim:race=kernels")];
+    let program = Program::compiled("textures");
+    let run = program.run(&["race", "threads"], &variables);
+    reports(
+        &run,
+        &["write/read race within a kernel, in global memory, on bytes 4..52 of"],
+    );
+    program.run(&["race", "reduction"], &variables).is_clean();
+}
+
+#[test]
+fn a_kernel_that_fetches_by_a_dead_or_foreign_handle_fails_with_the_reason() {
+    let program = Program::compiled("textures");
+    for (how, code, reason) in [
+        (
+            "kind",
+            719,
+            "is the handle of no live texture of the device",
+        ),
+        ("shape", 719, "is a 2-D texture, read as a 1-D texture"),
+        (
+            "texture",
+            719,
+            "is the handle of no live texture of the device",
+        ),
+        (
+            "context",
+            719,
+            "is the handle of no live texture of the device",
+        ),
+        ("array", 700, "cuArray3DCreate, at "),
+    ] {
+        let run = program.run(&["race", how], &[]);
+        assert_eq!(run.output, format!("{code}\n"), "{how}: {}", run.errors);
+        reports(&run, &["KernelFault", reason]);
+    }
+}
+
+#[test]
+fn cube_maps_mipmaps_and_sparse_arrays_are_refused_by_name() {
+    let run = Program::compiled("textures").run(&["refused"], &[]);
+    has_no_race(&run, "");
+    for what in [
+        "cuArray3DCreate_v2: cube maps are",
+        "sparse arrays are",
+        "mipmaps are",
+    ] {
+        let said = format!("{what} not supported by the simulated device");
+        reports(&run, &[&said]);
+    }
+}
+
+#[test]
+fn an_access_outside_of_a_surface_that_traps_fails_the_kernel() {
+    let run = Program::compiled("textures").run(&["trap"], &[]);
+    assert_eq!(run.output, "719\n");
+    reports(
+        &run,
+        &[
+            "KernelFault",
+            "access of 4 bytes outside of a surface: at byte -4, row 0",
+        ],
+    );
 }
 
 #[test]

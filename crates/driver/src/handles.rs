@@ -71,6 +71,15 @@ handles! {
     /// graph sets by calling `cudaGraphSetConditional` with this number and a value.
     ConditionHandle(u64);
 
+    /// An array (`CUarray`): texels in a layout of the driver's, for textures and surfaces.
+    ArrayHandle(usize);
+
+    /// A texture object (`CUtexObject`), which kernels take as a 64-bit argument.
+    TextureHandle(u64);
+
+    /// A surface object (`CUsurfObject`), which kernels take as a 64-bit argument.
+    SurfaceHandle(u64);
+
     /// An address in device memory (`CUdeviceptr`), which the host cannot dereference.
     ///
     /// ```

@@ -13,6 +13,7 @@
 
 mod annotations;
 mod copy_2d;
+mod copy_3d;
 pub mod cuda;
 mod current;
 mod driver;
@@ -36,6 +37,8 @@ mod result_codes;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
+pub use copy_3d::{Copy3d, Memory3d, Side3d};
+pub use cuda::api::{ArrayDescriptor, ResourceDescriptor, TextureDescriptor};
 pub use current::CurrentContext;
 pub use driver::{
     ALLOCATION_ALIGNMENT, Completion, Driver, EventKind, HostFunction, PoolUsage, PriorityRange,
@@ -47,9 +50,9 @@ pub use graph::{
     GraphKernel, GraphNode, KernelNode,
 };
 pub use handles::{
-    ConditionHandle, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle,
-    FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle, ModuleHandle,
-    P2pAttribute, PoolHandle, StreamHandle,
+    ArrayHandle, ConditionHandle, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr,
+    EventHandle, FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
+    ModuleHandle, P2pAttribute, PoolHandle, StreamHandle, SurfaceHandle, TextureHandle,
 };
 pub use launch_attributes::{BlockSize, LaunchAttributes};
 pub use launch_dims::LaunchDims;

@@ -643,6 +643,92 @@ macro_rules! driver_methods {
         ) -> ()
             = cuMemcpy2DAsync { unless_empty(copy) enter(context) (&memcpy_2d(copy), stream) };
 
+        /// Creates an array in device memory (`cuArray3DCreate`). The contents are undefined.
+        ///
+        /// # Errors
+        ///
+        /// [`ResultCode::INVALID_VALUE`] for a shape that the device cannot have.
+        ///
+        /// # Safety
+        ///
+        /// `context` is alive.
+        [unsafe value] fn array_create(
+            context: ContextHandle, shape: &ArrayDescriptor
+        ) -> ArrayHandle
+            = cuArray3DCreate { enter(context) out(array) (&mut array, shape) };
+
+        /// Destroys an array (`cuArrayDestroy`). The host waits until the device is idle (rule 30).
+        ///
+        /// # Safety
+        ///
+        /// `array` is alive, belongs to `context`, and no later operation uses it.
+        [unsafe call] fn array_destroy(context: ContextHandle, array: ArrayHandle) -> ()
+            = cuArrayDestroy { enter(context) (array) };
+
+        /// Creates a texture (`cuTexObjectCreate`).
+        ///
+        /// # Errors
+        ///
+        /// [`ResultCode::INVALID_VALUE`] for a resource or a mode that the device cannot have.
+        ///
+        /// # Safety
+        ///
+        /// `context` and the memory of `resource` are alive.
+        [unsafe value] fn texture_create(
+            context: ContextHandle, resource: &ResourceDescriptor, mode: &TextureDescriptor
+        ) -> TextureHandle
+            = cuTexObjectCreate {
+                enter(context) out(texture) (&mut texture, resource, mode, 0)
+            };
+
+        /// Destroys a texture (`cuTexObjectDestroy`), but not the memory behind it.
+        ///
+        /// # Safety
+        ///
+        /// `texture` is alive, belongs to `context`, and no operation that is not complete, or is
+        /// enqueued later, uses it.
+        [unsafe call] fn texture_destroy(context: ContextHandle, texture: TextureHandle) -> ()
+            = cuTexObjectDestroy { enter(context) (texture) };
+
+        /// Creates a surface of an array that allows it (`cuSurfObjectCreate`).
+        ///
+        /// # Errors
+        ///
+        /// [`ResultCode::INVALID_VALUE`] for an array without the flag for surfaces.
+        ///
+        /// # Safety
+        ///
+        /// `context` and the array of `resource` are alive.
+        [unsafe value] fn surface_create(
+            context: ContextHandle, resource: &ResourceDescriptor
+        ) -> SurfaceHandle
+            = cuSurfObjectCreate { enter(context) out(surface) (&mut surface, resource) };
+
+        /// Destroys a surface (`cuSurfObjectDestroy`), but not its array.
+        ///
+        /// # Safety
+        ///
+        /// As for [`texture_destroy`](Self::texture_destroy).
+        [unsafe call] fn surface_destroy(context: ContextHandle, surface: SurfaceHandle) -> ()
+            = cuSurfObjectDestroy { enter(context) (surface) };
+
+        /// Enqueues a three-dimensional copy (`cuMemcpy3DAsync`). Either side follows the rules of
+        /// a plain copy, as in [`copy_2d_async`](Self::copy_2d_async). A copy of no bytes enqueues
+        /// nothing.
+        ///
+        /// # Errors
+        ///
+        /// [`ResultCode::INVALID_VALUE`] for a box that an array does not contain, and for a pitch
+        /// or a height that is too small.
+        ///
+        /// # Safety
+        ///
+        /// As for [`copy_2d_async`](Self::copy_2d_async); arrays are alive.
+        [unsafe enqueue(stream)] fn copy_3d_async(
+            context: ContextHandle, copy: &Copy3d, stream: StreamHandle
+        ) -> ()
+            = cuMemcpy3DAsync { unless_empty(copy) enter(context) (&memcpy_box(copy), stream) };
+
         /// Enqueues a copy between the memory of two contexts, usually of two devices
         /// (`cuMemcpyPeerAsync`). Never blocks the host. It needs no peer access: without access to
         /// the other device's memory, which for pool memory is that of

@@ -329,6 +329,14 @@ structures! {
         height: usize,
     }
 
+    /// `CUDA_ARRAY_DESCRIPTOR`.
+    FlatArrayFields {
+        width: usize,
+        height: usize,
+        format: i32,
+        channels: u32,
+    }
+
     /// `CUlaunchConfig`.
     LaunchConfigFields {
         grid: [u32; 3],
@@ -435,6 +443,23 @@ structures! {
         location: LocationFields,
         flags: i32,
     }
+}
+
+impl Side3dFields {
+    /// A side without memory, at the start.
+    pub(crate) const NONE: Self = Self {
+        x_bytes: 0,
+        y: 0,
+        z: 0,
+        level: 0,
+        memory_type: 0,
+        host: std::ptr::null_mut(),
+        device: 0,
+        array: 0,
+        context: 0,
+        pitch: 0,
+        height: 0,
+    };
 }
 
 /// `CUlaunchAttribute`: a number and a union of 64 bytes.

@@ -73,6 +73,10 @@ fn is_labelled(name: &str) -> bool {
             | "mem_alloc_from_pool_async"
             | "copy_synchronous"
             | "copy_2d_synchronous"
+            | "array_create"
+            | "array_destroy"
+            | "copy_3d_async"
+            | "copy_3d_synchronous"
     )
 }
 
@@ -195,6 +199,7 @@ calls! { unsafe:
         stream: StreamHandle
     ) -> ();
     fn copy_2d_synchronous(context: ContextHandle, copy: &Copy2d, stream: StreamHandle) -> ();
+    fn copy_3d_synchronous(context: ContextHandle, copy: &Copy3d, stream: StreamHandle) -> ();
 }
 
 calls! { safe:

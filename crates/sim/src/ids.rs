@@ -3,8 +3,8 @@
 use std::fmt;
 
 use millstream_driver::{
-    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
-    ModuleHandle, PoolHandle, StreamHandle,
+    ArrayHandle, ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphNodeHandle, ModuleHandle, PoolHandle, StreamHandle, SurfaceHandle, TextureHandle,
 };
 
 use crate::ReportKind;
@@ -44,10 +44,10 @@ macro_rules! handles {
             const TAG: usize = $tag;
             const NAME: &'static str = $text;
             fn from_number(raw: usize) -> Self {
-                Self::from_raw(raw)
+                Self::from_raw(raw as _)
             }
             fn number(self) -> usize {
-                self.as_raw()
+                self.as_raw() as _
             }
             $($($own)*)?
         })*
@@ -115,6 +115,9 @@ handles! {
     GraphHandle 7 "graph";
     GraphNodeHandle 8 "graph node";
     GraphExecHandle 9 "executable graph";
+    ArrayHandle 10 "CUDA array";
+    TextureHandle 11 "texture";
+    SurfaceHandle 12 "surface";
 }
 
 const TAG_SHIFT: u32 = 40;

@@ -153,6 +153,48 @@ struct Config {
 };
 int cuLaunchKernelEx(const struct Config *, Handle, void **, void **);
 
+struct ArrayDescriptor { size_t width, height, depth; int format; unsigned channels, flags; };
+struct Resource {
+    int type;
+    union {
+        Handle array;
+        struct { Address device; int format; unsigned channels; size_t bytes, height, pitch; } linear;
+        int reserved[32];
+    };
+    unsigned flags;
+};
+struct TextureDescriptor {
+    int modes[3], filter;
+    unsigned flags, anisotropy;
+    int mipmap_filter;
+    float level_bias, level_min, level_max, border[4];
+    int reserved[12];
+};
+struct View {
+    int format;
+    size_t width, height, depth;
+    unsigned first_level, last_level, first_layer, last_layer, reserved[16];
+};
+int cuArrayCreate_v2(Handle *, const void *);
+int cuArrayGetDescriptor_v2(void *, Handle);
+int cuArray3DCreate_v2(Handle *, const struct ArrayDescriptor *);
+int cuArray3DGetDescriptor_v2(struct ArrayDescriptor *, Handle);
+int cuArrayDestroy(Handle);
+int cuMemcpyHtoA_v2(Handle, size_t, const void *, size_t);
+int cuMemcpyAtoH_v2(void *, Handle, size_t, size_t);
+int cuMemcpyDtoA_v2(Handle, size_t, Address, size_t);
+int cuMemcpyAtoD_v2(Address, Handle, size_t, size_t);
+int cuMemcpyAtoA_v2(Handle, size_t, Handle, size_t, size_t);
+int cuMemcpyHtoAAsync_v2(Handle, size_t, const void *, size_t, Handle);
+int cuMemcpyAtoHAsync_v2(void *, Handle, size_t, size_t, Handle);
+int cuTexObjectCreate(uint64_t *, const struct Resource *, const struct TextureDescriptor *, const struct View *);
+int cuTexObjectDestroy(uint64_t);
+int cuTexObjectGetResourceDesc(struct Resource *, uint64_t);
+int cuTexObjectGetTextureDesc(struct TextureDescriptor *, uint64_t);
+int cuTexObjectGetResourceViewDesc(struct View *, uint64_t);
+int cuSurfObjectCreate(uint64_t *, const struct Resource *);
+int cuSurfObjectDestroy(uint64_t);
+
 // Ends the program unless a call returns `expected`.
 static void expect(int expected, int result, const char *call, int line) {
     if (result != expected) {

@@ -17,8 +17,9 @@ use libloading::Library;
 
 use super::LoadError;
 use crate::{
-    ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle, GraphExecHandle,
-    GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+    ArrayHandle, ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle,
+    GraphExecHandle, GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode,
+    StreamHandle, SurfaceHandle, TextureHandle,
 };
 
 /// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
@@ -42,6 +43,24 @@ pub const POINTER_RANGE_SIZE: c_int = 12;
 pub const MEMORYTYPE_HOST: c_int = 1;
 /// `CU_MEMORYTYPE_DEVICE`
 pub const MEMORYTYPE_DEVICE: c_int = 2;
+/// `CU_MEMORYTYPE_ARRAY`
+pub const MEMORYTYPE_ARRAY: c_int = 3;
+/// `CUDA_ARRAY3D_LAYERED`
+pub const ARRAY3D_LAYERED: c_uint = 1;
+/// `CUDA_ARRAY3D_SURFACE_LDST`
+pub const ARRAY3D_SURFACE_LDST: c_uint = 2;
+/// `CUDA_ARRAY3D_TEXTURE_GATHER`
+pub const ARRAY3D_TEXTURE_GATHER: c_uint = 8;
+/// `CU_RESOURCE_TYPE_ARRAY`
+pub const RESOURCE_TYPE_ARRAY: c_int = 0;
+/// `CU_RESOURCE_TYPE_LINEAR`
+pub const RESOURCE_TYPE_LINEAR: c_int = 2;
+/// `CU_RESOURCE_TYPE_PITCH2D`
+pub const RESOURCE_TYPE_PITCH2D: c_int = 3;
+/// `CU_TRSF_READ_AS_INTEGER`
+pub const TRSF_READ_AS_INTEGER: c_uint = 1;
+/// `CU_TRSF_NORMALIZED_COORDINATES`
+pub const TRSF_NORMALIZED_COORDINATES: c_uint = 2;
 /// `CU_EVENT_DEFAULT`: an event with a time stamp.
 pub const EVENT_DEFAULT: c_uint = 0;
 /// `CU_EVENT_DISABLE_TIMING`: an event without a time stamp.

@@ -90,6 +90,42 @@ macro_rules! cuda_structures {
                 depth: usize = Depth;
             }
 
+            /// `CUDA_ARRAY3D_DESCRIPTOR`: the shape of an array. A 1-D array has height and depth
+            /// 0, a 2-D array depth 0; the depth of a layered array is its number of layers.
+            #[derive(Default)]
+            ArrayDescriptor = CUDA_ARRAY3D_DESCRIPTOR_st {
+                width: usize = Width;
+                height: usize = Height;
+                depth: usize = Depth;
+                format: c_int = Format;
+                channels: c_uint = NumChannels;
+                flags: c_uint = Flags;
+            }
+
+            /// `CUDA_RESOURCE_DESC`: the memory behind a texture or a surface.
+            #[derive(Default)]
+            ResourceDescriptor = CUDA_RESOURCE_DESC_st {
+                kind: c_int = resType;
+                /// A union of 128 bytes: an array; or an address, a format with a number of
+                /// channels, and a size in bytes, or a width, a height and a pitch.
+                words: [u64; 16] = res;
+                flags: c_uint = flags;
+            }
+
+            /// `CUDA_TEXTURE_DESC`: the way in which a texture is read.
+            #[derive(Default)]
+            TextureDescriptor = CUDA_TEXTURE_DESC_st {
+                address: [c_int; 3] = addressMode;
+                filter: c_int = filterMode;
+                flags: c_uint = flags;
+                anisotropy: c_uint = maxAnisotropy;
+                /// The filter, bias and clamps between mipmap levels.
+                mipmap: [c_int; 4] = mipmapFilterMode;
+                border: [f32; 4] = borderColor;
+                /// Zeros.
+                reserved: [c_int; 12] = reserved;
+            }
+
             /// `CUlaunchAttribute`: an attribute of a launch. The value is a union of 64 bytes, of
             /// which each attribute here uses the first words.
             #[repr(align(8))]

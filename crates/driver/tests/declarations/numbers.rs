@@ -120,13 +120,16 @@ fn link_attributes_have_the_published_numbers() {
 fn flags_have_the_published_numbers() {
     use sys::{
         CU_GRAPH_COND_ASSIGN_DEFAULT, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE,
+        CU_TRSF_NORMALIZED_COORDINATES, CU_TRSF_READ_AS_INTEGER, CUDA_ARRAY3D_LAYERED,
+        CUDA_ARRAY3D_SURFACE_LDST, CUDA_ARRAY3D_TEXTURE_GATHER,
         CUdriverProcAddress_flags_enum as proc_address, CUevent_flags_enum as event,
         CUevent_wait_flags_enum as wait, CUgraphConditionalNodeType_enum, CUgraphNodeType_enum,
         CUjit_option_enum as jit, CUlaunchAttributeID_enum as launch, CUmem_advise_enum as advise,
         CUmemAccess_flags_enum, CUmemAttach_flags_enum, CUmemLocationType_enum,
         CUmemPool_attribute_enum as pool, CUmemcpySrcAccessOrder, CUmemorytype_enum,
-        CUstream_flags_enum as stream, CUstreamCaptureMode_enum as capture_mode,
-        CUstreamCaptureStatus_enum as capture_status, CUstreamUpdateCaptureDependencies_flags_enum,
+        CUresourcetype_enum, CUstream_flags_enum as stream,
+        CUstreamCaptureMode_enum as capture_mode, CUstreamCaptureStatus_enum as capture_status,
+        CUstreamUpdateCaptureDependencies_flags_enum,
     };
     macro_rules! compare {
         ($($ours:ident = $theirs:path;)*) => {
@@ -162,6 +165,15 @@ fn flags_have_the_published_numbers() {
         MEM_LOCATION_TYPE_DEVICE = CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE;
         MEMORYTYPE_HOST = CUmemorytype_enum::CU_MEMORYTYPE_HOST;
         MEMORYTYPE_DEVICE = CUmemorytype_enum::CU_MEMORYTYPE_DEVICE;
+        MEMORYTYPE_ARRAY = CUmemorytype_enum::CU_MEMORYTYPE_ARRAY;
+        RESOURCE_TYPE_ARRAY = CUresourcetype_enum::CU_RESOURCE_TYPE_ARRAY;
+        RESOURCE_TYPE_LINEAR = CUresourcetype_enum::CU_RESOURCE_TYPE_LINEAR;
+        RESOURCE_TYPE_PITCH2D = CUresourcetype_enum::CU_RESOURCE_TYPE_PITCH2D;
+        ARRAY3D_LAYERED = CUDA_ARRAY3D_LAYERED;
+        ARRAY3D_SURFACE_LDST = CUDA_ARRAY3D_SURFACE_LDST;
+        ARRAY3D_TEXTURE_GATHER = CUDA_ARRAY3D_TEXTURE_GATHER;
+        TRSF_READ_AS_INTEGER = CU_TRSF_READ_AS_INTEGER;
+        TRSF_NORMALIZED_COORDINATES = CU_TRSF_NORMALIZED_COORDINATES;
         MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL =
             CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
         GRAPH_NODE_TYPE_KERNEL = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL;

@@ -4,7 +4,7 @@ use millstream_driver::{Copy2d, DevicePtr, Memory2d, ResultCode, Side2d, StreamH
 
 use crate::{
     abi::{Address, Copy2dFields, Handle, In, Out, Side2dFields},
-    api::pointer::allocation,
+    api::{copy_3d, pointer::allocation},
     call::Call,
     codes::{Answer, refuse_if},
     export::exports,
@@ -250,6 +250,9 @@ exports! {
     ]
     fn of_rows(call, copy: In<Copy2dFields>) {
         let context = call.context()?;
+        if let Some(fields) = copy_3d::of_array(&copy.get()?) {
+            return copy_3d::copy(call, &fields, (context, call.default_stream), false);
+        }
         let copy = rows(call, copy)?;
         call.process()?
             .copy_2d_synchronous(context, &copy, call.default_stream)
@@ -258,6 +261,9 @@ exports! {
     [cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz per_thread]
     fn of_rows_async(call, copy: In<Copy2dFields>, stream: Handle) {
         let (context, stream) = call.stream(stream)?;
+        if let Some(fields) = copy_3d::of_array(&copy.get()?) {
+            return copy_3d::copy(call, &fields, (context, stream), true);
+        }
         let copy = rows(call, copy)?;
         call.process()?.copy_2d_async(context, &copy, stream)
     }

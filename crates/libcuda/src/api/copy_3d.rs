@@ -1,92 +1,105 @@
-//! Copies of boxes: rows in layers. Each becomes copies of rows, one for all layers if the layers
-//! of both sides follow each other like their rows, else one for each layer.
+//! Copies of boxes: rows in layers, from and to memory and arrays.
 
-use millstream_driver::{ContextHandle, Copy2d, ResultCode, Side2d, StreamHandle};
+use millstream_driver::{
+    ArrayHandle, ContextHandle, Copy2d, Copy3d, Memory2d, Memory3d, ResultCode, Side3d,
+    StreamHandle,
+};
 
 use crate::{
-    abi::{Copy3dFields, Handle, In, Side3dFields},
+    abi::{Copy2dFields, Copy3dFields, Handle, In, Side2dFields, Side3dFields},
     api::copy::memory_at,
     call::Call,
     codes::Answer,
     export::exports,
 };
 
-/// The distances within one side, in bytes.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    row: usize,
-    layer: usize,
-    /// The offset of the first byte.
-    start: usize,
+/// `CUmemorytype`
+pub(crate) mod memory_type {
+    pub(crate) const HOST: u32 = 1;
+    pub(crate) const DEVICE: u32 = 2;
+    pub(crate) const ARRAY: u32 = 3;
 }
 
-impl Layout {
-    fn of(side: &Side3dFields, copy: &Copy3dFields) -> Option<Self> {
-        let or = |given: usize, otherwise: usize| if given == 0 { otherwise } else { given };
-        let row = or(side.pitch, copy.width_bytes);
-        let rows = or(side.height, copy.height);
-        if copy.depth > 1 && rows < side.y.checked_add(copy.height)? {
-            return None;
-        }
-        let layer = row.checked_mul(rows)?;
-        let start = side.z.checked_mul(layer)?;
-        let start = start.checked_add(side.y.checked_mul(row)?)?;
-        // The last layer must be in the address space, too.
-        let start = start.checked_add(side.x_bytes)?;
-        start.checked_add(layer.checked_mul(copy.depth)?)?;
-        Some(Self { row, layer, start })
-    }
-}
-
-/// Returns the copies of rows that a copy consists of.
-pub(crate) fn copies(call: &Call, fields: &Copy3dFields) -> Answer<Vec<Copy2d>> {
-    let layout = |side| Layout::of(side, fields).ok_or(ResultCode::INVALID_VALUE);
-    let (source, target) = (layout(&fields.source)?, layout(&fields.target)?);
-    if fields.width_bytes == 0 || fields.height == 0 || fields.depth == 0 {
-        return Ok(Vec::new());
-    }
-    let dense = |it: Layout| it.layer == it.row * fields.height;
-    let (layers, height) = if dense(source) && dense(target) {
-        (1, fields.height * fields.depth)
+fn side(call: &Call, side: &Side3dFields, copy: &Copy3dFields) -> Answer<Side3d> {
+    let or = |given: usize, otherwise: usize| if given == 0 { otherwise } else { given };
+    let memory = if side.memory_type == memory_type::ARRAY {
+        Memory3d::Array(ArrayHandle::from_raw(side.array))
     } else {
-        (fields.depth, fields.height)
+        match memory_at(call, side.memory_type, side.host, side.device, 0)? {
+            Memory2d::Device(first) => Memory3d::Device(first),
+            Memory2d::Host(first) => Memory3d::Host(first),
+        }
     };
-    let side = |side: &Side3dFields, layout: Layout, layer: usize| {
-        let offset = layout.start + layer * layout.layer;
-        let memory = memory_at(call, side.memory_type, side.host, side.device, offset)?;
-        Ok(Side2d {
-            memory,
-            pitch_bytes: layout.row,
-        })
-    };
-    (0..layers)
-        .map(|layer| {
-            Ok(Copy2d {
-                source: side(&fields.source, source, layer)?,
-                target: side(&fields.target, target, layer)?,
-                width_bytes: fields.width_bytes,
-                height,
-            })
-        })
-        .collect()
+    Ok(Side3d {
+        memory,
+        origin: [side.x_bytes, side.y, side.z],
+        pitch_bytes: or(side.pitch, copy.width_bytes),
+        height: or(side.height, copy.height),
+    })
 }
 
-/// Enqueues the copies, or copies at once.
-fn copy(
+fn box_of(call: &Call, fields: &Copy3dFields) -> Answer<Copy3d> {
+    Ok(Copy3d {
+        source: side(call, &fields.source, fields)?,
+        target: side(call, &fields.target, fields)?,
+        size: [fields.width_bytes, fields.height, fields.depth],
+    })
+}
+
+/// Returns the copies of rows that a node's copy consists of. Nodes of graphs copy no arrays.
+pub(crate) fn copies(call: &Call, fields: &Copy3dFields) -> Answer<Vec<Copy2d>> {
+    if [&fields.source, &fields.target]
+        .map(|side| side.memory_type)
+        .contains(&memory_type::ARRAY)
+    {
+        return Err(ResultCode::NOT_SUPPORTED);
+    }
+    let copies = box_of(call, fields)?.copies(|_| None);
+    copies.ok_or(ResultCode::INVALID_VALUE)
+}
+
+/// Enqueues the copy, or copies at once.
+pub(crate) fn copy(
     call: &Call,
     fields: &Copy3dFields,
     (context, stream): (ContextHandle, StreamHandle),
     asynchronous: bool,
 ) -> Answer {
+    let copy = box_of(call, fields)?;
     let process = call.process()?;
-    for copy in copies(call, fields)? {
-        if asynchronous {
-            process.copy_2d_async(context, &copy, stream)?;
-        } else {
-            process.copy_2d_synchronous(context, &copy, stream)?;
-        }
+    if asynchronous {
+        process.copy_3d_async(context, &copy, stream)
+    } else {
+        process.copy_3d_synchronous(context, &copy, stream)
     }
-    Ok(())
+}
+
+/// Returns a copy of rows from or to an array as a copy of a box; `None` for one without arrays.
+pub(crate) fn of_array(fields: &Copy2dFields) -> Option<Copy3dFields> {
+    let sides = [&fields.source, &fields.target];
+    if !sides
+        .map(|side| side.memory_type)
+        .contains(&memory_type::ARRAY)
+    {
+        return None;
+    }
+    let side = |side: &Side2dFields| Side3dFields {
+        x_bytes: side.x_bytes,
+        y: side.y,
+        memory_type: side.memory_type,
+        host: side.host,
+        device: side.device,
+        array: side.array,
+        pitch: side.pitch,
+        ..Side3dFields::NONE
+    };
+    Some(Copy3dFields {
+        source: side(&fields.source),
+        target: side(&fields.target),
+        width_bytes: fields.width_bytes,
+        height: fields.height,
+        depth: 1,
+    })
 }
 
 /// Returns the fields of a copy between contexts, which must be alive.

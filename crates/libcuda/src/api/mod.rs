@@ -15,6 +15,7 @@ pub(crate) mod graph;
 pub(crate) mod graph_exec;
 pub(crate) mod graph_node;
 pub(crate) mod graph_questions;
+pub(crate) mod image;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod linker;
@@ -44,6 +45,7 @@ pub(crate) static SYMBOLS: &[&[Symbol]] = &[
     graph_exec::SYMBOLS,
     graph_node::SYMBOLS,
     graph_questions::SYMBOLS,
+    image::SYMBOLS,
     launch::SYMBOLS,
     library::SYMBOLS,
     linker::SYMBOLS,

@@ -138,6 +138,7 @@ impl StateGuard<'_> {
         state.race_checker.context_destroyed(context);
         state.events.retain(|_, event| event.context != context);
         state.drop_captures(context);
+        state.images.context_destroyed(context);
         state.graphs.retain(|_, graph| graph.context != context);
         state
             .executables

@@ -127,7 +127,9 @@ fn cost_ns(method: &str, cost: &CostModel) -> u64 {
         "stream_wait_event" => cost.wait_call_ns,
         "event_create" | "event_destroy" => cost.event_lifetime_call_ns,
         "event_record" => cost.record_call_ns,
-        "mem_alloc" | "mem_alloc_managed" | "mem_free" => cost.device_memory_call_ns,
+        "mem_alloc" | "mem_alloc_managed" | "mem_free" | "array_create" | "array_destroy" => {
+            cost.device_memory_call_ns
+        }
         "mem_prefetch_async" => cost.prefetch_call_ns,
         "mem_free_async" => cost.pool_call_ns,
         "pool_set_access" => cost.pool_access_call_ns,
@@ -203,6 +205,7 @@ macro_rules! method {
     (host_register $($row:tt)*) => {};
     (mem_alloc_async $($row:tt)*) => {};
     (copy_2d_async $($row:tt)*) => {};
+    (copy_3d_async $($row:tt)*) => {};
     ($name:ident [safe] ($($arg:ident: $type:ty),*) -> $value:ty = $call:ident) => {
         fn $name(&self, $($arg: $type),*) -> Result<$value> {
             let cost = |cost: &CostModel| cost_ns(stringify!($name), cost);
@@ -334,6 +337,16 @@ impl Driver for Gpu {
         self.call("cuMemcpy2DAsync", counted_inside, |state| {
             state.copy_2d(context, ends, copy, stream, CopyForm::Async)
         })
+    }
+
+    unsafe fn copy_3d_async(
+        &self,
+        context: ContextHandle,
+        copy: &Copy3d,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.copy_box("cuMemcpy3DAsync", context, copy, stream, CopyForm::Async) }
     }
 
     unsafe fn memset_async(

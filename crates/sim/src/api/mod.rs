@@ -17,6 +17,7 @@ pub(crate) mod graph_programs;
 pub(crate) mod graph_questions;
 mod host_access;
 mod host_memory;
+mod images;
 mod launch;
 mod managed_memory;
 mod module;

@@ -2,18 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use millstream_driver::ConditionHandle;
+use millstream_driver::{ConditionHandle, ContextHandle};
 use parking_lot::Mutex;
 
 use super::{
     graph::Conditions,
+    objects::image::Images,
     op::StreamOp,
     peers::{PeerAccess, Reach},
     printf_output::PrintfOutput,
     state::SimState,
 };
 use crate::{
-    exec::{GlobalMemory, Region, TracedRegion},
+    exec::{GlobalMemory, Image, Region, TracedRegion},
     ids::OpId,
     memory::{AccessBitmap, AccessTime, Allocation, HeapUser, KernelHeap, MemoryKind, MemoryMap},
 };
@@ -26,8 +27,11 @@ pub(crate) struct KernelView<'a> {
     pub(crate) heap: KernelHeap<'a>,
     /// The memory of other devices that the kernel can access.
     pub(crate) peers: PeerAccess,
+    /// The textures and surfaces of all contexts.
+    pub(crate) images: &'a Images,
     /// The kernel's operation.
     pub(crate) op: OpId,
+    pub(crate) context: ContextHandle,
     /// The base addresses of the allocations accessed so far, if the race checker records them.
     pub(crate) accessed: Option<&'a Mutex<Vec<u64>>>,
     pub(crate) printf_output: &'a PrintfOutput,
@@ -57,7 +61,9 @@ impl SimState {
             map: &self.memory,
             heap: KernelHeap::new(&self.memory, user, heap_bytes),
             peers: self.peer_access(id, op.context, op.device),
+            images: &self.images,
             op: id,
+            context: op.context,
             accessed,
             printf_output: &self.printf_output,
             conditions: op.node.as_ref().map(|place| &*place.conditions),
@@ -124,6 +130,11 @@ impl GlobalMemory for KernelView<'_> {
 
     fn free(&self, address: u64) -> bool {
         self.heap.free(address)
+    }
+
+    fn image(&self, handle: u64) -> Option<Image> {
+        let object = self.images.objects.get(&handle)?;
+        (object.context == self.context).then_some(object.image)
     }
 
     fn set_condition(&self, condition: u64, value: u32) -> bool {

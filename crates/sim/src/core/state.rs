@@ -31,6 +31,7 @@ use super::{
         device::{Context, Device},
         fault::ActiveFault,
         host_functions::HostFunctions,
+        image::Images,
         pool::MemoryPool,
         stream::{Event, Stream, Waiter},
         waiting::WaitingKernel,
@@ -85,6 +86,7 @@ pub(crate) struct SimState {
     pub(crate) captures: Captures,
     /// The number of conditions created for graphs so far.
     pub(crate) conditions_made: u64,
+    pub(crate) images: Images,
     pub(crate) memory: MemoryMap,
     pub(crate) ops: BTreeMap<OpId, StreamOp>,
     pub(crate) ops_enqueued: u64,
@@ -171,6 +173,7 @@ impl SimState {
             graph_allocations: BTreeSet::new(),
             captures: Captures::default(),
             conditions_made: 0,
+            images: Images::default(),
             memory: MemoryMap::new(config.devices, {
                 let device = config.poison_max_bytes;
                 [device, if config.poison_host_memory { device } else { 0 }]

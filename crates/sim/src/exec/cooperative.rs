@@ -7,6 +7,7 @@
 //! run at the same time.
 
 use super::launch::{GlobalMemory, Launch, Region, TracedRegion};
+use super::texels::Image;
 use crate::memory::Backing;
 
 /// The number of multiprocessors of the simulated device, those of an H200.
@@ -101,6 +102,10 @@ impl GlobalMemory for WithWorkspace<'_> {
 
     fn free(&self, address: u64) -> bool {
         self.memory.free(address)
+    }
+
+    fn image(&self, handle: u64) -> Option<Image> {
+        self.memory.image(handle)
     }
 
     fn set_condition(&self, condition: u64, value: u32) -> bool {

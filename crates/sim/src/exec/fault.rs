@@ -145,6 +145,25 @@ pub enum KernelFaultKind {
         /// The first byte that the loop reads.
         address: u64,
     },
+    /// A handle that is not that of the texture or surface that the instruction needs.
+    #[error("{handle:#x} {problem}")]
+    InvalidImage {
+        /// The handle.
+        handle: u64,
+        /// The reason.
+        problem: String,
+    },
+    /// An access outside of a surface with the rule `.trap` (`cudaBoundaryModeTrap`).
+    #[error(
+        "access of {bytes} bytes outside of a surface: at byte {}, row {}, layer {}",
+        place[0], place[1], place[2]
+    )]
+    OutsideSurface {
+        /// The size of the access.
+        bytes: u32,
+        /// The byte of the row, the row, and the layer or depth.
+        place: [i64; 3],
+    },
     /// A `trap` or `brkpt` instruction.
     #[error("the kernel executed `trap`")]
     Trap,

@@ -1,6 +1,7 @@
 //! The inputs and statistics of a launch.
 
 use super::Jit;
+use super::texels::Image;
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;
 
@@ -38,6 +39,11 @@ pub trait GlobalMemory: Sync {
     /// Frees memory of the heap (`free`). Returns whether a live block starts at the address.
     fn free(&self, _address: u64) -> bool {
         false
+    }
+
+    /// Returns the texture or the surface with this handle. The default has none.
+    fn image(&self, _handle: u64) -> Option<Image> {
+        None
     }
 
     /// Sets a condition of the graph that the kernel runs in (`cudaGraphSetConditional`). Returns

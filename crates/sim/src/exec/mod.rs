@@ -34,6 +34,7 @@ mod float_bits;
 mod fused;
 mod grid;
 mod half;
+mod image;
 mod indices;
 mod integer;
 mod kernel_pool;
@@ -53,6 +54,7 @@ mod special_registers;
 mod staging;
 mod step;
 mod system;
+mod texels;
 mod turns;
 mod video;
 mod warp;
@@ -79,4 +81,6 @@ pub(crate) use races::releases;
 pub use races::{
     KernelAccess, KernelRace, MissingOrder, RaceClass, RaceModel, RaceOrders, RacedMemory,
 };
+pub use texels::Image;
+pub(crate) use texels::component_bytes;
 pub(crate) use turns::WaitingGrid;

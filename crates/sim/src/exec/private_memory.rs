@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use super::launch::{GlobalMemory, Region};
+use super::texels::Image;
 use crate::memory::Backing;
 
 /// The maximum number of bytes copied for one run.
@@ -72,6 +73,10 @@ impl Copied {
 }
 
 impl GlobalMemory for PrivateMemory<'_> {
+    fn image(&self, handle: u64) -> Option<Image> {
+        self.original.image(handle)
+    }
+
     fn region(&self, address: u64) -> Option<Region<'_>> {
         let mut link = &self.copies;
         while let Some(copied) = link.get() {

@@ -8,7 +8,7 @@ use super::registers::{LANES, Registers, lanes};
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
 use super::{
-    atomic, bits, call, convert, copy, extra, float, fused, half, integer, mbarrier, system,
+    atomic, bits, call, convert, copy, extra, float, fused, half, image, integer, mbarrier, system,
 };
 use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
@@ -208,6 +208,10 @@ pub(super) fn run<O: Observer>(
             Op::Mbarrier(index) => {
                 let operation = &code.mbarriers[index as usize];
                 mbarrier::run(operation, warp, shared, observer, at).map_err(failed)?;
+            }
+            Op::Image(index) => {
+                let access = &code.images[index as usize];
+                image::run(access, warp, shared, observer, at).map_err(failed)?;
             }
             Op::Enter => {
                 split.pc = code.entry;
@@ -433,6 +437,7 @@ pub(super) fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
                 | Op::SystemCall(_)
                 | Op::Copy(_)
                 | Op::Mbarrier(_)
+                | Op::Image(_)
                 | Op::Extra { .. }
                 | Op::Fused(_)
                 | Op::Enter

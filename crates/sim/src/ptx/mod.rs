@@ -47,13 +47,19 @@
 //! than its phase waits for, is a [fault](crate::exec::KernelFaultKind::InvalidBarrierObject).
 //! Arrivals that follow `cp.async` take place when a thread tests the object.
 //!
+//! Textures and surfaces are handles, which the program creates for arrays and linear memory. A
+//! fetch outside of a texture returns what its [mode](millstream_driver::TextureMode) says; an
+//! access outside of a surface returns zeros, is moved to its edge, or is a
+//! [fault](crate::exec::KernelFaultKind::OutsideSurface), as the instruction says. Linear filters
+//! have weights of 8 fractional bits.
+//!
 //! # Rejected PTX
 //!
 //! A kernel that reaches an instruction that the simulated device does not have, also in a function
 //! that it calls, is [refused](Kernel::refusal) by opcode and line
 //! ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and similar), copies
 //! of tensors and bulk data and the proxy that they use (`fence.proxy.async`), clusters of blocks,
-//! textures and surfaces. The other kernels of the module run.
+//! cube maps and mipmaps. The other kernels of the module run.
 //!
 //! A kernel with more bytes of parameters than its module's version and target allow is rejected
 //! ([`PtxErrorKind::ParameterSpace`]). The limit is 4,352, and 32,764 from PTX ISA 8.1 on for

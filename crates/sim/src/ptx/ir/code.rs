@@ -1,8 +1,8 @@
 //! Lowered code: guarded operations, and the tables that they index.
 
 use super::{
-    Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Fusion, Mbarrier, Op, Slot,
-    SystemCall,
+    Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Fusion, ImageAccess,
+    Mbarrier, Op, Slot, SystemCall,
 };
 
 /// The [`Instr::guard`] of an unconditional operation.
@@ -97,6 +97,7 @@ pub(crate) struct Code {
     pub(crate) system_calls: Vec<SystemCall>,
     pub(crate) copies: Vec<AsyncCopy>,
     pub(crate) mbarriers: Vec<Mbarrier>,
+    pub(crate) images: Vec<ImageAccess>,
     pub(crate) extras: Vec<Extra>,
     /// The functions that are called at run time.
     pub(crate) callees: Vec<Callee>,

@@ -129,6 +129,9 @@ macro_rules! define_operations {
             /// An operation on an mbarrier object: an index into
             /// [`Code::mbarriers`](super::Code::mbarriers).
             Mbarrier(u32),
+            /// An operation on a texture or a surface: an index into
+            /// [`Code::images`](super::Code::images).
+            Image(u32),
             /// A rare operation on 32-bit registers: `f` is an index into
             /// [`Code::extras`](super::Code::extras).
             Extra { f: u32, d: Slot, a: Slot, b: Slot, c: Slot },

@@ -1,9 +1,11 @@
 //! Lowering of bit masks, packed integers, `elect` and hints.
 
 use super::lowerer::{Lowerer, add};
+use super::memory::window;
 use super::mnemonic::Mnemonic;
-use crate::ptx::ir::RegisterClass;
-use crate::ptx::ir::{Bin, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
+use crate::ptx::ir::{
+    AccessSpace, Bin, ExchangeOp, Extra, Op, Packed, PackedOp, RegisterClass, Slot,
+};
 use millstream_ptx::PtxError;
 use millstream_ptx::Type;
 
@@ -89,6 +91,37 @@ impl<'a> Lowerer<'a> {
             ..Packed::new(f, 2, [ty; 3])
         });
         self.emit_extra(f, d, [a, b, b]);
+        Ok(())
+    }
+
+    /// Lowers `prefetch`, `prefetchu`, `applypriority` and `discard` to no operation: they are
+    /// hints.
+    pub(super) fn prefetch(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
+        m.ignore(&[
+            "L1",
+            "L2",
+            "L2::evict_last",
+            "L2::evict_normal",
+            "tensormap",
+        ]);
+        m.finish()?;
+        let [address, ..] = m.operands else {
+            return Err(m.operand_count("1"));
+        };
+        self.address(m, address, space)?;
+        self.emit(Op::Nop);
+        Ok(())
+    }
+
+    /// Lowers `createpolicy` to a constant, because a cache policy is a hint.
+    pub(super) fn create_policy(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let [d, ..] = m.operands else {
+            return Err(m.operand_count("2 or more"));
+        };
+        let a = self.constant(RegisterClass::Double, 0)?;
+        let d = self.target(m, d, Type::B64)?;
+        self.emit_move(RegisterClass::Double, d, a);
         Ok(())
     }
 

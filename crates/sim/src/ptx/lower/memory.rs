@@ -216,7 +216,7 @@ impl<'a> Lowerer<'a> {
     }
 
     /// Takes `.v2`, `.v4` or `.v8`, and returns the number of values.
-    fn vector(m: &mut Mnemonic<'a>) -> usize {
+    pub(super) fn vector(m: &mut Mnemonic<'a>) -> usize {
         m.take_one(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1)
     }
 
@@ -240,7 +240,7 @@ impl<'a> Lowerer<'a> {
 
     /// Takes the type of `count` values: up to four of up to 16 bytes in total, or 32 bytes of
     /// 4-byte or 8-byte values.
-    fn value_type(m: &mut Mnemonic<'a>, count: usize) -> Result<Type, PtxError> {
+    pub(super) fn value_type(m: &mut Mnemonic<'a>, count: usize) -> Result<Type, PtxError> {
         let ty = m.ty()?;
         let bytes = ty.bytes() * count;
         let is_wide = bytes == 32 && ty.bytes() >= 4;
@@ -274,6 +274,17 @@ impl<'a> Lowerer<'a> {
         let ty = Self::value_type(m, count)?;
         let [d, source] = Self::without_policy(m, policy)?;
         let (address, space) = self.address(m, source, space)?;
+        self.load_values(m, (d, ty, count), (space, address), order)
+    }
+
+    /// Loads `count` values into the registers of an operand.
+    pub(super) fn load_values(
+        &mut self,
+        m: &Mnemonic<'a>,
+        (d, ty, count): (&'a Operand<'a>, Type, usize),
+        place: (AccessSpace, Address),
+        order: Option<MemoryOrder>,
+    ) -> Result<(), PtxError> {
         let mut values = VectorValues {
             float: Some(ty).filter(|ty| count == 1 && ty.is_single_float()),
             ..VectorValues::default()
@@ -290,7 +301,7 @@ impl<'a> Lowerer<'a> {
             }
             values.slots.push(register.slot);
         }
-        self.emit_loads((space, address), ty.bytes(), order, &values)
+        self.emit_loads(place, ty.bytes(), order, &values)
     }
 
     /// Lowers `st`.
@@ -312,30 +323,55 @@ impl<'a> Lowerer<'a> {
         if space == AccessSpace::Is(Window::Param) {
             return Err(m.mismatch(target, "a kernel's parameters are read-only"));
         }
+        if wide {
+            let values = VectorValues {
+                slots: SmallVec::from_slice(&self.wide(m, source)?),
+                double: true,
+                ..VectorValues::default()
+            };
+            self.emit_stores((space, address), 8, order, &values);
+            return Ok(());
+        }
+        self.store_values(m, (source, ty, count), (space, address), order)
+    }
+
+    /// Stores `count` values from the registers of an operand.
+    pub(super) fn store_values(
+        &mut self,
+        m: &Mnemonic<'a>,
+        (source, ty, count): (&'a Operand<'a>, Type, usize),
+        place: (AccessSpace, Address),
+        order: Option<MemoryOrder>,
+    ) -> Result<(), PtxError> {
         let mut values = VectorValues {
             double: ty.bytes() == 8,
             float: Some(ty).filter(|ty| count == 1 && ty.is_single_float()),
             ..VectorValues::default()
         };
-        if wide {
-            values.slots.extend(self.wide(m, source)?);
-        } else {
-            for operand in Self::values(m, source, count)? {
-                let register = self.source_wide(m, operand, ty)?;
-                let class = RegisterClass::of(register.ty);
-                values
-                    .slots
-                    .push(self.in_file(register.slot, class, values.double)?);
-            }
+        for operand in Self::values(m, source, count)? {
+            let register = self.source_wide(m, operand, ty)?;
+            let class = RegisterClass::of(register.ty);
+            let slot = self.in_file(register.slot, class, values.double)?;
+            values.slots.push(slot);
         }
-        for (part, address) in parts(address, ty.bytes(), &values) {
+        self.emit_stores(place, ty.bytes(), order, &values);
+        Ok(())
+    }
+
+    fn emit_stores(
+        &mut self,
+        (space, address): (AccessSpace, Address),
+        width: usize,
+        order: Option<MemoryOrder>,
+        values: &VectorValues,
+    ) {
+        for (part, address) in parts(address, width, values) {
             let index = add(
                 &mut self.code.stores,
-                access((space, address), ty.bytes(), order, part, &values),
+                access((space, address), width, order, part, values),
             );
             self.emit(Op::Store(index));
         }
-        Ok(())
     }
 
     /// Emits loads of `width` bytes into each of the registers.
@@ -384,37 +420,6 @@ impl<'a> Lowerer<'a> {
             }
             _ => Ok(a),
         }
-    }
-
-    /// Lowers `prefetch`, `prefetchu`, `applypriority` and `discard` to no operation: they are
-    /// hints.
-    pub(super) fn prefetch(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
-        m.ignore(&[
-            "L1",
-            "L2",
-            "L2::evict_last",
-            "L2::evict_normal",
-            "tensormap",
-        ]);
-        m.finish()?;
-        let [address, ..] = m.operands else {
-            return Err(m.operand_count("1"));
-        };
-        self.address(m, address, space)?;
-        self.emit(Op::Nop);
-        Ok(())
-    }
-
-    /// Lowers `createpolicy` to a constant, because a cache policy is a hint.
-    pub(super) fn create_policy(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let [d, ..] = m.operands else {
-            return Err(m.operand_count("2 or more"));
-        };
-        let a = self.constant(RegisterClass::Double, 0)?;
-        let d = self.target(m, d, Type::B64)?;
-        self.emit_move(RegisterClass::Double, d, a);
-        Ok(())
     }
 
     /// Lowers `membar` and `fence`. The interpreter executes accesses in order, so only the race

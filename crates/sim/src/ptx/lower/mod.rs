@@ -15,6 +15,7 @@ mod float;
 mod float8;
 mod half;
 mod hoist;
+mod image;
 mod integer;
 mod lowerer;
 mod mbarrier;
@@ -225,6 +226,8 @@ impl<'a> Lowerer<'a> {
             "prefetch" | "prefetchu" | "applypriority" | "discard" => self.prefetch(m),
             "createpolicy" => self.create_policy(m),
             "mbarrier" => self.mbarrier(m),
+            "tex" | "tld4" | "txq" | "suq" => self.texture(m),
+            "suld" | "sust" | "sured" => self.surface(m),
             "membar" | "fence" => self.fence(m),
             "nanosleep" => self.nanosleep(m),
             "bra" => self.branch(m),

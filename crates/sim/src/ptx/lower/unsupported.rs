@@ -8,8 +8,10 @@ const ASYNC_PROXY: &str = "the simulated device has no asynchronous proxy, \
                            which copies of tensors and bulk data go through; \
                            accesses outside that proxy need no such fence";
 const CLUSTER: &str = "the simulated device has no clusters of blocks";
-const TEXTURE: &str =
-    "the simulated device has no textures and surfaces; loads from global memory work";
+pub(super) const TEXTURE: &str = "the simulated device has texture and surface objects of one to \
+                                  three dimensions and of layers; it has no cube maps, mipmaps, \
+                                  multisampled or sparse textures, packed halves, offsets, and \
+                                  `.texref` variables";
 
 /// The reason for an instruction that no device up to sm_90 has.
 pub(super) const NEWER: &str = "only devices newer than sm_90 have this instruction, and the \

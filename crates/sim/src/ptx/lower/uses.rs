@@ -1,8 +1,8 @@
 //! The slots that an operation reads.
 
 use crate::ptx::ir::{
-    Access, Address, AddressBase, AsyncCopy, BarrierOp, CallTarget, Code, GUARD_NEGATED, NO_GUARD,
-    Op, RegisterClass, Slot, SystemCall,
+    Access, Address, AddressBase, AsyncCopy, BarrierOp, CallTarget, Code, GUARD_NEGATED, ImageOp,
+    NO_GUARD, Op, RegisterClass, Slot, SystemCall,
 };
 
 /// Calls `read` with each slot that the operation reads, except its guard.
@@ -107,6 +107,14 @@ pub(crate) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
             each(Word, &[operation.count]);
             each(Double, operation.state.as_slice());
         }
+        Op::Image(index) => {
+            let image = &code.images[index as usize];
+            each(Double, &[image.handle]);
+            each(Word, &image.coordinates[..usize::from(image.dimensions)]);
+            if image.layered {
+                each(Word, &image.coordinates[3..]);
+            }
+        }
         Op::Return
         | Op::Clock32 { .. }
         | Op::Clock64 { .. }
@@ -169,6 +177,14 @@ pub(crate) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(Register
                 .state
                 .iter()
                 .for_each(|state| write(Double, *state));
+        }
+        Op::Image(index) => {
+            let image = &code.images[index as usize];
+            image.results().iter().for_each(|slot| write(Word, *slot));
+            if let ImageOp::Place(..) = image.f {
+                write(Double, image.address);
+                write(Predicate, image.inside);
+            }
         }
         Op::Load(_)
         | Op::Store(_)
