@@ -160,36 +160,40 @@ fn of_driver(copied: &DriverBox3) -> Box3 {
 /// `cudaGraphNodeParams` and `CUgraphNodeParams`: the kind, and its parameters behind 16 bytes.
 type NodeParameters = [usize; 32];
 
-/// Changes the parameters of a node of any kind to the driver's.
+/// The numbers of kinds of nodes.
+const KERNEL: u32 = 0;
+const COPY: u32 = 1;
+const FILL: u32 = 2;
+const ALLOCATION: u32 = 10;
+const CONDITIONAL: u32 = 13;
+
+/// Changes the parameters of a node of any kind to the driver's, which name the context.
 fn node_for_driver(of_program: Ptr<NodeParameters>) -> Answer<NodeParameters> {
-    const KERNEL: u32 = 0;
-    const COPY: u32 = 1;
-    const FILL: usize = 2;
     let mut node = of_program.get()?;
-    let parameters = of_program.to::<usize>().at(2);
-    match node[0] as u32 {
+    let place_of_context = match node[0] as u32 {
         KERNEL => {
+            node[9] = registry::kernel(Function(node[2]))?;
             node[2] = 0;
-            node[9] = registry::kernel(Function(parameters.get()?))?;
-            node[10] = current()?;
+            10
         }
         COPY => {
-            let start =
-                Ptr::<NodeParameters>::of(std::ptr::from_mut(&mut node).expose_provenance());
             // Behind the flags and the context.
-            let copied = driver_box(&parameters.at(2).to::<Box3>().get()?)?;
-            start.to::<usize>().at(4).to::<DriverBox3>().set(copied)?;
-            node[3] = current()?;
+            let copied = of_program.to::<usize>().at(4).to::<Box3>().get()?;
+            let target = Ptr::<usize>::of(std::ptr::from_mut(&mut node[4]).expose_provenance());
+            target.to::<DriverBox3>().set(driver_box(&copied)?)?;
+            3
         }
-        fill if fill as usize == FILL => node[8] = current()?,
-        _ => {}
-    }
+        FILL => 7,
+        CONDITIONAL => 5,
+        _ => return Ok(node),
+    };
+    node[place_of_context] = current()?;
     Ok(node)
 }
 
 fn add_node((node, graph, before, count): Added, edges: usize, of_program: usize) -> Answer {
     let of_program = Ptr::<NodeParameters>::of(of_program);
-    let mut parameters = node_for_driver(of_program)?;
+    let mut known = node_for_driver(of_program)?;
     cu!(
         cuGraphAddNode_v2,
         node,
@@ -197,14 +201,13 @@ fn add_node((node, graph, before, count): Added, edges: usize, of_program: usize
         before,
         edges,
         count,
-        &mut parameters
+        &mut known
     )?;
-    /// The kind of nodes that allocate memory, whose parameters return its address.
-    const ALLOCATION: u32 = 10;
-    if parameters[0] as u32 == ALLOCATION {
-        of_program.set(parameters)?;
+    // The parameters return the address of the memory, and the bodies.
+    match known[0] as u32 {
+        ALLOCATION | CONDITIONAL => of_program.set(known),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 include!("../tables/graphs.txt");

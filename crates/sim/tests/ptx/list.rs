@@ -43,7 +43,8 @@ pub(crate) const FILES: &[(&str, &str, &str)] = files! {
         warp wide wide_loads_sm_100 wide_sm_90;
     refused:
         arrive_tx bulk_copy cluster cluster_shape ends fence_proxy_async initial label ldmatrix
-        launch_by_a_kernel mapa mma modifier name opcode operands parameters_8_0 parameters_most
+        kernel_address launch_by_a_kernel mapa mma modifier name opcode operands parameters_8_0
+        parameters_most
         parameters_sm_61 semicolon target texture type video_merged_saturation
         video_minimum_of_saturated video_scaled_unsigned wgmma wmma;
 };

@@ -222,7 +222,21 @@ impl<'a> Lowerer<'a> {
 
     fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
         let module = self.module;
-        let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
+        let is_kernel = || {
+            module
+                .functions
+                .iter()
+                .any(|it| it.entry && it.name == name)
+        };
+        let undefined = || {
+            let kind = if is_kernel() {
+                let problem = "which only dynamic parallelism, the launch by a kernel, needs";
+                PtxErrorKind::Unsupported(format!("the address of kernel `{name}`, {problem}"))
+            } else {
+                PtxErrorKind::UndefinedSymbol(name.to_owned())
+            };
+            kind.at(self.line)
+        };
         let Some(variable) = module.variable(name) else {
             let (index, _) = module.function(name).ok_or_else(undefined)?;
             return Ok(Symbol::Function(function_address(index)));
