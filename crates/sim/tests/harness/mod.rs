@@ -111,6 +111,16 @@ pub(crate) struct Harness {
     pub(crate) context: ContextHandle,
 }
 
+/// Defines methods that call one of the driver's copies from or to host memory.
+macro_rules! host_copies {
+    ($($name:ident($($operand:ident: $type:ty),*) = $call:ident($($argument:expr),*);)*) => {$(
+        pub(crate) fn $name(&self, $($operand: $type),*) -> Result<()> {
+            // SAFETY: host memory outlives its uses.
+            unsafe { self.driver.$call(self.context, $($argument),*) }
+        }
+    )*};
+}
+
 macro_rules! calls {
     ($($name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
         $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
@@ -229,64 +239,17 @@ impl Harness {
         unsafe { self.driver.host_unregister(self.context, host.pointer) }
     }
 
-    pub(crate) fn upload(
-        &self,
-        target: DevicePtr,
-        source: Host,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
-        // SAFETY: host memory outlives its uses.
-        unsafe {
-            self.driver
-                .copy_host_to_device_async(self.context, target, from, bytes, stream)
-        }
-    }
-
-    pub(crate) fn upload_captured(
-        &self,
-        target: DevicePtr,
-        source: Host,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
-        // SAFETY: host memory outlives its uses.
-        unsafe {
-            self.driver
-                .copy_captured_async(self.context, target, from, bytes, stream)
-        }
-    }
-
-    pub(crate) fn download(
-        &self,
-        target: Host,
-        source: DevicePtr,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
-        // SAFETY: host memory outlives its uses.
-        unsafe {
-            self.driver
-                .copy_device_to_host_async(self.context, to, source, bytes, stream)
-        }
-    }
-
-    pub(crate) fn upload_now(&self, target: DevicePtr, source: Host) -> Result<()> {
-        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
-        // SAFETY: host memory outlives its uses.
-        unsafe {
-            self.driver
-                .copy_host_to_device(self.context, target, from, bytes)
-        }
-    }
-
-    pub(crate) fn download_now(&self, target: Host, source: DevicePtr) -> Result<()> {
-        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
-        // SAFETY: host memory outlives its uses.
-        unsafe {
-            self.driver
-                .copy_device_to_host(self.context, to, source, bytes)
-        }
+    host_copies! {
+        upload(target: DevicePtr, source: Host, stream: StreamHandle) =
+            copy_host_to_device_async(target, source.pointer.as_ptr(), source.bytes, stream);
+        upload_captured(target: DevicePtr, source: Host, stream: StreamHandle) =
+            copy_captured_async(target, source.pointer.as_ptr(), source.bytes, stream);
+        download(target: Host, source: DevicePtr, stream: StreamHandle) =
+            copy_device_to_host_async(target.pointer.as_ptr(), source, target.bytes, stream);
+        upload_now(target: DevicePtr, source: Host) =
+            copy_host_to_device(target, source.pointer.as_ptr(), source.bytes);
+        download_now(target: Host, source: DevicePtr) =
+            copy_device_to_host(target.pointer.as_ptr(), source, target.bytes);
     }
 
     /// Enqueues a host function. Some tests call the driver in it on purpose.

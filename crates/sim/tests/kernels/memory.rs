@@ -108,10 +108,6 @@ pub(crate) fn load(name: &str) -> Module {
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Kernels that may race: `cas_max` reads a value non-atomically before it tries to replace it
-/// atomically.
-const RACY: [&str; 1] = ["cas_max"];
-
 /// Launches a kernel of a module without variables. Asserts that its threads do not race.
 pub(crate) fn launch(
     module: &Module,
@@ -136,29 +132,7 @@ pub(crate) fn launch(
             *memory == checked_memory,
             "checking for races changes values"
         );
-        let may = RACY.contains(&kernel.name());
-        assert!(races.is_empty() || may, "{}: {races:#?}", kernel.name());
+        assert!(races.is_empty(), "{}: {races:#?}", kernel.name());
     }
     ran
-}
-
-/// Returns pseudo-random integers, the same on every run.
-pub(crate) fn numbers(count: usize, seed: u32) -> Vec<u32> {
-    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
-    (0..count)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state
-        })
-        .collect()
-}
-
-/// Returns pseudo-random numbers from -1 to 1, the same on every run.
-pub(crate) fn floats(count: usize, seed: u32) -> Vec<f32> {
-    numbers(count, seed)
-        .into_iter()
-        .map(|bits| bits as i32 as f32 / 2f32.powi(31))
-        .collect()
 }

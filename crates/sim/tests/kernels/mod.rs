@@ -1,10 +1,8 @@
-//! Kernels run by the interpreter, compared with plain Rust implementations.
+//! Kernels run by the interpreter and by machine code, compared with known results and with models.
 
 mod memory;
 
-mod atomics;
 mod barrier_objects;
-mod elementwise;
 mod faults;
 mod fused;
 mod large;
@@ -12,7 +10,5 @@ mod oracle;
 mod parsing;
 mod progress;
 mod racing;
-mod reductions;
 mod restart;
-mod tiled;
 mod waiting;

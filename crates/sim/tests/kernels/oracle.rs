@@ -5,14 +5,15 @@
 //! `oracle/approximate.txt` has some results of each instruction that the GPU itself only
 //! approximates, with the largest error permitted to the interpreter. `oracle/kernels.txt` has
 //! launches of kernels that NVRTC 12.0 compiled from `oracle/kernels.cu` (`fast.ptx` with
-//! `--use_fast_math`), with hashes of their buffers after the launch.
+//! `--use_fast_math`), with hashes of their buffers after the launch. `oracle/launches.txt` has those
+//! of the project's kernels at the edges of their sizes, which a sequential program computed, too.
 
 use std::path::PathBuf;
 
 use millstream_sim::exec::{self, Jit, Launch};
 use millstream_sim::ptx;
 
-use crate::kernels::memory::{DeviceMemory, Value, params};
+use crate::kernels::memory::{DeviceMemory, Value, load, params};
 
 /// The number of threads, each with different inputs.
 const THREADS: usize = 2048;
@@ -257,7 +258,8 @@ fn approximations_are_near_to_the_gpus() {
 
 /// Creates an argument of a kernel of `kernels.txt`: `z:bytes` zeros, `b:bytes:seed` bytes,
 /// `i:count:seed:limit` small integers, `w:count:seed` words, `f:` and `d:count:seed` numbers from
-/// -1 to 1, `v3:x,y,z` three singles by value, or a typed scalar.
+/// -1 to 1, `p:count:seed` singles from 0 to 1, `v3:x,y,z` three singles by value, or a typed
+/// scalar.
 fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Vec<u8> {
     let parts: Vec<&str> = text.split(':').collect();
     let number = |at: usize| parts[at].parse::<u64>().unwrap();
@@ -268,6 +270,9 @@ fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Ve
     let unit = |bits: u64| ((bits >> 32) as f64 - 2f64.powi(31)) / 2f64.powi(31);
     let bytes: Vec<u8> = match parts[0] {
         "u32" => return (number(1) as u32).bytes(),
+        "u64" => return number(1).bytes(),
+        "f32" => return parts[1].parse::<f32>().unwrap().bytes(),
+        "f64" => return parts[1].parse::<f64>().unwrap().bytes(),
         "i32" => return parts[1].parse::<i32>().unwrap().bytes(),
         "v3" => {
             return parts[1]
@@ -300,6 +305,10 @@ fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Ve
             .into_iter()
             .flat_map(|bits| (unit(bits) as f32).bytes())
             .collect(),
+        "p" => values(number(1), number(2))
+            .into_iter()
+            .flat_map(|bits| (unit(bits) as f32).abs().bytes())
+            .collect(),
         "d" => values(number(1), number(2))
             .into_iter()
             .flat_map(|bits| unit(bits).bytes())
@@ -311,13 +320,18 @@ fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Ve
     address.bytes()
 }
 
-/// Runs a line of `kernels.txt`, and returns the content of its buffers after the launch.
-pub(crate) fn run_kernel(line: &str, jit: Jit) -> Vec<Vec<u8>> {
+/// Runs a line of `kernels.txt` or `launches.txt` of a module, and returns hashes of its buffers
+/// after the launch.
+fn run_kernel(
+    module: &ptx::Module,
+    line: &str,
+    jit: Jit,
+    run: impl FnOnce(&ptx::Kernel, &Launch<'_>, &DeviceMemory),
+) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [name, kernel, grid, block, shared, arguments @ ..] = &words[..] else {
+    let [_, kernel, grid, block, shared, arguments @ ..] = &words[..] else {
         panic!("{line}")
     };
-    let module = ptx::parse(&file(&format!("{name}.ptx"))).unwrap();
     let kernel = module.kernel(kernel).unwrap();
     let mut memory = DeviceMemory::default();
     let mut buffers = Vec::new();
@@ -348,20 +362,52 @@ pub(crate) fn run_kernel(line: &str, jit: Jit) -> Vec<Vec<u8>> {
         jit,
         ..Launch::new(shape(grid), shape(block))
     };
-    exec::run(kernel, &launch, &memory).unwrap();
-    buffers.iter().map(|address| memory.get(*address)).collect()
+    run(kernel, &launch, &memory);
+    let hashes = buffers
+        .iter()
+        .map(|address| format!("{:016x}", hash(memory.get(*address))));
+    hashes.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn kernels_of_a_compiler_give_what_the_gpu_gave() {
     for line in file("kernels.txt").lines() {
         let (line, expected) = line.split_once(" | ").unwrap();
+        let name = line.split(' ').next().unwrap();
+        let module = ptx::parse(&file(&format!("{name}.ptx"))).unwrap();
         for jit in [Jit::Off, Jit::AtOnce] {
-            let found: Vec<String> = run_kernel(line, jit)
-                .into_iter()
-                .map(|bytes| format!("{:016x}", hash(bytes)))
-                .collect();
-            assert_eq!(found.join(" "), expected, "{jit:?} {line}");
+            let found = run_kernel(&module, line, jit, |kernel, launch, memory| {
+                exec::run(kernel, launch, memory).unwrap();
+            });
+            assert_eq!(found, expected, "{jit:?} {line}");
         }
+    }
+}
+
+/// Kernels that may race: `cas_max` reads a value non-atomically before it tries to replace it
+/// atomically.
+const RACY: [&str; 1] = ["cas_max"];
+
+#[test]
+fn the_projects_kernels_give_what_a_sequential_program_gives_and_do_not_race() {
+    for line in file("launches.txt").lines() {
+        let (line, expected) = line.split_once(" | ").unwrap();
+        let module = load(line.split(' ').next().unwrap());
+        for jit in [Jit::Off, Jit::AtOnce] {
+            let found = run_kernel(&module, line, jit, |kernel, launch, memory| {
+                exec::run(kernel, launch, memory).unwrap();
+            });
+            assert_eq!(found, expected, "{jit:?} {line}");
+        }
+        let checked = run_kernel(&module, line, Jit::Off, |kernel, launch, memory| {
+            let (ran, races) = exec::run_checked(kernel, launch, memory);
+            ran.unwrap();
+            let may = RACY.contains(&kernel.name());
+            assert!(races.is_empty() || may, "{line}: {races:#?}");
+        });
+        assert_eq!(
+            checked, expected,
+            "checking for races changes values: {line}"
+        );
     }
 }

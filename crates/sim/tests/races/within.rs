@@ -35,98 +35,35 @@ fn launch(
     sim.stream_synchronize(stream).unwrap();
 }
 
-fn racy(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
-    let program = |sim: &SimHarness| launch(sim, name, shape, arrays, number);
-    expect_with(config(), &format!("within/{name}"), program);
-    // Without the option the accesses are not checked.
-    let off = SimHarness::new(SimConfig::new());
-    program(&off);
-    off.assert_clean();
-}
-
-fn right(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
-    clean_with(config(), |sim| launch(sim, name, shape, arrays, number));
+/// Every line of `within/kernels.txt` is a kernel that races or one that does not, with the numbers
+/// of blocks, threads and arrays, and a number that it takes.
+#[test]
+fn kernels_without_an_order_have_the_expected_findings_and_ordered_ones_have_none() {
+    for line in include_str!("within/kernels.txt").lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [kind @ ("racy" | "right"), name, shape, arrays, number @ ..] = &words[..] else {
+            assert!(line.starts_with('#'), "{line}");
+            continue;
+        };
+        let (grid, block) = shape.split_once('x').unwrap();
+        let shape = (grid.parse().unwrap(), block.parse().unwrap());
+        let arrays = arrays.parse().unwrap();
+        let number = number.first().map(|number| number.parse().unwrap());
+        let program = |sim: &SimHarness| launch(sim, name, shape, arrays, number);
+        if *kind == "right" {
+            clean_with(config(), program);
+            continue;
+        }
+        expect_with(config(), &format!("within/{name}"), program);
+        // Without the option the accesses are not checked.
+        let off = SimHarness::new(SimConfig::new());
+        program(&off);
+        off.assert_clean();
+    }
 }
 
 #[test]
-fn a_missing_barrier_between_writing_and_reading_a_tile_is_found() {
-    racy("shift_unsynced", (1, 64), 2, None);
-    right("shift", (1, 64), 2, None);
-}
-
-#[test]
-fn a_missing_barrier_between_reading_and_filling_anew_is_found() {
-    racy("rounds_unsynced", (1, 64), 2, Some(4));
-    right("rounds", (1, 64), 2, Some(4));
-    // A single round does not refill the tile.
-    right("rounds_unsynced", (1, 64), 2, Some(1));
-}
-
-#[test]
-fn a_warp_that_counts_on_lockstep_is_found() {
-    racy("warp_sum_unsynced", (1, 32), 2, None);
-    right("warp_sum", (1, 32), 2, None);
-    right("shuffled_sum", (1, 96), 2, None);
-}
-
-#[test]
-fn blocks_that_write_one_place_are_found_unless_they_do_so_atomically() {
-    racy("count_plainly", (3, 64), 1, None);
-    right("count_plainly", (1, 64), 1, None);
-    right("count", (3, 64), 1, None);
-    racy("count_both_ways", (3, 64), 1, None);
-}
-
-#[test]
-fn an_atomic_for_the_block_is_none_for_others() {
-    racy("count_for_the_block", (3, 64), 1, None);
-    right("count_for_the_block", (1, 64), 1, None);
-}
-
-#[test]
-fn a_block_that_reads_what_another_writes_is_found() {
-    racy("neighbours", (3, 32), 2, None);
-    right("neighbours", (1, 32), 2, None);
-}
-
-#[test]
-fn the_last_block_may_read_what_all_have_written_between_two_fences() {
-    racy("last_block_unfenced", (5, 64), 4, None);
-    racy("last_block_fenced_for_itself", (5, 64), 4, None);
-    racy("last_block_unacquired", (5, 64), 4, None);
-    racy("last_block_acquired_for_itself", (5, 64), 4, None);
-    right("last_block_fenced", (5, 64), 4, None);
-    right("last_block_fenced", (16, 64), 4, None);
-}
-
-#[test]
-fn a_lock_orders_only_with_fences_on_both_sides() {
-    racy("locked_unfenced", (2, 64), 2, None);
-    racy("locked_unacquired", (2, 1), 2, None);
-    racy("locked_unreleased", (2, 1), 2, None);
-    right("locked_fenced", (3, 64), 2, None);
-}
-
-#[test]
-fn a_lock_with_a_fence_for_the_block_orders_no_other_block() {
-    racy("locked_acquired_for_itself", (2, 1), 2, None);
-    racy("locked_released_for_itself", (2, 1), 2, None);
-    right("locked_for_the_block", (1, 64), 2, None);
-    racy("locked_for_the_block", (2, 1), 2, None);
-}
-
-#[test]
-fn a_flag_hands_over_only_between_a_release_and_an_acquire() {
-    right("hand_acquired", (3, 1), 3, None);
-    right("hand_fenced", (3, 1), 3, None);
-    racy("hand_unacquired", (2, 1), 3, None);
-    racy("hand_unreleased", (2, 1), 3, None);
-    racy("hand_acquired_for_the_block", (2, 1), 3, None);
-}
-
-#[test]
-fn a_volatile_flag_is_a_warning_and_what_it_hands_over_is_none() {
-    racy("hand_volatile", (2, 1), 3, None);
+fn a_volatile_flag_is_no_race_where_volatile_accesses_are_strong() {
     let strong = SimConfig::parse("sim:race=kernels,volatile=strong").unwrap();
     clean_with(strong, |sim| launch(sim, "hand_volatile", (2, 1), 3, None));
 }
@@ -158,33 +95,12 @@ fn the_lenient_model_wants_no_acquire() {
 }
 
 #[test]
-fn barriers_with_numbers_and_counts_order_those_that_arrive() {
-    racy("hand_over_early", (1, 64), 2, Some(3));
-    right("hand_over", (1, 64), 2, Some(5));
-}
-
-#[test]
 fn bytes_are_told_apart_and_lanes_of_one_instruction_race() {
     let all_write = |sim: &SimHarness| launch(sim, "all_write", (1, 96), 1, None);
     // All threads write the same value, which is a note.
     let notes = SimConfig::parse("sim:race=notes").unwrap();
     expect_with(notes, "within/all_write", all_write);
     clean_with(config(), all_write);
-}
-
-#[test]
-fn halves_of_a_warp_meet_at_different_places() {
-    right("swap_halves", (1, 32), 1, None);
-}
-
-#[test]
-fn a_compare_and_swap_in_vain_does_not_write() {
-    right("swap_in_vain", (3, 32), 2, None);
-}
-
-#[test]
-fn a_barrier_for_all_comes_after_those_that_have_exited() {
-    right("write_and_exit", (1, 64), 1, None);
 }
 
 #[test]
