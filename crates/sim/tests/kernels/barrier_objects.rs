@@ -1,51 +1,13 @@
-//! Barrier objects (`mbarrier`) in shared memory: their use by `cuda::barrier` and
-//! `cuda::pipeline`, the order that they give the race check, and the faults for their misuse.
+//! Barrier objects (`mbarrier`) in shared memory: the order that they give the race check, and the
+//! faults for their misuse. `oracle/compiled.txt` has kernels of `cuda::barrier` and
+//! `cuda::pipeline`.
 
 use millstream_sim::exec::{
     KernelFault, KernelFaultKind, KernelRace, Launch, MissingOrder, run, run_checked,
 };
 use millstream_sim::ptx;
 
-use crate::kernels::memory::{DeviceMemory, Value, launch, params, values};
-
-/// The PTX that NVRTC 12.0 and 13.0 generated from the same kernels for sm_80 and sm_90.
-const COMPILED: [&str; 4] = [
-    include_str!("../ptx/compiled/barrier_objects.ptx"),
-    include_str!("../ptx/compiled/barrier_objects_13.ptx"),
-    include_str!("../ptx/compiled/barrier_objects_sm_90.ptx"),
-    include_str!("../ptx/compiled/barrier_objects_sm_90_13.ptx"),
-];
-
-#[test]
-fn barriers_and_pipelines_order_their_threads() {
-    for text in COMPILED {
-        let module = ptx::parse(text).unwrap();
-        let stages = [
-            ("turns", 128, 1),
-            ("divided", 32, 1),
-            ("copies", 64, 1),
-            ("leaves", 96, 1),
-        ];
-        let loops = [
-            ("producer_and_consumer", 64, 7),
-            ("unified", 128, 5),
-            ("halves", 128, 5),
-        ];
-        for (kernel, threads, count) in stages.into_iter().chain(loops) {
-            let mut memory = DeviceMemory::default();
-            let source = memory.put(&(0..640).collect::<Vec<i32>>());
-            let target = memory.put(&[0i32; 640]);
-            let pointers = match kernel {
-                "divided" | "leaves" => values![target].to_vec(),
-                _ => values![source, target].to_vec(),
-            };
-            let count = (count > 1).then(|| i32::bytes(count));
-            let values: Vec<_> = pointers.into_iter().chain(count).collect();
-            // `launch` asserts that the race check finds no race and does not change the results.
-            launch(&module, kernel, [1; 3], [threads, 1, 1], &memory, &values).unwrap();
-        }
-    }
-}
+use crate::kernels::memory::{DeviceMemory, Value, params};
 
 /// Returns the text of a kernel `k` with the given body for two threads of different warps and one
 /// pointer parameter in `%rd1`. `%p1` is true in the second thread, and `%r1` is the thread's
@@ -215,25 +177,4 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
         matches!(found.kind, KernelFaultKind::SharedOutOfBounds { .. }),
         "{found}"
     );
-}
-
-#[test]
-fn kernels_of_libraries_do_not_race() {
-    for text in [
-        include_str!("../ptx/compiled/libraries.ptx"),
-        include_str!("../ptx/compiled/libraries_13.ptx"),
-    ] {
-        let module = ptx::parse(text).unwrap();
-        // In `large_tiles` all lanes of a warp store the same value to one location.
-        for (kernel, threads) in [("tiles", 64), ("sort", 128), ("scan", 128), ("atomics", 64)] {
-            let mut memory = DeviceMemory::default();
-            let source = memory.put(&(0..640).collect::<Vec<i32>>());
-            let target = memory.put(&[0i32; 640]);
-            let values = match kernel {
-                "atomics" => values![target].to_vec(),
-                _ => values![source, target].to_vec(),
-            };
-            launch(&module, kernel, [1; 3], [threads, 1, 1], &memory, &values).unwrap();
-        }
-    }
 }

@@ -104,7 +104,12 @@ pub(crate) fn params(kernel: &Kernel, values: &[Vec<u8>]) -> Vec<u8> {
 }
 
 pub(crate) fn load(name: &str) -> Module {
-    let path = format!("{}/../../kernels/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
+    load_from("../../kernels", name)
+}
+
+/// Loads the PTX of this name from a folder below that of the crate.
+pub(crate) fn load_from(folder: &str, name: &str) -> Module {
+    let path = format!("{}/{folder}/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
