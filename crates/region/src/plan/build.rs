@@ -303,12 +303,12 @@ impl KernelPlan {
 #[cfg(test)]
 mod tests {
     use millstream::Device;
-    use ndarray::{Array1, Axis, Ix1, array, s};
+    use ndarray::{Array1, Ix1, array, s};
 
     use super::*;
     use crate::{
         Array,
-        plan::{FusedKernel, FusedNode, HeldNodes, only_kernel},
+        plan::{FusedKernel, HeldNodes},
     };
 
     fn arrays() -> (Array<f32, Ix1>, Array<f32, Ix1>) {
@@ -323,71 +323,12 @@ mod tests {
         nodes.into_iter().map(|node| node.id).collect()
     }
 
-    fn ids_of(nodes: &[FusedNode]) -> Vec<u64> {
-        ids(nodes.iter().map(|fused| &fused.node))
-    }
-
     /// Returns the kernels of each step of a node; a step that is an alias has none.
     fn kernels(node: &NodeRef) -> Vec<Vec<FusedKernel>> {
         let graph = PlannedGraph::of(std::slice::from_ref(node));
         let (steps, nodes) = (steps(&graph, u64::MAX), HeldNodes::of(graph));
         let kernels = |step: &Step| step.kernels.iter().map(|plan| plan.fused(&nodes)).collect();
         steps.iter().map(kernels).collect()
-    }
-
-    #[test]
-    fn a_chain_is_one_kernel_with_its_operands_first_and_each_input_once() {
-        let (x, y) = arrays();
-        let product = &x * &y;
-        let sum = &product + &x;
-        let kernel = only_kernel(sum.node());
-        assert_eq!(kernel.root.id, sum.node().id);
-        assert_eq!(ids_of(&kernel.nodes), ids([product.node(), sum.node()]));
-        assert_eq!(kernel.inputs.len(), 2);
-        assert!(kernel.op(product.node()).is_some() && kernel.op(x.node()).is_none());
-        assert!(kernel.epilogue.is_empty());
-        assert_eq!(kernel.output().value.id, sum.node().id);
-    }
-
-    #[test]
-    fn functions_of_a_reduction_are_its_epilogue() {
-        let (x, y) = arrays();
-        let squares = &x * &x;
-        let sum = squares.sum();
-        let root = sum.sqrt();
-        let (sum_id, root_id) = (sum.node().id, root.node().id);
-        let kernel = only_kernel(root.node());
-        assert_eq!(kernel.root.id, sum_id);
-        assert_eq!(ids_of(&kernel.nodes), [squares.node().id, sum_id]);
-        assert_eq!(ids_of(&kernel.epilogue), [root_id]);
-        assert_eq!(ids(&kernel.inputs), ids([x.node()]));
-        let output = kernel.output();
-        assert_eq!(ids([&output.value, &output.target]), [root_id; 2]);
-        // The inputs of the epilogue are inputs of the kernel.
-        let lines = x.insert_axis(Axis(1)).sum_axis(Axis(1)) + &y;
-        let kernel = only_kernel(lines.node());
-        assert_eq!(ids(&kernel.inputs), ids([x.node(), y.node()]));
-    }
-
-    #[test]
-    fn an_update_is_one_kernel_that_selects_or_two_that_write_one_node() {
-        let (x, y) = arrays();
-        let mut changed = &x * 2.0;
-        changed.slice_mut(s![1..]).assign(&y.slice(s![..2]));
-        let steps = kernels(changed.node());
-        assert_eq!((steps.len(), steps[0].len()), (1, 1));
-        let kernel = &steps[0][0];
-        assert!(kernel.root.id == changed.node().id && kernel.output().destination().is_none());
-
-        // The value takes a costly function, and is needed for one element of three.
-        changed.slice_mut(s![1..2]).assign(&y.slice(s![..1]).exp());
-        let steps = kernels(changed.node());
-        let kernels_of_update = steps.last().unwrap();
-        let outputs = || kernels_of_update.iter().map(FusedKernel::output);
-        let targets = outputs().map(|output| &output.target);
-        assert_eq!(ids(targets), ids([changed.node(), changed.node()]));
-        let parts = outputs().map(|output| output.destination().is_some());
-        assert!(parts.eq([false, true]));
     }
 
     #[test]

@@ -101,31 +101,3 @@ fn cached_kernels_distinguish_shapes() -> Outcome {
         Ok(())
     })
 }
-
-/// The first vector makes the plan of all others, and the first matrix that of all others whose
-/// rows are loaded as vectors of four.
-#[test]
-fn recalled_plans_take_other_lengths() -> Outcome {
-    everywhere(|device| {
-        for length in (2..40).chain([255, 256, 257, 1030]) {
-            let host = ramp(length, 3);
-            let x = Array::from_host(device, &host)?;
-            let found = (&x * 2.0 - 1.0).to_host()?;
-            assert_eq!(found, &host * 2.0 - 1.0, "{length}");
-        }
-        for rows in [2, 3, 8, 31] {
-            for columns in [8, 2, 3, 4, 6, 12, 33] {
-                let host = ramp(rows * columns, 1)
-                    .into_shape_with_order((rows, columns))
-                    .unwrap();
-                let (row, column) = (ramp(columns, 5), ramp(rows, 7).insert_axis(Axis(1)));
-                let result = evaluate(device, |g| {
-                    let [x, column] = [g.array(&host), g.array(&column)];
-                    x * &g.array(&row) + column
-                })?;
-                assert_eq!(result, &host * &row + &column, "{rows} × {columns}");
-            }
-        }
-        Ok(())
-    })
-}

@@ -1,4 +1,4 @@
-//! Rows: plans and kernels that serve any number of them, and larger blocks that keep long ones.
+//! Long rows, which larger blocks keep.
 
 use crate::differential::prelude::*;
 
@@ -33,30 +33,6 @@ fn check_rows(device: &Device, rows: usize, columns: usize) -> Outcome {
         let place = row.iter().position(|&x| x == most);
         assert_eq!(Some(places[at] as usize), place, "{what}, row {at}");
     }
-    Ok(())
-}
-
-#[test]
-fn recalled_plans_take_other_rows() -> Outcome {
-    everywhere(|device| {
-        for columns in [5, 33, 259, 300] {
-            for rows in [3, 2, 70, 1, 259, 33, 400] {
-                check_rows(device, rows, columns)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// The numbers of rows choose between blocks of two sizes, and between blocks and warps.
-#[test]
-fn recalled_plans_take_other_kinds_of_rows() -> Outcome {
-    let configuration = configuration(5);
-    let device = configuration.open()?;
-    for rows in [100, 13_000, 8_191, 8_192, 12_671, 12_672, 90] {
-        check_rows(&device, rows, 261)?;
-    }
-    configuration.close(device)?;
     Ok(())
 }
 

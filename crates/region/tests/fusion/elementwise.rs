@@ -66,27 +66,6 @@ fn a_logistic_map_of_fifty_steps_is_one_kernel() {
     assert_chain(1, |x| logistic(x, 50), |x| logistic_on_host(x, 50));
 }
 
-#[test]
-fn power_sums_of_eighteen_terms_are_one_kernel() {
-    let on_device = |x: &Array<f32, Ix1>| {
-        let (mut power, mut sum) = (x.clone(), x.clone());
-        for _ in 0..18 {
-            power = &power * x;
-            sum = &sum + &power;
-        }
-        sum
-    };
-    let on_host = |x: f32| {
-        let (mut power, mut sum) = (x, x);
-        for _ in 0..18 {
-            power *= x;
-            sum += power;
-        }
-        sum
-    };
-    assert_chain(1, on_device, on_host);
-}
-
 /// Returns the number of steps before a point leaves the circle, of at most `steps`, on the device.
 fn mandelbrot(re: &Array<f32, Ix1>, steps: usize) -> Array<f32, Ix1> {
     let im = re * 0.5;

@@ -11,7 +11,6 @@ mod explanations;
 mod following;
 mod indices;
 mod joins;
-mod long_reductions;
 mod long_sessions;
 mod numbers_of_rows;
 mod patterns;

@@ -118,18 +118,6 @@ fn a_step_of_bodies_under_gravity_is_two_kernels() {
     });
 }
 
-#[test]
-fn a_product_with_bias_and_activation_is_one_kernel() {
-    Counted::everywhere(|counted| {
-        let x = counted.array(&matrix(SIDE));
-        let (_, work) = counted.region(|g| {
-            let x = g.array(&x);
-            Keep((x.dot(&x) + &x.row(0)).relu())
-        });
-        assert_eq!((work.kernels, work.bytes_written), (1, bytes(SIDE * SIDE)));
-    });
-}
-
 /// A product in another precision is another value, also where the plan is recalled.
 #[test]
 fn products_of_two_precisions_are_two_kernels() {

@@ -106,30 +106,3 @@ fn a_scan_of_columns_is_one_kernel() {
         });
     }
 }
-
-#[test]
-fn scans_of_views_and_along_columns_are_those_of_the_host() {
-    let host = matrix((50, 70)).mapv(|element| (element * 16.0) as i32);
-    Counted::everywhere(|counted| {
-        let on = counted.array(&host);
-        let (columns, most, part) = counted.result(|g| {
-            let x = g.array(&on);
-            let expression = &x * 3 + &x.slice(ndarray::s![..;-1, ..]);
-            (
-                expression.cumsum(Axis(0)),
-                expression.cummax(Axis(1)),
-                x.slice(ndarray::s![.., 1..70]).cumsum(Axis(1)),
-            )
-        });
-        let expression = &host * 3 + host.slice(ndarray::s![..;-1, ..]);
-        let running = |x: &Array2<i32>, axis, f: fn(i32, i32) -> i32| {
-            let mut x = x.clone();
-            x.accumulate_axis_inplace(axis, |&before, element| *element = f(before, *element));
-            x
-        };
-        assert_eq!(columns, running(&expression, Axis(0), |a, b| a + b));
-        assert_eq!(most, running(&expression, Axis(1), i32::max));
-        let sliced = host.slice(ndarray::s![.., 1..70]).to_owned();
-        assert_eq!(part, running(&sliced, Axis(1), |a, b| a + b));
-    });
-}

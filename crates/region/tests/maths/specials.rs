@@ -1,12 +1,15 @@
 //! Special values: NaNs, infinities, signed zeros and the ends of the range give the host's
 //! results.
 
-use std::hint::black_box;
+use std::{
+    fmt::{Debug, LowerExp},
+    hint::black_box,
+};
 
 use crate::maths::{
     device,
     functions::{ONE, TWO},
-    measure::{Worst, assert_within_limits},
+    measure::{Ranked, Worst, assert_within_limits},
 };
 
 const MAGNITUDES: [f64; 16] = [
@@ -65,29 +68,30 @@ fn square<T: Copy>(numbers: &[T]) -> (Vec<T>, Vec<T>) {
         .unzip()
 }
 
+/// Compares a function's results with those of the host.
+fn compare<P: Debug, R: Copy + Into<Ranked> + LowerExp>(
+    operands: impl IntoIterator<Item = P>,
+    results: Vec<R>,
+    host: impl Fn(&P) -> R,
+) -> Worst {
+    let mut worst = Worst::default();
+    for (operands, got) in operands.into_iter().zip(results) {
+        let host = host(&operands);
+        worst.record(got.into(), host.into(), 0.0, || {
+            format!("{operands:?}: {got:e}, on the host {host:e}")
+        });
+    }
+    worst
+}
+
 #[test]
 fn special_values_of_one_operand_match_the_host() {
     let (singles, doubles) = (singles(), doubles());
     assert_within_limits(ONE.iter().flat_map(|function| {
-        let (mut single, mut double) = (Worst::default(), Worst::default());
-        for (x, got) in singles
-            .iter()
-            .zip(device::one::<_, f32>(function.single, &singles))
-        {
-            let host = (function.host_single)(*x);
-            single.record(got.into(), host.into(), 0.0, || {
-                format!("{x:e}: {got:e}, on the host {host:e}")
-            });
-        }
-        for (x, got) in doubles
-            .iter()
-            .zip(device::one::<_, f64>(function.double, &doubles))
-        {
-            let host = (function.reference)(*x);
-            double.record(got.into(), host.into(), 0.0, || {
-                format!("{x:e}: {got:e}, on the host {host:e}")
-            });
-        }
+        let got = device::one(function.single, &singles);
+        let single = compare(&singles, got, |x| (function.host_single)(**x));
+        let got = device::one(function.double, &doubles);
+        let double = compare(&doubles, got, |x| (function.reference)(**x));
         // The host's function may be off by one unit, too.
         [
             single.check_limit(function.single, function.limits.0 + 1),
@@ -101,27 +105,14 @@ fn special_values_of_two_operands_match_the_host() {
     let (a, b) = square(&singles());
     let (x, y) = square(&doubles());
     assert_within_limits(TWO.iter().flat_map(|function| {
-        let (mut single, mut double) = (Worst::default(), Worst::default());
-        for ((a, b), got) in a
-            .iter()
-            .zip(&b)
-            .zip(device::two::<_, _, f32>(function.single, &a, &b))
-        {
-            let host = (function.host_single)(*a, *b);
-            single.record(got.into(), host.into(), 0.0, || {
-                format!("{a:e}, {b:e}: {got:e}, on the host {host:e}")
-            });
-        }
-        for ((x, y), got) in x
-            .iter()
-            .zip(&y)
-            .zip(device::two::<_, _, f64>(function.double, &x, &y))
-        {
-            let host = (function.reference)(*x, *y);
-            double.record(got.into(), host.into(), 0.0, || {
-                format!("{x:e}, {y:e}: {got:e}, on the host {host:e}")
-            });
-        }
+        let got = device::two(function.single, &a, &b);
+        let single = compare(a.iter().zip(&b), got, |(a, b)| {
+            (function.host_single)(**a, **b)
+        });
+        let got = device::two(function.double, &x, &y);
+        let double = compare(x.iter().zip(&y), got, |(x, y)| {
+            (function.reference)(**x, **y)
+        });
         [
             single.check_limit(function.single, function.limits.0 + 1),
             double.check_limit(function.double, function.limits.1 + 1),
@@ -158,22 +149,16 @@ fn integer_powers_match_the_host_to_the_bit() {
         .flat_map(|x| exponents.map(|n| (*x, n)))
         .unzip();
     let narrow: Vec<f32> = x.iter().map(|x| *x as f32).collect();
-    let mut worst = Worst::default();
-    for (((x, single), n), (got, got_single)) in x.iter().zip(&narrow).zip(&n).zip(
-        device::two::<_, _, f64>("ms_powi_f64", &x, &n)
-            .into_iter()
-            .zip(device::two::<_, _, f32>("ms_powi_f32", &narrow, &n)),
-    ) {
-        let (host, host_single) = (
-            black_box(*x).powi(black_box(*n)),
-            black_box(*single).powi(black_box(*n)),
-        );
-        worst.record(got.into(), host.into(), 0.0, || {
-            format!("{x:e}, {n}: {got:e}, on the host {host:e}")
-        });
-        worst.record(got_single.into(), host_single.into(), 0.0, || {
-            format!("{single:e}, {n}: {got_single:e}, on the host {host_single:e}")
-        });
-    }
-    assert_within_limits([worst.check_limit("ms_powi", 0)]);
+    let got = device::two("ms_powi_f64", &x, &n);
+    let double = compare(x.iter().zip(&n), got, |(x, n)| {
+        black_box(**x).powi(black_box(**n))
+    });
+    let got = device::two("ms_powi_f32", &narrow, &n);
+    let single = compare(narrow.iter().zip(&n), got, |(x, n)| {
+        black_box(**x).powi(black_box(**n))
+    });
+    assert_within_limits([
+        double.check_limit("ms_powi_f64", 0),
+        single.check_limit("ms_powi_f32", 0),
+    ]);
 }
