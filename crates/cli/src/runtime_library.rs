@@ -167,60 +167,36 @@ fn of_version(library: &[u8], major: u32) -> Option<Vec<u8>> {
     let end = room + file.number(room + 4, 4)? as usize;
     file.put(room, 4, major.into())?;
 
-    // The definition of the file itself, and that of the version.
+    // The definition of the file itself, and that of the version, 28 bytes each.
     let definitions = room + 8;
-    for (index, (flags, number, next)) in [(1, 1, 28), (0, new, 0)].into_iter().enumerate() {
-        let at = definitions + 28 * index;
-        let fields = [
-            (2, 1),
-            (2, flags),
-            (2, number),
-            (2, 1),
-            (4, hash(&version).into()),
-            (4, 20),
-            (4, next),
-            (4, version_name),
-            (4, 0),
-        ];
-        let mut place = at;
-        for (bytes, value) in fields {
-            file.put(place, bytes, value)?;
-            place += bytes;
-        }
+    let hash = u64::from(hash(&version));
+    let of_file = [1 | 1 << 16, 1 | 1 << 16, hash, 20, 28, version_name, 0];
+    let of_version = [1, new | 1 << 16, hash, 20, 0, version_name, 0];
+    for (index, word) in of_file.into_iter().chain(of_version).enumerate() {
+        file.put(definitions + 4 * index, 4, word)?;
     }
 
     let segment = file.segment(SEGMENT_DYNAMIC, |_| true)?;
-    let (mut from, mut to) = (file.size(segment + 8)?, definitions + 56);
-    let dynamic = to;
-    let definitions = (definitions - room + room_address) as u64;
-    let added = [
-        (ENTRY_NAME, version_name),
-        (ENTRY_DEFINITIONS, definitions),
-        (ENTRY_DEFINITION_COUNT, 2),
-        (0, 0),
-    ];
+    let (mut from, dynamic) = (file.size(segment + 8)?, definitions + 56);
     let mut entries = Vec::new();
     while file.number(from, 8)? != 0 {
-        entries.push((file.number(from, 8)?, file.number(from + 8, 8)?));
+        entries.push([file.number(from, 8)?, file.number(from + 8, 8)?]);
         from += 16;
     }
-    entries.retain(|(tag, _)| *tag != ENTRY_NAME);
-    for (tag, value) in entries.into_iter().chain(added) {
-        file.put(to, 8, tag)?;
-        file.put(to + 8, 8, value)?;
-        to += 16;
+    entries.retain(|[tag, _]| *tag != ENTRY_NAME);
+    let address_of = |offset: usize| (offset - room + room_address) as u64;
+    entries.push([ENTRY_NAME, version_name]);
+    entries.push([ENTRY_DEFINITIONS, address_of(definitions)]);
+    entries.extend([[ENTRY_DEFINITION_COUNT, 2], [0, 0]]);
+    for (index, word) in entries.iter().flatten().enumerate() {
+        file.put(dynamic + 8 * index, 8, *word)?;
     }
-    let address = (dynamic - room + room_address) as u64;
-    for (field, value) in [
-        (8, dynamic as u64),
-        (16, address),
-        (24, address),
-        (32, (to - dynamic) as u64),
-        (40, (to - dynamic) as u64),
-    ] {
-        file.put(segment + field, 8, value)?;
+    let (bytes, address) = (16 * entries.len(), address_of(dynamic));
+    let header = [dynamic as u64, address, address, bytes as u64, bytes as u64];
+    for (index, word) in header.into_iter().enumerate() {
+        file.put(segment + 8 + 8 * index, 8, word)?;
     }
-    (to <= end).then_some(file.0)
+    (dynamic + bytes <= end).then_some(file.0)
 }
 
 /// Writes the library for each version to a folder: from the one that this command carries, or else

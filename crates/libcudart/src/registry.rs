@@ -194,12 +194,7 @@ pub(crate) fn kernel(function: Function) -> Answer<usize> {
     }
     let library = registry.library(known.image)?;
     let mut kernel = 0_usize;
-    let found = cu!(
-        cuLibraryGetKernel,
-        &mut kernel,
-        library,
-        known.name_address()
-    );
+    let found = cu! { cuLibraryGetKernel, &mut kernel, library, known.name_address() };
     found.map_err(|code| instead(SYMBOL_NOT_FOUND, INVALID_DEVICE_FUNCTION, code))?;
     registry.kernels.insert(kernel, function.0);
     let entered = Registered {

@@ -53,14 +53,7 @@ fn entry_point(
     name.text()?;
     address.set(0)?;
     let mut found = NO_SYMBOL;
-    let outcome = cu!(
-        cuGetProcAddress_v2,
-        name,
-        address,
-        version,
-        flags,
-        &mut found
-    );
+    let outcome = cu! { cuGetProcAddress_v2, name, address, version, flags, &mut found };
     if status.check().is_ok() {
         status.set(if outcome.is_ok() { found } else { NO_SYMBOL })?;
     }

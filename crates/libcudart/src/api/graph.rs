@@ -104,15 +104,7 @@ fn from_symbol(to: usize, symbol: usize, count: usize, offset: usize, kind: i32)
 type Added = (usize, usize, usize, usize);
 
 fn add_copy((node, graph, before, count): Added, copied: &Box3) -> Answer {
-    cu!(
-        cuGraphAddMemcpyNode,
-        node,
-        graph,
-        before,
-        count,
-        &driver_box(copied)?,
-        current()?
-    )
+    cu! { cuGraphAddMemcpyNode, node, graph, before, count, &driver_box(copied)?, current()? }
 }
 
 fn set_copy(node: usize, copied: &Box3) -> Answer {
@@ -120,13 +112,7 @@ fn set_copy(node: usize, copied: &Box3) -> Answer {
 }
 
 fn set_copy_of(graph: usize, node: usize, copied: &Box3) -> Answer {
-    cu!(
-        cuGraphExecMemcpyNodeSetParams,
-        graph,
-        node,
-        &driver_box(copied)?,
-        current()?
-    )
+    cu! { cuGraphExecMemcpyNodeSetParams, graph, node, &driver_box(copied)?, current()? }
 }
 
 /// Returns the parameters of a copy as the program knows them.

@@ -2,7 +2,7 @@
 
 use crate::{
     abi::{Dim3, Function, Ptr, Stream},
-    call::{self, Call},
+    call::Call,
     codes::{Answer, INVALID_CONFIGURATION, refuse_if},
     driver::cu,
     export::exports,
@@ -30,29 +30,17 @@ impl Shape {
         let (grid, block) = (self.grid, self.block);
         let sizes = [block.x, block.y, block.z, grid.x, grid.y, grid.z];
         let threads = [block.x, block.y, block.z].map(u64::from);
-        let threads = threads.iter().product::<u64>();
-        refuse_if(sizes.contains(&0), INVALID_CONFIGURATION)?;
-        // Of a block, and then of each axis.
-        let limits = limits()?;
-        let limits = limits.map(|limit| u64::from(limit.unsigned_abs()));
-        let is_large = sizes
-            .iter()
-            .zip(&limits[1..])
-            .any(|(size, limit)| u64::from(*size) > *limit);
-        refuse_if(is_large || threads > limits[0], INVALID_CONFIGURATION)
+        let fits = (sizes.iter().zip(SIZES_MAX)).all(|(size, max)| (1..=max).contains(size))
+            && threads.iter().product::<u64>() <= THREADS_MAX
+            && u32::try_from(self.shared).is_ok();
+        refuse_if(!fits, INVALID_CONFIGURATION)
     }
 }
 
-/// Returns the largest number of threads of a block, and the largest size of each axis of blocks
-/// and of grids.
-fn limits() -> Answer<[i32; 7]> {
-    let device = call::device()?;
-    let mut limits = [0; 7];
-    for (attribute, limit) in (1_u32..).zip(&mut limits) {
-        cu!(cuDeviceGetAttribute, limit, attribute, device)?;
-    }
-    Ok(limits)
-}
+/// The limits of all devices since compute capability 3.0: of blocks, and of the axes of blocks and
+/// of grids.
+const THREADS_MAX: u64 = 1024;
+const SIZES_MAX: [u32; 6] = [1024, 1024, 64, i32::MAX as u32, 65535, 65535];
 
 /// Enqueues a kernel.
 pub(crate) fn launch(
@@ -65,44 +53,21 @@ pub(crate) fn launch(
 ) -> Answer {
     let kernel = registry::kernel(function)?;
     shape.check()?;
-    let (Dim3 { x, y, z }, block, shared) = (shape.grid, shape.block, shape.shared);
-    let shared = u32::try_from(shared).map_err(|_| INVALID_CONFIGURATION)?;
-    let stream = call.stream(stream);
-    let (a, b, c) = (block.x, block.y, block.z);
+    let Shape {
+        grid: Dim3 { x, y, z },
+        block,
+        shared,
+    } = shape;
+    let (stream, Dim3 { x: a, y: b, z: c }) = (call.stream(stream), block);
     if cooperative {
-        let function = registry::function(Function(kernel))?;
-        cu!(
-            cuLaunchCooperativeKernel,
-            function,
-            x,
-            y,
-            z,
-            a,
-            b,
-            c,
-            shared,
-            stream,
-            arguments
-        )
+        let kernel = registry::function(Function(kernel))?;
+        cu! { cuLaunchCooperativeKernel, kernel, x, y, z, a, b, c, shared, stream, arguments }
     } else {
-        cu!(
-            cuLaunchKernel,
-            kernel,
-            x,
-            y,
-            z,
-            a,
-            b,
-            c,
-            shared,
-            stream,
-            arguments,
-            0
-        )
+        cu! { cuLaunchKernel, kernel, x, y, z, a, b, c, shared, stream, arguments, 0 }
     }
 }
 
-/// `cudaLaunchConfig_t`
+/// `cudaLaunchConfig_t`, and `CUlaunchConfig` if the upper half of the shared size is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Configuration {
@@ -110,18 +75,6 @@ struct Configuration {
     block: Dim3,
     shared: usize,
     stream: Stream,
-    attributes: usize,
-    attribute_count: u32,
-}
-
-/// `CUlaunchConfig`
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct DriverConfiguration {
-    grid: Dim3,
-    block: Dim3,
-    shared: u32,
-    stream: usize,
     attributes: usize,
     attribute_count: u32,
 }
@@ -142,13 +95,10 @@ exports! {
     Context [cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz per_thread]
     (call, configuration: Ptr<Configuration>, function: Function, arguments: usize) {
         let kernel = registry::kernel(function)?;
-        let Configuration { grid, block, shared, stream, attributes, attribute_count } =
-            configuration.get()?;
+        let mut configuration = configuration.get()?;
+        let Configuration { grid, block, shared, stream, .. } = configuration;
         Shape { grid, block, shared }.check()?;
-        let shared = u32::try_from(shared).map_err(|_| INVALID_CONFIGURATION)?;
-        let stream = call.stream(stream);
-        let configuration =
-            DriverConfiguration { grid, block, shared, stream, attributes, attribute_count };
+        configuration.stream = Stream(call.stream(stream));
         cu!(cuLaunchKernelEx, &configuration, kernel, arguments, 0)
     }
 }

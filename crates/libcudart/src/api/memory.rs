@@ -98,18 +98,8 @@ fn attributes_of(address: usize) -> Answer<PointerAttributes> {
         address
     )?;
     // Memory of a device has no address on the host.
-    let _ = cu!(
-        cuPointerGetAttribute,
-        &mut found.device_pointer,
-        DEVICE_POINTER,
-        address
-    );
-    let _ = cu!(
-        cuPointerGetAttribute,
-        &mut found.host_pointer,
-        HOST_POINTER,
-        address
-    );
+    let _ = cu! { cuPointerGetAttribute, &mut found.device_pointer, DEVICE_POINTER, address };
+    let _ = cu! { cuPointerGetAttribute, &mut found.host_pointer, HOST_POINTER, address };
     Ok(found)
 }
 

@@ -1,12 +1,8 @@
 //! The functions that the code written by nvcc calls: registration, and the configuration between
-//! `<<<` and `>>>`.
+//! `<<<` and `>>>`. Parameters at the end that have no use here are not declared.
 
 #![allow(unsafe_code, reason = "exports functions that return no number")]
-#![allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    reason = "the names and the parameters of CUDA's functions"
-)]
+#![allow(non_snake_case, reason = "the names of CUDA's functions")]
 
 use std::cell::Cell;
 
@@ -49,57 +45,27 @@ extern "C" fn __cudaUnregisterFatBinary(handle: Ptr<usize>) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaRegisterFunction(
-    handle: Ptr<usize>,
-    host: usize,
-    _device: usize,
-    name: Ptr<u8>,
-    _thread_limit: i32,
-    _thread: usize,
-    _block: usize,
-    _block_size: usize,
-    _grid_size: usize,
-    _warp_size: usize,
-) {
+extern "C" fn __cudaRegisterFunction(handle: Ptr<usize>, host: usize, _: usize, name: Ptr<u8>) {
     let _ = handle
         .get()
-        .and_then(|image| registry::add_function(image, host, name));
+        .and_then(|it| registry::add_function(it, host, name));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaRegisterVar(
-    handle: Ptr<usize>,
-    host: usize,
-    _device: usize,
-    name: Ptr<u8>,
-    _external: i32,
-    _bytes: usize,
-    _constant: i32,
-    _global: i32,
-) {
+extern "C" fn __cudaRegisterVar(handle: Ptr<usize>, host: usize, _: usize, name: Ptr<u8>) {
     let _ = handle
         .get()
-        .and_then(|image| registry::add_variable(image, host, name, None));
+        .and_then(|it| registry::add_variable(it, host, name, None));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaRegisterManagedVar(
-    handle: Ptr<usize>,
-    pointer: Ptr<usize>,
-    _device: usize,
-    name: Ptr<u8>,
-    _external: i32,
-    _bytes: usize,
-    _constant: i32,
-    _global: i32,
-) {
-    let host = pointer.address();
+extern "C" fn __cudaRegisterManagedVar(handle: Ptr<usize>, host: usize, _: usize, name: Ptr<u8>) {
     let _ = handle
         .get()
-        .and_then(|image| registry::add_variable(image, host, name, Some(host)));
+        .and_then(|it| registry::add_variable(it, host, name, Some(host)));
 }
 
-/// Symbols of the host that kernels name; nothing uses them.
+/// Symbols of the host that kernels name: not supported.
 #[unsafe(no_mangle)]
 extern "C" fn __cudaRegisterHostVar(_handle: usize, name: Ptr<u8>, _host: usize, _bytes: usize) {
     say(&format!(
