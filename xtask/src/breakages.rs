@@ -34,6 +34,8 @@ use crate::{process, runs::SHUTTLE};
 
 mod patch;
 
+pub(crate) use self::patch::failed_tests;
+
 /// The folder of the patches.
 const FOLDER: &str = "xtask/breakages";
 
@@ -359,9 +361,7 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
     if success {
         return Ok(Outcome::Passed);
     }
-    Ok(Outcome::Failed(patch::failed_tests(&fs::read_to_string(
-        &log,
-    )?)))
+    Ok(Outcome::Failed(failed_tests(&fs::read_to_string(&log)?)))
 }
 
 /// Returns whether the command succeeds, or `None` if it exceeds the limit and is killed with all

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{ci, process};
+use crate::{breakages::failed_tests, ci, process};
 
 /// The arguments of `cargo xtask repeat`.
 #[derive(clap::Args)]
@@ -129,35 +129,10 @@ fn run_round(condition: Condition, words: &[&str]) -> Result<Vec<String>> {
     let output = child.stdout.take().expect("the output is piped");
     let mut failed = Vec::new();
     for line in BufReader::new(output).split(b'\n') {
-        failed.extend(failed_test(&String::from_utf8_lossy(&line?)).map(str::to_owned));
+        failed.extend(failed_tests(&String::from_utf8_lossy(&line?)));
     }
     if !child.wait()?.success() && failed.is_empty() {
         failed.push(String::from("a program that ended without a result"));
     }
     Ok(failed)
-}
-
-/// Returns the name of the test that a line of the output reports as failed.
-fn failed_test(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?
-        .strip_suffix("FAILED")?
-        .trim_end()
-        .strip_suffix("...")
-        .map(str::trim_end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::failed_test;
-
-    #[test]
-    fn failed_tests_are_taken_from_the_output() {
-        assert_eq!(failed_test("test a::b ... FAILED"), Some("a::b"));
-        assert_eq!(
-            failed_test("test src/x.rs - y (line 3) ... FAILED"),
-            Some("src/x.rs - y (line 3)")
-        );
-        assert_eq!(failed_test("test a::b ... ok"), None);
-        assert_eq!(failed_test("test result: FAILED. 1 passed; 1 failed"), None);
-    }
 }

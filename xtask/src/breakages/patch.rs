@@ -141,7 +141,7 @@ pub(super) enum Outcome {
 }
 
 /// Parses the names of the failed tests from the output of test programs.
-pub(super) fn failed_tests(output: &str) -> BTreeSet<String> {
+pub(crate) fn failed_tests(output: &str) -> BTreeSet<String> {
     output
         .lines()
         .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
@@ -218,8 +218,9 @@ pub(super) mod tests {
     #[test]
     fn failed_tests_are_parsed_from_the_output() {
         let output = "test a::b ... ok\ntest a::c ... FAILED\ntest     d    ... FAILED\n\
-                      test e - should panic ... FAILED\ntest result: FAILED. 1 passed\n";
-        let failed = ["a::c", "d", "e"].map(String::from);
+                      test e - should panic ... FAILED\ntest src/x.rs - y (line 3) ... FAILED\n\
+                      test result: FAILED. 1 passed\n";
+        let failed = ["a::c", "d", "e", "src/x.rs - y (line 3)"].map(String::from);
         assert_eq!(failed_tests(output), BTreeSet::from(failed));
     }
 }

@@ -105,16 +105,6 @@ fn a_refused_call_enqueues_nothing() {
 }
 
 #[test]
-fn a_delayed_operation_gives_the_same_result() {
-    with_fault(Fault::Delay(Duration::from_millis(30)), |rank, me, _| {
-        let array = rank.upload(&[me as i32 + 1]);
-        rank.sum(array, 1, DataType::I32);
-        assert_eq!(rank.take::<i32>(array, 1), [3]);
-        rank.leave();
-    });
-}
-
-#[test]
 fn ranks_with_different_counts_wait_until_they_are_aborted() {
     two(Schedule::Eager, None, |rank, me, barrier| {
         let array = rank.upload(&[1_i32, 2]);

@@ -68,7 +68,7 @@ pub(crate) fn result(child: Child) -> String {
 }
 
 /// Returns a value for `MASTER_PORT` whose next port is free.
-pub(crate) fn port() -> u16 {
+fn port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound").port() - 1
 }

@@ -262,21 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_waits_for_the_writer_and_a_writer_for_all_readers() {
-        let mut state = HistoryState::new(100);
-        enter(&mut state, 0..100, Write, (1, 1));
-        enter(&mut state, 0..100, Read, (2, 1));
-        enter(&mut state, 0..100, Read, (3, 1));
-        assert_eq!(conflicts(&mut state, 0..100, Read), [(1, 1)]);
-        assert_eq!(
-            conflicts(&mut state, 0..100, Write),
-            [(1, 1), (2, 1), (3, 1)]
-        );
-        enter(&mut state, 0..100, Write, (4, 1));
-        assert_eq!(conflicts(&mut state, 0..100, Write), [(4, 1)]);
-    }
-
-    #[test]
     fn a_write_replaces_only_tickets_of_its_device_and_completed_ones() {
         let mut state = HistoryState::new(100);
         let other = |stream, sequence| Ticket::of_device(2, stream, sequence);
@@ -337,17 +322,6 @@ mod tests {
         assert_eq!(state.layout.len(), 2);
         enter(&mut state, 0..100, Write, (3, 1));
         assert_eq!(state.layout.len(), 1);
-    }
-
-    #[test]
-    fn a_partial_write_splits_in_three() {
-        let mut state = HistoryState::new(100);
-        enter(&mut state, 0..100, Write, (1, 1));
-        enter(&mut state, 40..60, Write, (2, 1));
-        assert_eq!(state.layout.len(), 3);
-        assert_eq!(conflicts(&mut state, 0..40, Read), [(1, 1)]);
-        assert_eq!(conflicts(&mut state, 40..60, Read), [(2, 1)]);
-        assert_eq!(conflicts(&mut state, 60..100, Read), [(1, 1)]);
     }
 
     #[test]

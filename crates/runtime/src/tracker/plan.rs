@@ -317,15 +317,6 @@ mod tests {
     }
 
     #[test]
-    fn a_single_stream_has_no_dependencies_and_records_no_events() {
-        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
-        for sequence in 1..10 {
-            let plan = plan((1, sequence), [whole(&b, Write), whole(&a, Read)]);
-            assert!(plan.dependencies.is_empty() && !plan.records_event);
-        }
-    }
-
-    #[test]
     fn a_second_stream_depends_on_the_last_write_and_records_an_event() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         let _ = plan((1, 1), [whole(&a, Write)]);
@@ -344,16 +335,6 @@ mod tests {
                 .dependencies
                 .is_empty()
         );
-    }
-
-    #[test]
-    fn two_accesses_to_one_array_count_as_the_strongest() {
-        let a = AccessHistory::new(8);
-        let _ = plan((1, 1), [whole(&a, Read)]);
-        let found = plan((2, 1), [whole(&a, Read), whole(&a, Write)]);
-        assert_eq!(found.dependencies.as_slice(), [(1, 1)]);
-        let found = plan((3, 1), [whole(&a, Read), whole(&a, Read)]);
-        assert_eq!(found.dependencies.as_slice(), [(2, 1)]);
     }
 
     #[test]

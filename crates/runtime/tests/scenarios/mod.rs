@@ -8,7 +8,6 @@ mod cache;
 mod cancel;
 mod casts;
 mod child;
-mod clauses;
 mod closing;
 mod collective_failures;
 mod collective_ranks;

@@ -28,6 +28,8 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
         let other = problem(stream.download(&foreign));
         assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
         let clause = problem(kernels.vecadd(&stream, 4, &a, &a, &mut b, 4));
+        let text = "the requirement `c.len() >= n` does not hold: c.len() = 3, n = 4";
+        assert_eq!(clause.to_string(), text);
         assert_eq!(
             clause,
             UsageErrorKind::Requires {
