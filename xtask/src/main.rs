@@ -18,7 +18,6 @@ mod python;
 mod release;
 mod repeat;
 mod runs;
-mod suites;
 mod targets;
 mod tidy;
 
@@ -70,7 +69,7 @@ enum Task {
     /// archives.
     Release,
     /// Build and run other people's CUDA programs from a folder of checkouts.
-    Suites(suites::Options),
+    Suites(runs::PassedOn),
     /// Install the command in each way that the pages in docs/without-a-gpu have, in empty folders,
     /// and run their commands.
     InstallPaths(install_paths::Options),
@@ -113,7 +112,7 @@ fn main() -> ExitCode {
         Task::Devices => runs::devices(),
         Task::Package => package::run(),
         Task::Release => release::run(),
-        Task::Suites(options) => suites::run(&options),
+        Task::Suites(options) => runs::suites(&options),
         Task::InstallPaths(options) => install_paths::run(&options),
         Task::Semver(options) => runs::semver(&options),
         Task::Shuttle => runs::shuttle(),

@@ -11,7 +11,7 @@ use crate::process::{self, cargo};
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct PassedOn {
-    /// The arguments of the benchmarks; `--help` lists them.
+    /// The arguments; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<String>,
 }
@@ -20,6 +20,13 @@ pub(crate) struct PassedOn {
 pub(crate) fn bench(options: &PassedOn) -> Result<()> {
     let mut bench = cargo("run --release --quiet --package millstream-bench --");
     process::run(bench.args(&options.arguments))
+}
+
+/// Builds and runs other people's CUDA programs; see `xtask/suites/suites.py`.
+pub(crate) fn suites(options: &PassedOn) -> Result<()> {
+    let mut suites = process::command("python3");
+    suites.arg("xtask/suites/suites.py");
+    process::run(suites.args(&options.arguments))
 }
 
 /// The arguments of `cargo xtask programs`.

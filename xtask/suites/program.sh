@@ -10,8 +10,10 @@
 set -u
 suites=$1 suite=$2 program=$3 tools=$4
 limit=${SECONDS_MAX:-120}
-cd "$suites/$suite" || exit 1
+here=$(cd "$(dirname "$0")" && pwd)
+[ "$suite" = own ] || cd "$suites/$suite" || exit 1
 case $suite in
+own) folder=$here/own ;;
 HeCBench) folder=src/$program ;;
 gpu-rodinia) folder=cuda/$program ;;
 cuda-samples) folder=Samples/$program ;;
@@ -31,7 +33,7 @@ files() {
     grep -rlE "$1" "$folder" --include=*.cu --include=*.cuh --include=*.h --include=*.hpp \
         --include=*.cpp --include=*.c --include=Makefile* --include=CMakeLists.txt >/dev/null 2>&1
 }
-if [ "$suite" != ggml ]; then
+if [ "$suite" != ggml ] && [ "$suite" != own ]; then
     files 'cublas|CUBLAS' && finish 'excluded: links cuBLAS'
     files 'cufft|CUFFT' && finish 'excluded: links cuFFT'
     files 'cusparse|CUSPARSE' && finish 'excluded: links cuSPARSE'
@@ -78,13 +80,18 @@ gpu-rodinia)
     built make CUDA_DIR="$toolkit" SDK_DIR="$toolkit" CUDA_LIB_DIR="$toolkit/lib64" \
         CC="$toolkit/bin/nvcc" NVCC="$toolkit/bin/nvcc" LINKER="$toolkit/bin/nvcc"
     [ -f run ] || finish 'excluded: no script that runs it'
-    grep -oE '(\.\./)+data/[^ ]+' run | while read -r file; do [ -e "$file" ] || echo "$file"; done \
+    grep -v '^#' run | grep -oE '(\.\./)+data/[^ ]+' | while read -r file; do [ -e "$file" ] || echo "$file"; done \
         >"$log/missing"
     [ -s "$log/missing" ] && finish "excluded: missing input $(head -1 "$log/missing")"
     ran bash ./run
     ;;
+own)
+    built cmake -S . -B "$log/b" -DCMAKE_CUDA_COMPILER="$tools/millstream-nvcc" \
+        -DCUDA_cudart_static_LIBRARY="$("$tools/millstream-nvcc" --millstream-library)"
+    built cmake --build "$log/b" --target "$program"
+    ran "$log/b/$program"
+    ;;
 cuda-samples)
-    rm -rf "$log/b"
     built cmake -S . -B "$log/b" -DCMAKE_CUDA_COMPILER="$tools/millstream-nvcc" \
         -DCUDA_cudart_static_LIBRARY="$("$tools/millstream-nvcc" --millstream-library)"
     built cmake --build "$log/b"

@@ -1,9 +1,11 @@
-"""Builds and runs programs of other people's suites, and compares the outcomes with the lists.
-
-`cargo xtask suites` builds the commands, and starts this with the folder of the commands in front.
+"""`cargo xtask suites FOLDER`: builds and runs other people's programs from a folder of checkouts
+(HeCBench, gpu-rodinia, cuda-samples, ggml) with `millstream-nvcc` and `millstream run`, and compares
+the outcomes with the lists beside this file. `own` are programs of this repository, which CMake
+builds in several ways. `program.sh` builds and runs one program, and names its outcome.
 """
 
 import argparse
+import os
 import pathlib
 import random
 import re
@@ -13,12 +15,32 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = pathlib.Path(__file__).parent
-SUITES = ["HeCBench", "gpu-rodinia", "cuda-samples", "ggml"]
+ROOT = HERE.parent.parent
+SUITES = ["own", "HeCBench", "gpu-rodinia", "cuda-samples", "ggml"]
 FINE = ["pass", "ends", "excluded"]
+
+
+def tools():
+    """Builds the commands, and returns their folder, with a toolkit whose nvcc is ours."""
+    subprocess.run(["cargo", "build", "--quiet", "-p", "millstream-cli"], cwd=ROOT, check=True)
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
+    nvcc = os.environ.get("MILLSTREAM_NVCC")
+    if not nvcc:
+        sys.exit("MILLSTREAM_NVCC must name nvcc")
+    real = pathlib.Path(nvcc).resolve().parent.parent
+    kit = target / "toolkit"
+    (kit / "bin").mkdir(parents=True, exist_ok=True)
+    links = {name: real / name for name in ["include", "lib64", "nvvm"]}
+    for name, file in {**links, "bin/nvcc": target / "millstream-nvcc"}.items():
+        (kit / name).unlink(missing_ok=True)
+        (kit / name).symlink_to(file)
+    return target
 
 
 def programs(folder, suite):
     """Returns all programs of a suite."""
+    if suite == "own":
+        return ["plain", "separate", "static", "host"]
     if suite == "HeCBench":
         return sorted(path.name for path in (folder / "src").glob("*-cuda"))
     if suite == "gpu-rodinia":
@@ -33,7 +55,7 @@ def programs(folder, suite):
 
 def chosen(options, suite):
     """Returns the programs to run."""
-    folder = options.folder / suite
+    folder = HERE if suite == "own" else options.folder / suite
     if not folder.is_dir():
         return []
     named = [name.partition(":") for name in options.suites]
@@ -63,14 +85,15 @@ def kind(found):
 
 def main():
     parser = argparse.ArgumentParser(prog="cargo xtask suites")
-    parser.add_argument("tools", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("folder", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("suites", nargs="*", help="SUITE or SUITE:PROGRAM")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--some", type=int, default=150, help="of HeCBench's programs")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--tools", type=pathlib.Path, help="the folder of built commands")
     parser.add_argument("--record", action="store_true", help="write the lists")
     options = parser.parse_args()
+    options.tools = options.tools or tools()
     differences = []
     for suite in SUITES:
         names = chosen(options, suite)

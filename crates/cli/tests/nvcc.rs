@@ -53,7 +53,10 @@ fn nvcc_gets_the_arguments_for_ptx_and_the_shared_runtime_library() {
         let (given, expected) = line.split_once(" => ").unwrap();
         let (expected, ptx) = expected.split_once(" PTX ").unwrap();
         let ptx = format!("-gencode=arch=compute_{ptx},code=compute_{ptx}");
-        let expected = format!("{expected} {ptx} -cudart shared -L{}", cache.display());
+        let expected = format!(
+            "{expected} {ptx} -cudadevrt=none -cudart shared -L{}",
+            cache.display()
+        );
         let (status, output) = run(folder.path(), given, &[named]);
         assert!(
             output.replace('\n', " ").contains(&expected),

@@ -12,9 +12,11 @@ const DEPTH_MAX: usize = 16;
 /// Options whose value is an architecture or a list of them.
 const ARCHITECTURES: &str = "-arch --gpu-architecture -code --gpu-code -gencode --generate-code";
 const RUNTIMES: &str = "-cudart --cudart";
+/// Options for the library of device functions that kernels call: Millstream has its own.
+const DEVICE_RUNTIMES: &str = "-cudadevrt --cudadevrt";
 const FILES: &str = "-optf --options-file";
 /// Options for machine code, which mean nothing for PTX.
-const DROPPED: &str = "-dlto --dlink-time-opt";
+const DROPPED: &str = "-dlto --dlink-time-opt -lcudadevrt";
 const CUBIN: &str = "-cubin --cubin";
 /// Options whose value may look like one of the options above.
 const WITH_VALUE: &str = "-Xcompiler --compiler-options -Xlinker --linker-options -Xptxas \
@@ -40,6 +42,7 @@ pub(crate) fn translate(given: Vec<OsString>, folder: &Path) -> Result<Vec<OsStr
             architectures += &format!(" {value}");
         } else if let Some(value) = value_of(&text, RUNTIMES, &mut rest) {
             runtime = if value == "none" { "none" } else { "shared" };
+        } else if value_of(&text, DEVICE_RUNTIMES, &mut rest).is_some() {
         } else if is(WITH_VALUE, &text) {
             kept.push(argument);
             kept.extend(rest.next());
@@ -56,7 +59,12 @@ pub(crate) fn translate(given: Vec<OsString>, folder: &Path) -> Result<Vec<OsStr
     kept.push(format!("-gencode=arch=compute_{oldest},code=compute_{oldest}").into());
     let mut search = OsString::from("-L");
     search.push(folder);
-    kept.extend(["-cudart".into(), runtime.into(), search]);
+    kept.extend([
+        "-cudadevrt=none".into(),
+        "-cudart".into(),
+        runtime.into(),
+        search,
+    ]);
     Ok(kept)
 }
 
