@@ -62,6 +62,16 @@ fn two_addresses_of_the_same_memory_race() {
 }
 
 #[test]
+fn physical_memory_that_is_left_alive_is_a_leak() {
+    let run =
+        Program::compiled("virtual_memory").run(&[PTX, "alias"], &[("MILLSTREAM_LEAKS", "on")]);
+    reports(
+        &run,
+        &["Leak: device memory of 2097152 bytes (allocation 1, cuMemCreate"],
+    );
+}
+
+#[test]
 fn an_unmapping_of_memory_in_use_is_reported_under_every_schedule() {
     let program = Program::compiled("virtual_memory");
     for (device, part) in [

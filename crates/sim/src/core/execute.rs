@@ -170,13 +170,16 @@ impl SimState {
             OpKind::Kernel(launch) => {
                 return self.kernel_effect(id, op, launch, None, effects);
             }
-            OpKind::Copy(_) | OpKind::Fill(_) => match self.parts_of(kind) {
-                Some(parts) => parts
-                    .iter()
-                    .map(|part| self.run_transfer(id, op, part))
-                    .sum(),
-                None => self.run_transfer(id, op, kind),
-            },
+            OpKind::Copy(_) | OpKind::Fill(_) => {
+                let parts = self.parts_of(kind);
+                let parts = parts.as_deref().unwrap_or(std::slice::from_ref(kind));
+                let run = |part: &OpKind| match part {
+                    OpKind::Copy(copy) => self.run_copy(id, op, copy),
+                    OpKind::Fill(fill) => self.run_fill(id, op, fill),
+                    _ => Ok(0),
+                };
+                parts.iter().map(run).sum()
+            }
             OpKind::Prefetch(prefetch) => self.run_prefetch(id, prefetch),
             OpKind::Allocation(base) => {
                 self.memory.begin(*base);
@@ -325,15 +328,6 @@ impl SimState {
             };
         *self.running_kernel.kernel.lock() = None;
         (ran, view.heap.finish())
-    }
-
-    /// Runs a copy or a fill.
-    fn run_transfer(&self, id: OpId, op: &StreamOp, kind: &OpKind) -> Result<u64, OpFailure> {
-        match kind {
-            OpKind::Copy(copy) => self.run_copy(id, op, copy),
-            OpKind::Fill(fill) => self.run_fill(id, op, fill),
-            _ => Ok(0),
-        }
     }
 
     fn run_copy(&self, id: OpId, op: &StreamOp, copy: &CopyOp) -> Result<u64, OpFailure> {

@@ -94,7 +94,7 @@ impl KernelView<'_> {
                 Reach::Zeros => allocation.hole()?,
                 Reach::None => return None,
             },
-            writable: allocation.is_writable_by(self.peers.device()),
+            writable: allocation.is_writable_by(self.peers.device),
         };
         Some((allocation, region))
     }

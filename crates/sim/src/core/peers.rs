@@ -32,7 +32,7 @@ pub(crate) enum Reach {
 #[derive(Clone, Debug)]
 pub(crate) struct PeerAccess {
     /// The device that runs the operation.
-    device: u32,
+    pub(crate) device: u32,
     /// The pools of other devices that are accessible.
     pools: Vec<PoolHandle>,
     /// The devices whose memory outside of pools is accessible, one bit each.
@@ -41,10 +41,6 @@ pub(crate) struct PeerAccess {
 }
 
 impl PeerAccess {
-    pub(crate) fn device(&self) -> u32 {
-        self.device
-    }
-
     pub(crate) fn reach(&self, allocation: &Allocation) -> Reach {
         if let Some(access) = allocation.access() {
             return match access.read >> self.device & 1 {

@@ -66,10 +66,9 @@ impl VirtualMemory {
         found.ok_or_else(|| format!("{handle:#x} is no handle of physical memory, or was released"))
     }
 
-    /// Returns the physical memory whose handle is not released.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Physical> {
-        let all = self.physical.values();
-        all.filter(|physical| physical.references > 0)
+    /// Returns all physical memory.
+    pub(crate) fn physical(&self) -> impl Iterator<Item = &Physical> {
+        self.physical.values()
     }
 
     /// Removes physical memory that is neither held nor mapped.

@@ -124,8 +124,10 @@ impl SimState {
     /// creation.
     pub(super) fn live_objects(&self) -> Vec<LiveObject> {
         let mut objects: Vec<_> = self.memory.live().filter_map(memory).collect();
-        let held = self.memory.virtual_memory.held();
-        objects.extend(held.map(|found| listed(LiveKind::DeviceMemory, found.device, &found.info)));
+        let physical = self.memory.virtual_memory.physical();
+        objects.extend(
+            physical.map(|found| listed(LiveKind::DeviceMemory, found.device, &found.info)),
+        );
         objects.sort_by_key(|(kind, number, _)| (*kind, *number));
         let mut objects: Vec<_> = objects.into_iter().map(|(.., object)| object).collect();
         let is_default = |handle| {
@@ -212,13 +214,12 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
         MemoryKind::Pinned => LiveKind::PageLockedMemory,
         MemoryKind::Registered => LiveKind::RegisteredMemory,
         MemoryKind::Managed => LiveKind::ManagedMemory,
-        // A context frees its variables, and the heap of its kernels.
+        // A context frees its variables, and the heap of its kernels; what is mapped is listed apart.
         MemoryKind::Variable
         | MemoryKind::ManagedVariable
         | MemoryKind::Constant
-        | MemoryKind::Heap => return None,
-        // Its physical memory is listed.
-        MemoryKind::Mapped => return None,
+        | MemoryKind::Heap
+        | MemoryKind::Mapped => return None,
     };
     Some(listed(kind, found.device, &found.info))
 }
