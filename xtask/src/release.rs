@@ -31,9 +31,6 @@ pub(crate) const TARGETS: [Target; 2] = [
 /// The oldest supported glibc is 2.28, that of Debian 10 and Red Hat Enterprise Linux 8.
 const GLIBC: u32 = 28;
 
-/// The command that stands for nvcc.
-const COMPILER: &str = "millstream-nvcc";
-
 /// The Python packages that build and check wheels.
 const REQUIREMENTS: &str = "xtask/install/release.txt";
 
@@ -129,15 +126,15 @@ fn archive(built: &Path, folder: &Path, target: &str) -> Result<()> {
     );
     let contents = folder.join(&name);
     process::write(&contents.join("bin/millstream"), program)?;
-    let compiler = fs::read(built.join(COMPILER)).context("no millstream-nvcc")?;
-    process::write(&contents.join("bin").join(COMPILER), compiler)?;
+    let compiler = fs::read(built.join("millstream-nvcc")).context("no millstream-nvcc")?;
+    process::write(&contents.join("bin/millstream-nvcc"), compiler)?;
     for (from, to) in TEXTS {
         process::write(&contents.join(to), process::read(from)?)?;
     }
     process::run(
         process::command("chmod")
             .args(["755".as_ref(), contents.join("bin/millstream").as_os_str()])
-            .arg(contents.join("bin").join(COMPILER)),
+            .arg(contents.join("bin/millstream-nvcc")),
     )?;
     let mut tar = process::command("tar");
     tar.current_dir(folder);
@@ -190,7 +187,7 @@ mod tests {
         let scratch = process::target_folder().join("archive-test");
         process::remove_folder(&scratch).unwrap();
         process::write(&scratch.join("built/millstream"), "GLIBC_2.17").unwrap();
-        process::write(&scratch.join("built").join(COMPILER), "").unwrap();
+        process::write(&scratch.join("built/millstream-nvcc"), "").unwrap();
         archive(&scratch.join("built"), &scratch, "x").unwrap();
         let [name] = &files(&scratch, ".tar.gz").unwrap()[..] else {
             panic!("no archive")

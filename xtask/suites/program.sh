@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and runs one program of a suite with millstream-nvcc and `millstream run`, and prints its
 # outcome as the last line: `pass` if it passes its own check, `ends` if it ends well without one,
-# or `excluded`, `build`, `fail` or `slow` with a reason behind a colon.
+# or `excluded`, `fail` or `slow` with a reason behind a colon.
 #
 #   program.sh SUITES SUITE PROGRAM TOOLS
 #
@@ -60,8 +60,8 @@ ran() { # COMMAND…
 built() { # COMMAND…
     timeout 900 "$@" >"$log/build" 2>&1 </dev/null || {
         grep -qE 'No such file|cannot find -l|not found' "$log/build" &&
-            finish "build: $(grep -m1 -E 'No such file|cannot find -l|not found' "$log/build")"
-        finish "build: $(grep -m1 -iE 'error|fatal' "$log/build")"
+            finish "excluded: does not compile: $(grep -m1 -E 'No such file|cannot find -l|not found' "$log/build")"
+        finish "excluded: does not compile: $(grep -m1 -iE 'error|fatal' "$log/build")"
     }
 }
 
@@ -96,7 +96,7 @@ cuda-samples)
         -DCUDA_cudart_static_LIBRARY="$("$tools/millstream-nvcc" --millstream-library)"
     built cmake --build "$log/b"
     cd "$log/b" || exit 1
-    [ -x "./${program##*/}" ] || finish 'build: no program'
+    [ -x "./${program##*/}" ] || finish 'fail: no program'
     ran "./${program##*/}"
     ;;
 ggml)
@@ -111,7 +111,7 @@ said='is not supported by the simulated device|cannot run on the simulated devic
 case $code in
 0) ;;
 *)
-    grep -qaE 'Killed|CPU time limit|SIGXCPU' "$log/run" || [ $code = 124 ] || [ $code = 137 ] ||
+    grep -qaE 'Killed|CPU time limit|SIGXCPU|Error (137|152)' "$log/run" || [ $code = 124 ] || [ $code = 137 ] ||
         [ $code = 152 ] || {
         grep -qaE 'No such file|annot open|could not open|ailed to open|nable to open' "$log/run" &&
             finish "excluded: missing input: $(first 'No such file|annot open|ailed to open|nable to open|could not open')"

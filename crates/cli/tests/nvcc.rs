@@ -101,22 +101,15 @@ fn the_compiler_is_found_in_a_toolkit_and_on_the_path_but_is_never_this_program(
     }
     fs::write(folder.path().join("CYCLE"), "--options-file=CYCLE").unwrap();
     let named = ("MILLSTREAM_NVCC", nvcc.to_str().unwrap());
-    for (arguments, variable, problem) in [
-        (
-            "a.cu",
-            ("MILLSTREAM_NVCC", "/no\n/nvcc"),
-            "millstream-nvcc: MILLSTREAM_NVCC names /no",
-        ),
-        (
-            "a.cu",
-            ("XDG_CACHE_HOME", "/dev/null/x"),
-            "cannot write to /dev/null/x/millstream",
-        ),
-        ("-optf CYCLE", named, "files of options name each other"),
-        ("-optf none", named, "cannot read none: "),
+    for row in [
+        "a.cu|MILLSTREAM_NVCC|/no\n/nvcc|millstream-nvcc: MILLSTREAM_NVCC names /no",
+        "a.cu|XDG_CACHE_HOME|/dev/null/x|cannot write to /dev/null/x/millstream",
+        "-optf CYCLE|A|b|files of options name each other",
+        "-optf none|A|b|cannot read none: ",
     ] {
-        let (status, error) = run(folder.path(), arguments, &[named, variable]);
-        assert!(error.contains(problem), "{error}");
+        let row: Vec<_> = row.split('|').collect();
+        let (status, error) = run(folder.path(), row[0], &[named, (row[1], row[2])]);
+        assert!(error.contains(row[3]), "{error}");
         assert_eq!(status, Some(1));
     }
     let (_, error) = run(folder.path(), "a.cu", &[("CUDA_HOME", "/no/such")]);

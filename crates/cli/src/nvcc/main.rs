@@ -44,15 +44,9 @@ fn main() -> ExitCode {
 fn run(given: Vec<OsString>) -> Result<ExitCode, String> {
     let nvcc = find()?;
     let folder = folder::prepare(&nvcc)?;
-    if given
-        .iter()
-        .any(|argument| argument == "--millstream-library")
-    {
-        let _ = writeln!(
-            std::io::stdout(),
-            "{}",
-            folder.join(folder::STATIC).display()
-        );
+    if given.iter().any(|text| text == "--millstream-library") {
+        let library = folder.join(folder::STATIC);
+        let _ = writeln!(std::io::stdout(), "{}", library.display());
         return Ok(ExitCode::SUCCESS);
     }
     let mut command = Command::new(&nvcc);

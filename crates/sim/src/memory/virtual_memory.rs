@@ -46,7 +46,7 @@ pub(crate) struct Physical {
 #[derive(Debug, Default)]
 pub(crate) struct VirtualMemory {
     reservations: BTreeMap<u64, Reservation>,
-    physical: BTreeMap<u64, Physical>,
+    pub(crate) physical: BTreeMap<u64, Physical>,
 }
 
 /// The end of a mapping: its memory; whether that is mapped nowhere now; and the memory itself, if
@@ -64,11 +64,6 @@ impl VirtualMemory {
         let found = self.physical.get_mut(&handle);
         let found = found.filter(|physical| physical.references > 0);
         found.ok_or_else(|| format!("{handle:#x} is no handle of physical memory, or was released"))
-    }
-
-    /// Returns all physical memory.
-    pub(crate) fn physical(&self) -> impl Iterator<Item = &Physical> {
-        self.physical.values()
     }
 
     /// Removes physical memory that is neither held nor mapped.

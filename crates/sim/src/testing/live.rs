@@ -124,7 +124,7 @@ impl SimState {
     /// creation.
     pub(super) fn live_objects(&self) -> Vec<LiveObject> {
         let mut objects: Vec<_> = self.memory.live().filter_map(memory).collect();
-        let physical = self.memory.virtual_memory.physical();
+        let physical = self.memory.virtual_memory.physical.values();
         objects.extend(
             physical.map(|found| listed(LiveKind::DeviceMemory, found.device, &found.info)),
         );
