@@ -52,10 +52,10 @@ if [ "$suite" != ggml ] && [ "$suite" != own ]; then
         files '<<<.*>>>' && files 'cdp|Cdp' && finish 'excluded: dynamic parallelism'
 fi
 
-run=("$tools/millstream" run --quiet --annotate=never --exit-code 0 --memory "${MEMORY:-8G}" --)
+run=("$tools/millstream" run --quiet --annotate=never --exit-code 0 --memory "${MEMORY:-64G}" --)
 export PATH=$tools:$PATH
 ran() { # COMMAND…
-    (ulimit -t "$limit" && exec timeout $((limit * 8)) "${run[@]}" "$@") >"$log/run" 2>&1 </dev/null
+    (ulimit -t "$limit" && exec timeout $((limit * 30)) "${run[@]}" "$@") >"$log/run" 2>&1 </dev/null
 }
 built() { # COMMAND…
     timeout 900 "$@" >"$log/build" 2>&1 </dev/null || {
@@ -73,7 +73,7 @@ HeCBench)
     make clean >/dev/null 2>&1
     built make CC=millstream-nvcc ARCH=sm_75
     printf '#!/bin/sh\nexec %s "$@"\n' "${run[*]}" >"$log/launcher"
-    (ulimit -t "$limit" && exec timeout $((limit * 8)) \
+    (ulimit -t "$limit" && exec timeout $((limit * 30)) \
         make run CC=millstream-nvcc ARCH=sm_75 LAUNCHER="sh $log/launcher") >"$log/run" 2>&1 </dev/null
     ;;
 gpu-rodinia)
@@ -111,10 +111,10 @@ said='is not supported by the simulated device|cannot run on the simulated devic
 case $code in
 0) ;;
 *)
-    grep -qaE 'Killed|CPU time limit|SIGXCPU|Error (137|152)' "$log/run" || [ $code = 124 ] || [ $code = 137 ] ||
+    grep -qaE 'Killed|CPU time limit|SIGXCPU|Error (137|143|152)' "$log/run" || [ $code = 124 ] || [ $code = 137 ] ||
         [ $code = 152 ] || {
-        grep -qaE 'No such file|annot open|could not open|ailed to open|nable to open' "$log/run" &&
-            finish "excluded: missing input: $(first 'No such file|annot open|ailed to open|nable to open|could not open')"
+        grep -qaE 'No such file|annot open|could not open|ailed to open|nable to open|readFile' "$log/run" &&
+            finish "excluded: missing input: $(first 'No such file|annot open|ailed to open|nable to open|could not open|readFile')"
         grep -qaE "$said" "$log/run" && finish "fail: refused: $(first "$said")"
         finish "fail: status $code: $(first 'millstream:|rror|FAIL|ssert')"
     }

@@ -3,9 +3,7 @@
 //!
 //! Build systems take it in the place of nvcc, such as `CMAKE_CUDA_COMPILER` of CMake. It replaces
 //! the architectures by the PTX of the oldest one that is asked for, and `-cudart static` by
-//! `-cudart shared`. A folder that it gives to the linker has a stand-in for `libcudart_static.a`,
-//! for build systems that name it, and the name `libcudart.so`, which NVIDIA's packages for Python
-//! lack. All other arguments are nvcc's.
+//! `-cudart shared`. A folder that it gives to the linker has a stand-in for `libcudart_static.a`.
 
 mod arguments;
 mod folder;
@@ -28,8 +26,6 @@ const WHEELS: LibrarySpec = LibrarySpec {
     wheel_folders: &["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin"],
 };
 
-/// The folder of a compiler that no variable names.
-const TOOLKIT: &str = "/usr/local/cuda/bin";
 /// The variables with arguments that nvcc adds at the front and at the end.
 const FLAGS: [&str; 2] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"];
 
@@ -82,7 +78,9 @@ fn find() -> Result<PathBuf, String> {
     let homes = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(env::var_os);
     let homes = homes.map(|home| PathBuf::from(home).join("bin"));
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = homes.chain(env::split_paths(&path)).chain([TOOLKIT.into()]);
+    let folders = homes
+        .chain(env::split_paths(&path))
+        .chain(["/usr/local/cuda/bin".into()]);
     let found = folders
         .map(|folder| folder.join("nvcc"))
         .find(|file| is_compiler(file));
