@@ -214,7 +214,7 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
         MemoryKind::Pinned => LiveKind::PageLockedMemory,
         MemoryKind::Registered => LiveKind::RegisteredMemory,
         MemoryKind::Managed => LiveKind::ManagedMemory,
-        // A context frees its variables, and the heap of its kernels; what is mapped is listed apart.
+        // A context frees its variables, and the heap of its kernels. Physical memory is listed.
         MemoryKind::Variable
         | MemoryKind::ManagedVariable
         | MemoryKind::Constant
