@@ -108,6 +108,12 @@ fn files_of_relocatable_device_code_share_functions_symbols_and_managed_variable
 }
 
 #[test]
+#[ignore = "needs nvcc"]
+fn textures_and_surfaces_of_the_runtime_api_have_the_right_values() {
+    is_right(&compiled(&["textures.cu"], SHARED));
+}
+
+#[test]
 #[ignore = "needs nvcc, and minutes"]
 fn cub_and_thrust_are_right_and_have_no_race() {
     is_right(&compiled(&["libraries.cu"], SHARED));

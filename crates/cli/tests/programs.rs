@@ -185,6 +185,16 @@ fn a_kernel_that_fetches_by_a_dead_or_foreign_handle_fails_with_the_reason() {
 }
 
 #[test]
+fn x1_fetches_have_the_bits_of_an_h100() {
+    let run = Program::compiled("textures").run(&[], &[]);
+    has_no_race(&run, &run.output);
+    // Linear filters of 3-D textures, and of signed bytes and floats, differ in the last bits.
+    for line in include_str!("programs/textures.txt").lines() {
+        assert!(run.output.contains(line), "no `{line}`");
+    }
+}
+
+#[test]
 fn cube_maps_mipmaps_and_sparse_arrays_are_refused_by_name() {
     let run = Program::compiled("textures").run(&["refused"], &[]);
     has_no_race(&run, "");

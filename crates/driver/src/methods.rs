@@ -643,7 +643,8 @@ macro_rules! driver_methods {
         ) -> ()
             = cuMemcpy2DAsync { unless_empty(copy) enter(context) (&memcpy_2d(copy), stream) };
 
-        /// Creates an array in device memory (`cuArray3DCreate`). The contents are undefined.
+        /// Creates an array in device memory (`cuArray3DCreate`). The contents are undefined. Only
+        /// the simulated device has arrays, textures and surfaces here.
         ///
         /// # Errors
         ///
@@ -652,18 +653,18 @@ macro_rules! driver_methods {
         /// # Safety
         ///
         /// `context` is alive.
-        [unsafe value] fn array_create(
+        [unsafe value optional] fn array_create(
             context: ContextHandle, shape: &ArrayDescriptor
         ) -> ArrayHandle
-            = cuArray3DCreate { enter(context) out(array) (&mut array, shape) };
+            = cuArray3DCreate {};
 
         /// Destroys an array (`cuArrayDestroy`). The host waits until the device is idle (rule 30).
         ///
         /// # Safety
         ///
         /// `array` is alive, belongs to `context`, and no later operation uses it.
-        [unsafe call] fn array_destroy(context: ContextHandle, array: ArrayHandle) -> ()
-            = cuArrayDestroy { enter(context) (array) };
+        [unsafe value optional] fn array_destroy(context: ContextHandle, array: ArrayHandle) -> ()
+            = cuArrayDestroy {};
 
         /// Creates a texture (`cuTexObjectCreate`).
         ///
@@ -674,12 +675,10 @@ macro_rules! driver_methods {
         /// # Safety
         ///
         /// `context` and the memory of `resource` are alive.
-        [unsafe value] fn texture_create(
+        [unsafe value optional] fn texture_create(
             context: ContextHandle, resource: &ResourceDescriptor, mode: &TextureDescriptor
         ) -> TextureHandle
-            = cuTexObjectCreate {
-                enter(context) out(texture) (&mut texture, resource, mode, 0)
-            };
+            = cuTexObjectCreate {};
 
         /// Destroys a texture (`cuTexObjectDestroy`), but not the memory behind it.
         ///
@@ -687,8 +686,10 @@ macro_rules! driver_methods {
         ///
         /// `texture` is alive, belongs to `context`, and no operation that is not complete, or is
         /// enqueued later, uses it.
-        [unsafe call] fn texture_destroy(context: ContextHandle, texture: TextureHandle) -> ()
-            = cuTexObjectDestroy { enter(context) (texture) };
+        [unsafe value optional] fn texture_destroy(
+            context: ContextHandle, texture: TextureHandle
+        ) -> ()
+            = cuTexObjectDestroy {};
 
         /// Creates a surface of an array that allows it (`cuSurfObjectCreate`).
         ///
@@ -699,18 +700,20 @@ macro_rules! driver_methods {
         /// # Safety
         ///
         /// `context` and the array of `resource` are alive.
-        [unsafe value] fn surface_create(
+        [unsafe value optional] fn surface_create(
             context: ContextHandle, resource: &ResourceDescriptor
         ) -> SurfaceHandle
-            = cuSurfObjectCreate { enter(context) out(surface) (&mut surface, resource) };
+            = cuSurfObjectCreate {};
 
         /// Destroys a surface (`cuSurfObjectDestroy`), but not its array.
         ///
         /// # Safety
         ///
         /// As for [`texture_destroy`](Self::texture_destroy).
-        [unsafe call] fn surface_destroy(context: ContextHandle, surface: SurfaceHandle) -> ()
-            = cuSurfObjectDestroy { enter(context) (surface) };
+        [unsafe value optional] fn surface_destroy(
+            context: ContextHandle, surface: SurfaceHandle
+        ) -> ()
+            = cuSurfObjectDestroy {};
 
         /// Enqueues a three-dimensional copy (`cuMemcpy3DAsync`). Either side follows the rules of
         /// a plain copy, as in [`copy_2d_async`](Self::copy_2d_async). A copy of no bytes enqueues
@@ -724,10 +727,10 @@ macro_rules! driver_methods {
         /// # Safety
         ///
         /// As for [`copy_2d_async`](Self::copy_2d_async); arrays are alive.
-        [unsafe enqueue(stream)] fn copy_3d_async(
+        [unsafe enqueue(stream) optional] fn copy_3d_async(
             context: ContextHandle, copy: &Copy3d, stream: StreamHandle
         ) -> ()
-            = cuMemcpy3DAsync { unless_empty(copy) enter(context) (&memcpy_box(copy), stream) };
+            = cuMemcpy3DAsync {};
 
         /// Enqueues a copy between the memory of two contexts, usually of two devices
         /// (`cuMemcpyPeerAsync`). Never blocks the host. It needs no peer access: without access to

@@ -143,9 +143,6 @@ answers! {
     CaptureInfo: CaptureInfo { status: CaptureStatus::None, active: None };
     ContextHandle: Self::from_raw(SOLE_HANDLE);
     PoolHandle: Self::from_raw(SOLE_HANDLE);
-    ArrayHandle: Self::from_raw(SOLE_HANDLE);
-    TextureHandle: Self::from_raw(SOLE_HANDLE as u64);
-    SurfaceHandle: Self::from_raw(SOLE_HANDLE as u64);
     ModuleHandle: Self::from_raw(SOLE_HANDLE);
     GraphHandle: Self::from_raw(SOLE_HANDLE);
     GraphNodeHandle: Self::from_raw(SOLE_HANDLE);

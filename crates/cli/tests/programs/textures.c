@@ -88,8 +88,8 @@ static Handle function(const char *name) {
         sprintf(one, "%s%.*s", HEADER, (int)(end - found->start), text + found->start);
         found->code = cuModuleLoadDataEx(&module, one, 0, NULL, NULL);
         if (!found->code)
-            OK(cuModuleGetFunction(&found->function, module, name));
-        else
+            found->code = cuModuleGetFunction(&found->function, module, name);
+        if (found->code)
             printf("%d: %s\n", found->code, name);
     }
     return found->function;
@@ -325,6 +325,9 @@ static void texture(int g, const struct Format *format, int channels, int filter
             for (int integers = 0; integers < 2; integers++) {
                 char name[64];
                 points(flags & NORMALISED, integers);
+                // CUDA C++ has no such fetches.
+                if ((g == G1 && integers) || (g == GLINEAR && !integers) || (filter && !is_float))
+                    continue;
                 sprintf(name, "tex_%s_%s_%s", shapes[g], type, types[integers]);
                 launch(name, object);
                 collect();

@@ -17,9 +17,8 @@ use libloading::Library;
 
 use super::LoadError;
 use crate::{
-    ArrayHandle, ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle,
-    GraphExecHandle, GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode,
-    StreamHandle, SurfaceHandle, TextureHandle,
+    ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle, GraphExecHandle,
+    GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
 };
 
 /// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
@@ -43,8 +42,6 @@ pub const POINTER_RANGE_SIZE: c_int = 12;
 pub const MEMORYTYPE_HOST: c_int = 1;
 /// `CU_MEMORYTYPE_DEVICE`
 pub const MEMORYTYPE_DEVICE: c_int = 2;
-/// `CU_MEMORYTYPE_ARRAY`
-pub const MEMORYTYPE_ARRAY: c_int = 3;
 /// `CUDA_ARRAY3D_LAYERED`
 pub const ARRAY3D_LAYERED: c_uint = 1;
 /// `CUDA_ARRAY3D_SURFACE_LDST`

@@ -20,7 +20,7 @@ use super::{
     Cuda, api,
     convert::{
         advice_number, capture_mode_number, event_flags, launch_attributes, memcpy_2d,
-        memcpy_3d_peer, memcpy_box, stream_flags,
+        memcpy_3d_peer, stream_flags,
     },
     fork, host_function,
     library::CudaVersion,
@@ -94,8 +94,7 @@ macro_rules! unwritten {
 }
 
 unwritten! {
-    ArrayHandle ContextHandle DevicePtr EventHandle GraphExecHandle GraphHandle PoolHandle
-    StreamHandle SurfaceHandle TextureHandle
+    ContextHandle DevicePtr EventHandle GraphExecHandle GraphHandle PoolHandle StreamHandle
 }
 
 impl Unwritten for i32 {

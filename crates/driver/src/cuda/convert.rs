@@ -7,8 +7,8 @@ use std::{
 
 use super::api::{self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, MemsetNodeParams};
 use crate::{
-    CaptureMode, ContextHandle, Copy2d, Copy3d, DevicePtr, EventKind, FillPattern, KernelNode,
-    LaunchAttributes, ManagedAdvice, Memory2d, Memory3d, PeerCopy2d, Side2d, Side3d,
+    CaptureMode, ContextHandle, Copy2d, DevicePtr, EventKind, FillPattern, KernelNode,
+    LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d, Side2d,
 };
 
 /// Returns the number of an advice in `CUmem_advise`.
@@ -150,36 +150,6 @@ pub(super) fn memcpy_3d(copy: &Copy2d) -> Memcpy3d {
         height: copy.height,
         depth: 1,
     }
-}
-
-/// Converts a three-dimensional copy to libcuda's parameters.
-pub(super) fn memcpy_box(copy: &Copy3d) -> Memcpy3d {
-    let memory = |side: &Side3d| match side.memory {
-        Memory3d::Device(first) => (Side2d::device(first, side.pitch_bytes), None),
-        Memory3d::Host(first) => (Side2d::host(first, side.pitch_bytes), None),
-        Memory3d::Array(array) => (Side2d::device(DevicePtr::from_raw(0), 0), Some(array)),
-    };
-    let ((source, source_array), (target, target_array)) =
-        (memory(&copy.source), memory(&copy.target));
-    let [width_bytes, height, depth] = copy.size;
-    let mut given = memcpy_3d(&Copy2d {
-        source,
-        target,
-        width_bytes,
-        height,
-    });
-    [given.source_x_bytes, given.source_y, given.source_z] = copy.source.origin;
-    [given.target_x_bytes, given.target_y, given.target_z] = copy.target.origin;
-    (given.source_pitch, given.source_height) = (source.pitch_bytes, copy.source.height);
-    (given.target_pitch, given.target_height) = (target.pitch_bytes, copy.target.height);
-    given.depth = depth;
-    if let Some(array) = source_array {
-        (given.source_type, given.source_array) = (api::MEMORYTYPE_ARRAY, array.as_raw());
-    }
-    if let Some(array) = target_array {
-        (given.target_type, given.target_array) = (api::MEMORYTYPE_ARRAY, array.as_raw());
-    }
-    given
 }
 
 /// Converts a fill to libcuda's parameters of a graph node: one row.

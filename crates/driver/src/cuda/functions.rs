@@ -78,18 +78,6 @@ macro_rules! cuda_functions {
         cuMemcpy(target: DevicePtr, source: DevicePtr, bytes: usize);
         cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemcpy2DAsync[cuMemcpy2DAsync_v2](copy: *const Memcpy2d, stream: StreamHandle);
-        cuArray3DCreate[cuArray3DCreate_v2](
-            array: *mut ArrayHandle, descriptor: *const ArrayDescriptor
-        );
-        cuArrayDestroy(array: ArrayHandle);
-        cuTexObjectCreate(
-            texture: *mut TextureHandle, resource: *const ResourceDescriptor,
-            mode: *const TextureDescriptor, view: usize
-        );
-        cuTexObjectDestroy(texture: TextureHandle);
-        cuSurfObjectCreate(surface: *mut SurfaceHandle, resource: *const ResourceDescriptor);
-        cuSurfObjectDestroy(surface: SurfaceHandle);
-        cuMemcpy3DAsync[cuMemcpy3DAsync_v2](copy: *const Memcpy3d, stream: StreamHandle);
         cuMemcpyPeerAsync(
             target: DevicePtr, target_context: ContextHandle, source: DevicePtr,
             source_context: ContextHandle, bytes: usize, stream: StreamHandle

@@ -74,8 +74,7 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         _ if target.starts_with('*') => Some(8),
         "u64" | "usize" | "ContextHandle" | "StreamHandle" | "EventHandle" | "ModuleHandle"
         | "FunctionHandle" | "PoolHandle" | "DevicePtr" | "GraphHandle" | "GraphNodeHandle"
-        | "GraphExecHandle" | "ConditionHandle" | "ArrayHandle" | "TextureHandle"
-        | "SurfaceHandle" => Some(8),
+        | "GraphExecHandle" | "ConditionHandle" => Some(8),
         enumeration if enumeration.starts_with("CU") && enumeration.contains("_enum") => Some(4),
         other => panic!("`{other}` is a new target of a pointer; say its size here"),
     };

@@ -25,8 +25,8 @@ const REFUSED: [(u32, &str); 3] = [
     (0x10, "depth textures are"),
     (0x40, "sparse arrays are"),
 ];
-/// All flags of textures: those beside the first two concern mipmaps and cube maps.
-const TEXTURE_FLAGS: u32 = 0x73;
+/// The flags of textures: those beside the first two concern mipmaps.
+const TEXTURE_FLAGS: u32 = 0x33;
 /// `CU_TRSF_SRGB`
 const SRGB: u32 = 0x10;
 /// `CU_RESOURCE_TYPE_MIPMAPPED_ARRAY`
@@ -75,7 +75,9 @@ fn resource(call: &Call, resource: In<ResourceDescriptor>) -> Answer<ResourceDes
 fn mode(call: &Call, mode: In<TextureDescriptor>) -> Answer<TextureDescriptor> {
     let mode = mode.get()?;
     let known = mode.address.iter().all(|mode| (0..4).contains(mode));
-    let known = known && (0..2).contains(&mode.filter) && mode.flags & !TEXTURE_FLAGS == 0;
+    let filters = [mode.filter, mode.mipmap[0]];
+    let known = known && filters.iter().all(|filter| (0..2).contains(filter));
+    let known = known && mode.flags & !TEXTURE_FLAGS == 0;
     refuse_if(!known, ResultCode::INVALID_VALUE)?;
     if mode.flags & SRGB != 0 {
         return refuse(call, "sRGB textures are");
@@ -215,6 +217,9 @@ exports! {
     [cuTexObjectDestroy]
     fn _(call, texture: u64) {
         let context = call.context()?;
+        if texture == 0 {
+            return Ok(());
+        }
         call.process()?.texture_destroy(context, TextureHandle::from_raw(texture))
     }
 
@@ -245,6 +250,9 @@ exports! {
     [cuSurfObjectDestroy]
     fn _(call, surface: u64) {
         let context = call.context()?;
+        if surface == 0 {
+            return Ok(());
+        }
         call.process()?.surface_destroy(context, SurfaceHandle::from_raw(surface))
     }
 

@@ -2,10 +2,9 @@
 
 use crate::{
     abi::{Box3, DriverBox3, DriverSide, Extent, PeerBox3, Pitched, Ptr, Stream},
+    api::image,
     call::{Call, primary},
-    codes::{
-        Answer, INVALID_COPY_DIRECTION, INVALID_PITCH, INVALID_VALUE, NOT_SUPPORTED, refuse_if,
-    },
+    codes::{Answer, INVALID_COPY_DIRECTION, INVALID_PITCH, INVALID_VALUE, refuse_if},
     driver::cu,
     export::exports,
     registry,
@@ -69,35 +68,61 @@ pub(crate) fn of_symbol(
     Ok(address + offset)
 }
 
-/// Returns a copy of boxes for the driver. Arrays are not supported.
-pub(crate) fn driver_box(copied: &Box3) -> Answer<DriverBox3> {
-    check_kind(copied.kind)?;
-    refuse_if(
-        copied.source_array | copied.target_array != 0,
-        NOT_SUPPORTED,
-    )?;
-    // The values of `CUmemorytype`: of the host, of a device, or found by the address.
-    let (from, to) = match copied.kind {
+/// The value of `CUmemorytype` for arrays.
+pub(crate) const ARRAY: u32 = 3;
+
+/// Returns the values of `CUmemorytype` for the source and the target: of the host, of a device, or
+/// found by the address.
+pub(crate) fn memory_types(kind: i32) -> Answer<(u32, u32)> {
+    check_kind(kind)?;
+    Ok(match kind {
         0 => (1, 1),
         TO_DEVICE => (1, 2),
         TO_HOST => (2, 1),
         ON_DEVICE => (2, 2),
         _ => (4, 4),
+    })
+}
+
+/// Returns a copy of boxes for the driver. Positions in arrays, and the width of a copy of an
+/// array, count elements.
+pub(crate) fn driver_box(copied: &Box3) -> Answer<DriverBox3> {
+    let (from, to) = memory_types(copied.kind)?;
+    let side = |mut at: Extent, memory: Pitched, memory_type: u32, array: usize| {
+        let mut extent = copied.extent;
+        if array != 0 {
+            let bytes = image::element_bytes(array)?;
+            at.width = at.width.checked_mul(bytes).ok_or(INVALID_VALUE)?;
+            extent.width = extent.width.checked_mul(bytes).ok_or(INVALID_VALUE)?;
+        }
+        let side = DriverSide {
+            at,
+            memory_type: if array == 0 { memory_type } else { ARRAY },
+            host: if memory_type == 1 { memory.address } else { 0 },
+            device: if memory_type == 1 { 0 } else { memory.address },
+            array,
+            pitch: memory.pitch,
+            height: memory.height,
+            ..DriverSide::default()
+        };
+        Ok::<_, i32>((side, extent))
     };
-    let side = |at: Extent, memory: Pitched, memory_type: u32| DriverSide {
-        at,
-        memory_type,
-        host: if memory_type == 1 { memory.address } else { 0 },
-        device: if memory_type == 1 { 0 } else { memory.address },
-        pitch: memory.pitch,
-        height: memory.height,
-        ..DriverSide::default()
+    let (source, extent) = side(copied.source_at, copied.source, from, copied.source_array)?;
+    let (target, other) = side(copied.target_at, copied.target, to, copied.target_array)?;
+    let extent = if copied.target_array == 0 {
+        extent
+    } else {
+        other
     };
     Ok(DriverBox3 {
-        source: side(copied.source_at, copied.source, from),
-        target: side(copied.target_at, copied.target, to),
-        extent: copied.extent,
+        source,
+        target,
+        extent,
     })
+}
+
+pub(crate) fn enqueue_box(call: &Call, driver: &DriverBox3, stream: Option<Stream>) -> Answer {
+    by_stream!(call, stream, [cuMemcpy3DAsync_v2 cuMemcpy3D_v2 cuMemcpy3D_v2_ptds] driver)
 }
 
 /// Returns the box of a copy of rows, from and to an address with a pitch.
@@ -134,18 +159,20 @@ fn copy_box(call: &Call, copied: &Box3, stream: Option<Stream>) -> Answer {
         width,
         height,
         depth,
-    } = copied.extent;
+    } = driver.extent;
     if width == 0 || height == 0 || depth == 0 {
         return Ok(());
     }
-    let is_wide = |side: &Pitched, at: Extent| {
-        let end = width.checked_add(at.width);
-        end.is_none_or(|end| end > side.pitch && (height > 1 || depth > 1))
+    let is_wide = |side: &DriverSide| {
+        let end = width.checked_add(side.at.width);
+        let wide = end.is_none_or(|end| end > side.pitch && (height > 1 || depth > 1));
+        wide && side.memory_type != ARRAY
     };
-    let wide =
-        is_wide(&copied.source, copied.source_at) || is_wide(&copied.target, copied.target_at);
-    refuse_if(wide, INVALID_PITCH)?;
-    by_stream!(call, stream, [cuMemcpy3DAsync_v2 cuMemcpy3D_v2 cuMemcpy3D_v2_ptds] &driver)
+    refuse_if(
+        is_wide(&driver.source) || is_wide(&driver.target),
+        INVALID_PITCH,
+    )?;
+    enqueue_box(call, &driver, stream)
 }
 
 /// Fills rows of bytes.

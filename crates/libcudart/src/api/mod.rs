@@ -5,6 +5,7 @@ mod device;
 mod entry;
 mod function;
 mod graph;
+mod image;
 mod launch;
 mod memory;
 mod properties;

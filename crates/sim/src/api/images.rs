@@ -20,7 +20,7 @@ use crate::{
     },
     exec::{Image, component_bytes},
     ids::Handle,
-    memory::{AccessTime, MemoryKind},
+    memory::MemoryKind,
 };
 
 /// The largest arrays of an H200: without layers of each dimension, then of 1-D and 2-D layers.
@@ -81,11 +81,11 @@ fn shape_problem(shape: &ArrayDescriptor) -> Option<String> {
     format_problem((shape.format, shape.channels))
 }
 
-/// Returns a texture over linear memory as kernels see it, and its length in bytes.
+/// Returns a texture over linear memory as kernels see it. A fetch outside of the memory fails.
 fn linear_image(
     resource: &ResourceDescriptor,
     mode: &TextureDescriptor,
-) -> std::result::Result<(Image, u64), String> {
+) -> std::result::Result<Image, String> {
     let [base, format, width, height, pitch, ..] = resource.words;
     let format = (format as u32 as i32, (format >> 32) as u32);
     if let Some(problem) = format_problem(format) {
@@ -127,7 +127,7 @@ fn linear_image(
             PITCHED_MAX[2]
         ));
     }
-    Ok((image, (size[1] - 1) * pitch + row))
+    Ok(image)
 }
 
 impl StateGuard<'_> {
@@ -143,6 +143,9 @@ impl StateGuard<'_> {
     }
 
     fn array(&mut self, array: ArrayHandle) -> CallResult<Array> {
+        if array.as_raw() == 0 {
+            return Err(self.bad_image("a null pointer for an array"));
+        }
         let found = self.images.arrays.get(&array).copied();
         found.ok_or_else(|| self.bad_handle(array))
     }
@@ -204,13 +207,7 @@ impl StateGuard<'_> {
                 ..self.array_of(resource)?.image
             }
         } else {
-            let (image, bytes) =
-                linear_image(resource, mode).map_err(|problem| self.bad_image(problem))?;
-            if let Err(error) = self.memory.locate(image.base, bytes, AccessTime::Call) {
-                let text = error.to_string();
-                return Err(self.violation(error.kind, ResultCode::INVALID_VALUE, text));
-            }
-            image
+            linear_image(resource, mode).map_err(|problem| self.bad_image(problem))?
         };
         let texture: TextureHandle = self.handles.next();
         self.add_image(texture.as_raw(), context, resource, image);
@@ -286,12 +283,9 @@ impl StateGuard<'_> {
             let inside = ends
                 .map(|((start, size), whole)| (start.checked_add(size), whole))
                 .all(|(end, whole)| end.is_some_and(|end| end as u64 <= whole));
-            let texel = image.texel_bytes();
-            let parts = [side.origin[0], copy.size[0]];
-            if !inside || parts.iter().any(|part| !part.is_multiple_of(texel)) {
+            if !inside {
                 return Err(self.bad_image(format!(
-                    "a copy of {:?} (bytes, rows, layers) at {:?} of an array of {whole:?} with \
-                     texels of {texel} bytes",
+                    "a copy of {:?} (bytes, rows, layers) at {:?} of an array of {whole:?}",
                     copy.size, side.origin
                 )));
             }

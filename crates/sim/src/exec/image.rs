@@ -11,7 +11,7 @@ use super::fault::KernelFaultKind;
 use super::memory::{CachedRegion, WarpMemory};
 use super::observer::{IssuePoint, Observer};
 use super::registers::{FULL, LANES, lanes};
-use super::texels::{Components, Image};
+use super::texels::{Components, Image, Taps};
 use super::warp::Warp;
 use super::warp_access::LaneFault;
 use super::warp_context::WarpContext;
@@ -170,41 +170,59 @@ fn fetch(
     coordinates: [u32; 4],
 ) -> Result<Components, LaneFault> {
     let (image, mode) = (reader.image, reader.mode);
-    let mut taps = [[(Some(0), 256), (None, 0)]; 3];
+    let mut taps: [Taps; 3] = [([Some(0); 2], 0); 3];
     for (axis, taps) in taps.iter_mut().enumerate().take(access.dimensions.into()) {
         *taps = image.taps(axis, coordinates[axis], access.f, mode);
     }
     if access.layered {
-        taps[2][0].0 = Some(coordinates[3].min(image.size[2] - 1));
+        let last = image.size[2] - 1;
+        let outside = coordinates[3] > last && access.f == (ImageOp::Fetch { integer: true });
+        taps[2].0 = [(!outside).then_some(coordinates[3].min(last)); 2];
     }
+    let place = |x: usize, y: usize, z: usize| [taps[0].0[x], taps[1].0[y], taps[2].0[z]];
     if let ImageOp::Gather(component) = access.f {
         let mut gathered = [0; 4];
         for (result, (x, y)) in gathered.iter_mut().zip([(0, 1), (1, 1), (1, 0), (0, 0)]) {
-            let texel = reader.texel([taps[0][x].0, taps[1][y].0, taps[2][0].0])?;
-            *result = texel[usize::from(component)];
+            *result = reader.texel(place(x, y, 0))?[usize::from(component)];
         }
         return Ok(gathered);
     }
+    if access.f == (ImageOp::Fetch { integer: true }) && place(0, 0, 0).contains(&None) {
+        return Ok([0; 4]);
+    }
     let is_point = mode.filter == 0 || access.f == (ImageOp::Fetch { integer: true });
     if is_point || !image.is_float(mode) {
-        return reader.texel(taps.map(|taps| taps[0].0));
+        return reader.texel(place(0, 0, 0));
     }
     let mut sums = [0.0_f64; 4];
-    for (z, z_weight) in taps[2] {
-        for (y, y_weight) in taps[1] {
-            for (x, x_weight) in taps[0] {
-                let weight = x_weight * y_weight * z_weight;
-                if weight > 0 {
-                    let texel = reader.texel([x, y, z])?;
-                    for (sum, component) in sums.iter_mut().zip(texel) {
-                        let value = f64::from(f32::from_bits(component));
-                        *sum += value * f64::from(weight) / 16_777_216.0;
-                    }
-                }
-            }
+    let weights = weights(taps.map(|(_, weight)| weight));
+    for (index, weight) in weights
+        .into_iter()
+        .enumerate()
+        .filter(|(_, weight)| *weight > 0)
+    {
+        let texel = reader.texel(place(index & 1, index >> 1 & 1, index >> 2))?;
+        for (sum, component) in sums.iter_mut().zip(texel) {
+            *sum += image.for_filter(component, mode) * f64::from(weight);
         }
     }
-    Ok(sums.map(|sum| (sum as f32).to_bits()))
+    Ok(sums.map(|sum| image.of_filter(sum / 256.0, mode)))
+}
+
+/// Returns the weights of the eight texels of a filter in 1/256, from those of the second texel in
+/// each dimension: products, rounded so that all add up to 256, as an H100 rounds those of two
+/// dimensions. Of three dimensions, one weight in a hundred differs from an H100's by 1.
+fn weights([x, y, z]: [u32; 3]) -> [u32; 8] {
+    let (other, far, rest, near) = if z == 0 { (y, 2, 0, 4) } else { (z, 4, y, 2) };
+    let both = (x * other + 128) >> 8;
+    let pairs = [256 + both - x - other, x - both, other - both, both];
+    let mut weights = [0; 8];
+    for (pair, weight) in pairs.into_iter().enumerate() {
+        let at = (pair & 1) + far * (pair >> 1);
+        let second = (weight * rest + 128) >> 8;
+        (weights[at], weights[at + near]) = (weight - second, second);
+    }
+    weights
 }
 
 /// Returns the address of bytes of a surface; `None` if the access has no effect.

@@ -58,9 +58,12 @@ pub(crate) fn component_bytes(format: i32) -> Option<usize> {
 /// The four components of a texel, as the bits that a fetch returns.
 pub(super) type Components = [u32; 4];
 
-/// A texel of a filter in one dimension: its index, `None` outside of the texture, and its weight
-/// in 1/256.
-pub(super) type Tap = (Option<u32>, u32);
+/// The texels of a filter in one dimension: their indices, `None` outside of the texture, and the
+/// weight of the second one in 1/256.
+pub(super) type Taps = ([Option<u32>; 2], u32);
+
+/// 1 in a normalised coordinate of fixed point.
+const FRACTION: f64 = 2_097_152.0;
 
 impl Image {
     /// Returns the number of bytes of a texel.
@@ -92,57 +95,101 @@ impl Image {
         self.format.0 >= HALF || self.is_scaled(mode)
     }
 
-    /// Returns the components of a texel from its bytes. Missing ones are 0, but alpha is 1.
+    /// Returns the components of a texel from its bytes. Missing ones are 0.
     pub(super) fn components(&self, bytes: &[u8], mode: &TextureDescriptor) -> Components {
-        let one = if self.is_float(mode) {
-            1.0_f32.to_bits()
-        } else {
-            1
-        };
-        let mut components = [0, 0, 0, one];
+        let mut components = [0; 4];
         let bytes = bytes.chunks(component_bytes(self.format.0).unwrap_or(4));
         for (component, bytes) in components.iter_mut().zip(bytes) {
             let mut word = [0; 4];
             word[..bytes.len()].copy_from_slice(bytes);
-            let bits = u32::from_le_bytes(word);
-            let scaled = self.is_scaled(mode);
-            *component = match self.format.0 {
-                1 if scaled => (bits as f32 / 255.0).to_bits(),
-                2 if scaled => (bits as f32 / 65535.0).to_bits(),
-                8 if scaled => (f32::from(bits as i8) / 127.0).max(-1.0).to_bits(),
-                9 if scaled => (f32::from(bits as i16) / 32767.0).max(-1.0).to_bits(),
-                8 => i32::from(bits as i8).cast_unsigned(),
-                9 => i32::from(bits as i16).cast_unsigned(),
-                HALF => of_half(bits).to_bits(),
-                _ => bits,
-            };
+            *component = self.component(u32::from_le_bytes(word), mode);
         }
         components
     }
 
-    /// Returns the border colour as a fetch returns it.
-    pub(super) fn border(&self, mode: &TextureDescriptor) -> Components {
-        mode.border.map(|value| match self.format.0 {
-            _ if self.is_float(mode) => value.to_bits(),
-            8..=10 => (value as i32).cast_unsigned(),
-            _ => value as u32,
-        })
+    /// Returns a component as a fetch returns it.
+    fn component(&self, bits: u32, mode: &TextureDescriptor) -> u32 {
+        let scaled = self.is_scaled(mode);
+        match self.format.0 {
+            1 if scaled => (f32::from(bits as u8) / 255.0).to_bits(),
+            2 if scaled => (f32::from(bits as u16) / 65535.0).to_bits(),
+            8 if scaled => (f32::from(bits as i8) / 127.0).max(-1.0).to_bits(),
+            9 if scaled => (f32::from(bits as i16) / 32767.0).max(-1.0).to_bits(),
+            1 => bits & 0xff,
+            2 => bits & 0xffff,
+            8 => i32::from(bits as i8).cast_unsigned(),
+            9 => i32::from(bits as i16).cast_unsigned(),
+            HALF => of_half(bits).to_bits(),
+            _ => bits,
+        }
     }
 
-    /// Returns the texels that a coordinate refers to in one dimension.
+    /// Returns the border colour as a fetch returns it: in the format of the texels. A texture of
+    /// integers takes the bits of the colour, as if it was one of integers.
+    pub(super) fn border(&self, mode: &TextureDescriptor) -> Components {
+        let mut border = mode.border.map(|value| match self.format.0 {
+            FLOAT => value.to_bits(),
+            HALF => to_half(value.to_bits()),
+            format if self.is_scaled(mode) => {
+                let bits = match format {
+                    1 => (value * 256.0).floor().clamp(0.0, 255.0) as u32,
+                    2 => (value * 65536.0).floor().clamp(0.0, 65535.0) as u32,
+                    8 => (value * 127.0).round().clamp(-127.0, 127.0) as i32 as u32,
+                    _ => (value * 32767.0).round().clamp(-32767.0, 32767.0) as i32 as u32,
+                };
+                self.component(bits, mode)
+            }
+            _ => self.component(value.to_bits(), mode),
+        });
+        border[self.format.1 as usize..].fill(0);
+        border
+    }
+
+    /// Returns a component as filters use it: integers with 16 bits.
+    pub(super) fn for_filter(&self, bits: u32, mode: &TextureDescriptor) -> f64 {
+        let value = f64::from(f32::from_bits(bits));
+        match self.filter_scale(mode) {
+            Some(scale) => (value * scale).round(),
+            None => value,
+        }
+    }
+
+    /// Returns the result of a filter as a fetch returns it.
+    pub(super) fn of_filter(&self, value: f64, mode: &TextureDescriptor) -> u32 {
+        let value = match self.filter_scale(mode) {
+            Some(scale) => (value + 0.5).floor() / scale,
+            None => value,
+        };
+        let bits = (value as f32).to_bits();
+        if self.format.0 == HALF {
+            to_half(bits)
+        } else {
+            bits
+        }
+    }
+
+    fn filter_scale(&self, mode: &TextureDescriptor) -> Option<f64> {
+        let scale = if self.format.0 < 8 { 65535.0 } else { 32767.0 };
+        self.is_scaled(mode).then_some(scale)
+    }
+
+    /// Returns the texels that a coordinate refers to in one dimension: their indices, and the
+    /// weight of the second one in 1/256.
+    ///
+    /// Normalised coordinates have 21 fractional bits, as on an H100.
     pub(super) fn taps(
         &self,
         axis: usize,
         bits: u32,
         op: ImageOp,
         mode: &TextureDescriptor,
-    ) -> [Tap; 2] {
+    ) -> Taps {
         let size = i64::from(self.size[axis]);
         let normalized = mode.flags & TRSF_NORMALIZED_COORDINATES != 0;
         let address = mode.address[axis];
-        let tap = |index: i64, weight: u32| {
+        let tap = |index: i64| {
             let index = match address {
-                BORDER if !(0..size).contains(&index) => return (None, weight),
+                BORDER if !(0..size).contains(&index) => return None,
                 WRAP if normalized => index.rem_euclid(size),
                 MIRROR if normalized => {
                     let index = index.rem_euclid(2 * size);
@@ -150,27 +197,43 @@ impl Image {
                 }
                 _ => index.clamp(0, size - 1),
             };
-            (u32::try_from(index).ok(), weight)
+            u32::try_from(index).ok()
         };
         if let ImageOp::Fetch { integer: true } = op {
-            return [tap(bits.cast_signed().into(), 256), (None, 0)];
+            // Outside of the texture are zeros, whatever the mode.
+            let index = i64::from(bits.cast_signed());
+            let found = (0..size).contains(&index).then_some(index as u32);
+            return ([found; 2], 0);
         }
-        let value = f64::from(f32::from_bits(bits));
-        let scaled = if normalized {
-            value * size as f64
-        } else {
-            value
-        };
-        if mode.filter == 0 && !matches!(op, ImageOp::Gather(_)) {
-            return [tap(scaled.floor() as i64, 256), (None, 0)];
+        let mut value = f64::from(f32::from_bits(bits));
+        if normalized {
+            value = match address {
+                WRAP => value - value.floor(),
+                MIRROR => value.rem_euclid(2.0),
+                _ => value,
+            };
+            value = (value * FRACTION).floor() / FRACTION * size as f64;
         }
-        let fixed = ((scaled - 0.5) * 256.0).round_ties_even() as i64;
+        if value.is_nan() {
+            // Also an infinite coordinate of a texture that repeats.
+            value = 0.0;
+        }
+        if let ImageOp::Gather(_) = op {
+            let index = (value - 0.5).floor() as i64;
+            return ([tap(index), tap(index.saturating_add(1))], 0);
+        }
+        if mode.filter == 0 {
+            return ([tap(value.floor() as i64); 2], 0);
+        }
+        let fixed = ((value - 0.5) * 256.0 + 0.5).floor() as i64;
         let (index, weight) = (fixed >> 8, (fixed & 255) as u32);
-        [
-            tap(index, 256 - weight),
-            tap(index.saturating_add(1), weight),
-        ]
+        ([tap(index), tap(index.saturating_add(1))], weight)
     }
+}
+
+/// Rounds a number to one of 16 bits in its normal range.
+fn to_half(bits: u32) -> u32 {
+    bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff
 }
 
 fn of_half(bits: u32) -> f32 {
