@@ -26,10 +26,7 @@ fn is(list: &str, argument: &str) -> bool {
 }
 
 /// Returns the arguments with PTX and the shared runtime library; `folder` is that for the linker.
-///
-/// # Errors
-///
-/// The reason why a file of options cannot be read.
+/// Fails if a file of options cannot be read.
 pub(crate) fn translate(given: Vec<OsString>, folder: &Path) -> Result<Vec<OsString>, String> {
     let mut plain = Vec::new();
     expand(given, &mut plain, 0)?;
