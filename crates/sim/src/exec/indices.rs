@@ -42,16 +42,6 @@ impl Indices {
             AddressBase::None => Self::checked(|_| offset, access, mask, layout),
             AddressBase::Double(slot) | AddressBase::Offset(slot) => {
                 let base = r.double(slot);
-                let (mut low, mut all) = ([0; LANES], 0);
-                for lane in 0..LANES {
-                    low[lane] = base[lane] as u32;
-                    all |= base[lane];
-                }
-                if all >> 32 == 0 {
-                    // The sums wrap at 2^32, so the lower halves suffice.
-                    let address = |lane: usize| low[lane].wrapping_add(offset as u32);
-                    return Self::checked(address, access, mask, layout);
-                }
                 Self::checked(|lane| wrapped(base[lane], offset), access, mask, layout)
             }
             AddressBase::Word(slot) => {

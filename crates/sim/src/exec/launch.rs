@@ -1,6 +1,6 @@
 //! The inputs and statistics of a launch.
 
-use super::Jit;
+use super::jit::Jit;
 use super::texels::Image;
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;

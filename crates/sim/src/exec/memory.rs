@@ -5,7 +5,9 @@ use super::fault::KernelFaultKind;
 use super::indices::{Indices, WindowLayout};
 use super::launch::{GlobalMemory, Region, TracedRegion};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::staging::{LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, store_lane};
+use super::staging::{
+    LANE_BYTES_MAX, Stage, gather, load_apart, load_lane, scatter, splat, store_lane,
+};
 use super::warp_access::{AddressPattern, LaneFault, WarpAccess, in_window};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
@@ -106,9 +108,6 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
-                if self.load_half_runs(r, access, cached, mask).is_some() {
-                    return Ok(());
-                }
                 let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), false);
                 self.load_global(r, access, cached, &warp_access)
             }
@@ -194,17 +193,6 @@ impl<'m> WarpMemory<'_, 'm> {
                         return Ok(());
                     }
                 }
-                if bytes == 1 && !access.double && access.sign_extend == 0 {
-                    let mut loaded = [0; LANES];
-                    if region.bytes.copy_to(offset, &mut loaded[span]).is_some() {
-                        if pattern == AddressPattern::Uniform {
-                            loaded = [loaded[first]; LANES];
-                        }
-                        let values = loaded.map(u32::from);
-                        r.set_word(access.values[0], warp_access.mask, &values);
-                        return Ok(());
-                    }
-                }
                 let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
                 let (at, stride) = if pattern == AddressPattern::Uniform {
                     (0, 0)
@@ -238,8 +226,9 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         warp_access.check_alignment()?;
-        if access.width == 4 && access.count == 1 && !access.double {
-            return self.load_runs(r, access, cached, warp_access);
+        let is_word = access.width == 4 && access.count == 1 && !access.double;
+        if is_word && load_apart(r, access, *cached, warp_access).is_some() {
+            return Ok(());
         }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
@@ -274,9 +263,6 @@ impl<'m> WarpMemory<'_, 'm> {
     ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
-                if self.store_half_runs(r, access, cached, mask).is_some() {
-                    return Ok(());
-                }
                 let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), true);
                 self.store_global(r, access, cached, &warp_access)
             }
@@ -387,9 +373,6 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         warp_access.check_alignment()?;
-        if access.width == 4 && access.count == 1 {
-            return self.store_runs(r, access, cached, warp_access);
-        }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         scatter(r, access, &mut stage, &Indices::staged(access, bytes), FULL);

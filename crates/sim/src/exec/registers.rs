@@ -76,11 +76,6 @@ impl Registers {
     }
 
     #[inline(always)]
-    pub(super) fn word_mut(&mut self, slot: Slot) -> &mut Words {
-        &mut self.words[slot as usize]
-    }
-
-    #[inline(always)]
     pub(super) fn double(&self, slot: Slot) -> &Doubles {
         &self.doubles[slot as usize]
     }

@@ -1,9 +1,11 @@
 //! Staging between registers and memory: gathers an access's values from bytes, or scatters them to
 //! bytes.
 
+use super::access_marking::read_flags;
 use super::indices::Indices;
-use super::launch::Region;
-use super::registers::{LANES, Registers, Words};
+use super::launch::{Region, TracedRegion};
+use super::registers::{LANES, Registers, Words, lanes};
+use super::warp_access::WarpAccess;
 use crate::ptx::ir::Access;
 
 /// The size of the widest access of one lane, in bytes.
@@ -163,6 +165,40 @@ fn put<const N: usize>(
             *target = value(lane);
         }
     }
+}
+
+/// Loads 32-bit values, each from a place of its own in the region that was accessed last.
+/// Returns `None`, and does nothing, unless they all lie there.
+pub(super) fn load_apart(
+    r: &mut Registers,
+    access: &Access,
+    cached: Option<TracedRegion<'_>>,
+    warp_access: &WarpAccess,
+) -> Option<()> {
+    let TracedRegion { region, bitmap } = cached?;
+    let end = (region.bytes.len() as u64).checked_sub(4)?;
+    // Registered memory may begin anywhere; then a value is not within a word of the bitmap.
+    if !region.base.is_multiple_of(4) {
+        return None;
+    }
+    let mut outside = 0;
+    for lane in 0..LANES {
+        let offset = warp_access.addresses[lane].wrapping_sub(region.base);
+        outside |= if offset > end { 1u32 << lane } else { 0 };
+    }
+    if outside & warp_access.mask != 0 {
+        return None;
+    }
+    let mut values = [0; LANES];
+    for lane in lanes(warp_access.mask) {
+        let offset = (warp_access.addresses[lane] - region.base) as usize;
+        if let Some(bitmap) = bitmap {
+            bitmap.note_value(read_flags(access), offset, 4);
+        }
+        values[lane] = region.bytes.load_u32(offset)?;
+    }
+    r.set_word(access.values[0], warp_access.mask, &values);
+    Some(())
 }
 
 /// Loads one lane's values into `target`, each value as a single access.

@@ -55,22 +55,12 @@ pub(super) fn run<O: Observer>(
         if !O::ON
             && let (Op::Fused(index), Some(fused)) = (instr.op, shared.fused)
         {
-            let block = &fused.blocks[index as usize];
-            // Another split that waits inside the block must be joined there.
-            if block.range.end <= stop
-                && fused::run(
-                    fused,
-                    block,
-                    &mut warp.registers,
-                    shared.memory,
-                    split.mask,
-                    shared.counters,
-                )
-            {
-                split.pc = block.range.end;
+            let registers = &mut warp.registers;
+            if let Some(end) = fused::run(fused, index, registers, shared, split.mask, stop) {
+                split.pc = end;
                 continue;
             }
-            instr = &block.first;
+            instr = &fused.blocks[index as usize].first;
         }
         let mask = if instr.guard == NO_GUARD {
             split.mask

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::fault::KernelFaultKind;
 use super::indices::wrapped;
-use super::registers::{Doubles, FULL, LANES, Registers, lanes};
+use super::registers::{Doubles, LANES, Registers, lanes};
 use crate::ptx::ir::{Address, AddressBase, Window};
 
 /// The fault of an access: the failing lane and the reason.
@@ -95,20 +95,6 @@ impl WarpAccess {
         let start = self.addresses[first];
         let step = self.bytes as u64;
         let origin = start.wrapping_sub(first as u64 * step);
-        if self.mask == FULL {
-            // All lanes together, without a mask of the lanes that differ.
-            let (mut stray, mut differ) = (0, 0);
-            for lane in 0..LANES {
-                let address = self.addresses[lane];
-                stray |= address ^ origin.wrapping_add(lane as u64 * step);
-                differ |= address ^ start;
-            }
-            return match (stray, differ) {
-                (0, _) => AddressPattern::Consecutive,
-                (_, 0) => AddressPattern::Uniform,
-                _ => AddressPattern::Scattered,
-            };
-        }
         let mut stray = 0;
         for lane in 0..LANES {
             let expected = origin.wrapping_add(lane as u64 * step);
@@ -134,39 +120,6 @@ impl WarpAccess {
         } else {
             AddressPattern::Scattered
         }
-    }
-
-    /// Returns the active lanes that continue a run: each run consists of adjacent lanes with
-    /// consecutive addresses.
-    #[inline(always)]
-    pub(super) fn continuing(&self) -> u32 {
-        let step = self.bytes as u64;
-        let mut follows = 0;
-        for lane in 1..LANES {
-            let expected = self.addresses[lane - 1].wrapping_add(step);
-            follows |= if self.addresses[lane] == expected {
-                1u32 << lane
-            } else {
-                0
-            };
-        }
-        // A lane after an inactive lane begins a new run.
-        follows & self.mask & (self.mask << 1)
-    }
-
-    /// Iterates over the runs of active lanes, in order, given the lanes that continue one.
-    #[inline(always)]
-    pub(super) fn runs(&self, follows: u32) -> impl Iterator<Item = Range<usize>> + use<> {
-        let mut starts = self.mask & !follows;
-        std::iter::from_fn(move || {
-            (starts != 0).then(|| {
-                let start = starts.trailing_zeros();
-                starts &= starts - 1;
-                // The number of lanes that continue the run.
-                let more = (!(follows >> start >> 1)).trailing_zeros();
-                start as usize..(start + 1 + more) as usize
-            })
-        })
     }
 
     /// Returns the fault of the first active lane whose address is not a multiple of the access
@@ -235,6 +188,7 @@ pub(super) fn in_window(warp_access: &WarpAccess, window: Window) -> Option<Warp
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::registers::FULL;
     use proptest::prelude::*;
 
     proptest! {
@@ -256,32 +210,6 @@ mod tests {
                 };
                 prop_assert_eq!(access.pattern(), expected);
             }
-        }
-
-        #[test]
-        fn runs_are_adjacent_lanes_with_consecutive_addresses(
-            mask: u32,
-            steps in proptest::array::uniform32(0u64..3),
-        ) {
-            let mut address = 64;
-            let addresses = steps.map(|step| {
-                address += 4 * step;
-                address
-            });
-            let warp_access = WarpAccess { addresses, mask, bytes: 4, write: false };
-            let mut expected: Vec<Range<usize>> = Vec::new();
-            for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
-                match expected.last_mut() {
-                    Some(run)
-                        if run.end == lane && addresses[lane] == addresses[lane - 1] + 4 =>
-                    {
-                        run.end += 1;
-                    }
-                    _ => expected.push(lane..lane + 1),
-                }
-            }
-            let runs = warp_access.runs(warp_access.continuing());
-            prop_assert_eq!(runs.collect::<Vec<_>>(), expected);
         }
     }
 }

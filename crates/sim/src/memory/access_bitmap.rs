@@ -9,6 +9,9 @@ use std::{
     },
 };
 
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
 /// The number of allocation bytes covered by one word of a bitmap.
 const WORD_BYTES: usize = 64;
 /// The number of words allocated together, when the first of them is needed.
@@ -16,6 +19,13 @@ const CHUNK_WORDS: usize = 512;
 
 /// The words of a chunk of which no byte is marked.
 static UNMARKED: [AtomicU64; CHUNK_WORDS] = [const { AtomicU64::new(0) }; CHUNK_WORDS];
+
+/// Chunks of bitmaps that were dropped: the system clears each page of new memory, which takes
+/// longer than to clear one of these.
+static SPARE: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
+
+/// The maximum number of spare chunks, together 8 MiB.
+const SPARE_MAX: usize = 2048;
 
 /// A set of access kinds: plain loads, plain stores, and synchronising accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,11 +98,16 @@ impl AccessBitmap {
         let end = offset + bytes;
         let mut at = offset;
         while at < end {
-            let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
-            let count = (WORD_BYTES - low).min(end - at);
-            let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
-            self.mark(flags, word, mask);
-            at += count;
+            let chunk = at / (WORD_BYTES * CHUNK_WORDS);
+            let chunk_end = end.min((chunk + 1) * WORD_BYTES * CHUNK_WORDS);
+            let (words, hidden) = self.words(flags, chunk);
+            while at < chunk_end {
+                let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
+                let count = (WORD_BYTES - low).min(end - at);
+                let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
+                set(words, hidden, word, mask);
+                at += count;
+            }
         }
     }
 
@@ -105,17 +120,25 @@ impl AccessBitmap {
 
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
-        match flags {
-            AccessFlags::READ => {
-                let unwritten = mask & !self.writes.word(word);
-                if unwritten != 0 {
-                    self.reads.set(word, unwritten, self.bytes);
-                }
-            }
-            AccessFlags::WRITE => self.writes.set(word, mask, self.bytes),
-            AccessFlags::STRONG_READ => self.strong_reads.set(word, mask, self.bytes),
-            _ => self.updates.set(word, mask, self.bytes),
-        }
+        let (words, hidden) = self.words(flags, word / CHUNK_WORDS);
+        set(words, hidden, word, mask);
+    }
+
+    /// Returns the words of a chunk in which accesses of a kind are marked, and those whose bytes
+    /// are not.
+    #[inline(always)]
+    fn words(&self, flags: AccessFlags, chunk: usize) -> (&[AtomicU64], Option<&[AtomicU64]>) {
+        let (bitmap, hidden) = match flags {
+            AccessFlags::READ => (&self.reads, self.writes.chunk(chunk)),
+            AccessFlags::WRITE => (&self.writes, None),
+            AccessFlags::STRONG_READ => (&self.strong_reads, None),
+            _ => (&self.updates, None),
+        };
+        let words = match bitmap.chunk(chunk) {
+            Some(words) => words,
+            None => bitmap.make(chunk, self.bytes),
+        };
+        (words, hidden)
     }
 
     /// Marks what is marked in another bitmap of the allocation.
@@ -159,16 +182,19 @@ impl AccessBitmap {
                 continue;
             }
             let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
+            let present: SmallVec<[_; 4]> = kinds.into_iter().flatten().collect();
             let kinds = kinds.map(|kind| &kind.unwrap_or(&UNMARKED)[..words]);
-            for word in 0..words {
+            let mut word = 0;
+            while word < words {
                 let [read, written, updated, strong] = kinds.map(|words| words[word].load(Relaxed));
                 let bits = [read, written, updated | strong];
+                let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
+                word += 1;
                 // Of a small launch's chunk, nearly all words.
                 if bits == [0; 3] {
                     continue;
                 }
-                let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
-                split(bits, |at, count, flags| {
+                let mut add = |at, count, flags| {
                     let range = base + u64::from(at)..base + u64::from(at + count);
                     match runs.last_mut() {
                         Some((last, same)) if last.end == range.start && *same == flags => {
@@ -176,7 +202,22 @@ impl AccessBitmap {
                         }
                         _ => runs.push((range, flags)),
                     }
-                });
+                };
+                // Of a large launch's chunk, nearly all words.
+                if bits.iter().all(|bits| matches!(*bits, 0 | u64::MAX)) {
+                    let first = word - 1;
+                    let same = |of: &&[AtomicU64], word: usize| {
+                        of[word].load(Relaxed) == of[first].load(Relaxed)
+                    };
+                    while word < words && present.iter().all(|of| same(of, word)) {
+                        word += 1;
+                    }
+                    let [read, written, updated] = bits.map(|bits| (bits & 1) as u8);
+                    let flags = AccessFlags(read | written << 1 | updated << 2);
+                    add(0, u64::BITS * (word - first) as u32, flags);
+                } else {
+                    split(bits, add);
+                }
             }
         }
         runs
@@ -199,6 +240,18 @@ fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
             run(at, count, flags);
         }
         at += count;
+    }
+}
+
+/// Sets the bits of `mask`, but for those of `hidden`, in a word of its chunk.
+#[inline(always)]
+fn set(words: &[AtomicU64], hidden: Option<&[AtomicU64]>, word: usize, mask: u64) {
+    let at = word % CHUNK_WORDS;
+    let mask = mask & !hidden.map_or(0, |hidden| hidden[at].load(Relaxed));
+    if mask == u64::MAX {
+        words[at].store(mask, Relaxed);
+    } else if words[at].load(Relaxed) & mask != mask {
+        words[at].fetch_or(mask, Relaxed);
     }
 }
 
@@ -236,21 +289,6 @@ impl Bitmap {
         }
     }
 
-    /// Sets the bits of `mask` in the word at `index`. `bytes` is the allocation's size.
-    #[inline(always)]
-    fn set(&self, index: usize, mask: u64, bytes: usize) {
-        let words = match self.chunk(index / CHUNK_WORDS) {
-            Some(words) => words,
-            None => self.make(index / CHUNK_WORDS, bytes),
-        };
-        let word = &words[index % CHUNK_WORDS];
-        if mask == u64::MAX {
-            word.store(mask, Relaxed);
-        } else if word.load(Relaxed) & mask != mask {
-            word.fetch_or(mask, Relaxed);
-        }
-    }
-
     /// Allocates a chunk of words. `bytes` is the allocation's size.
     #[cold]
     fn make(&self, chunk: usize, bytes: usize) -> &[AtomicU64] {
@@ -261,7 +299,28 @@ impl Bitmap {
                 .collect()
         });
         let words = CHUNK_WORDS.min(words - chunk * CHUNK_WORDS);
-        chunks[chunk].get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
+        chunks[chunk].get_or_init(|| {
+            let spare = (words == CHUNK_WORDS).then(|| SPARE.lock().pop()).flatten();
+            match spare {
+                Some(mut chunk) => {
+                    chunk.iter_mut().for_each(|word| *word.get_mut() = 0);
+                    chunk
+                }
+                None => (0..words).map(|_| AtomicU64::new(0)).collect(),
+            }
+        })
+    }
+}
+
+impl Drop for Bitmap {
+    fn drop(&mut self) {
+        let chunks = self.chunks.take().into_iter().flatten();
+        let chunks = chunks.filter_map(OnceLock::into_inner);
+        // If another thread has the spare chunks, these are simply freed.
+        if let Some(mut spare) = SPARE.try_lock() {
+            let room = SPARE_MAX.saturating_sub(spare.len());
+            spare.extend(chunks.filter(|chunk| chunk.len() == CHUNK_WORDS).take(room));
+        }
     }
 }
 

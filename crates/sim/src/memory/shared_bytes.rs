@@ -206,14 +206,6 @@ impl<'a> SharedBytes<'a> {
     /// misaligned.
     #[inline(always)]
     pub(crate) fn load_run_u32(&self, offset: usize, target: &mut [u32]) -> Option<()> {
-        // Two values at a time if they are aligned to 8 bytes.
-        if let Some(pairs) = self.run_pairs(offset, target.len()) {
-            for (values, pair) in target.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
-                let pair = u64::from_le(pair.load(Relaxed));
-                *values = [pair as u32, (pair >> 32) as u32];
-            }
-            return Some(());
-        }
         let shared_bytes = self.run_u32(offset, target.len())?;
         for (value, cell) in target.iter_mut().zip(shared_bytes) {
             *value = u32::from_le(cell.load(Relaxed));
@@ -225,49 +217,19 @@ impl<'a> SharedBytes<'a> {
     /// misaligned.
     #[inline(always)]
     pub(crate) fn store_run_u32(&self, offset: usize, source: &[u32]) -> Option<()> {
-        if let Some(pairs) = self.run_pairs(offset, source.len()) {
-            for (values, pair) in source.as_chunks::<2>().0.iter().zip(pairs) {
-                let value = u64::from(values[0]) | u64::from(values[1]) << 32;
-                pair.store(value.to_le(), Relaxed);
-            }
-            return Some(());
-        }
         for (value, cell) in source.iter().zip(self.run_u32(offset, source.len())?) {
             cell.store(value.to_le(), Relaxed);
         }
         Some(())
     }
 
-    /// Returns whether 16 words from `offset` are in bounds and aligned, and vector instructions
-    /// can copy them.
+    /// Returns the address of `len` bytes from `offset`, if they are in bounds. Only machine code
+    /// that accesses each aligned value as a whole may access them by it.
     #[inline(always)]
-    pub(crate) fn has_half_warp(&self, offset: usize) -> bool {
-        let pointer = self.pointer.wrapping_add(offset).cast::<u32>();
-        self.check(offset, 64).is_some() && pointer.is_aligned() && has_vectors()
-    }
-
-    /// Reads 16 words.
-    ///
-    /// # Panics
-    /// Unless [`has_half_warp`](Self::has_half_warp).
-    #[inline(always)]
-    pub(crate) fn load_half_warp(&self, offset: usize, target: &mut [u32; 16]) {
-        assert!(self.has_half_warp(offset));
-        let source = self.pointer.wrapping_add(offset);
-        // SAFETY: both places have 64 bytes; the contract of `from_raw` permits the access.
-        unsafe { copy_half_warp(source, std::ptr::from_mut(target).cast()) };
-    }
-
-    /// Writes 16 words.
-    ///
-    /// # Panics
-    /// Unless [`has_half_warp`](Self::has_half_warp).
-    #[inline(always)]
-    pub(crate) fn store_half_warp(&self, offset: usize, source: &[u32; 16]) {
-        assert!(self.has_half_warp(offset));
-        let target = self.pointer.wrapping_add(offset);
-        // SAFETY: as in the load.
-        unsafe { copy_half_warp(std::ptr::from_ref(source).cast(), target) };
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn pointer(&self, offset: usize, len: usize) -> Option<*mut u8> {
+        self.check(offset, len)?;
+        Some(self.pointer.wrapping_add(offset))
     }
 
     /// Returns `count` atomic words from `offset`, if they are in bounds and aligned.
@@ -281,20 +243,6 @@ impl<'a> SharedBytes<'a> {
         // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity
         // and atomic-only access.
         Some(unsafe { std::slice::from_raw_parts(pointer, count) })
-    }
-
-    /// Returns an even `count` of words from `offset` as pairs, if they are in bounds and aligned
-    /// to 8 bytes.
-    #[inline(always)]
-    fn run_pairs(&self, offset: usize, count: usize) -> Option<&'a [AtomicU64]> {
-        self.check(offset, count * 4)?;
-        let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU64>();
-        if !pointer.is_aligned() || !count.is_multiple_of(2) {
-            return None;
-        }
-        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity
-        // and atomic-only access.
-        Some(unsafe { std::slice::from_raw_parts(pointer, count / 2) })
     }
 
     /// Returns `Some` if `len` bytes from `offset` are in bounds.
@@ -341,42 +289,6 @@ impl<'a> SharedBytes<'a> {
         };
         Some((head, words, tail))
     }
-}
-
-/// Returns whether [`copy_half_warp`] works on this processor.
-#[inline(always)]
-fn has_vectors() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
-
-/// Copies 64 bytes. Other threads may access either place at the same time: the processor accesses
-/// each aligned word as a whole.
-///
-/// # Safety
-/// Both places must have 64 bytes that are valid for the access, and the processor AVX.
-#[inline(always)]
-unsafe fn copy_half_warp(from: *const u8, to: *mut u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: by the function's contract. Assembly, because other threads may access the bytes at
-    // the same time, which the language permits to no vector.
-    unsafe {
-        std::arch::asm!(
-            "vmovdqu ymm0, [{from}]",
-            "vmovdqu ymm1, [{from} + 32]",
-            "vmovdqu [{to}], ymm0",
-            "vmovdqu [{to} + 32], ymm1",
-            from = in(reg) from,
-            to = in(reg) to,
-            out("xmm0") _,
-            out("xmm1") _,
-            options(nostack, preserves_flags),
-        );
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, to);
 }
 
 /// Stores the unaligned ends of a bulk copy, byte by byte.

@@ -1,8 +1,12 @@
-//! Kernels executed by machine code, compared with the interpreter: memory, statistics and faults.
+//! Kernels executed by machine code, compared with the interpreter: memory, statistics, faults and
+//! recorded accesses.
+#![allow(unsafe_code, reason = "refuses executable memory to its own process")]
 
 use std::fmt::Write;
 
-use millstream_sim::exec::{self, Jit, KernelFault, KernelStats, Launch};
+use millstream_sim::exec::{
+    self, AccessBitmap, GlobalMemory, Jit, KernelFault, KernelStats, Launch, Region, TracedRegion,
+};
 use millstream_sim::ptx::{self, Kernel};
 use millstream_testkit::share;
 
@@ -16,17 +20,49 @@ fn compare(
     launch: &Launch<'_>,
 ) -> Result<KernelStats, KernelFault> {
     let run = |jit| {
-        let memory = memory.clone();
+        let memory = Recorded::new(memory.clone());
         let ran = exec::run(kernel, &Launch { jit, ..*launch }, &memory);
-        (ran, memory)
+        let runs = memory.bitmaps.iter().map(|(_, bitmap)| bitmap.runs());
+        (ran, runs.collect::<Vec<_>>(), memory.memory)
     };
-    let (interpreted, memory) = run(Jit::Off);
+    let (interpreted, runs, memory) = run(Jit::Off);
     for jit in [Jit::On, Jit::AtOnce] {
-        let (ran, after) = run(jit);
+        let (ran, found, after) = run(jit);
         assert_eq!(ran, interpreted, "{jit:?}");
+        assert_eq!(found, runs, "{jit:?}: the recorded accesses");
         assert!(after == memory, "{jit:?}: the memory differs");
     }
     interpreted
+}
+
+/// Memory whose accesses are recorded.
+struct Recorded {
+    memory: DeviceMemory,
+    bitmaps: Vec<(u64, AccessBitmap)>,
+}
+
+impl Recorded {
+    fn new(memory: DeviceMemory) -> Self {
+        let regions = memory.addresses().filter_map(|base| memory.region(base));
+        let bitmap = |region: Region<'_>| (region.base, AccessBitmap::new(region.bytes.len()));
+        let bitmaps = regions.map(bitmap).collect();
+        Self { memory, bitmaps }
+    }
+}
+
+impl GlobalMemory for Recorded {
+    fn region(&self, address: u64) -> Option<Region<'_>> {
+        self.memory.region(address)
+    }
+
+    fn traced_region(&self, address: u64) -> Option<TracedRegion<'_>> {
+        let region = self.region(address)?;
+        let of = self.bitmaps.iter().find(|(base, _)| *base == region.base);
+        Some(TracedRegion {
+            region,
+            bitmap: of.map(|(_, bitmap)| bitmap),
+        })
+    }
 }
 
 /// Returns the kernels of the benchmark `speed`: files, kernels, grids, blocks and arguments.
@@ -82,99 +118,154 @@ fn the_kernels_of_the_benchmark_run_as_interpreted() {
     }
 }
 
-/// Returns a kernel that loads from shared memory by addresses of any pattern, within loops and
-/// branches, and stores a hash of its registers.
-fn loads(seed: u64) -> String {
+/// Returns a random kernel of `fused.txt`.
+fn random_kernel(seed: u64) -> String {
     let mut next = numbers(seed);
-    let mut pick = |count: u64| (next() >> 33) % count;
-    let mut body = String::new();
-    for number in 0..8 {
-        let (base, step) = (pick(3), pick(3));
-        let address = match pick(9) {
-            0 | 1 => format!("mul.lo.u32 %r{base}, %t, 4;"),
-            2 => format!("mov.u32 %r{base}, {};", 4 * pick(64)),
-            3 => format!("and.b32 %r{base}, %t, 28; mul.lo.u32 %r{base}, %r{base}, 4;"),
-            4 => format!("shr.u32 %r{base}, %t, 4; mul.lo.u32 %r{base}, %r{base}, 64;"),
-            // The end of the memory, and lanes beyond it that may not be active.
-            5 => format!(
-                "mul.lo.u32 %r{base}, %t, 4; add.u32 %r{base}, %r{base}, {};",
-                4 * pick(8) + 860
-            ),
-            6 => format!("mul.lo.u32 %r{base}, %t, {};", 4 * pick(5)),
-            7 => format!("cvt.u64.u32 %d{base}, %r{base};"),
-            _ => format!(
-                "xor.b32 %r{base}, %t, {}; mul.lo.u32 %r{base}, %r{base}, 4;",
-                pick(16)
-            ),
-        };
-        let _ = writeln!(body, "{address}");
-        if pick(3) == 0 {
-            let _ = writeln!(
-                body,
-                "setp.lt.u32 %p, %t, {};\n@%p bra L{number};",
-                pick(40)
-            );
+    let mut pick = move |count: usize| (next() >> 33) as usize % count;
+    let text = include_str!("fused.txt");
+    let start = text.find(".version").unwrap();
+    let (frame, statements) = text[start..].split_once("STATEMENTS\n").unwrap();
+    let (indices, weighted): (Vec<_>, Vec<_>) = statements
+        .lines()
+        .partition(|line| line.starts_with("INDEX"));
+    let weighted = weighted.into_iter().flat_map(|line| {
+        let (weight, statement) = line.split_once(' ').unwrap();
+        std::iter::repeat_n(statement, weight.parse().unwrap())
+    });
+    let weighted: Vec<&str> = weighted.collect();
+    let (mut body, mut open, mut unread) = (String::new(), Vec::new(), Vec::new());
+    for number in 0..12 + pick(40) {
+        let index = indices[pick(indices.len())].strip_prefix("INDEX").unwrap();
+        let mut line = weighted[pick(weighted.len())].replace("INDEX", index);
+        for (new, old, known) in [("OPEN", "CLOSE", &mut open), ("NEW", "OLD", &mut unread)] {
+            if line.contains(new) {
+                known.push(number);
+                line = line.replace(new, &number.to_string());
+            } else if line.contains(old) {
+                let number = known.pop().map(|number| number.to_string());
+                line = number.map_or(String::new(), |number| line.replace(old, &number));
+            }
         }
-        // More values than vector registers, so that a load must store some: a predicate, too.
-        body.push_str("setp.lt.u32 %q, %h, %m;\n");
-        let many = pick(2) * 14;
-        for value in 0..many {
-            let _ = writeln!(body, "add.u32 %w{value}, %h, {value};");
-        }
-        for _ in 0..1 + pick(4) {
-            let from = match pick(3) {
-                0 => format!("%d{}", pick(3)),
-                _ => format!("%r{}", pick(3)),
-            };
-            let offset = 4 * pick(5) * pick(4);
-            let _ = writeln!(body, "ld.shared.b32 %v{step}, [{from}+{offset}];");
-            let _ = writeln!(
-                body,
-                "mad.lo.u32 %h, %h, 31, %v{step}; xor.b32 %h, %h, %v{};",
-                pick(3)
-            );
-        }
-        for value in 0..many {
-            let _ = writeln!(body, "xor.b32 %h, %h, %w{value};");
-        }
-        body.push_str("selp.b32 %h, %h, %t, %q;\n");
-        let _ = writeln!(body, "L{number}:");
+        body += &line;
+        body.push('\n');
     }
-    let size = pick(3) * 16;
-    format!(
-        ".version 8.0\n.target sm_75\n.address_size 64\n\
-         .visible .entry k(.param .u64 out) {{\n\
-         .shared .align 4 .b8 s[{}];\n\
-         .reg .pred %p, %q; .reg .b32 %w<14>, %r<3>; .reg .b64 %d<3>; .reg .b32 %v<3>;\n\
-         .reg .b32 %h; .reg .b32 %t; .reg .b32 %m; .reg .b64 %to;\n\
-         mov.u32 %t, %tid.x; mad.lo.u32 %m, %t, 2654435761, 12345;\n\
-         mul.lo.u32 %r0, %t, 4; st.shared.b32 [%r0], %m; st.shared.b32 [%r0+256], %m;\n\
-         bar.sync 0;\n{body}\
-         mov.u32 %m, %ctaid.x; mad.lo.u32 %m, %m, 64, %t;\n\
-         ld.param.u64 %to, [out]; mad.wide.u32 %to, %m, 4, %to; st.global.u32 [%to], %h; ret;\n}}",
-        960 + size
-    )
+    let _ = open
+        .iter()
+        .try_for_each(|number| writeln!(body, "L{number}:"));
+    let mut kernel = frame.replace("BODY", &body);
+    for (word, choice) in [
+        ("GUARD ", "<@%p |@!%q ||||>"),
+        ("LOAD", "ld<.global|.global|.global||.volatile.global>"),
+        ("STORE", "st<.global|.global|.global||.volatile.global>"),
+    ] {
+        kernel = kernel.replace(word, choice);
+    }
+    let mut chosen = String::new();
+    for line in kernel.lines() {
+        for statement in line.split_inclusive(';') {
+            let repeated = statement.trim_start().strip_prefix("WIDE ");
+            match repeated {
+                Some(statement) => (0..14).for_each(|at: u32| {
+                    chosen += &statement.replace('#', &at.to_string());
+                }),
+                None => chosen += statement,
+            }
+        }
+        chosen.push('\n');
+    }
+    let mut parts = chosen.split('<');
+    let mut kernel = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (choice, rest) = part.split_once('>').unwrap();
+        let choices: Vec<&str> = choice.split('|').collect();
+        let number = |text: &str| text.parse::<usize>().unwrap();
+        kernel += &match (choices.len(), choice.split_once('*')) {
+            (1, Some((count, by))) => (pick(number(count)) * number(by)).to_string(),
+            (1, None) => pick(number(choice)).to_string(),
+            (count, _) => choices[pick(count)].to_owned(),
+        };
+        kernel += rest;
+    }
+    kernel.replace("[[", "<").replace("]]", ">")
 }
 
 #[test]
-fn loads_from_shared_memory_find_the_same_values_and_faults() {
+fn random_kernels_find_the_same_values_faults_and_records() {
     let (mut ran, mut failed) = (0, 0);
-    for seed in share::numbers(200, 50_000) {
-        let source = loads(seed);
+    for seed in share::numbers(300, 200_000) {
+        let source = random_kernel(seed);
         let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{error}\n{source}"));
         let kernel = module.kernel("k").unwrap();
-        for threads in [64, 40, 9] {
+        for (blocks, threads) in [(1, 32), (3, 64), (2, 96), (2, 41)] {
             let mut memory = DeviceMemory::default();
-            let params = params(kernel, &values![memory.put(&[0u32; 192])]);
+            let mut random = numbers(seed + 1);
+            let mut array = |words: u64| {
+                // Also floats that are subnormal, infinite or not numbers.
+                let word = |_| match random() >> 61 {
+                    0 => 0x7f80_0000 + (random() >> 60) as u32,
+                    1 => (random() >> 42) as u32,
+                    _ => (random() >> 32) as u32,
+                };
+                memory.put(&(0..words).map(word).collect::<Vec<u32>>())
+            };
+            let [a, b, c] = [array(1650), array(1800), array(1600)];
+            let out = array(8 * 192);
+            if seed % 11 == 0 {
+                memory.protect(a);
+            }
+            let params = params(
+                kernel,
+                &values![a, b + [0, 0, 0, 4, 2][seed as usize % 5], c, out],
+            );
             let launch = Launch {
                 params: &params,
-                ..Launch::new([3, 1, 1], [threads, 1, 1])
+                // Blocks that access the same memory run in order.
+                cooperative: blocks > 1,
+                ..Launch::new([blocks, 1, 1], [threads, 1, 1])
             };
-            match compare(kernel, &memory, &launch) {
+            let run = std::panic::AssertUnwindSafe(|| compare(kernel, &memory, &launch));
+            let outcome = std::panic::catch_unwind(run);
+            match outcome.unwrap_or_else(|_| panic!("seed {seed}\n{source}")) {
                 Ok(_) => ran += 1,
                 Err(_) => failed += 1,
             }
         }
     }
     assert!(ran > 0 && failed > 0, "{ran} kernels ran, {failed} failed");
+}
+
+/// Refuses executable memory to this process, as hardened systems do. Returns whether it does.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn refuse_executable_memory() -> bool {
+    unsafe extern "C" {
+        fn prctl(option: i32, flags: u64, unused: u64, _: u64, _: u64) -> i32;
+    }
+    const SET_MDWE: i32 = 65;
+    // SAFETY: the call takes numbers only.
+    unsafe { prctl(SET_MDWE, 1, 0, 0, 0) == 0 }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn kernels_are_interpreted_and_that_is_said_once_if_memory_cannot_be_made_executable() {
+    const REFUSED: &str = "MILLSTREAM_TEST_REFUSES_EXECUTABLE_MEMORY";
+    if std::env::var_os(REFUSED).is_some() {
+        let refused = refuse_executable_memory();
+        the_kernels_of_the_benchmark_run_as_interpreted();
+        // An older kernel of the system cannot refuse it.
+        std::process::exit(if refused { 0 } else { 3 });
+    }
+    let name = std::thread::current().name().unwrap().to_owned();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &name])
+        .env(REFUSED, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    let times = said
+        .matches("the system refuses memory for machine code")
+        .count();
+    if std::arch::is_x86_feature_detected!("avx2") && child.status.code() != Some(3) {
+        assert_eq!((child.status.code(), times), (Some(0), 1), "{said}");
+    }
 }

@@ -56,6 +56,11 @@ impl DeviceMemory {
         BASE * self.allocations.len() as u64
     }
 
+    /// Returns the addresses of the allocations.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        (1..=self.allocations.len() as u64).map(|number| BASE * number)
+    }
+
     pub(crate) fn protect(&mut self, address: u64) {
         self.allocations[(address / BASE) as usize - 1].2 = false;
     }

@@ -6,6 +6,7 @@
 //! code and are addressed relative to the instruction.
 
 /// A general register, by its number.
+pub(super) const RCX: u8 = 1;
 pub(super) const RDX: u8 = 2;
 pub(super) const RSP: u8 = 4;
 pub(super) const RSI: u8 = 6;
@@ -71,6 +72,8 @@ macro_rules! opcodes {
 opcodes! {
     LOAD = 0 1 0x10;
     STORE = 0 1 0x11;
+    STORE_HALF = 0 1 0x11 xmm;
+    STORE_Q = 1 1 0xd6 xmm;
     MOVE = 0 1 0x28;
     ADD_PS = 0 1 0x58;
     MUL_PS = 0 1 0x59;
@@ -138,6 +141,12 @@ opcodes! {
     MASK_PS = 0 1 0x50;
     MOVE_D = 1 1 0x6e xmm;
     BROADCAST_B = 1 2 0x78;
+    BROADCAST_Q = 1 2 0x59;
+    ZERO_EXTEND_B = 1 2 0x31;
+    ZERO_EXTEND_W = 1 2 0x33;
+    SIGN_EXTEND_B = 1 2 0x21;
+    SIGN_EXTEND_W = 1 2 0x23;
+    TEST = 1 2 0x17;
 }
 
 /// The condition of a jump.

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use super::assembler::{Assembler, Condition, EQUAL_D, MOVE_D, SIGN_EXTEND, UPPER_HALF, XOR};
 use super::emit;
-use super::live::{LiveRegisters, register_result};
+use super::live::{LiveRegisters, register_reads, register_result};
 use super::loads::{WINDOW_BYTES, add_base, shared_load};
 use super::rare::Rare;
+use super::streams::{self, OPERATIONS_MAX, Stream, is_fusable};
 use super::values::{COLLECTORS, INACTIVE, INACTIVE_HALVES, SCRATCH, Values};
 use crate::ptx::ir::{
     Code, FusedBase, FusedBlock, FusedCode, GUARD_NEGATED, Instr, NO_GUARD, Op, RegisterClass, Slot,
@@ -15,28 +16,56 @@ use crate::ptx::ir::{
 /// The least number of operations that a block is worth its call for.
 const OPERATIONS_MIN: usize = 2;
 
-/// The maximum number of operations of a block.
-const OPERATIONS_MAX: usize = 256;
-
 /// Translates a kernel. Returns `None` if it has no blocks, or if memory cannot be made executable.
 pub(super) fn fuse(code: &Code) -> std::io::Result<Option<FusedCode>> {
     let mut instrs = code.executed.clone();
-    let ranges = ranges(code);
-    let mut block_of = vec![None; instrs.len()];
+    let nowhere = vec![None; instrs.len()];
+    let all = LiveRegisters::new(code, &instrs, &nowhere);
+    let streams = streams::find(code, &all);
+    let mut cuts = code.branch_targets();
+    // Other code may enter a stream at the target of a branch, and then reads registers.
+    let mut part_of = nowhere.clone();
+    let mut part = 0;
+    for Stream { range, .. } in &streams {
+        for pc in range.clone() {
+            part += u32::from(pc == range.start || cuts[pc]);
+            part_of[pc] = Some(part);
+        }
+    }
+    for Stream { range, .. } in &streams {
+        for at in [range.start, range.end] {
+            cuts[at.min(code.instrs.len() - 1)] |= at < code.instrs.len();
+        }
+    }
+    let ranges = ranges(code, &cuts);
+    let mut block_of = nowhere;
     for (number, range) in (0..).zip(&ranges) {
         block_of[range.clone()].fill(Some(number));
     }
     let live = LiveRegisters::new(code, &instrs, &block_of);
+    let live_parts = LiveRegisters::new(code, &instrs, &part_of);
     let mut assembler = Assembler::default();
-    let mut blocks = Vec::new();
-    for range in ranges {
-        let block = block(&mut assembler, code, &live, range);
-        let start = block.range.start as usize;
+    let mut blocks: Vec<FusedBlock> = Vec::new();
+    let ranges = ranges.into_iter().map(|range| (range, None));
+    let streams = streams
+        .into_iter()
+        .map(|stream| (stream.range.clone(), Some(stream)));
+    for (range, stream) in ranges.chain(streams) {
+        let start = range.start;
+        let otherwise = match instrs[start].op {
+            Op::Fused(index) => Some(index),
+            _ => None,
+        };
         instrs[start] = Instr {
             op: Op::Fused(blocks.len() as u32),
             guard: NO_GUARD,
             counted: 0,
         };
+        let live = if stream.is_some() { &live_parts } else { &live };
+        let mut block = block(&mut assembler, code, live, range, stream.is_some());
+        if let Some(stream) = stream {
+            block.stream = stream.finish(&mut assembler, code, &all, otherwise);
+        }
         blocks.push(block);
     }
     if blocks.is_empty() {
@@ -53,9 +82,8 @@ pub(super) fn fuse(code: &Code) -> std::io::Result<Option<FusedCode>> {
     }))
 }
 
-/// Returns the longest runs of operations with vector code that no branch leads into.
-fn ranges(code: &Code) -> Vec<Range<usize>> {
-    let targets = code.branch_targets();
+/// Returns the longest runs of operations with vector code that are not divided by `cuts`.
+fn ranges(code: &Code, cuts: &[bool]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut run = 0..0;
     let mut bases = Vec::new();
@@ -69,7 +97,7 @@ fn ranges(code: &Code) -> Vec<Range<usize>> {
     };
     // The hoisted operations behind the kernel's own are executed once only.
     for (pc, instr) in code.executed[..code.instrs.len()].iter().enumerate() {
-        let fits = !targets[pc] && run.len() < OPERATIONS_MAX;
+        let fits = !cuts[pc] && run.len() < OPERATIONS_MAX;
         if fits && is_fusable(code, &code.executed[run.clone()], instr, &mut bases) {
             run.end += 1;
             continue;
@@ -85,49 +113,18 @@ fn ranges(code: &Code) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns whether an operation can follow others in a block, and adds its address register.
-fn is_fusable(code: &Code, before: &[Instr], instr: &Instr, bases: &mut Vec<FusedBase>) -> bool {
-    if let Op::Load(index) = instr.op {
-        let Some((base, _)) = shared_load(&code.loads[index as usize]) else {
-            return false;
-        };
-        let class = base_class(base);
-        let written = before
-            .iter()
-            .any(|instr| register_result(code, instr.op) == Some((class, base.slot)));
-        return instr.guard == NO_GUARD && !written && add_base(bases, base);
-    }
-    let live = LiveRegisters::default();
-    let mut assembler = Assembler::default();
-    let mut values = Values::new(
-        &mut assembler,
-        code,
-        std::slice::from_ref(instr),
-        &live,
-        &[],
-        false,
-    );
-    emit::operation(&mut values, instr, &[]).is_some()
-}
-
-fn base_class(base: FusedBase) -> RegisterClass {
-    if base.double {
-        RegisterClass::Double
-    } else {
-        RegisterClass::Word
-    }
-}
-
 /// Emits the function of a block.
 ///
 /// Its arguments are the three register files, the mask of active lanes and the windows of the
-/// loads. It processes eight lanes at a time, and returns the number of active lanes of its guarded
-/// operations that count.
+/// loads, and for a stream, whose mask has all lanes, the addresses of its accesses. It processes
+/// eight lanes at a time, and returns the number of active lanes of its guarded operations that
+/// count.
 fn block(
     assembler: &mut Assembler,
     code: &Code,
     live: &LiveRegisters,
     range: Range<usize>,
+    is_stream: bool,
 ) -> FusedBlock {
     let instrs = &code.executed[range.clone()];
     let mut bases = Vec::new();
@@ -138,6 +135,7 @@ fn block(
             add_base(&mut bases, base);
         }
     }
+    let alive = without_dead(code, live, instrs);
     let has_doubles = instrs.iter().any(|instr| {
         let result = register_result(code, instr.op);
         result.is_some_and(|(class, _)| class == RegisterClass::Double)
@@ -160,7 +158,6 @@ fn block(
         assembler.raw(&[rex(collector), 0x50 | collector & 7]); // push
     }
     assembler.raw(&[0x31, 0xc0]); // xor eax, eax
-    assembler.raw_with(&[0x41, 0xb9], 4); // mov r9d, 4
     let top = assembler.here();
     for collector in collectors {
         assembler.raw(&[rex(collector), 0xc1, 0xe8 | collector & 7, 8]); // shr collector, 8
@@ -171,31 +168,28 @@ fn block(
     let full = assembler.jump(Condition::Zero);
     assembler.raw(&[0x45, 0x85, 0xd2]); // test r10d, r10d
     let none = assembler.jump(Condition::Zero);
-    let mut rare = body(
-        assembler,
-        code,
-        live,
-        instrs,
-        (&bases, &collected),
-        Some(has_doubles),
-    );
-    let masked = assembler.jump(Condition::Always);
+    let mut rare = Vec::new();
+    let mut emit = |assembler: &mut Assembler, masked| {
+        let parts = (&bases[..], &collected[..]);
+        rare.append(&mut body(assembler, code, live, &alive, parts, masked));
+    };
+    let masked = (!is_stream).then(|| {
+        emit(assembler, Some(has_doubles));
+        assembler.jump(Condition::Always)
+    });
     assembler.land(&full);
-    rare.append(&mut body(
-        assembler,
-        code,
-        live,
-        instrs,
-        (&bases, &collected),
-        None,
-    ));
+    emit(assembler, None);
     assembler.land(&none);
-    assembler.land(&masked);
+    if let Some(masked) = &masked {
+        assembler.land(masked);
+    }
     assembler.raw_with(&[0x48, 0x81, 0xc7], 32); // add rdi, 32
     assembler.raw_with(&[0x48, 0x81, 0xc6], 64); // add rsi, 64
     assembler.raw_with(&[0x48, 0x81, 0xc2], 1); // add rdx, 1
     assembler.raw_with(&[0x49, 0x81, 0xc0], bases.len() as i32 * WINDOW_BYTES); // add r8, …
-    assembler.raw(&[0x41, 0xff, 0xc9]); // dec r9d
+    assembler.raw_with(&[0x49, 0x81, 0xc1], 8); // add r9, 8
+    // The predicates begin at a multiple of 4.
+    assembler.raw(&[0xf6, 0xc2, 3]); // test dl, 3
     let again = assembler.jump(Condition::NotZero);
     assembler.set_target(&again, top);
     for (slot, collector) in collected.iter().zip(collectors) {
@@ -230,7 +224,27 @@ fn block(
         unguarded: count(false),
         bases,
         entry,
+        stream: None,
     }
+}
+
+/// Replaces the operations whose results nothing reads, such as the addresses of a stream.
+fn without_dead(code: &Code, live: &LiveRegisters, instrs: &[Instr]) -> Vec<Instr> {
+    let mut read = Vec::new();
+    let mut alive = instrs.to_vec();
+    for instr in alive.iter_mut().rev() {
+        if let Some(result) = register_result(code, instr.op) {
+            let is_read = read.contains(&result);
+            if instr.guard == NO_GUARD {
+                read.retain(|register| *register != result);
+            }
+            if !is_read && !live.has(result.0, result.1) && !matches!(instr.op, Op::Load(_)) {
+                instr.op = Op::Nop;
+            }
+        }
+        register_reads(code, instr, &mut |class, slot| read.push((class, slot)));
+    }
+    alive
 }
 
 /// Emits the operations for eight lanes: all of them active, or, with `masked`, those of r10; then
@@ -258,6 +272,10 @@ fn body(
     }
     for (at, instr) in instrs.iter().enumerate() {
         values.begin(at);
+        if let Op::Branch { .. } = instr.op {
+            // No lane takes it.
+            continue;
+        }
         if instr.guard != NO_GUARD && instr.counted != 0 {
             values.count_guard(
                 instr.guard & !GUARD_NEGATED,

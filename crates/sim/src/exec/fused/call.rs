@@ -4,10 +4,19 @@
     reason = "calls machine code that this crate has generated"
 )]
 
-use super::loads::BASES_MAX;
-use crate::exec::registers::Registers;
-use crate::exec::warp_context::Counters;
-use crate::ptx::ir::{FusedBase, FusedBlock, FusedCode};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use super::loads::{ACCESSES_MAX, BASES_MAX, CREDIT, PAUSE};
+use crate::exec::launch::TracedRegion;
+use crate::exec::memory::Traffic;
+use crate::exec::registers::{FULL, LANES, Registers};
+use crate::exec::warp_context::{Counters, WarpContext};
+use crate::memory::{AccessBitmap, AccessFlags, SharedBytes};
+use crate::ptx::ir::{FusedAccess, FusedBase, FusedBlock, FusedCode, FusedStream};
 
 /// The number of lanes that a function processes at a time.
 const CHUNK: usize = 8;
@@ -22,6 +31,18 @@ pub(super) struct Window {
     start: *const u8,
 }
 
+/// An address of a stream in eight lanes, as the machine code finds it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Probe {
+    /// The address of the first lane.
+    first: u64,
+    /// Not 0 if the others do not follow it.
+    stray: u8,
+    /// Not 0 if they are not all equal.
+    differ: u8,
+}
+
 /// The function of a block: see [`block`](super::blocks).
 type Function = unsafe extern "sysv64" fn(
     words: *mut u32,
@@ -29,11 +50,56 @@ type Function = unsafe extern "sysv64" fn(
     predicates: *mut u32,
     mask: u32,
     windows: *const Window,
+    places: *const Place<'_>,
 ) -> u32;
 
-/// Executes a block for the lanes in `mask`. Returns whether it did; else it has done nothing.
+/// The probe of a stream: see [`streams`](super::streams).
+type ProbeFunction = unsafe extern "sysv64" fn(
+    words: *mut u32,
+    doubles: *mut u64,
+    predicates: *mut u32,
+    probes: *mut Probe,
+) -> u64;
+
+/// Executes a block for the lanes in `mask`, if it ends before `stop`, and returns its end. If it
+/// does not, it has done nothing.
 #[inline(always)]
 pub(crate) fn run(
+    code: &FusedCode,
+    index: u32,
+    registers: &mut Registers,
+    context: &mut WarpContext<'_, '_>,
+    mask: u32,
+    stop: u32,
+) -> Option<u32> {
+    let mut block = &code.blocks[index as usize];
+    if let Some(stream) = &block.stream {
+        // A full warp has no other part that waits.
+        if mask == FULL {
+            // SAFETY: the processor has the features, or there would be no code.
+            let ran = unsafe { run_stream(code, block, stream, registers, context) };
+            if ran.is_some() {
+                return Some(block.range.end);
+            }
+        }
+        block = &code.blocks[stream.otherwise? as usize];
+    }
+    // Another split that waits inside the block must be joined there.
+    (block.range.end <= stop
+        && run_block(
+            code,
+            block,
+            registers,
+            context.memory,
+            mask,
+            context.counters,
+        ))
+    .then_some(block.range.end)
+}
+
+/// Executes a block that is no stream. Returns whether it did; else it has done nothing.
+#[inline(always)]
+pub(super) fn run_block(
     code: &FusedCode,
     block: &FusedBlock,
     registers: &mut Registers,
@@ -42,7 +108,7 @@ pub(crate) fn run(
     counters: &mut Counters,
 ) -> bool {
     if block.bases.is_empty() {
-        execute(code, block, registers, &[], mask, counters);
+        execute(code, block, registers, (&[], &[]), mask, counters);
         return true;
     }
     let empty = Window {
@@ -61,8 +127,226 @@ pub(crate) fn run(
     if set_windows(windows, block, registers, shared, mask).is_none() {
         return false;
     }
-    execute(code, block, registers, windows, mask, counters);
+    execute(code, block, registers, (windows, &[]), mask, counters);
     true
+}
+
+/// Executes a stream for all lanes of a warp. Returns `None`, and has done nothing, if it cannot.
+#[target_feature(enable = "avx2,popcnt")]
+fn run_stream(
+    code: &FusedCode,
+    block: &FusedBlock,
+    stream: &FusedStream,
+    registers: &mut Registers,
+    context: &mut WarpContext<'_, '_>,
+) -> Option<()> {
+    let credit = stream.credit.load(Relaxed);
+    let ran = if credit > 0 {
+        try_stream(code, block, stream, registers, context)
+    } else {
+        None
+    };
+    let next = match ran {
+        Some(()) => CREDIT,
+        None if credit > -PAUSE => credit - 1,
+        None => 1,
+    };
+    if next != credit {
+        stream.credit.store(next, Relaxed);
+    }
+    ran
+}
+
+#[inline(always)]
+fn try_stream(
+    code: &FusedCode,
+    block: &FusedBlock,
+    stream: &FusedStream,
+    registers: &mut Registers,
+    context: &mut WarpContext<'_, '_>,
+) -> Option<()> {
+    let mut probes = [const { MaybeUninit::<Probe>::uninit() }; 4 * ACCESSES_MAX];
+    let entry = code.memory[stream.probe..].as_ptr();
+    // SAFETY: `Stream::probe` has emitted a function of this type at the entry, and the memory is
+    // executable and lives as long as `code`.
+    let function = unsafe { std::mem::transmute::<*const u8, ProbeFunction>(entry) };
+    let written = &mut probes[..4 * stream.addresses];
+    let (words, doubles, predicates) = files(code, registers);
+    // SAFETY: as in `execute`; the function writes four probes for each address, and nothing else.
+    let found = unsafe { function(words, doubles, predicates, written.as_mut_ptr().cast()) };
+    if found as u32 != 0 {
+        return None;
+    }
+    // SAFETY: they have just been written.
+    let probes = unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) };
+    let mut values = [const { MaybeUninit::uninit() }; 4 * ACCESSES_MAX];
+    let mut places = SmallVec::<[Place<'_>; ACCESSES_MAX]>::new();
+    for (access, values) in stream.accesses.iter().zip(values.as_chunks_mut().0) {
+        let index = access.index as usize;
+        let cached = if access.is_store {
+            &context.cached_stores[index]
+        } else {
+            &context.cached_loads[index]
+        };
+        let probes = [0, 1, 2, 3].map(|chunk| &probes[chunk * stream.addresses + access.address]);
+        let stray = found >> (32 + access.address) & 1 != 0;
+        places.push(find_place(access, probes, stray, cached.as_ref(), values)?);
+    }
+    if !are_apart(stream, &places) {
+        return None;
+    }
+    let mut buffer;
+    let windows: &[Window] = if block.bases.is_empty() {
+        &[]
+    } else {
+        let start = context.memory.as_ptr();
+        let lanes = [0; CHUNK];
+        buffer = [Window { lanes, start }; 4 * BASES_MAX];
+        let windows = &mut buffer[..4 * block.bases.len()];
+        set_windows(windows, block, registers, context.memory, FULL)?;
+        windows
+    };
+    for (place, access) in places.iter().zip(&stream.accesses) {
+        place.note(access, &mut context.counters.traffic);
+    }
+    execute(
+        code,
+        block,
+        registers,
+        (windows, &places),
+        FULL,
+        context.counters,
+    );
+    Some(())
+}
+
+/// The places in memory that an access of a stream reaches.
+#[repr(C)]
+pub(super) struct Place<'m> {
+    /// The values of each eight lanes: in memory, or repetitions of the one that is there.
+    pointers: [*mut u8; 4],
+    /// The offsets in the allocation.
+    offsets: [usize; 4],
+    /// The addresses of the host around them all.
+    span: Range<usize>,
+    bitmap: Option<&'m AccessBitmap>,
+    /// True if each eight lanes load a single value.
+    is_uniform: bool,
+    /// True if the values of all lanes follow each other.
+    follows: bool,
+}
+
+/// The space for repetitions of a value.
+type Repeated = MaybeUninit<[u64; CHUNK]>;
+
+/// Finds the places of an access. Returns `None` unless they are in the allocation that it reached
+/// last, and aligned.
+#[inline(always)]
+fn find_place<'m>(
+    access: &FusedAccess,
+    probes: [&Probe; 4],
+    stray: bool,
+    cached: Option<&TracedRegion<'m>>,
+    values: &mut [Repeated; 4],
+) -> Option<Place<'m>> {
+    let TracedRegion { region, bitmap } = cached?;
+    let differs = || probes.iter().any(|probe| probe.differ != 0);
+    if access.is_store && !region.writable || stray && (access.is_store || differs()) {
+        return None;
+    }
+    let size = access.bytes * if stray { 1 } else { CHUNK };
+    let offset = access.offset.cast_unsigned();
+    let base = region.base.wrapping_sub(offset);
+    let offsets = probes.map(|probe| probe.first.wrapping_sub(base) as usize);
+    let least = offsets.iter().fold(usize::MAX, |least, at| *at.min(&least));
+    let greatest = offsets.iter().fold(0, |greatest, at| *at.max(&greatest));
+    let last = region.bytes.pointer(greatest, size)?;
+    let start = last.wrapping_sub(greatest);
+    // The addresses of the device and of the host are multiples if all their parts are.
+    let parts = start.addr() as u64 | offset | region.base;
+    let wrong = probes.iter().fold(parts, |all, probe| all | probe.first);
+    if wrong & (access.bytes as u64 - 1) != 0 {
+        return None;
+    }
+    let mut pointers = offsets.map(|at| start.wrapping_add(at));
+    if stray {
+        for ((value, pointer), at) in values.iter_mut().zip(&mut pointers).zip(offsets) {
+            let repeated = value.write([repeat(access.bytes, &region.bytes, at)?; CHUNK]);
+            *pointer = std::ptr::from_mut(repeated).cast();
+        }
+    }
+    Some(Place {
+        pointers,
+        offsets,
+        span: start.addr() + least..last.addr() + size,
+        bitmap: *bitmap,
+        is_uniform: stray,
+        follows: (1..4).all(|chunk| offsets[chunk] == offsets[0].wrapping_add(chunk * size)),
+    })
+}
+
+/// Loads a value, and repeats it in 64 bits.
+fn repeat(width: usize, bytes: &SharedBytes<'_>, at: usize) -> Option<u64> {
+    Some(match width {
+        1 => u64::from(bytes.load_u8(at)?) * 0x0101_0101_0101_0101,
+        2 => u64::from(bytes.load_u16(at)?) * 0x0001_0001_0001_0001,
+        4 => u64::from(bytes.load_u32(at)?) * 0x0000_0001_0000_0001,
+        _ => bytes.load_u64(at)?,
+    })
+}
+
+/// Returns whether no lanes access what a lane of other eight lanes stores: each store and each
+/// other access are apart, or each lane accesses the same value by both.
+#[inline(always)]
+fn are_apart(stream: &FusedStream, places: &[Place<'_>]) -> bool {
+    let stores = stream.accesses.iter().zip(places);
+    stores
+        .filter(|(access, _)| access.is_store)
+        .all(|(access, store)| {
+            let ascends = |pair: &[usize]| pair[1] >= pair[0] + CHUNK * access.bytes;
+            let others = stream.accesses.iter().zip(places);
+            (store.follows || store.offsets.windows(2).all(ascends))
+                && others.into_iter().all(|(other, place)| {
+                    place.span.start >= store.span.end
+                        || store.span.start >= place.span.end
+                        || place.pointers == store.pointers && other.bytes == access.bytes
+                })
+        })
+}
+
+impl Place<'_> {
+    /// Marks and counts the access, as if its lanes accessed the bytes.
+    #[inline(always)]
+    fn note(&self, access: &FusedAccess, traffic: &mut Traffic) {
+        let flags = if access.is_store {
+            traffic.written_bytes += (LANES * access.bytes) as u64;
+            AccessFlags::WRITE
+        } else {
+            traffic.read_bytes += (LANES * access.bytes) as u64;
+            AccessFlags::READ
+        };
+        let Some(bitmap) = self.bitmap else {
+            return;
+        };
+        let size = access.bytes * if self.is_uniform { 1 } else { CHUNK };
+        let (mut start, mut bytes) = (self.offsets[0], size);
+        for offset in &self.offsets[1..] {
+            if *offset != start + bytes {
+                bitmap.note(flags, start, bytes);
+                (start, bytes) = (*offset, 0);
+            }
+            bytes += size;
+        }
+        bitmap.note(flags, start, bytes);
+    }
+}
+
+/// Returns the starts of the register files, which are large enough for the code.
+#[inline(always)]
+fn files(code: &FusedCode, registers: &mut Registers) -> (*mut u32, *mut u64, *mut u32) {
+    let [words, doubles, predicates] = registers.sizes();
+    assert!(words >= code.files[0] && doubles >= code.files[1] && predicates >= code.files[2]);
+    registers.pointers()
 }
 
 /// Calls the function of a block, whose windows are set for all chunks with active lanes.
@@ -71,22 +355,33 @@ fn execute(
     code: &FusedCode,
     block: &FusedBlock,
     registers: &mut Registers,
-    windows: &[Window],
+    (windows, places): (&[Window], &[Place<'_>]),
     mask: u32,
     counters: &mut Counters,
 ) {
     assert!(windows.len() == 4 * block.bases.len());
+    let accesses = block.stream.as_ref().map_or(0, |of| of.accesses.len());
+    assert!(places.len() == accesses);
     let entry = code.memory[block.entry..].as_ptr();
     // SAFETY: `blocks::fuse` has emitted a function of this type at the entry, and the memory is
     // executable and lives as long as `code`.
     let function = unsafe { std::mem::transmute::<*const u8, Function>(entry) };
-    let [words, doubles, predicates] = registers.sizes();
-    assert!(words >= code.files[0] && doubles >= code.files[1] && predicates >= code.files[2]);
-    let (words, doubles, predicates) = registers.pointers();
+    let (words, doubles, predicates) = files(code, registers);
     // SAFETY: the processor has the features, or there would be no code. The function accesses the
     // slots of the block's operations, which are below `files` and so within the register files,
-    // and the windows, which lie in shared memory.
-    let guarded = unsafe { function(words, doubles, predicates, mask, windows.as_ptr()) };
+    // the windows, which lie in shared memory, and the places, which lie in allocations that live,
+    // or are values of the caller. Other threads may access the allocations at the same time: the
+    // processor accesses each aligned value as a whole.
+    let guarded = unsafe {
+        function(
+            words,
+            doubles,
+            predicates,
+            mask,
+            windows.as_ptr(),
+            places.as_ptr(),
+        )
+    };
     counters.warp += u64::from(block.counted);
     counters.thread += u64::from(block.unguarded * mask.count_ones() + guarded);
 }

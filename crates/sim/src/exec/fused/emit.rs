@@ -5,14 +5,16 @@
 use super::assembler::{
     ABS_D, ADD_D, AND, ANDN, BLEND_D, BLEND_PS, EQUAL_D, GREATER_D, LOAD, MAX_SD, MAX_UD, MIN_SD,
     MIN_UD, MUL_D, MUL_SDQ, MUL_UDQ, OR, Opcode, Operand, PERMUTE_D, PERMUTE_Q, R8, R11, SAR_D,
-    SHIFT_D, SHIFT_Q, SHL_D, SHR_D, SHUFFLE_B, SHUFFLE_PS, SUB_D, UPPER_HALF, XOR,
+    SHIFT_D, SHIFT_Q, SHL_D, SHR_D, SHUFFLE_B, SHUFFLE_PS, SIGN_EXTEND_B, SIGN_EXTEND_W, STORE,
+    STORE_HALF, STORE_Q, SUB_D, UPPER_HALF, XOR, ZERO_EXTEND_B, ZERO_EXTEND_W,
 };
+use super::call::Place;
 use super::loads::{WINDOW_BYTES, WINDOW_START, shared_load};
 use super::values::{FloatState, LEFT, RIGHT, RIGHT_SIGNED, SCRATCH, Values};
 use super::{float, wide};
 use crate::ptx::ir::{
-    Bin, Compare, FusedBase, Instr, Op, PredOp, Prmt, RegisterClass, Shift, Slot, Tri, Un, Word1,
-    Word3,
+    Access, Bin, Compare, FusedBase, Instr, Op, PredOp, Prmt, RegisterClass, Shift, Slot, Tri, Un,
+    Word1, Word3,
 };
 
 use RegisterClass::{Double, Predicate, Word};
@@ -24,7 +26,14 @@ const T: u8 = SCRATCH[1];
 pub(super) fn operation(v: &mut Values<'_>, instr: &Instr, bases: &[FusedBase]) -> Option<()> {
     match instr.op {
         Op::Nop => Some(()),
-        Op::Load(index) => load(v, index, bases),
+        Op::Load(index) => {
+            let access = &v.code.loads[index as usize];
+            match shared_load(access) {
+                Some(place) => load(v, access, place, bases),
+                None => load_global(v, access),
+            }
+        }
+        Op::Store(index) => store_global(v, index),
         Op::Un32 { f, d, a } => un32(v, f, d, a),
         Op::Word1 { f, d, a } => word1(v, f, d, a),
         Op::Bin32 { f, d, a, b } => bin32(v, f, d, a, b),
@@ -111,9 +120,12 @@ impl Values<'_> {
 
 /// Loads a 32-bit value of each lane from the window of the address register: see
 /// [`Window`](super::call::Window).
-fn load(v: &mut Values<'_>, index: u32, bases: &[FusedBase]) -> Option<()> {
-    let access = &v.code.loads[index as usize];
-    let (base, offset) = shared_load(access)?;
+fn load(
+    v: &mut Values<'_>,
+    access: &Access,
+    (base, offset): (FusedBase, u32),
+    bases: &[FusedBase],
+) -> Option<()> {
     let base = bases
         .iter()
         .position(|known| (known.slot, known.double) == (base.slot, base.double))?;
@@ -124,6 +136,76 @@ fn load(v: &mut Values<'_>, index: u32, bases: &[FusedBase]) -> Option<()> {
     v.vector(LOAD, S, 0, Operand::Memory(R8, at));
     v.vector(PERMUTE_D, r, S, Operand::Memory(R11, offset.cast_signed()));
     v.set_word(access.values[0], r)
+}
+
+/// Writes the address of the next access to global memory to r11.
+fn next_address(v: &mut Values<'_>) {
+    let at = v.accesses * size_of::<Place<'_>>() as i32;
+    v.assembler.raw_with(&[0x4d, 0x8b, 0x99], at); // mov r11, [r9+…]
+    v.accesses += 1;
+}
+
+/// Loads consecutive values.
+fn load_global(v: &mut Values<'_>, access: &Access) -> Option<()> {
+    let [first, second] = [0, 32].map(|at| Operand::Memory(R11, at));
+    let slot = access.values[0];
+    let r = v.register();
+    if access.width == 8 {
+        let high = v.register();
+        next_address(v);
+        v.vector(LOAD, r, 0, first);
+        v.vector(LOAD, high, 0, second);
+        return v.set_double(slot, [r, high]);
+    }
+    next_address(v);
+    let op = match (access.width, access.sign_extend > 0) {
+        (1, false) => ZERO_EXTEND_B,
+        (1, true) => SIGN_EXTEND_B,
+        (2, false) => ZERO_EXTEND_W,
+        (2, true) => SIGN_EXTEND_W,
+        _ => LOAD,
+    };
+    v.vector(op, r, 0, first);
+    v.set_word(slot, r)
+}
+
+/// Stores consecutive values.
+fn store_global(v: &mut Values<'_>, index: u32) -> Option<()> {
+    let access = &v.code.stores[index as usize];
+    let (slot, memory) = (access.values[0], Operand::Memory(R11, 0));
+    if access.width == 8 {
+        let [low, high] = v.double(slot);
+        next_address(v);
+        v.vector(STORE, low, 0, memory);
+        v.vector(STORE, high, 0, Operand::Memory(R11, 32));
+        return Some(());
+    }
+    let value = v.word(slot);
+    next_address(v);
+    if access.width == 4 {
+        v.vector(STORE, value, 0, memory);
+        return Some(());
+    }
+    // The bytes of each half of the register go to its beginning, the halves behind each other.
+    let bytes = if access.width == 1 {
+        [0x0c08_0400, 0, 0, 0]
+    } else {
+        [0x0504_0100, 0x0d0c_0908, 0, 0]
+    };
+    let control = v
+        .assembler
+        .constant(std::array::from_fn(|at| bytes[at % 4]));
+    v.vector(SHUFFLE_B, S, value, control);
+    if access.width == 1 {
+        let halves = v.assembler.constant([0, 4, 0, 0, 0, 0, 0, 0]);
+        v.vector(LOAD, T, 0, halves);
+        v.vector(PERMUTE_D, S, T, S);
+        v.vector(STORE_Q, S, 0, memory);
+    } else {
+        v.vector_with(PERMUTE_Q, S, 0, S, 8);
+        v.vector(STORE_HALF, S, 0, memory);
+    }
+    Some(())
 }
 
 fn un32(v: &mut Values<'_>, f: Un, d: Slot, a: Slot) -> Option<()> {

@@ -1,23 +1,41 @@
 //! The registers that operations outside a fused block may read.
 
-use crate::ptx::ir::{Code, GUARD_NEGATED, Instr, NO_GUARD, Op, RegisterClass, Slot};
+use crate::ptx::ir::{Access, Code, GUARD_NEGATED, Instr, NO_GUARD, Op, RegisterClass, Slot};
 use crate::ptx::{each_result, other_results, sources};
 
 /// Calls `read` with each register that an operation of a fused block reads in a lane, its guard
-/// included. The addresses of loads are read before the block.
-pub(super) fn register_reads(instr: &Instr, read: &mut dyn FnMut(RegisterClass, Slot)) {
+/// included. The addresses of loads and stores are read before the block.
+pub(super) fn register_reads(
+    code: &Code,
+    instr: &Instr,
+    read: &mut dyn FnMut(RegisterClass, Slot),
+) {
     if instr.guard != NO_GUARD {
         read(RegisterClass::Predicate, instr.guard & !GUARD_NEGATED);
     }
-    if instr.op.register_result().is_some() {
+    if let Op::Store(index) = instr.op {
+        let access = &code.stores[index as usize];
+        read(value_class(access), access.values[0]);
+    } else if instr.op.register_result().is_some() {
         instr.op.register_operands(read);
+    }
+}
+
+fn value_class(access: &Access) -> RegisterClass {
+    if access.double {
+        RegisterClass::Double
+    } else {
+        RegisterClass::Word
     }
 }
 
 /// Returns the register that an operation of a fused block writes.
 pub(super) fn register_result(code: &Code, op: Op) -> Option<(RegisterClass, Slot)> {
     match op {
-        Op::Load(index) => Some((RegisterClass::Word, code.loads[index as usize].values[0])),
+        Op::Load(index) => {
+            let access = &code.loads[index as usize];
+            Some((value_class(access), access.values[0]))
+        }
         op => op.register_result(),
     }
 }

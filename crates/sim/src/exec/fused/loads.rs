@@ -1,9 +1,16 @@
-//! The loads from shared memory that a fused block can contain.
+//! The loads from shared memory that a fused block can contain, and the limits of streams.
 
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, FusedBase, Window};
 
 /// The maximum number of address registers of a block's loads.
 pub(super) const BASES_MAX: usize = 4;
+
+/// The maximum number of accesses of a stream.
+pub(super) const ACCESSES_MAX: usize = 12;
+
+/// How often a stream may be unfit in a row, and how often it is not tried then.
+pub(super) const CREDIT: i32 = 16;
+pub(super) const PAUSE: i32 = 64;
 
 /// The size of a [`Window`](super::call::Window), and the offset of its address.
 pub(super) const WINDOW_BYTES: i32 = 64;

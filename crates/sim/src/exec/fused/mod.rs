@@ -4,15 +4,17 @@
 //! operands from the warp's register file and stores the result there. A *fused block* is a run of
 //! operations on registers, and of loads from shared memory, that no branch leads into. One
 //! function executes it for eight lanes at a time, with the values in vector registers, under the
-//! mask of active lanes. Everything else stays in the interpreter loop: control flow, accesses to
-//! global memory, barriers, exchanges and atomics. Therefore faults, counters, schedules and what
-//! is recorded are the same, and a block can always be interpreted instead: if its loads may be out
-//! of bounds, or if another part of the warp waits inside it.
+//! mask of active lanes. A *stream* is a block that also accesses global memory. Everything else
+//! stays in the interpreter loop: control flow, other accesses to global memory, barriers,
+//! exchanges and atomics. Therefore faults, counters, schedules and what is recorded are the same,
+//! and a block can always be interpreted instead: if its accesses may be out of bounds, or if
+//! another part of the warp waits inside it.
 //!
-//! `blocks` divides a kernel into blocks, `live` finds the registers that must be stored, `loads`
-//! the loads that a block can contain. `values` keeps values in vector registers; `emit`, `wide`
-//! and `float` have the vector code of each operation, `rare` what it leaves to the interpreter's
-//! arithmetic. `assembler` encodes instructions, and `call` calls the functions.
+//! `blocks` divides a kernel into blocks, `streams` finds those that access global memory, `live`
+//! the registers that must be stored, `loads` the loads from shared memory. `values` keeps values
+//! in vector registers; `emit`, `wide` and `float` have the vector code of each operation, `rare`
+//! what it leaves to the interpreter's arithmetic. `assembler` encodes instructions, and `call`
+//! calls the functions.
 //!
 //! A kernel is translated once it has executed [`INTERPRETED_MIN`] warp instructions, and its code
 //! is kept for as long as its module. Observed warps are always interpreted.
@@ -35,6 +37,8 @@ mod loads;
 mod no_code;
 #[cfg(target_arch = "x86_64")]
 mod rare;
+#[cfg(target_arch = "x86_64")]
+mod streams;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -49,24 +53,12 @@ pub(super) use call::run;
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use no_code::run;
 
+use super::jit::Jit;
 use crate::ptx::ir::{Code, FusedCode};
 
 /// The number of warp instructions that are interpreted before a kernel is translated, which takes
 /// about as long.
 const INTERPRETED_MIN: u64 = 4096;
-
-/// The execution of kernels by machine code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Jit {
-    /// Kernels are interpreted.
-    #[default]
-    Off,
-    /// Kernels are interpreted at first, and translated once they have run for some time, if the
-    /// processor has AVX2.
-    On,
-    /// Kernels are translated before they run, if the processor has AVX2.
-    AtOnce,
-}
 
 /// Returns the machine code of a kernel, if it is to be executed now.
 #[inline]

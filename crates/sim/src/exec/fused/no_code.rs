@@ -1,17 +1,17 @@
 //! Fused blocks on processors for which there is no machine code.
 
 use crate::exec::registers::Registers;
-use crate::exec::warp_context::Counters;
-use crate::ptx::ir::{FusedBlock, FusedCode};
+use crate::exec::warp_context::WarpContext;
+use crate::ptx::ir::FusedCode;
 
 /// Executes nothing, and says so.
 pub(crate) fn run(
     _: &FusedCode,
-    _: &FusedBlock,
-    _: &mut Registers,
-    _: &[u8],
     _: u32,
-    _: &mut Counters,
-) -> bool {
-    false
+    _: &mut Registers,
+    _: &mut WarpContext<'_, '_>,
+    _: u32,
+    _: u32,
+) -> Option<u32> {
+    None
 }

@@ -285,7 +285,8 @@ fn check(seed: u64) {
         while pc < code.instrs.len() as u32 {
             let instr = &code.instrs[pc as usize];
             if let Some(block) = fused.blocks.iter().find(|block| block.range.start == pc) {
-                let ran = call::run(&fused, block, &mut found, &[], mask, &mut counted_by_code);
+                let ran =
+                    call::run_block(&fused, block, &mut found, &[], mask, &mut counted_by_code);
                 assert!(ran);
                 for pc in block.range.clone() {
                     interpret(&mut wanted, &code.instrs[pc as usize], mask, &mut counted);

@@ -83,6 +83,10 @@ pub(super) struct Values<'c> {
     pub(super) rare: Vec<Rare>,
     /// The predicates that the function collects in general registers: see [`COLLECTORS`].
     collected: &'c [Slot],
+    /// The number of accesses to global memory so far.
+    pub(super) accesses: i32,
+    /// In code that must not store anything: whether it would have to.
+    pub(super) refused: Option<bool>,
 }
 
 impl<'c> Values<'c> {
@@ -105,6 +109,8 @@ impl<'c> Values<'c> {
             pinned: 0,
             rare: Vec::new(),
             collected,
+            accesses: 0,
+            refused: None,
         }
     }
 
@@ -171,7 +177,7 @@ impl<'c> Values<'c> {
     fn next_use(&self, class: RegisterClass, slot: Slot) -> NextUse {
         for (at, instr) in self.instrs.iter().enumerate().skip(self.at) {
             let mut reads = false;
-            register_reads(instr, &mut |read_class, read| {
+            register_reads(self.code, instr, &mut |read_class, read| {
                 reads |= (read_class, read) == (class, slot);
             });
             let writes = register_result(self.code, instr.op) == Some((class, slot));
@@ -191,10 +197,14 @@ impl<'c> Values<'c> {
         let value = self.values[index];
         let needed = match self.next_use(value.class, value.slot) {
             NextUse::Read(_) => true,
-            NextUse::End => self.live.has(value.class, value.slot),
+            NextUse::End => self.refused.is_none() && self.live.has(value.class, value.slot),
             NextUse::Overwritten => false,
         };
         if !value.dirty || !needed {
+            return;
+        }
+        if self.refused.is_some() {
+            self.refused = Some(true);
             return;
         }
         self.canonicalise(index);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI32, AtomicU64};
 
 use super::{Instr, Slot};
 
@@ -22,6 +22,38 @@ pub(crate) struct FusedBlock {
     pub(crate) bases: Vec<FusedBase>,
     /// The position of the function in the machine code.
     pub(crate) entry: usize,
+    /// For a block that accesses global memory.
+    pub(crate) stream: Option<FusedStream>,
+}
+
+/// The accesses to global memory of a block, which executes all lanes of a warp or none. Its
+/// guarded branches lead out of it, and no lane takes one.
+#[derive(Debug)]
+pub(crate) struct FusedStream {
+    /// The accesses, in the order of the operations.
+    pub(crate) accesses: Vec<FusedAccess>,
+    /// The number of different addresses.
+    pub(crate) addresses: usize,
+    /// The position of the function that computes the addresses, and whether a lane takes a branch.
+    pub(crate) probe: usize,
+    /// The block without such accesses that begins with the same operation.
+    pub(crate) otherwise: Option<u32>,
+    /// How often the block may still not run, because its accesses are unfit, before it is not
+    /// tried for a while: below 0, how often it was not tried.
+    pub(crate) credit: AtomicI32,
+}
+
+/// An access to global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FusedAccess {
+    /// The number of the load or store.
+    pub(crate) index: u32,
+    pub(crate) is_store: bool,
+    /// The number of the address, and the offset from it.
+    pub(crate) address: usize,
+    pub(crate) offset: i64,
+    /// The size of a lane's value.
+    pub(crate) bytes: usize,
 }
 
 /// A register with addresses in shared memory, which the block does not write before it loads from
