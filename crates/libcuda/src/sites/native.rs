@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "walks the stack of the calling thread")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 use super::Frame;
 use crate::demangle;
@@ -72,7 +72,7 @@ pub(crate) fn caller() -> Option<String> {
 fn file(address: usize) -> Option<String> {
     let name = dl_info(address)?.dli_fname;
     // SAFETY: the name ends with a zero, and stays as long as the module, which runs.
-    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;
+    let name = (!name.is_null()).then(|| unsafe { std::ffi::CStr::from_ptr(name) })?;
     Some(name.to_string_lossy().into_owned())
 }
 
