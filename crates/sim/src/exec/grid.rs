@@ -349,6 +349,8 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
                      chunk_index: u64|
      -> Result<Counters, (u64, KernelFault)> {
         worker.counters = Counters::default();
+        // Blocks that take turns are counted there.
+        let mut done = 0;
         for index in chunk_index * chunk..blocks.min((chunk_index + 1) * chunk) {
             if index > first_failed.load(Relaxed) {
                 break;
@@ -358,7 +360,10 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
             let mut rounds = 0;
             let failure = loop {
                 match block.run_round(code, launch, worker, &mut NoObserver) {
-                    Ok(BlockStatus::Done) => break None,
+                    Ok(BlockStatus::Done) => {
+                        done += 1;
+                        break None;
+                    }
                     Ok(_) if rounds < ROUNDS_IN_PARALLEL => rounds += 1,
                     Ok(_) => {
                         let mut alone = Turns::alone(mem::take(block), blocks);
@@ -366,6 +371,7 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
                         let end = alone.run_until_waiting(of, memory, &mut NoObserver);
                         worker.counters = alone.counters;
                         polling.lock().extend(alone.resident);
+                        *block = Block::spare();
                         break end.err();
                     }
                     Err(failure) => break Some(fault(kernel, launch, index, failure)),
@@ -376,7 +382,7 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
                 return Err((index, failure));
             }
         }
-        memory.blocks_done(chunk.min(blocks - chunk_index * chunk));
+        memory.blocks_done(done);
         Ok(worker.counters)
     };
     let chunks = blocks.div_ceil(chunk);
