@@ -200,7 +200,6 @@ fn random_kernels_find_the_same_values_faults_and_records() {
             let mut memory = DeviceMemory::default();
             let mut random = numbers(seed + 1);
             let mut array = |words: u64| {
-                // Also floats that are subnormal, infinite or not numbers.
                 let word = |_| match random() >> 61 {
                     0 => 0x7f80_0000 + (random() >> 60) as u32,
                     1 => (random() >> 42) as u32,
@@ -234,23 +233,16 @@ fn random_kernels_find_the_same_values_faults_and_records() {
     assert!(ran > 0 && failed > 0, "{ran} kernels ran, {failed} failed");
 }
 
-/// Refuses executable memory to this process, as hardened systems do. Returns whether it does.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-fn refuse_executable_memory() -> bool {
-    unsafe extern "C" {
-        fn prctl(option: i32, flags: u64, unused: u64, _: u64, _: u64) -> i32;
-    }
-    const SET_MDWE: i32 = 65;
-    // SAFETY: the call takes numbers only.
-    unsafe { prctl(SET_MDWE, 1, 0, 0, 0) == 0 }
-}
-
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
 fn kernels_are_interpreted_and_that_is_said_once_if_memory_cannot_be_made_executable() {
     const REFUSED: &str = "MILLSTREAM_TEST_REFUSES_EXECUTABLE_MEMORY";
     if std::env::var_os(REFUSED).is_some() {
-        let refused = refuse_executable_memory();
+        unsafe extern "C" {
+            fn prctl(option: i32, flags: u64, unused: u64, _: u64, _: u64) -> i32;
+        }
+        // PR_SET_MDWE, as hardened systems do. SAFETY: the call takes numbers only.
+        let refused = unsafe { prctl(65, 1, 0, 0, 0) == 0 };
         the_kernels_of_the_benchmark_run_as_interpreted();
         // An older kernel of the system cannot refuse it.
         std::process::exit(if refused { 0 } else { 3 });

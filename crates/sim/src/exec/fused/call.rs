@@ -182,12 +182,8 @@ fn try_stream(
     let mut values = [const { MaybeUninit::uninit() }; 4 * ACCESSES_MAX];
     let mut places = SmallVec::<[Place<'_>; ACCESSES_MAX]>::new();
     for (access, values) in stream.accesses.iter().zip(values.as_chunks_mut().0) {
-        let index = access.index as usize;
-        let cached = if access.is_store {
-            &context.cached_stores[index]
-        } else {
-            &context.cached_loads[index]
-        };
+        let cached = [&*context.cached_loads, &*context.cached_stores];
+        let cached = &cached[usize::from(access.is_store)][access.index as usize];
         let probes = [0, 1, 2, 3].map(|chunk| &probes[chunk * stream.addresses + access.address]);
         let stray = found >> (32 + access.address) & 1 != 0;
         places.push(find_place(access, probes, stray, cached.as_ref(), values)?);
