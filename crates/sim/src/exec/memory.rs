@@ -5,9 +5,7 @@ use super::fault::KernelFaultKind;
 use super::indices::{Indices, WindowLayout};
 use super::launch::{GlobalMemory, Region, TracedRegion};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::staging::{
-    LANE_BYTES_MAX, Stage, gather, load_apart, load_lane, scatter, splat, store_lane,
-};
+use super::staging::{LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, store_lane};
 use super::warp_access::{AddressPattern, LaneFault, WarpAccess, in_window};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
@@ -226,9 +224,8 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         warp_access.check_alignment()?;
-        let is_word = access.width == 4 && access.count == 1 && !access.double;
-        if is_word && load_apart(r, access, *cached, warp_access).is_some() {
-            return Ok(());
+        if access.width == 4 && access.count == 1 && !access.double {
+            return self.load_runs(r, access, cached, warp_access);
         }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
@@ -373,6 +370,9 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         warp_access.check_alignment()?;
+        if access.width == 4 && access.count == 1 {
+            return self.store_runs(r, access, cached, warp_access);
+        }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         scatter(r, access, &mut stage, &Indices::staged(access, bytes), FULL);

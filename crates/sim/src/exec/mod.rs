@@ -50,6 +50,7 @@ mod private_memory;
 mod races;
 mod registers;
 mod rounding;
+mod runs;
 mod special_registers;
 mod staging;
 mod step;

@@ -122,6 +122,39 @@ impl WarpAccess {
         }
     }
 
+    /// Returns the active lanes that continue a run: each run consists of adjacent lanes with
+    /// consecutive addresses.
+    #[inline(always)]
+    pub(super) fn continuing(&self) -> u32 {
+        let step = self.bytes as u64;
+        let mut follows = 0;
+        for lane in 1..LANES {
+            let expected = self.addresses[lane - 1].wrapping_add(step);
+            follows |= if self.addresses[lane] == expected {
+                1u32 << lane
+            } else {
+                0
+            };
+        }
+        // A lane after an inactive lane begins a new run.
+        follows & self.mask & (self.mask << 1)
+    }
+
+    /// Iterates over the runs of active lanes, in order, given the lanes that continue one.
+    #[inline(always)]
+    pub(super) fn runs(&self, follows: u32) -> impl Iterator<Item = Range<usize>> + use<> {
+        let mut starts = self.mask & !follows;
+        std::iter::from_fn(move || {
+            (starts != 0).then(|| {
+                let start = starts.trailing_zeros();
+                starts &= starts - 1;
+                // The number of lanes that continue the run.
+                let more = (!(follows >> start >> 1)).trailing_zeros();
+                start as usize..(start + 1 + more) as usize
+            })
+        })
+    }
+
     /// Returns the fault of the first active lane whose address is not a multiple of the access
     /// size.
     #[inline(always)]
