@@ -15,6 +15,7 @@ struct Operation {
 int cuStreamWaitValue32_v2(Handle, Address, uint32_t, unsigned);
 int cuStreamWaitValue64_v2(Handle, Address, uint64_t, unsigned);
 int cuStreamWriteValue32_v2(Handle, Address, uint32_t, unsigned);
+int cuStreamWriteValue32(Handle, Address, uint32_t, unsigned);
 int cuStreamWriteValue64_v2(Handle, Address, uint64_t, unsigned);
 int cuStreamBatchMemOp_v2(Handle, unsigned, struct Operation *, unsigned);
 int cuStreamBeginCapture_v2(Handle, int);
@@ -36,7 +37,7 @@ static void exchange(unsigned write_flags) {
     OK(cuStreamWaitValue32_v2(streams[0], flag, 5, GEQ));
     OK(cuMemcpyDtoDAsync_v2(data + 64, data, 64, streams[0]));
     OK(cuMemsetD32Async(data, 42, 16, streams[1]));
-    OK(cuStreamWriteValue32_v2(streams[1], flag, 7, write_flags));
+    OK((write_flags ? cuStreamWriteValue32 : cuStreamWriteValue32_v2)(streams[1], flag, 7, write_flags));
     OK(cuCtxSynchronize());
     HOLDS(word(flag) == 7);
     printf("%u\n", word(data + 64));
@@ -51,7 +52,7 @@ static void meets_every_condition(void) {
         OK(cuCtxSynchronize());
         uint64_t high = (uint64_t)1 << 40;
         OK(cuStreamWaitValue64_v2(streams[0], flag + 8, high, EQ));
-        OK(cuStreamWriteValue64_v2(streams[1], flag + 8, high, 1));
+        OK(cuStreamWriteValue64_v2(streams[1], flag + 8, high, 0));
         OK(cuCtxSynchronize());
         OK(cuMemsetD8_v2(flag, 0, 16));
         OK(cuCtxSynchronize());
@@ -72,6 +73,7 @@ static void meets_every_condition(void) {
     FAILS(801, cuStreamWaitValue32_v2(streams[0], flag, 1, FLUSH));
     FAILS(1, cuStreamWaitValue32_v2(streams[0], flag, 1, 4));
     FAILS(1, cuStreamWriteValue32_v2(streams[0], flag, 1, 2));
+    FAILS(1, cuStreamWriteValue32_v2(streams[0], flag, 1, 1));
     FAILS(1, cuStreamWriteValue32_v2(streams[0], flag + 2, 1, 0));
     FAILS(1, cuStreamWriteValue64_v2(streams[0], flag + 4, 1, 0));
     FAILS(1, cuStreamWriteValue32_v2(streams[0], 0, 1, 0));

@@ -120,6 +120,10 @@ fn enqueue(call: &Call, stream: Handle, operations: &[Operation]) -> Answer {
 }
 
 fn one(call: &Call, stream: Handle, kind: u32, address: Address, value: u64, flags: u32) -> Answer {
+    // Only the first version of a write can be without a barrier.
+    let is_first = !call.name.contains("_v2");
+    let unordered = matches!(kind, WRITE_32 | WRITE_64) && flags == NO_BARRIER;
+    refuse_if(unordered && !is_first, ResultCode::INVALID_VALUE)?;
     let operation = [kind.into(), address, value, flags.into(), 0, 0];
     enqueue(call, stream, &[operation])
 }

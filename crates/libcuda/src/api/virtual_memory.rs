@@ -20,6 +20,11 @@ const PINNED: i32 = 1;
 /// other processes can open, are not supported.
 fn device_of(call: &Call, properties: In<AllocationPropertyFields>) -> Answer<Device> {
     let fields = properties.get()?;
+    let is_device = fields.location.kind == DEVICE_LOCATION;
+    refuse_if(
+        is_device && call.device(fields.location.id).is_err(),
+        ResultCode::INVALID_DEVICE,
+    )?;
     let device = pool::device_of(call, fields.location, fields.kind)?;
     let special = fields.handle_types != 0 || fields.flags != [0; 8];
     refuse_if(special, ResultCode::NOT_SUPPORTED)?;
@@ -38,9 +43,10 @@ fn make(call: &Call, operation: VirtualMemoryCall) -> Answer<u64> {
 exports! {
     /// Which addresses the range gets does not depend on the hint.
     [cuMemAddressReserve]
-    fn _(call, base: Out<Address>, bytes: u64, alignment: u64, _hint: Address, flags: u64) {
+    fn _(call, base: Out<Address>, bytes: u64, alignment: u64, hint: Address, flags: u64) {
         base.check()?;
-        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
+        let misaligned = !hint.is_multiple_of(Gpu::MEMORY_GRANULARITY);
+        refuse_if(flags != 0 || misaligned, ResultCode::INVALID_VALUE)?;
         base.set(make(call, VirtualMemoryCall::Reserve { bytes, alignment })?)
     }
 
@@ -67,7 +73,8 @@ exports! {
     /// As CUDA's documentation says, the offset is 0.
     [cuMemMap]
     fn _(call, base: Address, bytes: u64, offset: u64, handle: u64, flags: u64) {
-        refuse_if(offset != 0 || flags != 0, ResultCode::INVALID_VALUE)?;
+        refuse_if(offset != 0, ResultCode::NOT_SUPPORTED)?;
+        refuse_if(flags != 0, ResultCode::INVALID_VALUE)?;
         make(call, VirtualMemoryCall::Map { base, bytes, handle }).map(drop)
     }
 

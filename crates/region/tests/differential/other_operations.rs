@@ -74,6 +74,39 @@ fn composed_functions() -> Outcome {
     })
 }
 
+/// More arrays than a kernel computes, of several lengths, some of them empty.
+#[test]
+fn many_arrays_are_joined() -> Outcome {
+    let parts = |axis: usize, unit: usize| -> Vec<Array2<i16>> {
+        let part = |number: usize| {
+            let length = number % 4 * unit;
+            let shape = if axis == 0 { (length, 6) } else { (5, length) };
+            Array2::from_shape_fn(shape, |(i, j)| (number * 100 + i * 7 + j) as i16)
+        };
+        (0..60).map(part).collect()
+    };
+    for (axis, unit) in [(0, 1), (1, 1), (1, 4), (0, 2)] {
+        let parts = parts(axis, unit);
+        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
+        let expected = ndarray::concatenate(Axis(axis), &views).expect("the shapes match");
+        let wide = expected.mapv(f64::from);
+        for configuration in configurations() {
+            let device = configuration.open()?;
+            let found = evaluate(&device, |g| {
+                let parts: Vec<_> = parts.iter().map(|part| g.array(part)).collect();
+                let wide: Vec<_> = parts.iter().map(|part| part.cast::<f64>()).collect();
+                Ok((
+                    concatenate(Axis(axis), &parts)?,
+                    concatenate(Axis(axis), &wide)?,
+                ))
+            })?;
+            assert_eq!(found, (expected.clone(), wide.clone()));
+            configuration.close(device)?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn rows_columns_and_vector_products() -> Outcome {
     let m = Array2::from_shape_fn((4, 6), |(i, j)| (i * 10 + j) as i32);

@@ -114,7 +114,15 @@ impl StateGuard<'_> {
                 handle,
             } => {
                 self.granular(base, bytes)?;
-                self.memory.map(base, bytes, handle).map(|()| 0)
+                let whole = self.memory.physical_bytes(handle);
+                if let Ok(whole) = whole
+                    && whole != bytes
+                {
+                    let text = format!("a mapping of {bytes} bytes of memory of {whole} bytes");
+                    let (kind, code) = (ReportKind::BadArgument, ResultCode::NOT_SUPPORTED);
+                    return Err(self.violation(kind, code, text));
+                }
+                whole.and_then(|_| self.memory.map(base, bytes, handle).map(|()| 0))
             }
             Call::Unmap { base, bytes } => {
                 let range = self.granular(base, bytes)?;

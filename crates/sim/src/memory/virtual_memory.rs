@@ -147,15 +147,13 @@ impl MemoryMap {
         Ok(handle)
     }
 
-    /// Maps the first bytes of physical memory. No device has access yet.
+    /// Returns the bytes of physical memory.
+    pub(crate) fn physical_bytes(&mut self, handle: u64) -> Result<u64, String> {
+        Ok(self.virtual_memory.of_handle(handle)?.bytes)
+    }
+
+    /// Maps all `bytes` of physical memory. No device has access yet.
     pub(crate) fn map(&mut self, base: u64, bytes: u64, handle: u64) -> Result<(), String> {
-        let physical = self.virtual_memory.of_handle(handle)?;
-        if bytes == 0 || bytes > physical.bytes {
-            let whole = physical.bytes;
-            return Err(format!(
-                "a mapping of {bytes} bytes of memory of {whole} bytes"
-            ));
-        }
         let reserved = self.virtual_memory.reservation(base);
         let reserved =
             reserved.filter(|(start, found)| !found.freed && bytes <= start + found.bytes - base);
@@ -194,9 +192,9 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Ends the mappings in a range.
+    /// Ends the mappings in a range, which may also have parts without one.
     pub(crate) fn unmap(&mut self, range: Range<u64>) -> Result<Vec<Unmapped>, String> {
-        let bases = self.mappings_of(range)?;
+        let bases = self.mappings_of(range, true)?;
         let unmapped = bases.into_iter().filter_map(|base| {
             let mapping = self.allocations.remove(&base)?;
             let info = mapping.info;
@@ -222,7 +220,7 @@ impl MemoryMap {
         device: u32,
         [reads, writes]: [bool; 2],
     ) -> Result<(), String> {
-        for base in self.mappings_of(range)? {
+        for base in self.mappings_of(range, false)? {
             let mapping = self.allocations.get_mut(&base);
             if let Some(Storage::Mapped(_, access)) = mapping.map(|mapping| &mut mapping.storage) {
                 access.read = access.read & !(1 << device) | u64::from(reads) << device;
@@ -232,10 +230,15 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Returns the mappings that a range consists of.
-    fn mappings_of(&self, range: Range<u64>) -> Result<Vec<u64>, String> {
+    /// Returns the mappings that a range consists of, perhaps with gaps.
+    fn mappings_of(&self, range: Range<u64>, gaps: bool) -> Result<Vec<u64>, String> {
         let (mut at, mut bases) = (range.start, Vec::new());
         while at < range.end {
+            if gaps && self.mapping(at).is_none() {
+                let next = self.allocations.range(at..).next();
+                at = next.map_or(range.end, |(base, _)| range.end.min(*base));
+                continue;
+            }
             let Some(mapping) = self.mapping(at).filter(|mapping| mapping.base == at) else {
                 return Err(format!("no mapping begins at {at:#x}"));
             };
