@@ -74,7 +74,8 @@ impl File {
     /// Returns the header of a section by its number.
     fn section(&self, number: usize) -> Option<usize> {
         let count = self.number(60, 2)? as usize;
-        (number < count).then_some(self.size(40)?.checked_add(number * 64)?)
+        let header = self.size(40)?.checked_add(number * 64)?;
+        (number < count && header.checked_add(64)? <= self.0.len()).then_some(header)
     }
 
     fn table(&self, header: usize) -> Option<Table> {
@@ -94,7 +95,8 @@ impl File {
     /// Returns the header of the first segment of a kind that `is_meant` accepts.
     fn segment(&self, kind: u32, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let (start, count) = (self.size(32)?, self.number(56, 2)? as usize);
-        let mut headers = (0..count).map(|number| start + number * 56);
+        let headers = self.0.len().checked_sub(start)? / 56;
+        let mut headers = (0..count.min(headers)).map(|number| start + number * 56);
         headers.find(|at| self.number(*at, 4) == Some(kind.into()) && is_meant(*at))
     }
 
