@@ -48,8 +48,8 @@
 //! Arrivals that follow `cp.async` take place when a thread tests the object.
 //!
 //! Textures and surfaces are handles, which the program creates for arrays and linear memory. A
-//! fetch outside of a texture returns what its [mode](millstream_driver::TextureMode) says; an
-//! access outside of a surface returns zeros, is moved to its edge, or is a
+//! fetch outside of a texture returns what its [descriptor](millstream_driver::TextureDescriptor)
+//! says; an access outside of a surface returns zeros, is moved to its edge, or is a
 //! [fault](crate::exec::KernelFaultKind::OutsideSurface), as the instruction says. Linear filters
 //! have weights of 8 fractional bits.
 //!
