@@ -366,12 +366,12 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
                     }
                     Ok(_) if rounds < ROUNDS_IN_PARALLEL => rounds += 1,
                     Ok(_) => {
-                        let mut alone = Turns::alone(mem::take(block), blocks);
+                        let own = mem::replace(block, Block::spare());
+                        let mut alone = Turns::alone(own, blocks);
                         alone.counters = worker.counters;
                         let end = alone.run_until_waiting(of, memory, &mut NoObserver);
                         worker.counters = alone.counters;
                         polling.lock().extend(alone.resident);
-                        *block = Block::spare();
                         break end.err();
                     }
                     Err(failure) => break Some(fault(kernel, launch, index, failure)),

@@ -234,18 +234,22 @@ impl MemoryMap {
     fn mappings_of(&self, range: Range<u64>, gaps: bool) -> Result<Vec<u64>, String> {
         let (mut at, mut bases) = (range.start, Vec::new());
         while at < range.end {
-            if gaps && self.mapping(at).is_none() {
-                let next = self.allocations.range(at..).next();
-                at = next.map_or(range.end, |(base, _)| range.end.min(*base));
-                continue;
+            match self.mapping(at) {
+                Some(mapping) if mapping.base == at => {
+                    bases.push(at);
+                    at = mapping.end();
+                }
+                None if gaps => {
+                    let next = self.allocations.range(at..).next();
+                    at = next.map_or(range.end, |(base, _)| range.end.min(*base));
+                }
+                _ => return Err(format!("no mapping begins at {at:#x}")),
             }
-            let Some(mapping) = self.mapping(at).filter(|mapping| mapping.base == at) else {
-                return Err(format!("no mapping begins at {at:#x}"));
-            };
-            bases.push(at);
-            at = mapping.end();
         }
-        if bases.is_empty() || at > range.end {
+        if bases.is_empty() {
+            return Err(format!("nothing is mapped from {:#x} on", range.start));
+        }
+        if at > range.end {
             return Err(format!(
                 "the range ends at {:#x}, within a mapping",
                 range.end
