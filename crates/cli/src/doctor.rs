@@ -3,7 +3,7 @@
 
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode},
 };
 
@@ -15,7 +15,7 @@ use millstream_driver::{
 };
 use serde_json::{Value, json};
 
-use crate::{devices, program, sarif::text, settings::variable};
+use crate::{devices, nvcc_search, program, sarif::text, settings::variable};
 
 /// The major and the minor number.
 type Version = (i32, i32);
@@ -31,24 +31,13 @@ const LIBRARIES: [(NvidiaLibrary, &str, [&str; 2], bool); 5] = [
     (NvidiaLibrary::NCCL, "for several GPUs", ["nccl-cu12", "nccl-cu13"], false),
 ];
 
-/// The files of a package of Python.
-const fn package(file: &'static [(&str, &str)], folders: &'static [&str]) -> LibrarySpec {
-    LibrarySpec {
-        name: "",
-        path_variable: "",
-        files: file,
-        wheel_folders: folders,
-    }
-}
-
-const NVCC: LibrarySpec = package(
-    &[("nvcc", "")],
-    &["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin"],
-);
-const NUMBA: LibrarySpec = package(
-    &[("__init__.py", "")],
-    &["numba_cuda/numba/cuda", "numba/cuda"],
-);
+/// The packages of Python with numba for CUDA.
+const NUMBA: LibrarySpec = LibrarySpec {
+    name: "",
+    path_variable: "",
+    files: &[("__init__.py", "")],
+    wheel_folders: &["numba_cuda/numba/cuda", "numba/cuda"],
+};
 
 /// The variables that name a toolkit, and the folder of one that no variable names.
 const HOMES: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
@@ -224,17 +213,9 @@ fn installed(
 
 /// Returns the line about the compiler.
 fn nvcc() -> Value {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let homes = HOMES.into_iter().filter_map(env::var_os).map(PathBuf::from);
-    let homes = homes.chain([TOOLKIT.into()]).map(|home| home.join("bin"));
-    let mut files = env::split_paths(&path)
-        .chain(homes)
-        .map(|folder| folder.join("nvcc"));
-    let file = files
-        .find(|file| file.is_file())
-        .or_else(|| NVCC.first_file());
-    let Some(file) = file else {
-        return check("nvcc", ABSENT, "not found: Millstream does not use it");
+    let Ok(file) = nvcc_search::find() else {
+        let text = "not found: only `millstream-nvcc` uses it";
+        return check("nvcc", ABSENT, text);
     };
     let mut check = check("nvcc", FOUND, file.display().to_string());
     match Command::new(&file).arg("--version").output() {

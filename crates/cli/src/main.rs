@@ -8,6 +8,7 @@ mod devices;
 mod doctor;
 mod ending;
 mod executable;
+mod nvcc_search;
 mod program;
 mod ptx;
 mod reports;
