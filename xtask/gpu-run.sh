@@ -94,7 +94,7 @@ for program in "${programs[@]}"; do
       run "$name" env -u MILLSTREAM_DEVICE "$program"
       [ "${gpus:-0}" -lt 2 ] || run "$name-gpus" "$program" --ignored nccl::gpu
       ;;
-    */millstream-sim-devices)
+    */sim-tests-devices)
       # Two counters of one pool are read, one after the other.
       run "$name" "$program" --skip pool_counters
       run "$name-pools" "$program" --exact pool_counters

@@ -25,7 +25,7 @@ const PACKAGES: [(&str, &str, &str); 7] = [
     ("millstream-bench", BENCHMARKS, "millstream-bench"),
     ("millstream", "crates/runtime", "all"),
     ("millstream-driver", "crates/driver", "millstream_driver"),
-    ("millstream-sim", "crates/sim", "devices"),
+    ("sim-tests", "crates/sim/tests", "devices"),
     ("millstream-region", "crates/region", "all"),
     ("millstream-collective", "crates/collective", "all"),
     ("millstream-cli", "crates/cli", "all"),
@@ -195,11 +195,11 @@ mod tests {
         let table = "
             crates/runtime test all true tests/millstream-all
             crates/driver lib millstream_driver true tests/millstream-driver-millstream_driver
-            crates/sim test devices true tests/millstream-sim-devices
+            crates/sim/tests test devices true tests/sim-tests-devices
             crates/bench bin millstream-bench false benches/millstream-bench
             examples/photos bin photos false examples/photos
             crates/runtime lib millstream true -
-            crates/sim test all true -
+            crates/sim/tests test all true -
             crates/bench bin millstream-bench true -
         ";
         for line in table.trim().lines() {

@@ -132,7 +132,7 @@ fn try_again(end: Instant, missed: &str) -> Result<usize> {
         }
         let tested = match package {
             "millstream-libcuda" => "millstream-cli",
-            "millstream-ptx" => "millstream-sim",
+            "millstream-ptx" | "millstream-sim" => "sim-tests",
             _ => package,
         };
         let mut again = mutants();

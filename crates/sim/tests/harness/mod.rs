@@ -6,7 +6,10 @@
 use std::{
     ffi::c_void,
     ptr::{self, NonNull},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{Ordering, compiler_fence},
+    },
 };
 
 use millstream_driver::{
@@ -25,7 +28,7 @@ pub(crate) struct Host {
     pub(crate) bytes: usize,
 }
 
-// SAFETY: accesses are volatile and of single bytes; the tests order conflicting accesses.
+// SAFETY: the tests order conflicting accesses; a fence keeps them behind the call before them.
 unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
@@ -53,34 +56,37 @@ impl Host {
     }
 
     pub(crate) fn fill(self, value: u8) {
-        (0..self.bytes).for_each(|index| self.write_byte(index, value));
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the bytes are inside the memory, which is live as long as the test uses it.
+        unsafe { self.pointer.write_bytes(value, self.bytes) };
     }
 
     pub(crate) fn write(self, values: &[u8]) {
         assert_eq!(values.len(), self.bytes);
-        for (index, value) in values.iter().enumerate() {
-            self.write_byte(index, *value);
-        }
+        let source = NonNull::from(values).cast();
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as in `fill`; `values` has as many bytes.
+        unsafe { self.pointer.copy_from_nonoverlapping(source, self.bytes) };
     }
 
     pub(crate) fn write_byte(self, index: usize, value: u8) {
-        let at = self.part(index, 1).pointer;
-        // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
-        unsafe { at.write_volatile(value) };
+        self.part(index, 1).fill(value);
     }
 
     pub(crate) fn read(self) -> Vec<u8> {
-        let byte = |index| {
-            let at = self.part(index, 1).pointer;
-            // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
-            unsafe { at.read_volatile() }
+        let mut values = vec![0; self.bytes];
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as in `fill`; `values` has as many bytes.
+        unsafe {
+            self.pointer
+                .copy_to_nonoverlapping(NonNull::from(&mut values[..]).cast(), self.bytes)
         };
-        (0..self.bytes).map(byte).collect()
+        values
     }
 
     /// Returns whether every byte is `value`.
     pub(crate) fn is(self, value: u8) -> bool {
-        self.read().iter().all(|&byte| byte == value)
+        self.read() == vec![value; self.bytes]
     }
 
     pub(crate) fn address(self) -> DevicePtr {

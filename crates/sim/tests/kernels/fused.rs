@@ -84,7 +84,11 @@ fn the_kernels_of_the_benchmark_run_as_interpreted() {
             "speed" => "benches/speed",
             _ => "../../kernels",
         };
-        let path = format!("{}/{folder}/{}.ptx", env!("CARGO_MANIFEST_DIR"), words[0]);
+        let path = format!(
+            "{}/{folder}/{}.ptx",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/.."),
+            words[0]
+        );
         let module = ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
         let kernel = module.kernel(words[1]).unwrap();
         let mut memory = DeviceMemory::default();

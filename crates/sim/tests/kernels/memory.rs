@@ -114,7 +114,10 @@ pub(crate) fn load(name: &str) -> Module {
 
 /// Loads the PTX of this name from a folder below that of the crate.
 pub(crate) fn load_from(folder: &str, name: &str) -> Module {
-    let path = format!("{}/{folder}/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/{folder}/{name}.ptx",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/..")
+    );
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

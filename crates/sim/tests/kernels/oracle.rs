@@ -131,7 +131,7 @@ fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
 
 fn file(name: &str) -> String {
     let folder: PathBuf = [
-        env!("CARGO_MANIFEST_DIR"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/.."),
         "tests",
         "kernels",
         "oracle",

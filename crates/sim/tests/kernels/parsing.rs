@@ -305,7 +305,7 @@ fn sizes_that_would_exhaust_memory_are_refused() {
 
 /// Returns the files of `kernels/`, and a text with calls and local memory.
 fn texts() -> Vec<String> {
-    let root = env!("CARGO_MANIFEST_DIR");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let mut paths = vec![format!("{root}/tests/kernels/oracle/kernels.ptx")];
     let names = [
         "histogram",

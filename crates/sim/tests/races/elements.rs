@@ -165,7 +165,7 @@ fn ptx_files(folder: &Path, files: &mut Vec<PathBuf>) {
 fn no_kernel_of_the_project_accesses_an_array_as_floats_of_two_sizes() {
     let mut files = Vec::new();
     ptx_files(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+        &Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("../.."),
         &mut files,
     );
     let (mut params, mut kernels) = (0, 0);

@@ -42,8 +42,8 @@ pub(crate) fn expect(name: &str, program: impl Fn(&SimHarness)) {
 
 /// Asserts that a program's findings under a configuration equal those of the file `name`.
 pub(crate) fn expect_with(config: SimConfig, name: &str, program: impl Fn(&SimHarness)) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/races/expected/{name}.txt"));
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .join(format!("tests/races/expected/{name}.txt"));
     let found = findings(&config, program);
     if env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(&path, &found[0].1).unwrap();

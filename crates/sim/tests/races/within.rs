@@ -153,7 +153,8 @@ fn findings_are_in_parts_and_in_json() {
 
 #[test]
 fn a_kernel_that_fails_tells_its_races_first() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/transpose.ptx");
+    let folder =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("../../kernels/transpose.ptx");
     let ptx = std::fs::read_to_string(folder).unwrap();
     let sim = SimHarness::new(config());
     // Without the barrier it races; with sizes too large it accesses memory out of bounds.

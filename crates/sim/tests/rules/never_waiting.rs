@@ -37,7 +37,7 @@ fn record(schedule: Schedule) -> String {
             }
         };
         let args: Vec<Arg> = words[5..].iter().map(arg).collect();
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../kernels");
         let ptx = match words[0] {
             "polling" => POLLING.to_owned(),
             "speed" => include_str!("../../benches/speed/speed.ptx").to_owned(),
