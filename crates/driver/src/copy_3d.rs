@@ -114,3 +114,12 @@ pub enum Memory3d {
     /// An array.
     Array(ArrayHandle),
 }
+
+impl From<Memory2d> for Memory3d {
+    fn from(memory: Memory2d) -> Self {
+        match memory {
+            Memory2d::Device(first) => Self::Device(first),
+            Memory2d::Host(first) => Self::Host(first),
+        }
+    }
+}

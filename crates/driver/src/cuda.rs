@@ -25,6 +25,7 @@
 //! forked children, in which every call returns an error.
 
 pub mod api;
+mod array;
 mod calls;
 mod convert;
 #[cfg(test)]

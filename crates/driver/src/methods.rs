@@ -643,8 +643,7 @@ macro_rules! driver_methods {
         ) -> ()
             = cuMemcpy2DAsync { unless_empty(copy) enter(context) (&memcpy_2d(copy), stream) };
 
-        /// Creates an array in device memory (`cuArray3DCreate`). The contents are undefined. Only
-        /// the simulated device has arrays, textures and surfaces here.
+        /// Creates an array in device memory (`cuArray3DCreate`). The contents are undefined.
         ///
         /// # Errors
         ///
@@ -656,7 +655,7 @@ macro_rules! driver_methods {
         [unsafe value optional] fn array_create(
             context: ContextHandle, shape: &ArrayDescriptor
         ) -> ArrayHandle
-            = cuArray3DCreate {};
+            = cuArray3DCreate { enter(context) out(array) (&mut array, shape) };
 
         /// Destroys an array (`cuArrayDestroy`). The host waits until the device is idle (rule 30).
         ///
@@ -664,7 +663,7 @@ macro_rules! driver_methods {
         ///
         /// `array` is alive, belongs to `context`, and no later operation uses it.
         [unsafe value optional] fn array_destroy(context: ContextHandle, array: ArrayHandle) -> ()
-            = cuArrayDestroy {};
+            = cuArrayDestroy { enter(context) (array) };
 
         /// Creates a texture (`cuTexObjectCreate`).
         ///
@@ -678,7 +677,9 @@ macro_rules! driver_methods {
         [unsafe value optional] fn texture_create(
             context: ContextHandle, resource: &ResourceDescriptor, mode: &TextureDescriptor
         ) -> TextureHandle
-            = cuTexObjectCreate {};
+            = cuTexObjectCreate {
+                enter(context) out(texture) (&mut texture, resource, mode, ptr::null())
+            };
 
         /// Destroys a texture (`cuTexObjectDestroy`), but not the memory behind it.
         ///
@@ -689,7 +690,7 @@ macro_rules! driver_methods {
         [unsafe value optional] fn texture_destroy(
             context: ContextHandle, texture: TextureHandle
         ) -> ()
-            = cuTexObjectDestroy {};
+            = cuTexObjectDestroy { enter(context) (texture) };
 
         /// Creates a surface of an array that allows it (`cuSurfObjectCreate`).
         ///
@@ -703,7 +704,7 @@ macro_rules! driver_methods {
         [unsafe value optional] fn surface_create(
             context: ContextHandle, resource: &ResourceDescriptor
         ) -> SurfaceHandle
-            = cuSurfObjectCreate {};
+            = cuSurfObjectCreate { enter(context) out(surface) (&mut surface, resource) };
 
         /// Destroys a surface (`cuSurfObjectDestroy`), but not its array.
         ///
@@ -713,7 +714,7 @@ macro_rules! driver_methods {
         [unsafe value optional] fn surface_destroy(
             context: ContextHandle, surface: SurfaceHandle
         ) -> ()
-            = cuSurfObjectDestroy {};
+            = cuSurfObjectDestroy { enter(context) (surface) };
 
         /// Enqueues a three-dimensional copy (`cuMemcpy3DAsync`). Either side follows the rules of
         /// a plain copy, as in [`copy_2d_async`](Self::copy_2d_async). A copy of no bytes enqueues
@@ -730,7 +731,7 @@ macro_rules! driver_methods {
         [unsafe enqueue(stream) optional] fn copy_3d_async(
             context: ContextHandle, copy: &Copy3d, stream: StreamHandle
         ) -> ()
-            = cuMemcpy3DAsync {};
+            = cuMemcpy3DAsync { unless_empty(copy) enter(context) (&memcpy_box(copy), stream) };
 
         /// Enqueues a copy between the memory of two contexts, usually of two devices
         /// (`cuMemcpyPeerAsync`). Never blocks the host. It needs no peer access: without access to

@@ -17,8 +17,9 @@ use libloading::Library;
 
 use super::LoadError;
 use crate::{
-    ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle, GraphExecHandle,
-    GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+    ArrayHandle, ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle,
+    GraphExecHandle, GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode,
+    StreamHandle, SurfaceHandle, TextureHandle,
 };
 
 /// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
@@ -42,6 +43,8 @@ pub const POINTER_RANGE_SIZE: c_int = 12;
 pub const MEMORYTYPE_HOST: c_int = 1;
 /// `CU_MEMORYTYPE_DEVICE`
 pub const MEMORYTYPE_DEVICE: c_int = 2;
+/// `CU_MEMORYTYPE_ARRAY`
+pub const MEMORYTYPE_ARRAY: c_int = 3;
 /// `CUDA_ARRAY3D_LAYERED`
 pub const ARRAY3D_LAYERED: c_uint = 1;
 /// `CUDA_ARRAY3D_SURFACE_LDST`

@@ -20,7 +20,7 @@ use super::{
     Cuda, api,
     convert::{
         advice_number, capture_mode_number, event_flags, launch_attributes, memcpy_2d,
-        memcpy_3d_peer, stream_flags,
+        memcpy_3d_peer, memcpy_box, stream_flags,
     },
     fork, host_function,
     library::CudaVersion,
@@ -94,7 +94,8 @@ macro_rules! unwritten {
 }
 
 unwritten! {
-    ContextHandle DevicePtr EventHandle GraphExecHandle GraphHandle PoolHandle StreamHandle
+    ArrayHandle ContextHandle DevicePtr EventHandle GraphExecHandle GraphHandle PoolHandle
+    StreamHandle SurfaceHandle TextureHandle
 }
 
 impl Unwritten for i32 {

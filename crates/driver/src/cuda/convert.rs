@@ -7,8 +7,8 @@ use std::{
 
 use super::api::{self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, MemsetNodeParams};
 use crate::{
-    CaptureMode, ContextHandle, Copy2d, DevicePtr, EventKind, FillPattern, KernelNode,
-    LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d, Side2d,
+    CaptureMode, ContextHandle, Copy2d, Copy3d, DevicePtr, EventKind, FillPattern, KernelNode,
+    LaunchAttributes, ManagedAdvice, Memory3d, PeerCopy2d, Side2d, Side3d,
 };
 
 /// Returns the number of an advice in `CUmem_advise`.
@@ -67,33 +67,37 @@ pub(super) fn launch_attributes(attributes: &LaunchAttributes) -> Vec<LaunchAttr
         .collect()
 }
 
-/// Returns a side's memory type, its host address and its device address; the address that does not
-/// apply is null.
-fn address(memory: Memory2d) -> (c_int, *mut c_void, DevicePtr) {
+/// Returns a side's memory type, its host address, its device address and its array; those that do
+/// not apply are null.
+fn address(memory: Memory3d) -> (c_int, *mut c_void, DevicePtr, usize) {
+    let (host, device, array) = (ptr::null_mut(), DevicePtr::from_raw(0), 0);
     match memory {
-        Memory2d::Device(first) => (api::MEMORYTYPE_DEVICE, ptr::null_mut(), first),
-        Memory2d::Host(first) => (api::MEMORYTYPE_HOST, first.cast(), DevicePtr::from_raw(0)),
+        Memory3d::Device(first) => (api::MEMORYTYPE_DEVICE, host, first, array),
+        Memory3d::Host(first) => (api::MEMORYTYPE_HOST, first.cast(), device, array),
+        Memory3d::Array(first) => (api::MEMORYTYPE_ARRAY, host, device, first.as_raw()),
     }
 }
 
 /// Converts a two-dimensional copy to libcuda's parameters.
 pub(super) fn memcpy_2d(copy: &Copy2d) -> Memcpy2d {
-    let (source_type, source_host, source_device) = address(copy.source.memory);
-    let (target_type, target_host, target_device) = address(copy.target.memory);
+    let (source_type, source_host, source_device, source_array) =
+        address(copy.source.memory.into());
+    let (target_type, target_host, target_device, target_array) =
+        address(copy.target.memory.into());
     Memcpy2d {
         source_x_bytes: 0,
         source_y: 0,
         source_type,
         source_host,
         source_device,
-        source_array: 0,
+        source_array,
         source_pitch: copy.source.pitch_bytes,
         target_x_bytes: 0,
         target_y: 0,
         target_type,
         target_host,
         target_device,
-        target_array: 0,
+        target_array,
         target_pitch: copy.target.pitch_bytes,
         width_bytes: copy.width_bytes,
         height: copy.height,
@@ -119,36 +123,54 @@ pub(super) fn memcpy_3d_peer(copy: &PeerCopy2d) -> Memcpy3d {
 /// Converts a copy to libcuda's parameters of a graph node: one plane. The pitches of one row are
 /// 0, because a contiguous copy may be longer than the maximum pitch.
 pub(super) fn memcpy_3d(copy: &Copy2d) -> Memcpy3d {
-    let (source_type, source_host, source_device) = address(copy.source.memory);
-    let (target_type, target_host, target_device) = address(copy.target.memory);
-    let one_row = copy.height == 1;
-    let pitch = |pitch| if one_row { 0 } else { pitch };
+    let side = |side: Side2d| Side3d {
+        memory: side.memory.into(),
+        origin: [0; 3],
+        pitch_bytes: if copy.height == 1 {
+            0
+        } else {
+            side.pitch_bytes
+        },
+        height: copy.height,
+    };
+    memcpy_box(&Copy3d {
+        source: side(copy.source),
+        target: side(copy.target),
+        size: [copy.width_bytes, copy.height, 1],
+    })
+}
+
+/// Converts a three-dimensional copy to libcuda's parameters.
+pub(super) fn memcpy_box(copy: &Copy3d) -> Memcpy3d {
+    let (source, target) = (&copy.source, &copy.target);
+    let (source_type, source_host, source_device, source_array) = address(source.memory);
+    let (target_type, target_host, target_device, target_array) = address(target.memory);
     Memcpy3d {
-        source_x_bytes: 0,
-        source_y: 0,
-        source_z: 0,
+        source_x_bytes: source.origin[0],
+        source_y: source.origin[1],
+        source_z: source.origin[2],
         source_lod: 0,
         source_type,
         source_host,
         source_device,
-        source_array: 0,
+        source_array,
         source_context: ContextHandle::from_raw(0),
-        source_pitch: pitch(copy.source.pitch_bytes),
-        source_height: copy.height,
-        target_x_bytes: 0,
-        target_y: 0,
-        target_z: 0,
+        source_pitch: source.pitch_bytes,
+        source_height: source.height,
+        target_x_bytes: target.origin[0],
+        target_y: target.origin[1],
+        target_z: target.origin[2],
         target_lod: 0,
         target_type,
         target_host,
         target_device,
-        target_array: 0,
+        target_array,
         target_context: ContextHandle::from_raw(0),
-        target_pitch: pitch(copy.target.pitch_bytes),
-        target_height: copy.height,
-        width_bytes: copy.width_bytes,
-        height: copy.height,
-        depth: 1,
+        target_pitch: target.pitch_bytes,
+        target_height: target.height,
+        width_bytes: copy.size[0],
+        height: copy.size[1],
+        depth: copy.size[2],
     }
 }
 
@@ -195,7 +217,7 @@ pub(super) fn capture_mode_number(mode: CaptureMode) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ContextHandle, Side2d};
+    use crate::{ArrayHandle, ContextHandle, Side2d};
 
     #[test]
     fn each_side_of_a_copy_keeps_its_own_address_and_pitch() {
@@ -235,6 +257,36 @@ mod tests {
         assert_eq!(rows.target_device, DevicePtr::from_raw(0x700));
         let row = copy(1);
         assert_eq!((row.source_pitch, row.target_pitch, row.height), (0, 0, 1));
+    }
+
+    #[test]
+    fn each_side_of_a_box_keeps_its_memory_and_origin() {
+        let side = |memory, origin| Side3d {
+            memory,
+            origin,
+            pitch_bytes: 40,
+            height: 6,
+        };
+        let given = memcpy_box(&Copy3d {
+            source: side(Memory3d::Array(ArrayHandle::from_raw(9)), [4, 1, 2]),
+            target: side(Memory3d::Device(DevicePtr::from_raw(7)), [0, 3, 5]),
+            size: [8, 2, 3],
+        });
+        let types = (
+            given.source_type,
+            given.target_type,
+            given.target_device.as_raw(),
+        );
+        assert_eq!((types, given.source_array), ((3, 2, 7), 9));
+        assert_eq!(
+            (given.source_x_bytes, given.source_y, given.source_z),
+            (4, 1, 2)
+        );
+        assert_eq!(
+            (given.target_pitch, given.target_height, given.target_z),
+            (40, 6, 5)
+        );
+        assert_eq!((given.width_bytes, given.height, given.depth), (8, 2, 3));
     }
 
     #[test]

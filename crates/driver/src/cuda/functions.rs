@@ -78,6 +78,7 @@ macro_rules! cuda_functions {
         cuMemcpy(target: DevicePtr, source: DevicePtr, bytes: usize);
         cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemcpy2DAsync[cuMemcpy2DAsync_v2](copy: *const Memcpy2d, stream: StreamHandle);
+        cuMemcpy3DAsync[cuMemcpy3DAsync_v2](copy: *const Memcpy3d, stream: StreamHandle);
         cuMemcpyPeerAsync(
             target: DevicePtr, target_context: ContextHandle, source: DevicePtr,
             source_context: ContextHandle, bytes: usize, stream: StreamHandle
@@ -86,6 +87,18 @@ macro_rules! cuda_functions {
         cuMemsetD8Async(target: DevicePtr, value: u8, count: usize, stream: StreamHandle);
         cuMemsetD16Async(target: DevicePtr, value: u16, count: usize, stream: StreamHandle);
         cuMemsetD32Async(target: DevicePtr, value: u32, count: usize, stream: StreamHandle);
+
+        cuArray3DCreate[cuArray3DCreate_v2](
+            array: *mut ArrayHandle, shape: *const ArrayDescriptor
+        );
+        cuArrayDestroy(array: ArrayHandle);
+        cuTexObjectCreate(
+            texture: *mut TextureHandle, resource: *const ResourceDescriptor,
+            mode: *const TextureDescriptor, view: *const c_void
+        );
+        cuTexObjectDestroy(texture: TextureHandle);
+        cuSurfObjectCreate(surface: *mut SurfaceHandle, resource: *const ResourceDescriptor);
+        cuSurfObjectDestroy(surface: SurfaceHandle);
 
         cuModuleLoadDataEx(
             module: *mut ModuleHandle, image: *const c_void, option_count: c_uint,

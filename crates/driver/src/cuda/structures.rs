@@ -92,7 +92,7 @@ macro_rules! cuda_structures {
 
             /// `CUDA_ARRAY3D_DESCRIPTOR`: the shape of an array. A 1-D array has height and depth
             /// 0, a 2-D array depth 0; the depth of a layered array is its number of layers.
-            #[derive(Default)]
+            #[derive(Default, PartialEq)]
             ArrayDescriptor = CUDA_ARRAY3D_DESCRIPTOR_st {
                 width: usize = Width;
                 height: usize = Height;
@@ -113,7 +113,7 @@ macro_rules! cuda_structures {
             }
 
             /// `CUDA_TEXTURE_DESC`: the way in which a texture is read.
-            #[derive(Default)]
+            #[derive(Default, PartialEq)]
             TextureDescriptor = CUDA_TEXTURE_DESC_st {
                 address: [c_int; 3] = addressMode;
                 filter: c_int = filterMode;

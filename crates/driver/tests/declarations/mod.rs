@@ -59,7 +59,8 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
     let structures = structures();
     let name = target.rsplit("::").next().expect("a split has a part");
     let structure = structures.iter().find(|(known, _)| *known == name);
-    let is_struct = structure.is_some() || name == "CUgraphEdgeData_st";
+    let unused = ["CUgraphEdgeData_st", "CUDA_RESOURCE_VIEW_DESC_st"];
+    let is_struct = structure.is_some() || unused.contains(&name);
     if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
         // A handle: the bindings declare it as a pointer to an opaque type, this crate as a number.
         return None;
@@ -67,14 +68,16 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
     let size = match name {
         _ if structure.is_some() => structure.map(|&(_, size)| size),
         "c_void" if !target.starts_with('*') => None,
-        // This crate passes the union of launch attributes without a type, and no edge data.
-        "CUlaunchAttributeValue_union" | "CUgraphEdgeData_st" => None,
+        // This crate passes the union of launch attributes without a type.
+        "CUlaunchAttributeValue_union" => None,
+        _ if unused.contains(&name) => None,
         "i8" | "u8" => Some(1),
         "i32" | "u32" | "f32" => Some(4),
         _ if target.starts_with('*') => Some(8),
         "u64" | "usize" | "ContextHandle" | "StreamHandle" | "EventHandle" | "ModuleHandle"
         | "FunctionHandle" | "PoolHandle" | "DevicePtr" | "GraphHandle" | "GraphNodeHandle"
-        | "GraphExecHandle" | "ConditionHandle" => Some(8),
+        | "GraphExecHandle" | "ConditionHandle" | "ArrayHandle" | "TextureHandle"
+        | "SurfaceHandle" => Some(8),
         enumeration if enumeration.starts_with("CU") && enumeration.contains("_enum") => Some(4),
         other => panic!("`{other}` is a new target of a pointer; say its size here"),
     };

@@ -165,6 +165,7 @@ fn flags_have_the_published_numbers() {
         MEM_LOCATION_TYPE_DEVICE = CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE;
         MEMORYTYPE_HOST = CUmemorytype_enum::CU_MEMORYTYPE_HOST;
         MEMORYTYPE_DEVICE = CUmemorytype_enum::CU_MEMORYTYPE_DEVICE;
+        MEMORYTYPE_ARRAY = CUmemorytype_enum::CU_MEMORYTYPE_ARRAY;
         RESOURCE_TYPE_ARRAY = CUresourcetype_enum::CU_RESOURCE_TYPE_ARRAY;
         RESOURCE_TYPE_LINEAR = CUresourcetype_enum::CU_RESOURCE_TYPE_LINEAR;
         RESOURCE_TYPE_PITCH2D = CUresourcetype_enum::CU_RESOURCE_TYPE_PITCH2D;

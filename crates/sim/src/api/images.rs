@@ -23,16 +23,6 @@ use crate::{
     memory::MemoryKind,
 };
 
-/// The largest arrays of an H200: without layers of each dimension, then of 1-D and 2-D layers.
-const SIZES_MAX: [[usize; 3]; 5] = [
-    [131_072, 0, 0],
-    [131_072, 65_536, 0],
-    [16_384, 16_384, 16_384],
-    [32_768, 0, 2048],
-    [32_768, 32_768, 2048],
-];
-/// The maximum width of a 1-D array for surfaces, and of each side of one for `tld4`.
-const SPECIAL_WIDTH_MAX: usize = 32_768;
 /// The maximum number of texels of a texture over linear memory.
 const LINEAR_MAX: u64 = 1 << 28;
 /// The maximum width, height and pitch of a texture over rows of linear memory.
@@ -44,41 +34,6 @@ const TEXTURE_PITCH_ALIGNMENT: u64 = 32;
 fn format_problem((format, channels): (i32, u32)) -> Option<String> {
     let known = component_bytes(format).is_some() && [1, 2, 4].contains(&channels);
     (!known).then(|| format!("texels of {channels} components of the format {format}"))
-}
-
-/// Returns why the device can have no array of this shape.
-fn shape_problem(shape: &ArrayDescriptor) -> Option<String> {
-    let [layered, surface, gather] = [
-        api::ARRAY3D_LAYERED,
-        api::ARRAY3D_SURFACE_LDST,
-        api::ARRAY3D_TEXTURE_GATHER,
-    ]
-    .map(|flag| shape.flags & flag != 0);
-    let size = [shape.width, shape.height, shape.depth];
-    let kind = match (layered, shape.height, shape.depth) {
-        (true, _, 0) => return Some("an array without layers".into()),
-        (true, 0, _) => 3,
-        (true, ..) => 4,
-        (false, 0, 0) => 0,
-        (false, _, 0) => 1,
-        (false, 0, _) => return Some("an array of depth without height".into()),
-        (false, ..) => 2,
-    };
-    if gather && kind != 1 {
-        return Some("an array for `tld4` that is not 2-D".into());
-    }
-    let mut max = SIZES_MAX[kind];
-    if gather || surface && kind == 0 {
-        max = max.map(|max| max.min(SPECIAL_WIDTH_MAX));
-    }
-    let fits = |max: [usize; 3]| size.iter().zip(max).all(|(size, max)| *size <= max);
-    // 3-D arrays may have another shape, too.
-    if size[0] == 0 || !(fits(max) || kind == 2 && fits([8192, 8192, 32_768])) {
-        return Some(format!(
-            "an array of {size:?} texels; the maximum is {max:?}"
-        ));
-    }
-    format_problem((shape.format, shape.channels))
 }
 
 /// Returns a texture over linear memory as kernels see it. A fetch outside of the memory fails.
@@ -156,7 +111,8 @@ impl StateGuard<'_> {
         shape: &ArrayDescriptor,
     ) -> CallResult<ArrayHandle> {
         let device = self.context(context)?;
-        if let Some(problem) = shape_problem(shape) {
+        let format = || format_problem((shape.format, shape.channels));
+        if let Some(problem) = shape.problem().or_else(format) {
             return Err(self.bad_image(problem));
         }
         let mut array = Array::new(context, shape);
