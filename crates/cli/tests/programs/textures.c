@@ -833,10 +833,12 @@ int main(int argc, char **argv) {
         printf("%d\n", trap());
         return 0;
     }
-    if (argc > 1)
-        dump = fopen(mode, "wb");
+    // With `surfaces` as the first argument, queries and surfaces only.
+    int surfaces = !strcmp(mode, "surfaces");
+    if (argc > 1 + surfaces)
+        dump = fopen(argv[1 + surfaces], "wb");
     char name[64];
-    for (int g = 0; g <= GPITCH; g++)
+    for (int g = 0; g <= GPITCH && !surfaces; g++)
         for (int f = 0; f < 8; f++)
             for (int c = 1; c <= 4; c *= 2)
                 for (int filter = 0; filter < 2; filter++) {
@@ -846,7 +848,7 @@ int main(int argc, char **argv) {
                     sprintf(name, "tex %s %sx%d %s", geometry_names[g], formats[f].name, c, filter ? "linear" : "point");
                     line(name);
                 }
-    for (int g = 0; g <= G3; g++)
+    for (int g = 0; g <= G3 && !surfaces; g++)
         for (int f = 0; f < 8; f++) {
             if (f == 2 || f == 5)
                 continue;
@@ -856,7 +858,7 @@ int main(int argc, char **argv) {
             sprintf(name, "weights %s %s", shapes[g], formats[f].name);
             line(name);
         }
-    for (int f = 0; f < 8; f++)
+    for (int f = 0; f < 8 && !surfaces; f++)
         for (int c = 1; c <= 4; c *= 2) {
             begin();
             state = 6000 + f * 10 + c;
