@@ -289,7 +289,8 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
     });
     let arguments = quote! { [#(#arguments),*] };
     let launch = if with_len {
-        quote! { launch_slices(&self.functions[#index], #stream, #grid, &#arguments) }
+        let caller = quote! { ::core::panic::Location::caller() };
+        quote! { launch_at(&self.functions[#index], #stream, #grid, &#arguments, #caller) }
     } else {
         quote! { launch(&self.functions[#index], #stream, #grid, #arguments) }
     };

@@ -5,6 +5,7 @@ use syn::{
     Attribute, Expr, Ident, Lifetime, LitStr, Pat, Token, Type, TypeReference, Visibility,
     parenthesized,
     parse::{Parse, ParseStream},
+    parse_quote,
     punctuated::Punctuated,
     spanned::Spanned,
     visit_mut::VisitMut,
@@ -69,8 +70,8 @@ pub(crate) enum ParamKind {
     Scalar(Type),
 }
 
-const ALLOWED: &str = "a kernel's parameter is `&[T]` (read), `&mut [T]` (written) or a plain \
-                       value whose type is a path";
+const ALLOWED: &str = "a kernel's parameter is `&[T]` (read), `&mut [T]` (written), \
+                       `&Texture<T>`, `&mut Surface<T>` or a plain value whose type is a path";
 
 impl Parse for Kernel {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
@@ -266,6 +267,18 @@ impl ParamKind {
                 lifetime.span(),
                 "no lifetimes in a parameter's type: the operation itself keeps its operands alive",
             ));
+        }
+        if let Type::Reference(image) = &ty {
+            let (name, kind): (_, fn(Type) -> Self) = match image.mutability {
+                Some(_) => ("Surface", Self::Write),
+                None => ("Texture", Self::Read),
+            };
+            if let Type::Path(path) = &*image.elem
+                && let Some(last) = path.path.segments.last().filter(|last| last.ident == name)
+            {
+                let texel = &last.arguments;
+                return Ok(kind(parse_quote! { ::millstream::array::Texels #texel }));
+            }
         }
         match ty {
             Type::Reference(TypeReference {

@@ -63,6 +63,8 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `&[T]` | `const T*` | `impl ReadOperand<T>`: `&Buffer<T>`, a view, … |
 /// | `&mut [T]` | `T*` | `impl WriteOperand<T>`: `&mut Buffer<T>`, a mutable view, … |
+/// | `&Texture<T>` | `cudaTextureObject_t` | `&Texture<T>` |
+/// | `&mut Surface<T>` | `cudaSurfaceObject_t` | `texture.surface()` |
 /// | `T`, named by a path | `T` | `T`, which is plain old data (`bytemuck::Pod`) |
 ///
 /// Loading compares the number of parameters and the size and alignment of each with the PTX. The

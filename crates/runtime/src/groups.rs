@@ -10,7 +10,7 @@ use millstream_driver::{DevicePtr, Driver};
 
 use crate::{
     Buffer, Device, Error, Result, Stream,
-    array::{DeviceOperand, Span},
+    array::{DeviceOperand, Reach, Span},
     context::{
         DeviceState, DriverStream, GroupOperation, Operation, StreamState, imports, poll_ticket,
     },
@@ -55,8 +55,8 @@ impl<'a> DeviceOperand<'a> {
     /// Returns an argument for a kernel that reads the operand, which may be on another device.
     #[must_use]
     pub fn to_read(&self) -> Argument<'a> {
-        let span = self.0.clone();
-        Argument::slice(Span { peer: true, ..span }, AccessKind::Read)
+        let (span, reach) = (self.0.clone(), Reach::Peer);
+        Argument::slice(Span { reach, ..span }, AccessKind::Read)
     }
 
     /// Returns an argument for a kernel that reads and writes the operand.

@@ -84,7 +84,9 @@ extern crate self as millstream;
 #[doc(hidden)]
 pub use array::DeviceOperand;
 #[doc(inline)]
-pub use array::{Buffer, Global, Managed, Pinned, ReadOperand, View, ViewMut, WriteOperand};
+pub use array::{
+    Buffer, Global, Managed, Pinned, ReadOperand, Surface, Texture, View, ViewMut, WriteOperand,
+};
 #[cfg(feature = "sim")]
 #[doc(inline)]
 pub use check::{Check, check, check_async};

@@ -87,7 +87,10 @@ const FAULT_MODES: [FaultMode; 5] = [
 ];
 
 /// The calls that create an object.
-const MAKING: [&str; 9] = [
+const MAKING: [&str; 12] = [
+    "array_create",
+    "texture_create",
+    "surface_create",
     "graph_create",
     "graph_instantiate",
     "stream_create",
@@ -316,7 +319,7 @@ fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: b
         if ordering.into_iter().any(gave_up) {
             expected.device_bytes = left.device_bytes.min(PROBE_BYTES);
         }
-        if gave_up("mem_free_async") || may_be_lost {
+        if gave_up("mem_free_async") || gave_up("array_destroy") || may_be_lost {
             expected.device_bytes = left.device_bytes;
         }
         if gave_up("graph_destroy") || gave_up("stream_end_capture") || may_be_lost {

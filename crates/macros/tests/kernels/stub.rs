@@ -2,7 +2,10 @@
 
 #![allow(missing_docs, reason = "a stub")]
 
-use std::sync::{Arc, Mutex};
+use std::{
+    panic::Location,
+    sync::{Arc, Mutex},
+};
 
 /// The runtime's implementation of clauses, from its source file.
 #[path = "../../../runtime/src/kernel/clause/mod.rs"]
@@ -260,7 +263,7 @@ pub mod kernel {
         arguments: [Argument<'_>; N],
     ) -> Result<()> {
         // SAFETY: nothing is executed here.
-        unsafe { launch_slices(function, stream, config, &arguments) }
+        unsafe { launch_at(function, stream, config, &arguments, Location::caller()) }
     }
 
     /// In the stub, checked-in PTX is that of a source if both begin alike.
@@ -273,11 +276,12 @@ pub mod kernel {
     /// # Safety
     ///
     /// As for a launch of the runtime.
-    pub unsafe fn launch_slices(
+    pub unsafe fn launch_at(
         function: &Function,
         _: &Stream,
         LaunchConfig(blocks, threads): LaunchConfig,
         arguments: &[Argument<'_>],
+        _: &'static Location<'static>,
     ) -> Result<()> {
         let arguments: Vec<_> = arguments
             .iter()

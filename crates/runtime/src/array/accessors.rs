@@ -114,7 +114,7 @@ macro_rules! array {
                     allocation: &self.allocation,
                     bytes: 0..self.len * size_of::<T>(),
                     ordered: true,
-                    peer: false,
+                    reach: $crate::array::Reach::Own,
                 }
             }
         }

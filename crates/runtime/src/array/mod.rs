@@ -11,6 +11,7 @@ mod peer_view;
 mod pinned_view;
 mod shape_2d;
 mod span_2d;
+mod texture;
 mod unordered;
 mod view;
 mod view_2d;
@@ -26,7 +27,8 @@ pub use peer_view::{PeerView, PeerViewMut};
 pub use pinned_view::{PinnedView, PinnedViewMut};
 pub(crate) use shape_2d::check_rows;
 pub(crate) use span_2d::Span2d;
-pub(crate) use view::Span;
+pub use texture::{AddressMode, Surface, Texel, Texels, Texture, TextureOptions};
+pub(crate) use view::{Reach, Span};
 pub use view::{View, ViewMut};
 pub use view_2d::{View2d, View2dMut};
 

@@ -60,7 +60,8 @@ pub trait WriteOperand<T>: ReadOperand<T> {}
 #[derive(Clone)]
 pub struct DeviceOperand<'a>(pub(crate) Span<'a>);
 
-/// A source of copies: every [`ReadOperand`], [`Pinned`] and its views.
+/// A source of copies: every [`ReadOperand`], [`Pinned`] and its views, and
+/// [`Texture`](super::Texture).
 ///
 /// ```
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -76,7 +77,8 @@ pub trait CopySource<T>: Sealed {
     fn source(&self) -> CopyOperand<'_>;
 }
 
-/// A target of copies: every [`WriteOperand`], `&mut` [`Pinned`] and [`PinnedViewMut`].
+/// A target of copies: every [`WriteOperand`], [`PinnedViewMut`], `&mut` [`Pinned`], and
+/// `&mut` [`Texture`](super::Texture).
 ///
 /// ```
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -94,6 +96,8 @@ pub trait CopyTarget<T>: CopySource<T> {}
 pub enum CopyOperand<'a> {
     /// On the device.
     Device(DeviceOperand<'a>),
+    /// The texels of a texture.
+    Texture(DeviceOperand<'a>),
     /// In page-locked memory of the host.
     Pinned(PinnedSpan<'a>),
 }

@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData};
 
 use super::{
     Buffer, View, ViewMut,
-    view::{Span, len},
+    view::{Reach, Span, len},
 };
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
@@ -79,7 +79,10 @@ common!(PeerViewMut);
 /// the memory.
 fn for_peer<'a>(operation: &'static str, span: Span<'a>, device: &Device) -> Result<Span<'a>> {
     check_access(operation, device.state(), &span.allocation.device)?;
-    Ok(Span { peer: true, ..span })
+    Ok(Span {
+        reach: Reach::Peer,
+        ..span
+    })
 }
 
 /// Returns a usage error unless kernels on `from` can access memory of `to`. Sets the pair up on

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use millstream_driver::{DevicePtr, Side2d};
 
-use super::Span;
+use super::{Reach, Span};
 use crate::{
     context::DeviceState,
     memory::Allocation,
@@ -115,7 +115,7 @@ impl<'a> Span2d<'a> {
                 allocation,
                 bytes: self.start..self.start + self.bytes(),
                 ordered: self.ordered,
-                peer: false,
+                reach: Reach::Own,
             }),
             _ => None,
         }

@@ -25,15 +25,28 @@ pub(crate) struct Span<'a> {
     /// Set if operations wait for conflicting ones here. If not, the caller of an unsafe method
     /// guarantees the order.
     pub(crate) ordered: bool,
-    /// Set if kernels on other devices may access the memory: see
-    /// [`PeerView`](crate::array::PeerView).
-    pub(crate) peer: bool,
+    pub(crate) reach: Reach,
+}
+
+/// The way in which a kernel reaches a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// By its address, or as a texture.
+    Own,
+    /// From other devices too: see [`PeerView`](crate::array::PeerView).
+    Peer,
+    /// As a surface.
+    Surface,
 }
 
 impl<'a> Span<'a> {
     #[inline]
     pub(crate) fn pointer(&self) -> DevicePtr {
-        self.allocation.pointer.offset(self.bytes.start as u64)
+        let first = match self.reach {
+            Reach::Surface => self.allocation.surface(),
+            _ => self.allocation.pointer,
+        };
+        first.offset(self.bytes.start as u64)
     }
 
     #[inline]

@@ -62,9 +62,9 @@ pub use submission::DriverStream;
 #[cfg(all(test, shuttle))]
 pub(crate) use submission::interleavings;
 pub(crate) use submission::{
-    Allocate, AtCaller, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice,
-    CopyToHost, Fill, Foreign, Free, GroupOperation, Launch, OverlappingCopy, Prefetch,
-    Relocatable, RepeatedRows, StagedUpload, captured, enqueue, enqueue_group, follow,
+    Allocate, AtCaller, Command, CopyBox, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows,
+    CopyToDevice, CopyToHost, Fill, Foreign, Free, GroupOperation, Launch, OverlappingCopy,
+    Prefetch, Relocatable, RepeatedRows, StagedUpload, captured, enqueue, enqueue_group, follow,
     follow_owner, make_owner_follow, order_after, record_at_tail, record_event, record_sync_point,
     record_with_clock, refuse_unordered, repeat, submit, sync_point_after, wait_with_clock,
 };

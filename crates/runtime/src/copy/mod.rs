@@ -15,6 +15,7 @@ mod prefetch;
 mod source_capture;
 mod staged_block;
 mod staged_peer;
+mod texture;
 mod upload;
 
 use std::{panic::Location, sync::Arc};
@@ -38,9 +39,9 @@ use crate::{
 };
 
 impl Stream {
-    /// Copies an array to another of the same length: on the device, to or from
+    /// Copies an array or a texture to another of the same length: on the device, to or from
     /// [`Pinned`](crate::Pinned) memory, or between this stream's device and another of the same
-    /// driver.
+    /// driver. That of a texture is on the device.
     ///
     /// A copy between devices uses their link, or is staged through page-locked host memory in
     /// chunks. Page-locked memory may belong to any device of the driver. Like every operation of
@@ -86,13 +87,16 @@ impl Stream {
     ) -> Result<()> {
         let elements = |operand: &CopyOperand<'_>| {
             let bytes = match operand {
-                CopyOperand::Device(operand) => operand.0.bytes.len(),
+                CopyOperand::Device(span) | CopyOperand::Texture(span) => span.0.bytes.len(),
                 CopyOperand::Pinned(operand) => operand.bytes.len(),
             };
             bytes.checked_div(element_bytes).unwrap_or(0)
         };
         same_length("copy", elements(from), elements(to))?;
         match (from, to) {
+            (CopyOperand::Texture(_), _) | (_, CopyOperand::Texture(_)) => {
+                self.copy_texels(from, to, location)
+            }
             (CopyOperand::Device(from), CopyOperand::Device(to)) => {
                 self.copy_spans(&from.0, &to.0, location)
             }

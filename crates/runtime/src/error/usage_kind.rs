@@ -371,7 +371,7 @@ pub enum UsageErrorKind {
         /// Both versions, and what to do.
         detail: String,
     },
-    /// The device runs no code of this kind.
+    /// The device runs no code, or has no texture, of this kind.
     #[error("{detail}")]
     Unsupported {
         /// The feature, and what to do.

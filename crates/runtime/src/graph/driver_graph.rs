@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use millstream_driver::{ConditionHandle, DriverError, GraphExecHandle, GraphHandle};
 
-use crate::{context::DeviceState, disposal::log};
+use smallvec::SmallVec;
+
+use crate::{context::DeviceState, disposal::log, page_locked::Resource};
 
 /// A graph of the driver, destroyed on drop.
 #[derive(Debug)]
@@ -93,6 +95,6 @@ impl Drop for OwnedExec {
         self.device
             .page_locked()
             .idle_frees
-            .defer_graph(self.handle);
+            .defer(Resource::Graph(self.handle), SmallVec::new());
     }
 }

@@ -108,7 +108,12 @@ impl<'a> Collector<'a> {
             // SAFETY: a launch passes a pointer to a value of each parameter's size, and the sizes
             // are those that loading has checked.
             let value = unsafe { slice::from_raw_parts(param.cast::<u8>(), bytes) };
-            let address = self.param(number).map(|array| Address {
+            // Not so for a surface: the operand has the handle of its texture.
+            let is_address = |array: &&OperandRange| {
+                let address = array.pointer.offset(array.range.start).as_raw();
+                value.starts_with(&address.to_ne_bytes())
+            };
+            let address = self.param(number).filter(is_address).map(|array| Address {
                 operand: array.operand,
                 offset: array.range.start,
             });

@@ -27,7 +27,7 @@ use crate::{
     context::{Command, DeviceState, DriverStream, Operation, StreamState, poll_ticket, submit},
     disposal::log,
     error::OperationKind,
-    page_locked::IdleFrees,
+    page_locked::{IdleFrees, Resource},
     tracker::{AccessKind, Sequence},
 };
 
@@ -331,7 +331,7 @@ impl Drop for GraphObjects {
             exec,
         } = self;
         if let Some(exec) = *exec {
-            idle_frees.defer_graph(exec);
+            idle_frees.defer(Resource::Graph(exec), SmallVec::new());
         }
         // SAFETY: the graph is alive and not used again.
         if let Err(error) = unsafe { driver.graph_destroy(*context, *template) } {

@@ -22,6 +22,7 @@ pages! {
     model: include_str!("model.md");
     memory: include_str!("memory.md");
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
+    textures: include_str!("textures.md");
     graphs: include_str!("graphs.md");
     futures: include_str!("futures.md");
     several_devices: include_str!("several_devices.md");

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Result, Stream, UsageError,
-    array::{Span, check_access},
+    array::{Reach, Span, check_access},
     context::{self, Operation},
     error::OperationKind,
     multi_device::Crossing,
@@ -91,11 +91,11 @@ fn check_operand(
     if shared && span.allocation.is_managed() && device.limits.managed_memory {
         return Ok(());
     }
-    if span.peer {
+    if span.reach == Reach::Peer {
         return check_access(function.name, device, owner);
     }
     let refused = refused.clone();
-    let advised = if shared {
+    let advised = if shared && span.allocation.as_array().is_none() {
         refused.advising(ADVICE)
     } else {
         refused

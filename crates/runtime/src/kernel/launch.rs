@@ -44,13 +44,13 @@ enum ArgumentValue<'a> {
 impl<'a> Argument<'a> {
     /// Creates an argument for an array that the kernel reads.
     #[inline]
-    pub fn read<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
+    pub fn read<T, O: ReadOperand<T>>(operand: &'a O) -> Self {
         Self::slice(O::operand(operand).0, AccessKind::Read)
     }
 
     /// Creates an argument for an array that the kernel reads and writes.
     #[inline]
-    pub fn write<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
+    pub fn write<T, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
         Self::slice(O::operand(&*operand).0, AccessKind::Write)
     }
 
@@ -198,27 +198,6 @@ pub unsafe fn launch_at(
     let params = params(function, arguments, &addresses);
     // SAFETY: by this function's contract.
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
-}
-
-/// Launches a kernel in Rust like [`launch`]: with the length behind each array.
-///
-/// # Errors
-///
-/// As [`launch`].
-///
-/// # Safety
-///
-/// As [`launch`].
-#[doc(hidden)]
-#[track_caller]
-pub unsafe fn launch_slices(
-    function: &Function,
-    stream: &Stream,
-    config: LaunchConfig,
-    arguments: &[Argument<'_>],
-) -> Result<()> {
-    // SAFETY: by this function's contract.
-    unsafe { launch_at(function, stream, config, arguments, Location::caller()) }
 }
 
 /// Returns the [address](Argument::address) of each argument, and the length behind it if it is

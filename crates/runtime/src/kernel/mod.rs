@@ -34,7 +34,7 @@ pub use element::{Array, Element, declare_arrays, element};
 pub use foreign::{enqueue, enqueue_relocatable};
 pub use function::Function;
 pub use generated::{load_generated, load_generated_again};
-pub use launch::{Argument, launch, launch_at, launch_slices};
+pub use launch::{Argument, launch, launch_at};
 pub use launch_config::{Dim3, LaunchConfig};
 pub use loaded::Module;
 pub(crate) use module_cache::ModuleCache;

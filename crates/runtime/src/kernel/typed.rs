@@ -207,14 +207,14 @@ impl<T> Sealed for Write<T> {}
 impl<T> Sealed for Value<T> {}
 impl<P> Sealed for WithLen<P> {}
 
-impl<T: Pod> SignatureParam for Read<T> {
+impl<T: 'static> SignatureParam for Read<T> {
     fn push_to(list: &mut DeclaredParams) {
         const { assert_device_alignment::<T>() };
         list.push_array(false, element::<T>);
     }
 }
 
-impl<T: Pod> SignatureParam for Write<T> {
+impl<T: 'static> SignatureParam for Write<T> {
     fn push_to(list: &mut DeclaredParams) {
         const { assert_device_alignment::<T>() };
         list.push_array(true, element::<T>);
@@ -263,13 +263,13 @@ pub trait ArgumentFor<P> {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>);
 }
 
-impl<T: Pod, O: ReadOperand<T>> ArgumentFor<Read<T>> for O {
+impl<T, O: ReadOperand<T>> ArgumentFor<Read<T>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
         list.push(Argument::read(&*self));
     }
 }
 
-impl<T: Pod, O: WriteOperand<T>> ArgumentFor<Write<T>> for O {
+impl<T, O: WriteOperand<T>> ArgumentFor<Write<T>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
         list.push(Argument::write(self));
     }
@@ -338,6 +338,8 @@ all_tuples!([]
 /// |---|---|---|
 /// | `&[T]` | `const T*` | an array to read |
 /// | `&mut [T]` | `T*` | an array to read and write |
+/// | `&Texture<T>` | `cudaTextureObject_t` | a [texture](crate::Texture) to sample |
+/// | `&mut Surface<T>` | `cudaSurfaceObject_t` | the [surface](crate::Surface) of a texture |
 /// | `T` | `T` | the value, which is plain old data |
 ///
 /// Kernels written in Rust take a slice as its address and its length. For these, the list begins
@@ -370,6 +372,14 @@ macro_rules! __signature {
     };
     (c [$($done:tt)*] &[$element:ty] $(, $($rest:tt)*)?) => {
         $crate::__signature!(c [$($done)* $crate::kernel::Read<$element>,] $($($rest)*)?)
+    };
+    (c [$($done:tt)*] &mut Surface<$t:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!(c [$($done)* $crate::kernel::Write<$crate::array::Texels<$t>>,]
+            $($($rest)*)?)
+    };
+    (c [$($done:tt)*] &Texture<$t:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!(c [$($done)* $crate::kernel::Read<$crate::array::Texels<$t>>,]
+            $($($rest)*)?)
     };
     (rust [$($done:tt)*] &mut [$element:ty] $(, $($rest:tt)*)?) => {
         $crate::__signature!(rust

@@ -11,7 +11,7 @@ use millstream_ptx::{DeviceVariable, VariableUse};
 use super::{ElementLayout, names::nearest};
 use crate::{
     Error, Global, Result, UsageErrorKind,
-    array::Span,
+    array::{Reach, Span},
     context::DeviceState,
     memory::Allocation,
     tracker::{Access, AccessKind},
@@ -33,7 +33,7 @@ impl UsedVariable {
             allocation: &self.allocation,
             bytes: 0..bytes,
             ordered: true,
-            peer: false,
+            reach: Reach::Own,
         };
         span.access(self.kind)
     }

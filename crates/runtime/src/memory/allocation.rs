@@ -18,6 +18,7 @@ use crate::{
     context::{Allocate, DeviceState, HOST_MEMORY, Memory, Operation, StreamState, submit},
     disposal::log,
     error::OperationKind,
+    page_locked::{ArrayKey, DeviceArray, Resource},
     tracker::{Access, AccessHistory, AccessKind, StreamId},
 };
 
@@ -41,6 +42,8 @@ enum Origin {
     },
     /// Managed memory, which is freed only while the device is idle.
     Managed,
+    /// An array of a texture, whose handle is in the place of an address.
+    Array(Box<DeviceArray>),
     /// Memory of another library. `None` once it is given back.
     Adopted(Option<Release>),
     /// A variable of a module, which lives as long as the module.
@@ -103,6 +106,40 @@ impl Allocation {
         })
     }
 
+    /// Creates the array of a texture, or takes one whose uses are complete.
+    pub(crate) fn array(
+        device: &Arc<DeviceState>,
+        key: &ArrayKey,
+        bytes: usize,
+    ) -> Result<Arc<Self>> {
+        device.check_alive()?;
+        let array = out_of_memory::retry_until_freed(device, bytes as u64, || {
+            let array = device.page_locked().idle_frees.array(device, key);
+            none_if_out_of_memory(device.checked(array))
+        })?;
+        let allocation = Self {
+            device: Arc::clone(device),
+            pointer: DevicePtr::from_raw(array.texture.as_raw()),
+            history: AccessHistory::new(bytes as u64),
+            origin: Origin::Array(array),
+        };
+        Ok(allocation.shared())
+    }
+
+    /// Returns the array of a texture.
+    pub(crate) fn as_array(&self) -> Option<&DeviceArray> {
+        match &self.origin {
+            Origin::Array(array) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// Returns the surface of a texture's array, as kernels take it.
+    pub(crate) fn surface(&self) -> DevicePtr {
+        let surface = self.as_array().map_or(0, |array| array.surface.as_raw());
+        DevicePtr::from_raw(surface)
+    }
+
     /// Takes over memory of another library, which is given back on drop.
     pub(crate) fn adopt(
         device: &Arc<DeviceState>,
@@ -127,7 +164,7 @@ impl Allocation {
     pub(crate) fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
         match &mut self.origin {
             Origin::Adopted(release) => release.as_mut()?.keeper_mut(),
-            Origin::Pool { .. } | Origin::Managed | Origin::Module => None,
+            _ => None,
         }
     }
 
@@ -135,7 +172,7 @@ impl Allocation {
     pub(crate) fn take_keeper(&mut self) -> Option<Box<dyn Any + Send>> {
         match &mut self.origin {
             Origin::Adopted(release) => release.take()?.into_keeper(),
-            Origin::Pool { .. } | Origin::Managed | Origin::Module => None,
+            _ => None,
         }
     }
 
@@ -230,7 +267,7 @@ fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
 }
 
 /// Replaces the driver's out-of-memory error by `None`.
-fn none_if_out_of_memory(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
+fn none_if_out_of_memory<T>(allocated: Result<T>) -> Result<Option<T>> {
     match allocated {
         Ok(pointer) => Ok(Some(pointer)),
         Err(error) if DeviceState::is_out_of_memory(&error) => Ok(None),
@@ -350,12 +387,14 @@ impl Drop for Allocation {
                 };
                 evict(device, device.memory().budget.cache_block(block));
             }
+            Origin::Array(ref array) => {
+                let array = Resource::Array(array.clone());
+                device.page_locked().idle_frees.defer(array, uses);
+            }
             Origin::Managed => {
-                let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
-                device
-                    .page_locked()
-                    .idle_frees
-                    .defer_managed(pointer, size, uses);
+                let bytes = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
+                let managed = Resource::Managed { pointer, bytes };
+                device.page_locked().idle_frees.defer(managed, uses);
             }
         }
     }

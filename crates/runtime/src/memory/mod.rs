@@ -11,6 +11,7 @@ mod out_of_memory;
 mod state;
 mod stats;
 
+pub(crate) use crate::page_locked::ArrayKey;
 pub use adopted::Release;
 pub(crate) use allocation::Allocation;
 pub(crate) use cache::empty as empty_cache;

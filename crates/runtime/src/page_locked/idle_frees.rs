@@ -1,18 +1,23 @@
-//! Resources that are freed only while the devices are idle: managed memory, page-locked vectors,
-//! executable graphs, and the remains of a device that was closed while others work.
+//! Resources that are freed only while the devices are idle: managed memory, arrays of textures,
+//! page-locked vectors, executable graphs, and the remains of a device that was closed while others
+//! work.
 //!
-//! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for all work of the
-//! device (rule 30), and of other devices that have access to the memory, `cuGraphExecDestroy` may
-//! (rule 62), and a module must not be unloaded while a kernel of it runs. Dropped resources are
-//! therefore kept here, with the tickets that may still use them, until all devices of the driver
-//! are seen idle. Managed memory is reused before that, once those tickets are done.
+//! `cuMemFree`, `cuArrayDestroy`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for
+//! all work of the device (rule 30), and of other devices that have access to the memory,
+//! `cuGraphExecDestroy` may (rule 62), and a module must not be unloaded while a kernel of it runs.
+//! Dropped resources are therefore kept here, with the tickets that may still use them, until all
+//! devices of the driver are seen idle. Managed memory and arrays are reused before that, once
+//! those tickets are done.
 
 #![allow(unsafe_code, reason = "frees memory, modules and graphs")]
 
 use std::{alloc::Layout, mem::ManuallyDrop, panic::Location, ptr::NonNull};
 
 use bytemuck::Pod;
-use millstream_driver::{ContextHandle, DevicePtr, Driver, GraphExecHandle, ModuleHandle};
+use millstream_driver::{
+    ArrayDescriptor, ArrayHandle, ContextHandle, DevicePtr, Driver, DriverError, GraphExecHandle,
+    ModuleHandle, ResourceDescriptor, SurfaceHandle, TextureDescriptor, TextureHandle,
+};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -70,11 +75,7 @@ impl RegisteredVec {
     }
 
     /// Unlocks the memory, which no operation may use.
-    fn unlock(
-        &self,
-        driver: &dyn Driver,
-        context: ContextHandle,
-    ) -> Result<(), millstream_driver::DriverError> {
+    fn unlock(&self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
         // SAFETY: it was registered in this context, and by this function's contract nothing uses
         // it.
         unsafe { driver.host_unregister(context, self.pointer) }
@@ -102,29 +103,69 @@ impl RegisteredVec {
     }
 }
 
+/// The shape of an array, and the mode of its texture.
+pub(crate) type ArrayKey = (ArrayDescriptor, TextureDescriptor);
+
+/// An array with a texture and a surface of it. A null handle is one that could not be created.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceArray {
+    pub(crate) key: ArrayKey,
+    pub(crate) array: ArrayHandle,
+    pub(crate) texture: TextureHandle,
+    pub(crate) surface: SurfaceHandle,
+}
+
+impl DeviceArray {
+    /// Frees the objects. The call may wait for the device.
+    ///
+    /// # Safety
+    ///
+    /// They came from this context, and nothing uses them, nor will.
+    unsafe fn free(self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
+        let mut freed = Ok(());
+        if self.surface.as_raw() != 0 {
+            // SAFETY: by this function's contract.
+            freed = unsafe { driver.surface_destroy(context, self.surface) };
+        }
+        if self.texture.as_raw() != 0 {
+            // SAFETY: by this function's contract.
+            freed = freed.and(unsafe { driver.texture_destroy(context, self.texture) });
+        }
+        // SAFETY: by this function's contract.
+        freed.and(unsafe { driver.array_destroy(context, self.array) })
+    }
+}
+
 #[derive(Debug)]
-enum Resource {
-    Managed { pointer: DevicePtr, bytes: usize },
+pub(crate) enum Resource {
+    Managed {
+        pointer: DevicePtr,
+        bytes: usize,
+    },
+    Array(Box<DeviceArray>),
     RegisteredVec(RegisteredVec),
     PageLocked(PinnedBlock),
     Module(ModuleHandle),
+    /// Launches that are enqueued may still run.
     Graph(GraphExecHandle),
 }
 
 impl Resource {
+    fn is_managed_of(&self, wanted_bytes: usize) -> bool {
+        matches!(self, Self::Managed { bytes, .. } if *bytes == wanted_bytes)
+    }
+
     /// Frees the resource. The call may wait for the device.
     ///
     /// # Safety
     ///
     /// It came from this context, and nothing uses it, nor will. A graph that was launched may run.
-    unsafe fn free(
-        self,
-        driver: &dyn Driver,
-        context: ContextHandle,
-    ) -> Result<(), millstream_driver::DriverError> {
+    unsafe fn free(self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
         match self {
             // SAFETY: by this function's contract.
             Self::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
+            // SAFETY: by this function's contract.
+            Self::Array(array) => unsafe { array.free(driver, context) },
             Self::PageLocked(block) => block.free(driver, context),
             // SAFETY: no kernel runs, by this function's contract, and every function of the module
             // kept the device open that left it.
@@ -179,25 +220,6 @@ impl IdleFrees {
         Self { context, frees }
     }
 
-    pub(crate) fn defer_managed(
-        &self,
-        pointer: DevicePtr,
-        bytes: usize,
-        uses: SmallVec<[Ticket; 4]>,
-    ) {
-        self.defer(Resource::Managed { pointer, bytes }, uses);
-    }
-
-    /// Defers unlocking and freeing the memory of a registered vector.
-    pub(crate) fn defer_registered(&self, registered: RegisteredVec, uses: SmallVec<[Ticket; 4]>) {
-        self.defer(Resource::RegisteredVec(registered), uses);
-    }
-
-    /// Defers the destruction of an executable graph, which is not launched again.
-    pub(crate) fn defer_graph(&self, graph: GraphExecHandle) {
-        self.defer(Resource::Graph(graph), SmallVec::new());
-    }
-
     /// Frees all resources if the devices are idle, before a graph is made.
     ///
     /// Otherwise destroys the oldest graphs until fewer than [`GRAPHS_MAX`] are left, which may
@@ -206,7 +228,7 @@ impl IdleFrees {
     pub(crate) fn make_room_for_graph(&self, device: &DeviceState) {
         self.release_if_idle(device);
         while let Some(graph) = self.take_excess_graph() {
-            // SAFETY: it came from this context, and by `defer_graph` it is not launched again.
+            // SAFETY: it came from this context, and by `defer` it is not launched again.
             unsafe { graph.free(&*device.driver) };
         }
     }
@@ -233,7 +255,8 @@ impl IdleFrees {
         }
     }
 
-    fn defer(&self, resource: Resource, uses: SmallVec<[Ticket; 4]>) {
+    /// Defers the free of a resource that no later operation uses.
+    pub(crate) fn defer(&self, resource: Resource, uses: SmallVec<[Ticket; 4]>) {
         self.frees.lock().push(IdleFree {
             resource,
             context: self.context,
@@ -256,22 +279,66 @@ impl IdleFrees {
     }
 
     /// Takes managed memory of exactly `bytes` bytes whose uses are all complete, if there is any.
-    /// Never blocks.
     pub(crate) fn take_managed(&self, device: &DeviceState, bytes: usize) -> Option<DevicePtr> {
+        match self.take(device, |free| free.is_managed_of(bytes))? {
+            Resource::Managed { pointer, .. } => Some(pointer),
+            _ => None,
+        }
+    }
+
+    /// Takes a complete array of this shape and mode whose uses are all complete, or creates one.
+    pub(crate) fn array(
+        &self,
+        device: &DeviceState,
+        key: &ArrayKey,
+    ) -> Result<Box<DeviceArray>, DriverError> {
+        let fits = |array: &DeviceArray| array.key == *key && array.surface.as_raw() != 0;
+        let fits = |free: &Resource| matches!(free, Resource::Array(array) if fits(array));
+        if let Some(Resource::Array(array)) = self.take(device, fits) {
+            return Ok(array);
+        }
+        self.release_if_idle(device);
+        let (driver, context) = (&*device.driver, device.context);
+        let mut made = Box::new(DeviceArray {
+            key: *key,
+            // SAFETY: the device's context is alive.
+            array: unsafe { driver.array_create(context, &key.0) }?,
+            texture: TextureHandle::from_raw(0),
+            surface: SurfaceHandle::from_raw(0),
+        });
+        let mut resource = ResourceDescriptor::default();
+        resource.words[0] = made.array.as_raw() as u64;
+        // SAFETY: the context and the array are alive.
+        let texture = unsafe { driver.texture_create(context, &resource, &key.1) };
+        let made_all = texture.and_then(|texture| {
+            made.texture = texture;
+            // SAFETY: the context and the array are alive.
+            made.surface = unsafe { driver.surface_create(context, &resource) }?;
+            Ok(())
+        });
+        match made_all {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                self.defer(Resource::Array(made), SmallVec::new());
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a resource that fits and whose uses are all complete, if there is any. Never blocks.
+    fn take(&self, device: &DeviceState, fits: impl Fn(&Resource) -> bool) -> Option<Resource> {
         let mut in_use = Vec::new();
-        let mut memory = None;
+        let mut found = None;
         // The frees are not locked while the driver is queried.
-        while let Some((pointer, uses)) = self.take_of_size(bytes) {
-            if all_done(device, &uses).unwrap_or(false) {
-                memory = Some(pointer);
+        while let Some(free) = self.take_any(&fits) {
+            if all_done(device, &free.uses).unwrap_or(false) {
+                found = Some(free.resource);
                 break;
             }
-            in_use.push((pointer, uses));
+            in_use.push(free);
         }
-        for (pointer, uses) in in_use {
-            self.defer_managed(pointer, bytes, uses);
-        }
-        memory
+        self.inherit(in_use);
+        found
     }
 
     /// Frees all resources if the devices are idle. Never waits for a device; submissions are
@@ -286,21 +353,12 @@ impl IdleFrees {
         }
     }
 
-    fn take_of_size(&self, wanted_bytes: usize) -> Option<(DevicePtr, SmallVec<[Ticket; 4]>)> {
+    /// Takes a resource of this device that fits, whether or not it is still in use.
+    fn take_any(&self, fits: impl Fn(&Resource) -> bool) -> Option<IdleFree> {
         let mut frees = self.frees.lock();
-        let (at, pointer) =
-            frees
-                .iter()
-                .enumerate()
-                .find_map(|(at, free)| match free.resource {
-                    Resource::Managed { pointer, bytes }
-                        if bytes == wanted_bytes && free.context == self.context =>
-                    {
-                        Some((at, pointer))
-                    }
-                    _ => None,
-                })?;
-        Some((pointer, frees.remove(at).uses))
+        let fits = |free: &IdleFree| free.context == self.context && fits(&free.resource);
+        let at = frees.iter().position(fits)?;
+        Some(frees.remove(at))
     }
 }
 
@@ -355,7 +413,7 @@ pub(crate) unsafe fn unregister<T: Pod>(
         _ => device
             .page_locked()
             .idle_frees
-            .defer_registered(registered, SmallVec::new()),
+            .defer(Resource::RegisteredVec(registered), SmallVec::new()),
     }
     copy
 }
@@ -364,16 +422,23 @@ pub(crate) unsafe fn unregister<T: Pod>(
 mod tests {
     use super::*;
 
+    fn managed(address: u64, bytes: usize) -> Resource {
+        let pointer = DevicePtr::from_raw(address);
+        Resource::Managed { pointer, bytes }
+    }
+
     #[test]
     fn managed_memory_is_given_out_for_its_size_alone() {
         let idle_frees = IdleFrees::new(ContextHandle::from_raw(1));
         for (address, bytes) in [(16, 64), (32, 48)] {
-            idle_frees.defer_managed(DevicePtr::from_raw(address), bytes, SmallVec::new());
+            idle_frees.defer(managed(address, bytes), SmallVec::new());
         }
         let address = |bytes| {
-            idle_frees
-                .take_of_size(bytes)
-                .map(|(pointer, _)| pointer.as_raw())
+            let free = idle_frees.take_any(|free| free.is_managed_of(bytes))?;
+            match free.resource {
+                Resource::Managed { pointer, .. } => Some(pointer.as_raw()),
+                _ => None,
+            }
         };
         assert_eq!(address(8), None);
         assert_eq!(address(48), Some(32));
@@ -381,7 +446,7 @@ mod tests {
         assert_eq!(address(64), Some(16));
 
         let closed = IdleFrees::new(ContextHandle::from_raw(2));
-        closed.defer_managed(DevicePtr::from_raw(48), 64, SmallVec::new());
+        closed.defer(managed(48, 64), SmallVec::new());
         idle_frees.inherit(closed.take_unused());
         assert_eq!(
             address(64),
@@ -393,9 +458,12 @@ mod tests {
     #[test]
     fn the_oldest_graphs_are_destroyed_first_and_only_above_the_limit() {
         let idle_frees = IdleFrees::new(ContextHandle::from_raw(1));
-        idle_frees.defer_managed(DevicePtr::from_raw(16), 64, SmallVec::new());
+        idle_frees.defer(managed(16, 64), SmallVec::new());
         for number in 0..=GRAPHS_MAX {
-            idle_frees.defer_graph(GraphExecHandle::from_raw(number));
+            idle_frees.defer(
+                Resource::Graph(GraphExecHandle::from_raw(number)),
+                SmallVec::new(),
+            );
         }
         let taken = || {
             let free = idle_frees.take_excess_graph();

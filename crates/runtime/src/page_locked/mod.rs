@@ -13,7 +13,7 @@ mod state;
 pub(crate) use guard::{HostRange, host_access};
 pub use guard::{ReadGuard, WriteGuard};
 pub(crate) use host_access::HostAccessGuard;
-pub(crate) use idle_frees::IdleFrees;
+pub(crate) use idle_frees::{ArrayKey, DeviceArray, IdleFrees, Resource};
 pub use pinned::Pinned;
 pub(crate) use pinned::PinnedSpan;
 pub(crate) use shared_context::{LeavingDevice, SharedContext};

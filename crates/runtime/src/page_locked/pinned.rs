@@ -15,7 +15,7 @@ use bytemuck::Pod;
 
 use super::{
     HostAccessGuard, HostRange, POOLED, PinnedBlock, ReadGuard, WriteGuard, host_access,
-    idle_frees::{RegisteredVec, unregister},
+    idle_frees::{RegisteredVec, Resource, unregister},
 };
 use crate::{
     Device, Rejected, Result, UsageError,
@@ -294,7 +294,7 @@ impl<T> Drop for Pinned<T> {
                 self.device
                     .page_locked()
                     .idle_frees
-                    .defer_registered(registered, uses);
+                    .defer(Resource::RegisteredVec(registered), uses);
             }
         }
     }

@@ -59,6 +59,7 @@ mod shapes;
 mod shared_memory;
 mod spans;
 mod subscribers;
+mod textures;
 mod threads;
 mod transfers;
 mod two_devices;

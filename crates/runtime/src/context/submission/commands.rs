@@ -5,9 +5,9 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    ContextHandle, Copy2d, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, GraphNode,
-    HostFunction, KernelNode, LaunchAttributes, LaunchDims, ManagedLocation, PeerCopy, Side2d,
-    StreamHandle,
+    ContextHandle, Copy2d, Copy3d, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle,
+    GraphNode, HostFunction, KernelNode, LaunchAttributes, LaunchDims, ManagedLocation, PeerCopy,
+    Side2d, StreamHandle,
 };
 use smallvec::SmallVec;
 
@@ -86,8 +86,9 @@ fn copy_node(target: DevicePtr, source: DevicePtr, bytes: usize) -> GraphNode<'s
 /// Implements a command that is one call of the driver: its fields are the call's arguments between
 /// the context and the stream.
 macro_rules! driver_call {
-    ($command:ident = $call:ident($($field:ident),*) -> $output:ty { $($items:tt)* }) => {
-        impl Command for $command {
+    ($command:ident $(<$life:lifetime>)? = $call:ident($($field:ident),*) -> $output:ty
+     { $($items:tt)* }) => {
+        impl $(<$life>)? Command for $command $(<$life>)? {
             $($items)*
 
             type Output = $output;
@@ -161,6 +162,13 @@ impl Command for CopyPeer {
         unsafe { driver.copy_peer_async(context, &self.0, stream) }
     }
 }
+
+/// A copy between an array and linear memory.
+pub(crate) struct CopyBox<'a> {
+    pub(crate) copy: &'a Copy3d,
+}
+
+driver_call! { CopyBox<'a> = copy_3d_async(copy) -> () {} }
 
 /// A copy within the device. The ranges do not overlap.
 pub(crate) struct CopyOnDevice {

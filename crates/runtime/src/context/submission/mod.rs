@@ -30,8 +30,8 @@ use millstream_ptx::Label;
 
 pub use commands::DriverStream;
 pub(crate) use commands::{
-    Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, EndOfForeignWork, Fill,
-    Free, Launch, Marker, Prefetch, StagedUpload,
+    Allocate, Command, CopyBox, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, EndOfForeignWork,
+    Fill, Free, Launch, Marker, Prefetch, StagedUpload,
 };
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows};
 pub(crate) use foreign::Foreign;

@@ -1,0 +1,180 @@
+//! Scenarios X: textures and surfaces are ordered like buffers, and freed behind their last use.
+//! The guide's page of textures has the usage errors.
+
+#![allow(unsafe_code, reason = "launches a kernel that writes a surface")]
+
+use half::f16;
+use millstream::{
+    Texture,
+    array::{Texel, TextureOptions},
+};
+
+use crate::scenarios::{prelude::*, sweep::Subject};
+
+millstream::kernels! {
+    // SAFETY: the signatures are those of texture.cu, whose threads access the first `n` texels of
+    // an image with rows of `width`, and `n` elements.
+    unsafe mod images from include_str!("../../src/guide/texture.ptx") {
+        safe fn texels(image: &Texture<u32>, out: &mut [u32], width: u32, n: u32)
+            requires out.len() >= n, n <= image.len();
+        /// # Safety
+        ///
+        /// The image has two dimensions, and rows of `width` texels.
+        unsafe fn brighten(image: &mut Surface<u32>, by: u32, width: u32, n: u32)
+            requires n <= image.len();
+    }
+}
+
+const WIDTH: usize = 50;
+
+fn image(stream: &Stream, value: u32) -> Result<Texture<u32>> {
+    let size = [WIDTH, N / WIDTH, 0];
+    let options = TextureOptions {
+        size,
+        ..TextureOptions::default()
+    };
+    stream.texture(options, &stream.upload(&[value; N])?)
+}
+
+impl images::Kernels {
+    fn sample(&self, stream: &Stream, from: &Texture<u32>, out: &mut Buffer<u32>) -> Result<()> {
+        self.texels(stream, N, from, out, WIDTH as u32, N as u32)
+    }
+
+    fn add(&self, stream: &Stream, image: &mut Texture<u32>, by: u32) -> Result<()> {
+        // SAFETY: images have rows of this width.
+        unsafe { self.brighten(stream, N, image.surface(), by, WIDTH as u32, N as u32) }
+    }
+}
+
+#[test]
+fn x02_copies_and_surfaces_on_other_streams_are_ordered_with_fetches() {
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
+        let (kernels, sevens) = (images::load(&harness.device)?, s1.upload(&[7_u32; N])?);
+        let (mut a, mut b) = (image(&s1, 1)?, image(&s2, 2)?);
+        let [mut out, mut plain] = [s1.zeros::<u32>(N)?, s1.zeros::<u32>(N)?];
+        s1.synchronize()?;
+        let gate = harness.gate(&s2);
+        s2.copy(&sevens, &mut a)?;
+        kernels.sample(&s3, &a, &mut out)?;
+        let fetched = s3.download(&out)?;
+        kernels.add(&s1, &mut a, 10)?;
+        s3.copy(&a, &mut plain)?;
+        let copied = s1.download(&plain)?;
+        harness.assert_pending(&fetched);
+        harness.open_pending(gate, &copied);
+        assert_eq!((fetched.wait()?, copied.wait()?), (vec![7; N], vec![17; N]));
+        both(
+            || kernels.add(&s2, &mut a, 1),
+            || kernels.add(&s3, &mut b, 1),
+        )?;
+        s2.copy(&a, &mut b)?;
+        kernels.sample(&s1, &b, &mut out)?;
+        assert_eq!(s2.values(&out)?, [18; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn x03_a_texture_that_is_dropped_or_overwritten_in_use_blocks_nothing() {
+    counted_scenario(|harness, calls| {
+        let [s1, s2] = harness.streams();
+        let (kernels, twos) = (images::load(&harness.device)?, s1.upload(&[2_u32; N])?);
+        let (mut a, mut b) = (image(&s1, 1)?, image(&s1, 5)?);
+        let mut out = s1.zeros::<u32>(N)?;
+        s1.synchronize()?;
+        let gate = harness.gate(&s1);
+        kernels.sample(&s1, &a, &mut out)?;
+        let slow = s1.download(&out)?;
+        s2.copy(&twos, &mut a)?;
+        let overwritten = s2.download_texture(&a)?;
+        kernels.add(&s2, &mut b, 1)?;
+        drop((a, b));
+        harness.assert_pending(&slow);
+        harness.open_pending(gate, &overwritten);
+        assert_eq!(
+            (slow.wait()?, overwritten.wait()?),
+            (vec![1; N], vec![2; N])
+        );
+        s2.synchronize()?;
+        let (c, _d) = (image(&s1, 3)?, image(&s1, 4)?);
+        assert_eq!(s1.download_texture(&c)?.wait()?, [3; N]);
+        harness.assert_count(calls, "array_create", 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn x03_replays_use_textures_that_the_program_has_dropped() {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let kernels = images::load(&harness.device)?;
+        let (mut a, mut out) = (image(&s1, 1)?, s1.zeros::<u32>(N)?);
+        let nines = s2.upload(&[9_u32; N])?;
+        let graph = harness.record("images", |r| {
+            let (one, other) = (r.stream()?, r.stream()?);
+            assert_is!(problem(image(&one, 1)), UsageErrorKind::Recording { .. });
+            assert_is!(
+                problem(one.copy(&nines, &mut a)),
+                UsageErrorKind::Recording { .. }
+            );
+            kernels.add(&one, &mut a, 10)?;
+            kernels.sample(&other, &a, &mut out)
+        })?;
+        graph.replay(&s2)?;
+        assert_eq!(s1.values(&out)?, [11; N]);
+        s1.copy(&nines, &mut a)?;
+        graph.replay(&s2)?;
+        drop(a);
+        graph.replay(&s1)?;
+        assert_eq!(s2.values(&out)?, [29; N]);
+        Ok(())
+    });
+}
+
+fn round_trip<T: Texel>(stream: &Stream, size: [usize; 3], layered: bool) -> Result<()> {
+    let options = TextureOptions {
+        size,
+        layered,
+        ..TextureOptions::default()
+    };
+    let mut texels = vec![T::zeroed(); options.texels()];
+    let bytes = bytemuck::cast_slice_mut::<T, u8>(&mut texels);
+    (0..120)
+        .cycle()
+        .zip(bytes)
+        .for_each(|(value, byte)| *byte = value);
+    let texture = stream.texture(options, &stream.upload(&texels)?)?;
+    let values = stream.download_texture(&texture)?.wait()?;
+    assert!(bytemuck::cast_slice::<T, u8>(&values) == bytemuck::cast_slice::<T, u8>(&texels));
+    Ok(())
+}
+
+#[test]
+fn x03_texels_of_every_shape_and_format_keep_their_order() {
+    once(|harness| {
+        let stream = harness.stream();
+        round_trip::<u8>(&stream, [13, 0, 0], false)?;
+        round_trip::<[i8; 4]>(&stream, [5, 3, 0], false)?;
+        round_trip::<[f16; 2]>(&stream, [5, 3, 4], false)?;
+        round_trip::<u16>(&stream, [7, 0, 3], true)?;
+        round_trip::<[f32; 4]>(&stream, [4, 3, 2], true)
+    });
+}
+
+#[test]
+fn x03_every_driver_call_of_a_program_with_textures_may_fail() {
+    let run = |_: &Gpu, devices: &[Device]| {
+        let (stream, other) = (devices[0].stream()?, devices[0].stream()?);
+        let (kernels, mut a) = (images::load(&devices[0])?, image(&stream, 1)?);
+        let mut out = stream.zeros::<u32>(N)?;
+        kernels.add(&stream, &mut a, 5)?;
+        kernels.sample(&other, &a, &mut out)?;
+        stream.copy(&image(&stream, 2)?, &mut a)?;
+        assert_eq!(stream.values(&out)?, [6; N]);
+        assert_eq!(other.download_texture(&a)?.wait()?, [2; N]);
+        Ok(())
+    };
+    Subject::new("textures", Schedule::Timed, &run).sweep();
+}
