@@ -90,7 +90,11 @@ fn races_name_the_program_s_lines_and_are_printed_however_it_ends() {
         let output = command.arg(end).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{errors}");
-        let operations = ["kernel `add`, at ", "fill (16 bytes), at "];
+        let operations = [
+            "kernel `add`, at ",
+            "fill (16 bytes), at ",
+            "cudaMalloc, at ",
+        ];
         for operation in operations {
             let line = errors.split_once(operation).expect(&errors).1;
             let file = line.split_once(".c:").unwrap().0;

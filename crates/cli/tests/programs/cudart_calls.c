@@ -169,6 +169,30 @@ static void memory(void) {
     OK(cudaFree(cube.address));
 }
 
+// Copies of consecutive bytes take the rows of an array one behind the other.
+static void arrays(void) {
+    int words[5] = {32, 0, 0, 0, 2}, numbers[12], back[12] = {0};
+    Handle array, other;
+    for (int i = 0; i < 12; i++)
+        numbers[i] = i + 1;
+    OK(cudaMallocArray(&array, words, 3, 4, 0));
+    OK(cudaMallocArray(&other, words, 4, 3, 0));
+    OK(cudaMemcpyToArray(array, 0, 0, numbers, 48, 1));
+    OK(cudaMemcpyToArrayAsync(array, 8, 0, &numbers[7], 20, 1, NULL));
+    OK(cudaMemcpyArrayToArray(other, 4, 0, array, 0, 0, 44, 3));
+    OK(cudaMemcpyToArray(other, 0, 0, numbers, 4, 1));
+    OK(cudaMemcpyFromArray(back, other, 0, 0, 48, 2));
+    int right[12] = {1, 1, 2, 8, 9, 10, 11, 12, 8, 9, 10, 11};
+    CHECK(!memcmp(back, right, 48));
+    OK(cudaMemcpyFromArray(back, array, 8, 3, 4, 2));
+    CHECK(back[0] == 12);
+    FAILS(1, cudaMemcpyFromArray(back, array, 12, 0, 4, 2));
+    FAILS(1, cudaMemcpyToArray(array, 0, 3, numbers, 16, 1));
+    FAILS(21, cudaMemcpyToArray(array, 0, 0, numbers, 4, 9));
+    OK(cudaFreeArray(array));
+    OK(cudaFreeArray(other));
+}
+
 static void count(void *data) { ++*(int *)data; }
 
 static void streams_and_graphs(void) {
@@ -413,6 +437,7 @@ int main(int arguments_count, char **arguments) {
         devices();
         kernels_and_variables();
         memory();
+        arrays();
         streams_and_graphs();
         functions();
     } else if (!strcmp(part, "errors")) {

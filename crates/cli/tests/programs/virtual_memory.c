@@ -239,6 +239,10 @@ int main(int argc, char **arguments) {
         OK(add(base, alias, alias, 64, streams[0]));
         result = cuCtxSynchronize();
     } else if (strcmp(mode, "readonly") == 0) {
+        // A fill is refused at the call, which keeps the context.
+        HOLDS(cuMemsetD8_v2(alias + 16, 0, 64) == 1);
+        HOLDS(cuMemsetD8Async(alias, 0, 64, streams[0]) == 1);
+        OK(cuMemsetD8_v2(base, 0, 64));
         OK(add(base, base, alias, 64, streams[0]));
         result = cuCtxSynchronize();
     } else if (strcmp(mode, "after") == 0) {

@@ -10,7 +10,7 @@
 pub(crate) mod native;
 mod python;
 
-use std::{fmt::Write as _, fs::canonicalize};
+use std::{borrow::Cow, fmt::Write as _, fs::canonicalize};
 
 use millstream_sim::race::Label;
 use parking_lot::Mutex;
@@ -90,6 +90,14 @@ impl Sites {
         number
     }
 
+    /// Returns the function of CUDA's runtime library that the program called, if it called one.
+    fn runtime_function(&self, number: u32) -> Option<String> {
+        match self.known.lock().traces.get(number as usize)? {
+            Trace::Native(addresses) => native::runtime_function(addresses),
+            Trace::Python(_) => None,
+        }
+    }
+
     /// Returns the frames of a trace that a report shows, the first of them the innermost one of
     /// the program itself if there is one.
     fn frames(&self, number: u32) -> Vec<Frame> {
@@ -103,6 +111,18 @@ impl Sites {
             }
         };
         shown(frames)
+    }
+}
+
+/// Replaces the driver's function behind the last comma by that of the runtime library that the
+/// program called: `…, cuMemAlloc, ` becomes `…, cudaMalloc, `.
+fn with_runtime_function(before: &str, called: Option<String>) -> Cow<'_, str> {
+    let start = before.trim_end_matches(", ");
+    match (start.rsplit_once(", "), called) {
+        (Some((start, name)), Some(called)) if name.starts_with("cuMem") => {
+            format!("{start}, {called}, ").into()
+        }
+        _ => before.into(),
     }
 }
 
@@ -127,7 +147,11 @@ pub(crate) fn describe(sites: Option<&Sites>, text: &str) -> Description {
         while let Some((sites, (before, after))) = sites.zip(rest.split_once(MARK)) {
             let digits = after.bytes().take_while(u8::is_ascii_digit).count();
             let number = after[..digits].parse();
-            described += before;
+            let called = number
+                .as_ref()
+                .ok()
+                .and_then(|it| sites.runtime_function(*it));
+            described += &with_runtime_function(before, called);
             let frames = number.map_or_else(|_| Vec::new(), |number| sites.frames(number));
             match frames.split_first() {
                 Some((first, others)) => {
@@ -205,8 +229,14 @@ fn without_launch_code(mut frames: Vec<Frame>) -> Vec<Frame> {
             next.is_some_and(|it| kernel_of(&frames[last]) == Some(short(&it.function)));
         frames.drain(..=last + usize::from(is_kernel));
     }
-    // Without line information of the program, the C library's start would be shown.
-    frames.retain(|frame| !frame.function.starts_with("__libc_start_"));
+    // Without line information of the program, the C library's start would be shown, and the
+    // functions of CUDA's headers that only call one of the runtime library.
+    let is_header = |it: &Frame| {
+        it.file.is_none() && it.function.starts_with("cuda") && it.function.ends_with(')')
+    };
+    let headers = frames.iter().take_while(|frame| is_header(frame)).count();
+    frames.drain(..headers);
+    frames.retain(|it| !it.function.starts_with("__libc_start_") && it.function != "_start");
     frames
 }
 
@@ -292,9 +322,27 @@ mod tests {
         let kernel = of_template("ns::twice<float>");
         let start = frame("__libc_start_call_main", Some("csu/start.c"), false);
         assert_eq!(
-            without_launch_code(vec![stub, wrapper, kernel, main, start]),
+            without_launch_code(vec![stub, wrapper, kernel, main.clone(), start]),
             own
         );
+        let header = frame("cudaMalloc<float>(float**, unsigned long)", None, false);
+        let start = frame("_start", None, false);
+        assert_eq!(without_launch_code(vec![header, main, start]), own);
+    }
+
+    #[test]
+    fn an_allocation_is_named_after_the_function_that_the_program_called() {
+        let called = || Some("cudaMalloc".to_owned());
+        let named = |before, called| with_runtime_function(before, called).into_owned();
+        assert_eq!(
+            named("(64 bytes, cuMemAlloc, ", called()),
+            "(64 bytes, cudaMalloc, "
+        );
+        assert_eq!(
+            named("(64 bytes, cuMemAlloc, ", None),
+            "(64 bytes, cuMemAlloc, "
+        );
+        assert_eq!(named("kernel `k`, ", called()), "kernel `k`, ");
     }
 
     #[test]

@@ -57,6 +57,21 @@ fn is_of_runtime_library(address: usize) -> bool {
     name.starts_with("libcudart.so") || name == "libmillstream_libcudart.so"
 }
 
+/// Returns the function of CUDA's runtime library that a trace enters, if it enters one.
+pub(super) fn runtime_function(addresses: &[usize]) -> Option<String> {
+    let inside = addresses.len() - outside(addresses).len();
+    let entry = *addresses[..inside].last()?;
+    if !is_of_runtime_library(entry) {
+        return None;
+    }
+    let name = frames(entry).pop()?.function;
+    Some(
+        name.trim_end_matches("_ptsz")
+            .trim_end_matches("_ptds")
+            .to_owned(),
+    )
+}
+
 /// Returns the file of the library or the executable that called this library, if it is known.
 #[cfg(unix)]
 pub(crate) fn caller() -> Option<String> {

@@ -6,7 +6,7 @@ use crate::{
     abi::{DriverBox3, DriverSide, Extent, Ptr, Stream},
     api::copy::{ARRAY, enqueue_box, memory_types},
     call::Call,
-    codes::{Answer, INVALID_CHANNEL_DESCRIPTOR, INVALID_FILTER_SETTING, refuse_if},
+    codes::{Answer, INVALID_CHANNEL_DESCRIPTOR, INVALID_FILTER_SETTING, INVALID_VALUE, refuse_if},
     driver::cu,
     export::exports,
 };
@@ -125,12 +125,15 @@ fn side(
     }
 }
 
-/// Copies rows of bytes between two arrays, or an array and memory at an address with a pitch. An
-/// array is followed by the first byte of a row, and the first row.
+/// One side of a copy of rows: an array, the first byte of a row and the first row; or an address
+/// and its pitch, if the array is null.
+type Rows = (usize, (usize, usize), (usize, usize));
+
+/// Copies rows of bytes between two arrays, or an array and memory at an address with a pitch.
 fn copy(
     call: &Call,
-    (to, to_at, target): (usize, (usize, usize), (usize, usize)),
-    (from, from_at, source): (usize, (usize, usize), (usize, usize)),
+    (to, to_at, target): Rows,
+    (from, from_at, source): Rows,
     (width, height): (usize, usize),
     (kind, stream): (i32, Option<Stream>),
 ) -> Answer {
@@ -145,6 +148,42 @@ fn copy(
         },
     };
     enqueue_box(call, &driver, stream)
+}
+
+/// Copies consecutive bytes between two arrays, or an array and memory at an address. The rows of
+/// an array follow each other.
+fn copy_consecutive(
+    call: &Call,
+    (mut to, mut from): (Rows, Rows),
+    mut bytes: usize,
+    way: (i32, Option<Stream>),
+) -> Answer {
+    let row = |side: &Rows| -> Answer<usize> {
+        match side.0 {
+            0 => Ok(usize::MAX),
+            array => Ok(fields_of(array)?.size.width * element_bytes(array)?),
+        }
+    };
+    let ends = [row(&to)?, row(&from)?];
+    refuse_if(to.1.0 >= ends[0] || from.1.0 >= ends[1], INVALID_VALUE)?;
+    while bytes > 0 {
+        let width = bytes.min(ends[0] - to.1.0).min(ends[1] - from.1.0);
+        // Whole rows are copied at once.
+        let is_whole = ends.iter().all(|end| [width, usize::MAX].contains(end));
+        let rows = if is_whole { bytes / width } else { 1 };
+        (to.2.1, from.2.1) = (width, width);
+        copy(call, to, from, (width, rows), way)?;
+        bytes -= width * rows;
+        for (side, end) in [&mut to, &mut from].into_iter().zip(ends) {
+            let (_, (x, y), (address, _)) = side;
+            *address += width * rows;
+            if end != usize::MAX {
+                *x = (*x + width) % end;
+                *y += if *x == 0 { rows } else { 0 };
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `cudaResourceDesc`: an array; or an address, its components, and sizes.

@@ -409,6 +409,9 @@ impl StateGuard<'_> {
         let Some((fill, location)) = self.locate_fill(target, pattern, count)? else {
             return Ok(());
         };
+        let device = self.contexts[&context].device;
+        let writable = self.memory.check_writable(fill.target, device);
+        writable.map_err(|error| self.invalid_range(error))?;
         if self.captures(stream)? {
             self.capture_node(stream, NodeOperation::Fill(fill));
             return Ok(());
