@@ -1,29 +1,44 @@
 """`cargo xtask suites FOLDER`: builds and runs other people's programs from a folder of checkouts
 (HeCBench, gpu-rodinia, cuda-samples, ggml) with `millstream-nvcc` and `millstream run`, and compares
 the outcomes with the lists beside this file. `own` are programs of this repository, which CMake
-builds in several ways. `program.sh` builds and runs one program, and names its outcome.
+builds in several ways. `program.py` builds one program, and names its outcome.
+
+A program may take 120 s of processor time. Those that need long are stopped and go on when all
+others have had their turn, so that a run that ends at its `--deadline` has tried every program.
+With `--gpu FOLDER`, the folder of NVIDIA's runtime library, each program first runs on a GPU, and the
+two outputs are compared but for times and rates.
 """
 
 import argparse
+import json
 import os
 import pathlib
+import queue
 import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
-HERE = pathlib.Path(__file__).parent
+from program import HERE, Program, read
+
 ROOT = HERE.parent.parent
 SUITES = ["own", "HeCBench", "gpu-rodinia", "cuda-samples", "ggml"]
-FINE = ["pass", "ends", "excluded"]
+FINE = ["pass", "same", "ends", "excluded"]
+TURNS = [10, 40, 120]
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tools():
     """Builds the commands, and returns their folder, with a toolkit whose nvcc is ours."""
     subprocess.run(["cargo", "build", "--quiet", "-p", "millstream-cli"], cwd=ROOT, check=True)
-    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
+
+
+def toolkit(target):
+    """Makes a toolkit of links in the folder of the commands."""
     nvcc = os.environ.get("MILLSTREAM_NVCC")
     if not nvcc:
         sys.exit("MILLSTREAM_NVCC must name nvcc")
@@ -34,7 +49,6 @@ def tools():
     for name, file in {**links, "bin/nvcc": target / "millstream-nvcc"}.items():
         (kit / name).unlink(missing_ok=True)
         (kit / name).symlink_to(file)
-    return target
 
 
 def programs(folder, suite):
@@ -49,8 +63,9 @@ def programs(folder, suite):
     if suite == "cuda-samples":
         files = (folder / "Samples").glob("*/*/CMakeLists.txt")
         return sorted(f"{file.parent.parent.name}/{file.parent.name}" for file in files)
-    source = (folder / "tests/test-backend-ops.cpp").read_text()
-    return sorted(set(re.findall(r"\bGGML_OP_([A-Z0-9_]+)", source)))
+    tests = pathlib.Path(os.environ["GGML_BUILD"]) / "bin/test-backend-ops"
+    said = subprocess.run([tests, "--list-ops"], capture_output=True, text=True).stdout
+    return re.findall(r"(?m)^  ([A-Z0-9_]+)$", said)
 
 
 def chosen(options, suite):
@@ -63,24 +78,196 @@ def chosen(options, suite):
     if options.suites and "" not in named:
         return named
     found = programs(folder, suite)
-    if suite == "HeCBench" and options.some < len(found):
-        print(f"{suite}: seed {options.seed}", flush=True)
-        found = sorted(random.Random(options.seed).sample(found, options.some))
+    if suite == "HeCBench":
+        if options.list:
+            found = options.list.read_text().split()
+        print(f"{suite}: seed {options.seed} of {len(found)}", flush=True)
+        found = sorted(random.Random(options.seed).sample(found, min(options.some, len(found))))
     return found
 
 
-def outcome(options, suite, program):
-    """Builds and runs a program."""
-    command = [HERE / "program.sh", options.folder, suite, program, options.tools]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    found = (done.stdout.strip().splitlines() or ["fail: the script ended"])[-1]
-    print(f"{suite} {program}: {found}", flush=True)
-    return program, found
+class Clock:
+    """The processor time of sessions, which is read at most twice a second."""
+
+    def __init__(self):
+        self.lock, self.read_at, self.seconds, self.members = threading.Lock(), 0, {}, {}
+
+    def of(self, session):
+        """Returns the processor time of a session."""
+        with self.lock:
+            if time.monotonic() - self.read_at > 0.5:
+                self.seconds, self.members = {}, {}
+                for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+                    try:
+                        fields = file.read_text().rpartition(")")[2].split()
+                    except OSError:
+                        continue
+                    of, used = int(fields[3]), sum(map(int, fields[11:15])) / TICKS
+                    self.seconds[of] = self.seconds.get(of, 0) + used
+                    self.members.setdefault(of, []).append(int(file.parent.name))
+                self.read_at = time.monotonic()
+            return self.seconds.get(session, 0)
+
+    def signal(self, session, number):
+        """Sends a signal to the processes of a session."""
+        self.read_at = 0
+        self.of(session)
+        for process in self.members.get(session, []):
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                pass
+
+
+CLOCK = Clock()
+GPU = threading.Semaphore(4)
+
+
+class Job:
+    """A program with its state: what it has used of its processor time so far."""
+
+    def __init__(self, options, suite, name):
+        self.options, self.suite, self.name = options, suite, name
+        self.turn, self.process, self.reference, self.found = 0, None, None, None
+        self.facts, self.started = {}, time.monotonic()
+
+    def prepare(self):
+        """Builds the program, runs it on a GPU if there is one, and starts it."""
+        self.program = Program(self.options, self.suite, self.name)
+        reason = self.program.excluded()
+        start = time.monotonic()
+        reason = reason or self.program.build()
+        self.facts["build"] = round(time.monotonic() - start, 1)
+        if reason:
+            self.found = f"excluded: {reason}"
+            return
+        if self.options.gpu and not self.program.is_managed:
+            with GPU:
+                self.on_gpu()
+        self.process = self.program.start(True)
+
+    def on_gpu(self):
+        """Runs the program on a GPU."""
+        start, process = time.monotonic(), self.program.start(False)
+        while time.monotonic() - start < 20:
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                self.reference = os.waitstatus_to_exitcode(status)
+                self.facts["gpu_cpu"] = round(usage.ru_utime + usage.ru_stime, 1)
+                break
+            time.sleep(0.02)
+        else:
+            CLOCK.signal(process.pid, signal.SIGKILL)
+            os.wait4(process.pid, 0)
+        self.facts["gpu"] = round(time.monotonic() - start, 1)
+        self.facts["gpu_status"] = self.reference
+
+    def run(self):
+        """Lets the program run for a turn. Returns whether it has ended."""
+        if self.process is None:
+            self.prepare()
+        else:
+            CLOCK.signal(self.process.pid, signal.SIGCONT)
+        if self.found:
+            return True
+        limit = TURNS[self.turn]
+        self.turn += 1
+        begun, before = time.monotonic(), self.facts.get("cpu", 0)
+        while True:
+            ended, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if ended:
+                self.facts["cpu"] = round(usage.ru_utime + usage.ru_stime, 1)
+                code = os.waitstatus_to_exitcode(status)
+                self.found = self.program.judged(code, self.reference)
+                return True
+            used = self.facts["cpu"] = CLOCK.of(self.process.pid)
+            idle = time.monotonic() - begun > 60 + 4 * (limit - before)
+            late = time.monotonic() > self.options.until
+            if used > limit or late or idle:
+                if self.turn < len(TURNS) and not late and not idle:
+                    CLOCK.signal(self.process.pid, signal.SIGSTOP)
+                    return False
+                self.stop(f"more than {used:.0f} s of processor time" if not idle else "idle")
+                return True
+            time.sleep(0.05 if time.monotonic() - begun < 2 else 0.3)
+
+    def stop(self, reason):
+        """Ends the program."""
+        if self.process:
+            CLOCK.signal(self.process.pid, signal.SIGKILL)
+            os.wait4(self.process.pid, 0)
+        self.found = f"slow: {reason}"
+
+    def report(self):
+        """Returns what is written of the program."""
+        line = {"suite": self.suite, "program": self.name, "found": self.found, **self.facts}
+        for name in ["run", "gpu"]:
+            for file in [name, f"{name}.err"]:
+                line[file] = read(self.program.logs / file, 900).strip()
+        line["reports"] = read(self.program.logs / "reports", 6000)
+        if self.found.startswith("excluded: does not compile"):
+            line["log"] = read(self.program.logs / "build.txt", 1500)
+        return line
+
+
+def run_all(options, jobs):
+    """Runs all programs, those first that have had the fewest turns."""
+    waiting, left, lock = queue.PriorityQueue(), [len(jobs)], threading.Lock()
+    for number, job in enumerate(jobs):
+        waiting.put((0, number, job))
+
+    def work():
+        while left[0]:
+            try:
+                turn, number, job = waiting.get(timeout=0.3)
+            except queue.Empty:
+                continue
+            try:
+                if time.monotonic() > options.until:
+                    job.stop(f"not ended: {job.facts.get('cpu', 0):.0f} s of processor time")
+                elif not job.run():
+                    waiting.put((job.turn, number, job))
+                    continue
+            except Exception as error:  # noqa: BLE001, the others go on
+                job.found = f"fail: the script: {error!r}"
+            with lock:
+                left[0] -= 1
+                print(f"{job.suite} {job.name}: {job.found} {job.facts}", flush=True)
+                if options.results and hasattr(job, "program"):
+                    with open(options.results, "a") as file:
+                        file.write(json.dumps(job.report()) + "\n")
+
+    threads = [threading.Thread(target=work) for _ in range(options.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def kind(found):
     """Returns what is in front of the reason."""
     return found.partition(":")[0]
+
+
+def compared(options, suite, found):
+    """Writes the list of a suite, or returns where the outcomes differ from it."""
+    file = HERE / f"{suite}.txt"
+    lines = file.read_text().splitlines() if file.exists() else []
+    listed = dict(line.split(" ", 1) for line in lines if line and line[0] != "#")
+    if options.record:
+        merged = sorted({**listed, **found}.items())
+        head = "# Programs and their outcomes, which `cargo xtask suites` compares.\n"
+        file.write_text(head + "".join(f"{name} {one}\n" for name, one in merged))
+        return []
+    differences = []
+    for name, one in found.items():
+        # A program that is not listed must end well, unless it is excluded. Without a GPU, a
+        # program that has no check of its own can only end.
+        known = listed.get(name, "ends")
+        fine = kind(one) in FINE if kind(known) in FINE else kind(one) == kind(known)
+        if not fine:
+            differences.append(f"{suite} {name}: {one} (listed: {listed.get(name, 'nothing')})")
+    return differences
 
 
 def main():
@@ -89,36 +276,30 @@ def main():
     parser.add_argument("suites", nargs="*", help="SUITE or SUITE:PROGRAM")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--some", type=int, default=150, help="of HeCBench's programs")
+    parser.add_argument("--list", type=pathlib.Path, help="a file of all HeCBench's programs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--tools", type=pathlib.Path, help="the folder of built commands")
+    parser.add_argument("--gpu", help="the folder of NVIDIA's runtime library; each runs on a GPU")
+    parser.add_argument("--deadline", type=int, default=10**6, help="seconds for all")
+    parser.add_argument("--build-seconds", type=int, default=900)
+    parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("/tmp/millstream-suites"))
+    parser.add_argument("--results", type=pathlib.Path, help="a file for lines of JSON")
     parser.add_argument("--record", action="store_true", help="write the lists")
     options = parser.parse_args()
-    options.tools = options.tools or tools()
+    options.until = time.monotonic() + options.deadline
+    options.tools = (options.tools or tools()).resolve()
+    toolkit(options.tools)
+    jobs = [Job(options, suite, name) for suite in SUITES for name in chosen(options, suite)]
+    run_all(options, jobs)
     differences = []
     for suite in SUITES:
-        names = chosen(options, suite)
-        if not names:
-            continue
-        with ThreadPoolExecutor(options.jobs) as pool:
-            found = dict(pool.map(lambda name: outcome(options, suite, name), names))
-        counts = {}
-        for one in found.values():
-            counts[kind(one)] = counts.get(kind(one), 0) + 1
-        print(f"{suite}: {len(found)} programs: {counts}", flush=True)
-        file = HERE / f"{suite}.txt"
-        lines = file.read_text().splitlines() if file.exists() else []
-        listed = dict(line.split(" ", 1) for line in lines if line and line[0] != "#")
-        if options.record:
-            merged = sorted({**listed, **found}.items())
-            head = "# Programs and their outcomes, which `cargo xtask suites` compares.\n"
-            file.write_text(head + "".join(f"{name} {one}\n" for name, one in merged))
-            continue
-        for name, one in found.items():
-            # A program that is not listed must end well, unless it is excluded.
-            fine = kind(one) in FINE if name not in listed else kind(one) == kind(listed[name])
-            if not fine:
-                known = listed.get(name, "not listed")
-                differences.append(f"{suite} {name}: {one} ({known})")
+        found = {job.name: job.found for job in jobs if job.suite == suite}
+        if found:
+            counts = {}
+            for one in found.values():
+                counts[kind(one)] = counts.get(kind(one), 0) + 1
+            print(f"{suite}: {len(found)} programs: {counts}", flush=True)
+            differences += compared(options, suite, found)
     print("\n".join(differences))
     sys.exit(1 if differences else 0)
 

@@ -1,0 +1,268 @@
+"""One program of a suite: what excludes it, how it is built and run, and what its output says."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+HERE = pathlib.Path(__file__).parent
+
+# What a script finds in the sources of a program, with the reason for which it is left out.
+EXCLUDED = {
+    r"cublas|CUBLAS": "links cuBLAS",
+    r"cufft|CUFFT": "links cuFFT",
+    r"cusparse|CUSPARSE": "links cuSPARSE",
+    r"lcurand|curand\w*\.h[>\"]|CUDA::curand": "links cuRAND",
+    r"cusolver|CUSOLVER": "links cuSOLVER",
+    r"lnccl|nccl\.h": "links NCCL",
+    r"cudnn|nvjpeg|CUDA::npp|lnpp|lcutensor|cutlass/": "links another library of NVIDIA",
+    r"mma\.h|nvcuda::wmma": "includes mma.h",
+    r"\bmpi\.h[>\"]": "needs MPI",
+    r"GL/gl|GL/glew|glut|freeglut|vulkan|EGL/|DirectX|d3d1|GLFW": "needs a graphics library",
+    r"cudaIpc|cuIpc|MemExportToShareable": "refused by name: memory shared by IPC",
+    r"cudaMipmapped|cudaMallocMipmapped|cudaArrayCubemap|texCubemap": (
+        "refused by name: cube maps and mipmaps"
+    ),
+    r"lcudadevrt|cudaStreamTailLaunch|cudaStreamFireAndForget|CUDA_SEPARABLE_COMPILATION ON[^#]*cdp": (
+        "refused by name: dynamic parallelism"
+    ),
+    r"cuda::pipeline|nvJitLink|nvrtc\.h|libnvvm|nvvm\.h": None,
+}
+KINDS = {".cu", ".cuh", ".h", ".hpp", ".cpp", ".c", ".cc", ".txt", ".mk", ".inc"}
+REFUSED = "is not supported by the simulated device|cannot run on the simulated device"
+MISSING = "No such file|annot open|could not open|ailed to open|nable to open|rror opening|not found"
+FAILED = r"\bFAIL(ED|URE)?\b|[Mm]ismatch|MISMATCH|erification failed|Test failed|INCORRECT"
+PASSED = r"\bPASS(ED)?\b|[Pp]assed|[Ss]uccess|SUCCESS|\bOK\b|[Cc]orrect|VALID"
+# Lines that differ from run to run, or from device to device.
+UNSTEADY = (
+    r"(?i)time|second|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|[GM]?flop|bandwidth|throughput|elapsed|speed"
+    r"|\brate|perf|device|gpu|clock|cycle|driver|compute capability|\bSMs?\b|multiprocessor|latency"
+    r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
+)
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+
+
+def read(path, limit=200_000):
+    """Returns the text of a file, at most its first and last bytes."""
+    if not path.exists():
+        return ""
+    data = path.read_bytes()
+    if len(data) > limit:
+        data = data[: limit // 2] + b"\n...\n" + data[-limit // 2 :]
+    return data.replace(b"\0", b"").decode(errors="replace")
+
+
+def steady(text):
+    """Returns the lines that do not tell times, rates or devices."""
+    lines = (re.sub(r"\s+", " ", re.sub(r"\x1b\[[\d;]*m", "", line)).strip() for line in text.split("\n"))
+    return [line for line in lines if line and not re.search(UNSTEADY, line)]
+
+
+def difference(ours, theirs):
+    """Returns nothing if two outputs are the same, "" if only digits of rounding differ, or the
+    first lines that do."""
+    ours, theirs = steady(ours), steady(theirs)
+    found = None
+    for one, other in zip(ours + [""] * len(theirs), theirs + [""] * len(ours)):
+        if one == other:
+            continue
+        numbers, others = re.findall(NUMBER, one), re.findall(NUMBER, other)
+        near = re.sub(NUMBER, "#", one) == re.sub(NUMBER, "#", other) and all(
+            abs(float(a) - float(b)) <= 1e-3 * max(abs(float(a)), abs(float(b)), 1e-3)
+            for a, b in zip(numbers, others)
+        )
+        if not near:
+            return f"{one[:150]} | {other[:150]}"
+        found = ""
+    return found
+
+
+class Program:
+    """A program of a suite. `logs` is a folder of its own."""
+
+    def __init__(self, options, suite, name):
+        self.options, self.suite, self.name = options, suite, name
+        root = HERE / "own" if suite == "own" else options.folder / suite
+        inside = {"HeCBench": "src", "gpu-rodinia": "cuda", "cuda-samples": "Samples"}.get(suite)
+        self.folder = root / inside / name if inside else root
+        self.logs = options.logs / f"{suite}-{name.replace('/', '-')}"
+        shutil.rmtree(self.logs, ignore_errors=True)
+        self.logs.mkdir(parents=True)
+        # Samples look for their data beside the folder that they are built in.
+        self.build_folder = (self.logs if suite == "own" else self.folder) / "build"
+        self.place, self.command = self.folder, None
+        self.tools = options.tools
+        path = f"{self.tools}:{self.tools}/toolkit/bin:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path}
+        self.environment |= {"MAKEFLAGS": "", "TERM": "dumb"}
+        # Where a toolkit has `libcuda.so` for the linker.
+        self.environment["LIBRARY_PATH"] = str(self.tools / "toolkit/lib64/stubs")
+        # Each program is one of several, and has one core.
+        self.environment |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+    def sources(self):
+        """Returns the text of all sources."""
+        files = (path for path in self.folder.rglob("*") if path.is_file())
+        chosen = (path for path in files if path.suffix in KINDS or path.name.startswith("Makefile"))
+        return "\n".join(read(path, 1_000_000) for path in chosen)
+
+    def excluded(self):
+        """Returns why a script leaves the program out, if it does."""
+        if self.suite in ("own", "ggml"):
+            return None
+        if not self.folder.is_dir():
+            return "no such folder"
+        text = self.sources()
+        self.is_managed = bool(re.search(r"cudaMallocManaged|__managed__", text))
+        for pattern, reason in EXCLUDED.items():
+            if reason and re.search(pattern, text):
+                return reason
+        if self.suite == "cuda-samples" and re.search(r"\bcdp|CDP", text) and "cdp" in self.name:
+            return "refused by name: dynamic parallelism"
+        if self.suite == "gpu-rodinia":
+            script = next((path for path in self.folder.glob("run*") if path.is_file()), None)
+            if script is None:
+                return "no script that runs it"
+            self.command = ["bash", f"./{script.name}"]
+            lines = (line for line in script.read_text().split("\n") if not line.startswith("#"))
+            for file in re.findall(r"(?:\.\./)+data/\S+", "\n".join(lines)):
+                if not (self.folder / file).exists():
+                    return f"missing input {file}"
+        return None
+
+    def steps(self, architecture):
+        """Returns the commands that build it."""
+        tools, toolkit = self.tools, self.tools / "toolkit"
+        if self.suite == "HeCBench":
+            variables = ["CC=millstream-nvcc", "NVCC=millstream-nvcc", f"ARCH={architecture}"]
+            self.command = ["make", "run", *variables]
+            return [["make", "clean"], ["make", *variables]]
+        if self.suite == "gpu-rodinia":
+            # CUDA 13 has the older names no more.
+            renamed = ["cudaThreadSynchronize=cudaDeviceSynchronize", "cudaThreadExit=cudaDeviceReset"]
+            self.environment["NVCC_PREPEND_FLAGS"] = " ".join(f"-D{name}" for name in renamed)
+            nvcc = toolkit / "bin/nvcc"
+            folders = {"CUDA_DIR": toolkit, "SDK_DIR": toolkit, "CUDA_LIB_DIR": toolkit / "lib64"}
+            names = {**folders, "CC": nvcc, "NVCC": nvcc, "LINKER": nvcc}
+            return [["make", *(f"{name}={value}" for name, value in names.items())]]
+        if self.suite == "ggml":
+            build = os.environ["GGML_BUILD"]
+            self.command = [f"{build}/bin/test-backend-ops", "test", "-b", "CUDA0", "-o", self.name]
+            return []
+        library = [tools / "millstream-nvcc", "--millstream-library"]
+        library = subprocess.run(library, capture_output=True, text=True, check=True).stdout.strip()
+        first = ["cmake", "-S", ".", "-B", self.build_folder]
+        first += [f"-DCMAKE_CUDA_COMPILER={tools}/millstream-nvcc"]
+        first += [f"-DCUDA_cudart_static_LIBRARY={library}"]
+        second = ["cmake", "--build", self.build_folder]
+        if self.suite == "own":
+            self.command = [self.build_folder / self.name]
+            return [first, [*second, "--target", self.name]]
+        name = self.name.rpartition("/")[2]
+        self.place = self.build_folder
+        known = self.options.folder / "cuda-samples/test_args.json"
+        known = json.loads(known.read_text()).get(name, {})
+        arguments = known.get("args") or known.get("runs", [{}])[0].get("args", [])
+        self.command = [f"./{name}", *arguments]
+        return [first, second]
+
+    def build(self):
+        """Builds the program. Returns why it cannot be, if so."""
+        for architecture in ["sm_75", "sm_90"]:
+            said = ""
+            for step in self.steps(architecture):
+                with open(self.logs / "build.txt", "wb") as log:
+                    try:
+                        done = subprocess.run(
+                            step, cwd=self.folder, env=self.environment, stdout=log, stderr=log,
+                            stdin=subprocess.DEVNULL, timeout=self.options.build_seconds,
+                        ).returncode
+                    except subprocess.TimeoutExpired:
+                        return f"compiling takes more than {self.options.build_seconds} s"
+                    except OSError as error:
+                        return f"does not compile: {error}"
+                if done != 0 and step[-1] != "clean":
+                    text = read(self.logs / "build.txt")
+                    first = re.search(f"(?m)^.*({MISSING}|cannot find).*$", text)
+                    first = first or re.search(r"(?mi)^.*(error|fatal).*$", text)
+                    said = f"does not compile: {first[0].strip()[:160] if first else done}"
+                    break
+            if not said or self.suite != "HeCBench" or "No such file" in said:
+                break
+        if not said and self.suite == "cuda-samples" and not (self.place / self.command[0]).exists():
+            said = "does not compile: its build makes no program"
+        return said or None
+
+    def start(self, simulated):
+        """Starts the program in a session of its own, and returns it."""
+        command, environment = list(map(str, self.command)), self.environment
+        name = "run" if simulated else "gpu"
+        if simulated:
+            options = ["--quiet", "--annotate=never", "--exit-code=0", f"--json={self.logs}/reports"]
+            options += [f"--memory={os.environ.get('MEMORY', '64G')}"]
+            command = [self.tools / "millstream", "run", *options, "--", *command]
+        else:
+            folder = self.options.gpu
+            environment = {**environment, "LD_LIBRARY_PATH": folder}
+        with open(self.logs / name, "wb") as out, open(self.logs / f"{name}.err", "wb") as err:
+            return subprocess.Popen(
+                command, cwd=self.place, env=environment, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            )
+
+    def said(self, name):
+        """Returns the output of a run."""
+        return read(self.logs / name), read(self.logs / f"{name}.err")
+
+    def operation(self, out, err, code):
+        """Returns the outcome of one operation of ggml's tests."""
+        out = re.sub(r"\x1b\[[\d;]*m", "", out)
+        fine, wrong = len(re.findall(r"\bOK$", out, re.M)), len(re.findall(r"\bFAIL$", out, re.M))
+        counts = f"{max(fine - 1, 0)} right"
+        counts += f", {out.count('not supported [')} not supported by ggml"
+        if wrong:
+            return f"fail: {wrong} wrong, {counts}"
+        if code == 0:
+            return f"pass: {counts}"
+        for pattern, reason in {r"(?i)cublas": "needs cuBLAS", r"\bw?mma\b|ldmatrix": "needs matrix instructions"}.items():
+            line = re.search(f"(?m)^.*({pattern}).*$", err)
+            if line:
+                return f"excluded: {reason}, {counts} before: {line[0].strip()[:120]}"
+        return f"fail: status {code}, {counts}: {err.strip()[-200:]!r}"
+
+    def judged(self, code, reference):
+        """Returns the outcome of a run that ended with `code`; `reference` is that on a GPU."""
+        out, err = self.said("run")
+        both = out + "\n" + err
+
+        def first(pattern):
+            line = re.search(f"(?m)^.*({pattern}).*$", both)
+            return line[0].strip()[:160] if line else ""
+
+        if self.suite == "ggml":
+            return self.operation(out, err, code)
+        theirs = "\n".join(self.said("gpu")) if reference is not None else ""
+        if re.search(REFUSED, both):
+            return f"excluded: refused by name: {first(REFUSED)}"
+        same = difference(out, self.said("gpu")[0]) if reference == 0 else "not run"
+        if code != 0:
+            if reference not in (None, 0, code) or reference == code:
+                return f"same: status {code}, and {reference} on a GPU"
+            if reference is None and re.search(MISSING, both):
+                return f"excluded: missing input: {first(MISSING)}"
+            return f"fail: status {code}: {first('millstream:|rror|FAIL|ssert|what')}"
+        if reference not in (None, 0):
+            return f"ends: status {reference} on a GPU"
+        if same is None:
+            return "pass: same output" if re.search(PASSED, both) else "same"
+        if re.search(FAILED, both):
+            if theirs and re.search(FAILED, theirs):
+                return "same: its check fails on a GPU, too"
+            return f"fail: its check: {first(FAILED)}"
+        if re.search(PASSED, both):
+            return "pass"
+        if same == "":
+            return "same: but for rounding"
+        return "ends" if reference is None else f"differs: {same}"
