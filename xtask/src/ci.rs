@@ -35,6 +35,14 @@ pub(crate) fn run() -> Result<()> {
     })?;
     step("cargo xtask breakages --some 2", breakages::run_some)?;
     step("the tests of what a package registry has", installed)?;
+    step("programs of nvcc, as far as it can be installed", || {
+        let target = process::target_folder();
+        let mut suites = process::command("python3");
+        suites.args(["xtask/suites/suites.py", ".", "own", "--tools"]);
+        suites.arg(target.join("debug"));
+        suites.arg("--install").arg(target.join("nvcc"));
+        process::run(suites.arg("--logs").arg(target.join("suites")))
+    })?;
     cargo_step(WITHOUT_SIMULATOR)?;
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps --all-features",

@@ -1,11 +1,13 @@
 """One program of a suite: what excludes it, how it is built and run, and what its output says."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import threading
 
 HERE = pathlib.Path(__file__).parent
 
@@ -42,6 +44,10 @@ UNSTEADY = (
     r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
 )
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+
+
+# The programs of this repository share a folder.
+BUILDS = threading.Lock()
 
 
 def read(path, limit=200_000):
@@ -87,11 +93,11 @@ class Program:
         root = HERE / "own" if suite == "own" else options.folder / suite
         inside = {"HeCBench": "src", "gpu-rodinia": "cuda", "cuda-samples": "Samples"}.get(suite)
         self.folder = root / inside / name if inside else root
-        self.logs = options.logs / f"{suite}-{name.replace('/', '-')}"
+        self.logs = options.logs / f"{suite}-{re.sub('[/ ]', '-', name)}"
         shutil.rmtree(self.logs, ignore_errors=True)
         self.logs.mkdir(parents=True)
         # Samples look for their data beside the folder that they are built in.
-        self.build_folder = (self.logs if suite == "own" else self.folder) / "build"
+        self.build_folder = (options.logs if suite == "own" else self.folder) / "build"
         self.place, self.command = self.folder, None
         self.tools = options.tools
         path = f"{self.tools}:{self.tools}/toolkit/bin:{os.environ['PATH']}"
@@ -158,8 +164,9 @@ class Program:
         first += [f"-DCUDA_cudart_static_LIBRARY={library}"]
         second = ["cmake", "--build", self.build_folder]
         if self.suite == "own":
-            self.command = [self.build_folder / self.name]
-            return [first, [*second, "--target", self.name]]
+            name, *arguments = self.name.split()
+            self.command = [self.build_folder / name, *arguments]
+            return [first, [*second, "--target", name]]
         name = self.name.rpartition("/")[2]
         self.place = self.build_folder
         known = self.options.folder / "cuda-samples/test_args.json"
@@ -170,6 +177,10 @@ class Program:
 
     def build(self):
         """Builds the program. Returns why it cannot be, if so."""
+        with BUILDS if self.suite == "own" else contextlib.nullcontext():
+            return self.built()
+
+    def built(self):
         for architecture in ["sm_75", "sm_90"]:
             said = ""
             for step in self.steps(architecture):
@@ -232,6 +243,19 @@ class Program:
                 return f"excluded: {reason}, {counts} before: {line[0].strip()[:120]}"
         return f"fail: status {code}, {counts}: {err.strip()[-200:]!r}"
 
+    def own(self, said):
+        """Returns the outcome of a program of this repository."""
+        said += read(self.logs / "reports")
+        lines = read(self.folder / "expected.txt").splitlines()
+        expected = {line.split()[0]: line.split()[1:] for line in lines}
+        mark = self.name.split()[-1]
+        wanted = expected.get(mark, ["PASSED"])
+        source = enumerate(read(self.folder / "orders.cu").splitlines(), 1)
+        wanted = wanted + [f"orders.cu:{number} " for number, line in source if f"// {mark}" in line]
+        missing = [text for text in wanted if text not in said]
+        unwanted = len(wanted) == 1 and "problem" in self.said("run")[1]
+        return f"fail: {missing}, {said.strip()[-300:]!r}" if missing or unwanted else "pass"
+
     def judged(self, code, reference):
         """Returns the outcome of a run that ended with `code`; `reference` is that on a GPU."""
         out, err = self.said("run")
@@ -243,6 +267,8 @@ class Program:
 
         if self.suite == "ggml":
             return self.operation(out, err, code)
+        if self.suite == "own":
+            return self.own(both)
         theirs = "\n".join(self.said("gpu")) if reference is not None else ""
         if re.search(REFUSED, both):
             return f"excluded: refused by name: {first(REFUSED)}"

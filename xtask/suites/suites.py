@@ -26,6 +26,8 @@ from program import HERE, Program, read
 
 ROOT = HERE.parent.parent
 SUITES = ["own", "HeCBench", "gpu-rodinia", "cuda-samples", "ggml"]
+PACKAGES = ["nvidia-cuda-nvcc==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-crt==13.0.88"]
+PACKAGES += ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85", "cmake==4.4.5"]
 FINE = ["pass", "same", "ends", "excluded"]
 TURNS = [10, 40, 120]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -35,6 +37,25 @@ def tools():
     """Builds the commands, and returns their folder, with a toolkit whose nvcc is ours."""
     subprocess.run(["cargo", "build", "--quiet", "-p", "millstream-cli"], cwd=ROOT, check=True)
     return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
+
+
+def installed(folder):
+    """Installs nvcc and CMake from the package registry, and uses them. Returns whether it could."""
+    wanted = " ".join(PACKAGES)
+    stamp = folder / "installed.txt"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+        if subprocess.run([*pip, "--target", folder, *PACKAGES]).returncode != 0:
+            return False
+        kit = folder / "nvidia/cu13"
+        for link, target in {"lib64": "lib", "lib/libcudart.so": "libcudart.so.13"}.items():
+            (kit / link).unlink(missing_ok=True)
+            (kit / link).symlink_to(target)
+        stamp.write_text(wanted)
+    os.environ["PYTHONPATH"] = str(folder)
+    os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
+    os.environ["MILLSTREAM_NVCC"] = str(folder / "nvidia/cu13/bin/nvcc")
+    return True
 
 
 def toolkit(target):
@@ -54,7 +75,8 @@ def toolkit(target):
 def programs(folder, suite):
     """Returns all programs of a suite."""
     if suite == "own":
-        return ["plain", "separate", "static", "host"]
+        orders = read(folder / "expected.txt").splitlines()[2:]
+        return ["plain", "separate", "static", "host", *(f"orders {it.split()[0]}" for it in orders)]
     if suite == "HeCBench":
         return sorted(path.name for path in (folder / "src").glob("*-cuda"))
     if suite == "gpu-rodinia":
@@ -70,7 +92,7 @@ def programs(folder, suite):
 
 def chosen(options, suite):
     """Returns the programs to run."""
-    folder = HERE if suite == "own" else options.folder / suite
+    folder = HERE / "own" if suite == "own" else options.folder / suite
     if not folder.is_dir():
         return []
     named = [name.partition(":") for name in options.suites]
@@ -279,6 +301,7 @@ def main():
     parser.add_argument("--list", type=pathlib.Path, help="a file of all HeCBench's programs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--tools", type=pathlib.Path, help="the folder of built commands")
+    parser.add_argument("--install", type=pathlib.Path, help="install nvcc and CMake here")
     parser.add_argument("--gpu", help="the folder of NVIDIA's runtime library; each runs on a GPU")
     parser.add_argument("--deadline", type=int, default=10**6, help="seconds for all")
     parser.add_argument("--build-seconds", type=int, default=900)
@@ -287,6 +310,9 @@ def main():
     parser.add_argument("--record", action="store_true", help="write the lists")
     options = parser.parse_args()
     options.until = time.monotonic() + options.deadline
+    if options.install and not installed(options.install.resolve()):
+        print("nvcc cannot be installed, so its programs are left out")
+        return
     options.tools = (options.tools or tools()).resolve()
     toolkit(options.tools)
     jobs = [Job(options, suite, name) for suite in SUITES for name in chosen(options, suite)]
