@@ -421,18 +421,21 @@ fn temporary_folder() -> Result<TempDir, String> {
 /// The remark on a program without a report.
 pub(crate) const NO_REPORT: &str = "no report: no process of the program opened the driver";
 
-/// Opens the simulated driver as `run` does. Returns its place.
-pub(crate) fn try_driver() -> Result<String, String> {
+/// Opens the simulated driver as `run` does. Returns its place, and the names of its runtime
+/// libraries.
+pub(crate) fn try_driver() -> Result<[String; 2], String> {
     let command = ProgramArguments::augment_args(clap::Command::new("run"));
     let matches = command.try_get_matches_from(["run", "--", "true"]);
     let arguments = matches.and_then(|matches| ProgramArguments::from_arg_matches(&matches));
     let arguments = arguments.map_err(|error| error.to_string())?;
     let program = Program::prepare(&arguments, &Schedule::default())?;
+    let runtime = runtime_library::names_in(program.folder.path());
     if CARRIED.is_some() {
-        return Ok("carried by this command".to_owned());
+        return Ok(["carried by this command".to_owned(), runtime]);
     }
     let library = fs::read_link(program.folder.path().join(DRIVER_NAMES[0]));
-    Ok(library.map_or_else(|error| error.to_string(), |path| path.display().to_string()))
+    let place = library.map_or_else(|error| error.to_string(), |path| path.display().to_string());
+    Ok([place, runtime])
 }
 
 /// The subcommand of [`Program::probe`].
