@@ -19,7 +19,7 @@ EXCLUDED = {
     r"lcurand|curand\w*\.h[>\"]|CUDA::curand": "links cuRAND",
     r"cusolver|CUSOLVER": "links cuSOLVER",
     r"lnccl|nccl\.h": "links NCCL",
-    r"cudnn|nvjpeg|CUDA::npp|lnpp|lcutensor|cutlass/": "links another library of NVIDIA",
+    r"cudnn|nvjpeg|CUDA::npp|lnpp|lcutensor|cutlass/|nvJitLink": "links another library of NVIDIA",
     r"mma\.h|nvcuda::wmma": "includes mma.h",
     r"\bmpi\.h[>\"]": "needs MPI",
     r"GL/gl|GL/glew|glut|freeglut|vulkan|EGL/|DirectX|d3d1|GLFW": "needs a graphics library",
@@ -30,16 +30,19 @@ EXCLUDED = {
     r"lcudadevrt|cudaStreamTailLaunch|cudaStreamFireAndForget|CUDA_SEPARABLE_COMPILATION ON[^#]*cdp": (
         "refused by name: dynamic parallelism"
     ),
-    r"cuda::pipeline|nvJitLink|nvrtc\.h|libnvvm|nvvm\.h": None,
 }
 KINDS = {".cu", ".cuh", ".h", ".hpp", ".cpp", ".c", ".cc", ".txt", ".mk", ".inc"}
 REFUSED = "is not supported by the simulated device|cannot run on the simulated device"
-MISSING = "No such file|annot open|could not open|ailed to open|nable to open|rror opening|not found"
+REFUSED += "|the image is machine code"
+MISSING = "No such file|(annot|not able to|ould not|ailed to|nable to) (open|find|access)|rror opening"
+MISSING += "|not found|input file|not opened for reading"
 FAILED = r"\bFAIL(ED|URE)?\b|[Mm]ismatch|MISMATCH|erification failed|Test failed|INCORRECT"
 PASSED = r"\bPASS(ED)?\b|[Pp]assed|[Ss]uccess|SUCCESS|\bOK\b|[Cc]orrect|VALID"
+# What counts repetitions of the same work, which a program does only to take times.
+REPEATS = r"(?i)\b\w*(repeat|repetition|iteration|niter|num_iter|loops|nruns|num_runs|passes|trials|runs)\w*"
 # Lines that differ from run to run, or from device to device.
 UNSTEADY = (
-    r"(?i)time|second|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|[GM]?flop|bandwidth|throughput|elapsed|speed"
+    r"(?i)time|second|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
     r"|\brate|perf|device|gpu|clock|cycle|driver|compute capability|\bSMs?\b|multiprocessor|latency"
     r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
 )
@@ -70,6 +73,9 @@ def difference(ours, theirs):
     """Returns nothing if two outputs are the same, "" if only digits of rounding differ, or the
     first lines that do."""
     ours, theirs = steady(ours), steady(theirs)
+    # Blocks print in any order.
+    if sorted(ours) == sorted(theirs):
+        return None
     found = None
     for one, other in zip(ours + [""] * len(theirs), theirs + [""] * len(ours)):
         if one == other:
@@ -175,6 +181,43 @@ class Program:
         self.command = [f"./{name}", *arguments]
         return [first, second]
 
+    def variants(self):
+        """Returns the ways to run it, each with a name: as its authors do, unless a script finds the
+        number of repetitions; and with the smaller sizes of `sizes.txt`."""
+        if self.suite != "HeCBench" or self.options.given:
+            return [("", self.command)]
+        listed = [("", self.command)]
+        make = [*self.command, "-n", "LAUNCHER="]
+        said = subprocess.run(make, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        lines = (" ".join(line.split()) for line in said.stdout.replace("\\\n", " ").splitlines())
+        lines = [line for line in lines if not re.match(r"(\S*nvcc|g\+\+|gcc|make\S*)\s", line)]
+        once = [self.once(line) for line in lines]
+        if once != lines:
+            listed = [("repeat 1", ["sh", "-ec", "\n".join(once)])]
+        for line in read(HERE / "sizes.txt").splitlines():
+            name, _, arguments = line.partition(" ")
+            if name == self.name:
+                listed.append(("smaller", ["sh", "-ec", f"./main {arguments}"]))
+        return listed
+
+    def once(self, line):
+        """Returns a command with 1 in the place of a number of repetitions."""
+        words = line.split()
+        places = [index for index, word in enumerate(words) if re.search(r"(^|/)main$", word)]
+        if not places:
+            return line
+        start, text = places[0], re.sub(r'"\s*"', "", self.sources())
+        converted = REPEATS + r"\s*=\s*[\w:<>()]*\(\s*argv\[(\d)\]"
+        found = {int(it[1]) for it in re.findall(converted, text)}
+        for usage in re.findall(r"(?i)usage[^\"<]*((?:<[^>\"]+>[^<\"]*)+)", text):
+            names = re.findall(r"<([^>]+)>", usage)
+            if len(names) == len(words) - start - 1:
+                found |= {index for index, name in enumerate(names, 1) if re.search(REPEATS, name)}
+        for index in found:
+            if start + index < len(words) and words[start + index].isdigit():
+                words[start + index] = "1"
+        return re.sub(r"(-runs|--repeat|--iterations) \d+", r"\1 1", " ".join(words))
+
     def build(self):
         """Builds the program. Returns why it cannot be, if so."""
         with BUILDS if self.suite == "own" else contextlib.nullcontext():
@@ -206,9 +249,9 @@ class Program:
             said = "does not compile: its build makes no program"
         return said or None
 
-    def start(self, simulated):
+    def start(self, simulated, command):
         """Starts the program in a session of its own, and returns it."""
-        command, environment = list(map(str, self.command)), self.environment
+        command, environment = list(map(str, command)), self.environment
         name = "run" if simulated else "gpu"
         if simulated:
             options = ["--quiet", "--annotate=never", "--exit-code=0", f"--json={self.logs}/reports"]
@@ -272,13 +315,15 @@ class Program:
         theirs = "\n".join(self.said("gpu")) if reference is not None else ""
         if re.search(REFUSED, both):
             return f"excluded: refused by name: {first(REFUSED)}"
+        if code != 0 and reference != 0 and re.search(MISSING, both + theirs):
+            return f"excluded: missing input: {first(MISSING)}"
+        if code == 2 and self.suite == "cuda-samples" and re.search("(?i)waiv|not support", both):
+            return f"excluded: the program waives: {first('(?i)waiv|not support')}"
         same = difference(out, self.said("gpu")[0]) if reference == 0 else "not run"
         if code != 0:
-            if reference not in (None, 0, code) or reference == code:
+            if reference not in (None, 0):
                 return f"same: status {code}, and {reference} on a GPU"
-            if reference is None and re.search(MISSING, both):
-                return f"excluded: missing input: {first(MISSING)}"
-            return f"fail: status {code}: {first('millstream:|rror|FAIL|ssert|what')}"
+            return f"fail: status {code}: {first('millstream:|rror|FAIL|ssert|what|ismatch')}"
         if reference not in (None, 0):
             return f"ends: status {reference} on a GPU"
         if same is None:

@@ -3,6 +3,10 @@
 the outcomes with the lists beside this file. `own` are programs of this repository, which CMake
 builds in several ways. `program.py` builds one program, and names its outcome.
 
+HeCBench's programs repeat their work only to take times, a hundred or ten thousand times: where a
+script finds this number, it is 1, unless `--given`. A program that is still slow runs with the
+smaller sizes that `sizes.txt` lists.
+
 A program may take 120 s of processor time. Those that need long are stopped and go on when all
 others have had their turn, so that a run that ends at its `--deadline` has tried every program.
 With `--gpu FOLDER`, the folder of NVIDIA's runtime library, each program first runs on a GPU, and the
@@ -25,7 +29,7 @@ import time
 from program import HERE, Program, read
 
 ROOT = HERE.parent.parent
-SUITES = ["own", "HeCBench", "gpu-rodinia", "cuda-samples", "ggml"]
+SUITES = ["own", "ggml", "HeCBench", "gpu-rodinia", "cuda-samples"]
 PACKAGES = ["nvidia-cuda-nvcc==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-crt==13.0.88"]
 PACKAGES += ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85", "cmake==4.4.5"]
 FINE = ["pass", "same", "ends", "excluded"]
@@ -163,14 +167,22 @@ class Job:
         if reason:
             self.found = f"excluded: {reason}"
             return
+        self.left = self.program.variants()
+        self.next_variant()
+
+    def next_variant(self):
+        """Starts the program in the next way, first on a GPU if there is one."""
+        self.turn, self.facts["cpu"], self.reference = 0, 0, None
+        name, command = self.left.pop(0)
+        self.facts["variant"] = name
         if self.options.gpu and not self.program.is_managed:
             with GPU:
-                self.on_gpu()
-        self.process = self.program.start(True)
+                self.on_gpu(command)
+        self.process = self.program.start(True, command)
 
-    def on_gpu(self):
+    def on_gpu(self, command):
         """Runs the program on a GPU."""
-        start, process = time.monotonic(), self.program.start(False)
+        start, process = time.monotonic(), self.program.start(False, command)
         while time.monotonic() - start < 20:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:
@@ -201,11 +213,18 @@ class Job:
                 self.facts["cpu"] = round(usage.ru_utime + usage.ru_stime, 1)
                 code = os.waitstatus_to_exitcode(status)
                 self.found = self.program.judged(code, self.reference)
+                if self.facts["variant"]:
+                    self.found += f" ({self.facts['variant']})"
                 return True
             used = self.facts["cpu"] = CLOCK.of(self.process.pid)
             idle = time.monotonic() - begun > 60 + 4 * (limit - before)
             late = time.monotonic() > self.options.until
             if used > limit or late or idle:
+                if self.left and self.turn > 1 and not late:
+                    self.kill()
+                    self.facts["too slow"] = [*self.facts.get("too slow", []), self.facts["variant"]]
+                    self.next_variant()
+                    return self.run()
                 if self.turn < len(TURNS) and not late and not idle:
                     CLOCK.signal(self.process.pid, signal.SIGSTOP)
                     return False
@@ -215,10 +234,14 @@ class Job:
 
     def stop(self, reason):
         """Ends the program."""
+        self.kill()
+        self.found = f"slow: {reason}"
+
+    def kill(self):
+        """Kills all processes of the program."""
         if self.process:
             CLOCK.signal(self.process.pid, signal.SIGKILL)
             os.wait4(self.process.pid, 0)
-        self.found = f"slow: {reason}"
 
     def report(self):
         """Returns what is written of the program."""
@@ -268,7 +291,7 @@ def run_all(options, jobs):
 
 def kind(found):
     """Returns what is in front of the reason."""
-    return found.partition(":")[0]
+    return re.split(r":| \(", found)[0]
 
 
 def compared(options, suite, found):
@@ -298,6 +321,7 @@ def main():
     parser.add_argument("suites", nargs="*", help="SUITE or SUITE:PROGRAM")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--some", type=int, default=150, help="of HeCBench's programs")
+    parser.add_argument("--given", action="store_true", help="as many repetitions as given")
     parser.add_argument("--list", type=pathlib.Path, help="a file of all HeCBench's programs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--tools", type=pathlib.Path, help="the folder of built commands")

@@ -49,6 +49,14 @@ pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand
             if lexer.eat('|') {
                 return Ok(Operand::Pair(token.text, lexer.word("a register")?.text));
             }
+            // The address of an array's first element; those of others depend on its type.
+            if lexer.eat('[') {
+                let index = lexer.peek();
+                if constant::constant(lexer)? != Operand::Int(0) {
+                    return Err(unexpected(index, "the index 0"));
+                }
+                lexer.expect(']')?;
+            }
             match constant::offset(lexer)? {
                 0 => Ok(Operand::Name(token.text)),
                 offset => Ok(Operand::NameOffset(token.text, offset)),

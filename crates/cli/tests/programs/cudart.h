@@ -93,6 +93,7 @@ int cudaStreamQuery(Handle);
 int cudaStreamSynchronize(Handle);
 int cudaStreamWaitEvent(Handle, Handle, unsigned);
 int cudaStreamBeginCapture(Handle, int);
+int cudaStreamBeginCaptureToGraph(Handle, Handle, const Handle *, const void *, size_t, int);
 int cudaStreamEndCapture(Handle, Handle *);
 int cudaStreamGetCaptureInfo();
 int cudaEventCreate(Handle *);

@@ -225,6 +225,8 @@ static void streams_and_graphs(void) {
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphDestroy(graph));
     OK(cudaGraphCreate(&graph, 0));
+    OK(cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, 0));
+    OK(cudaStreamEndCapture(stream, NULL));
     int number = -7 - 7 - 1000;
     void *arguments[] = {&memory, &number};
     struct { void *function; Dim3 grid, block; unsigned bytes; void **arguments, **extra; }

@@ -113,19 +113,14 @@ exports! {
         call.process()?.stream_begin_capture(context, stream, mode)
     }
 
-    /// A capture that is invalid yields a null graph.
+    /// A capture that is invalid yields a null graph. A program that captures into a graph that it
+    /// has already may not want the result.
     [cuStreamEndCapture, cuStreamEndCapture_ptsz per_thread]
     fn end(call, stream: Handle, graph: Out<Handle>) {
-        graph.check()?;
         let (context, stream) = call.stream(stream)?;
-        let process = call.process()?;
-        match process.stream_end_capture(context, stream) {
-            Ok(captured) => graph.set(captured.as_raw()),
-            Err(code) => {
-                graph.set(0)?;
-                Err(code)
-            }
-        }
+        let captured = call.process()?.stream_end_capture(context, stream);
+        graph.set_if_wanted(captured.as_ref().map_or(0, |graph| graph.as_raw()));
+        captured.map(drop)
     }
 
     [cuStreamIsCapturing, cuStreamIsCapturing_ptsz per_thread]

@@ -19,7 +19,7 @@ use crate::{
         objects::image::{Array, ImageObject},
     },
     exec::{Image, component_bytes},
-    ids::Handle,
+    ids::{Handle, OpId},
     memory::MemoryKind,
 };
 
@@ -203,8 +203,10 @@ impl StateGuard<'_> {
 
     fn remove_image<H: Handle>(&mut self, context: ContextHandle, handle: H) -> CallResult<()> {
         self.check_context(context)?;
-        let gone = self.images.objects.remove(&(handle.number() as u64));
-        gone.map(drop).ok_or_else(|| self.bad_handle(handle))
+        let oldest = self.ops.keys().next().copied();
+        let end = OpId(self.ops_enqueued);
+        let gone = self.images.remove(handle.number() as u64, oldest, end);
+        gone.ok_or_else(|| self.bad_handle(handle))
     }
 
     pub(crate) fn texture_destroy(

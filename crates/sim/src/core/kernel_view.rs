@@ -133,7 +133,7 @@ impl GlobalMemory for KernelView<'_> {
     }
 
     fn image(&self, handle: u64) -> Option<Image> {
-        let object = self.images.objects.get(&handle)?;
+        let object = self.images.seen_by(self.op, handle)?;
         (object.context == self.context).then_some(object.image)
     }
 

@@ -7,7 +7,7 @@ use millstream_driver::{
     cuda::api::ARRAY3D_LAYERED,
 };
 
-use crate::exec::Image;
+use crate::{exec::Image, ids::OpId};
 
 /// The alignment of the rows of an array, in bytes: that of the widest access to a surface.
 const ROW_ALIGNMENT: u64 = 16;
@@ -68,11 +68,34 @@ pub(crate) struct Images {
     pub(crate) arrays: BTreeMap<ArrayHandle, Array>,
     /// The textures and surfaces by their handles, which are distinct.
     pub(crate) objects: BTreeMap<u64, ImageObject>,
+    /// Destroyed objects with their handles, for the operations enqueued before: those up to
+    /// the given one.
+    ending: Vec<(OpId, u64, ImageObject)>,
 }
 
 impl Images {
+    /// Returns the object that an operation sees under a handle.
+    pub(crate) fn seen_by(&self, op: OpId, handle: u64) -> Option<&ImageObject> {
+        let mut ending = self.ending.iter();
+        self.objects.get(&handle).or_else(|| {
+            let found = ending.find(|(end, other, _)| *other == handle && op <= *end);
+            Some(&found?.2)
+        })
+    }
+
+    /// Removes an object, which the pending operations up to `end` still use. `oldest` is the
+    /// first of these.
+    pub(crate) fn remove(&mut self, handle: u64, oldest: Option<OpId>, end: OpId) -> Option<()> {
+        let object = self.objects.remove(&handle)?;
+        self.ending.push((end, handle, object));
+        self.ending
+            .retain(|(end, ..)| oldest.is_some_and(|oldest| oldest <= *end));
+        Some(())
+    }
+
     pub(crate) fn context_destroyed(&mut self, context: ContextHandle) {
         self.arrays.retain(|_, array| array.context != context);
         self.objects.retain(|_, object| object.context != context);
+        self.ending.retain(|(.., object)| object.context != context);
     }
 }
