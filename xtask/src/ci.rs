@@ -40,8 +40,7 @@ pub(crate) fn run() -> Result<()> {
         let mut suites = process::command("python3");
         suites.args(["xtask/suites/suites.py", ".", "own", "--tools"]);
         suites.arg(target.join("debug"));
-        suites.arg("--install").arg(target.join("nvcc"));
-        process::run(suites.arg("--logs").arg(target.join("suites")))
+        process::run(suites.arg("--install").arg(target.join("nvcc")))
     })?;
     cargo_step(WITHOUT_SIMULATOR)?;
     step(

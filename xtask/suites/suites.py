@@ -329,7 +329,7 @@ def main():
     parser.add_argument("--gpu", help="the folder of NVIDIA's runtime library; each runs on a GPU")
     parser.add_argument("--deadline", type=int, default=10**6, help="seconds for all")
     parser.add_argument("--build-seconds", type=int, default=900)
-    parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("/tmp/millstream-suites"))
+    parser.add_argument("--logs", type=pathlib.Path, default=ROOT / "target/suites")
     parser.add_argument("--results", type=pathlib.Path, help="a file for lines of JSON")
     parser.add_argument("--record", action="store_true", help="write the lists")
     options = parser.parse_args()

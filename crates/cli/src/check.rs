@@ -10,8 +10,8 @@ use millstream_sim::Rules;
 
 use crate::{
     ending::Ending,
-    program::{NO_REPORT, Program, ProgramArguments, Schedule, exit_code},
-    reports::Reports,
+    program::{Program, ProgramArguments, Schedule, exit_code},
+    reports::{NO_REPORT, Reports},
     say,
     settings::{self, variable},
 };

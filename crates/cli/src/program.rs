@@ -418,24 +418,22 @@ fn temporary_folder() -> Result<TempDir, String> {
         .map_err(|error| cannot("create a folder in", &parent, &error))
 }
 
-/// The remark on a program without a report.
-pub(crate) const NO_REPORT: &str = "no report: no process of the program opened the driver";
-
-/// Opens the simulated driver as `run` does. Returns its place, and the names of its runtime
-/// libraries.
+/// Opens the simulated driver as `run` does. Returns its place, and the runtime libraries' names.
 pub(crate) fn try_driver() -> Result<[String; 2], String> {
     let command = ProgramArguments::augment_args(clap::Command::new("run"));
     let matches = command.try_get_matches_from(["run", "--", "true"]);
     let arguments = matches.and_then(|matches| ProgramArguments::from_arg_matches(&matches));
     let arguments = arguments.map_err(|error| error.to_string())?;
     let program = Program::prepare(&arguments, &Schedule::default())?;
-    let runtime = runtime_library::names_in(program.folder.path());
-    if CARRIED.is_some() {
-        return Ok(["carried by this command".to_owned(), runtime]);
-    }
-    let library = fs::read_link(program.folder.path().join(DRIVER_NAMES[0]));
-    let place = library.map_or_else(|error| error.to_string(), |path| path.display().to_string());
-    Ok([place, runtime])
+    let folder = program.folder.path();
+    let mut runtime = runtime_library::MAJORS.map(runtime_library::name).to_vec();
+    runtime.retain(|name| folder.join(name).is_file());
+    let driver = match fs::read_link(folder.join(DRIVER_NAMES[0])) {
+        _ if CARRIED.is_some() => "carried by this command".to_owned(),
+        Ok(path) => path.display().to_string(),
+        Err(error) => error.to_string(),
+    };
+    Ok([driver, runtime.join(", ")])
 }
 
 /// The subcommand of [`Program::probe`].

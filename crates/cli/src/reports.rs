@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::executable::Executable;
 
+/// The remark on a program without a report.
+pub(crate) const NO_REPORT: &str = "no report: no process of the program opened the driver";
+
 /// The reports of the processes that opened the driver.
 #[derive(Default)]
 pub(crate) struct Reports {

@@ -6,7 +6,8 @@ use clap::Args;
 
 use crate::{
     ending::Ending,
-    program::{NO_REPORT, Program, ProgramArguments, Schedule, cannot, exit_code},
+    program::{Program, ProgramArguments, Schedule, cannot, exit_code},
+    reports::NO_REPORT,
     say,
 };
 

@@ -219,13 +219,6 @@ pub(crate) fn write(driver: &Path, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the names of the libraries in a folder, for each version of CUDA.
-pub(crate) fn names_in(folder: &Path) -> String {
-    let names = MAJORS.map(name).into_iter();
-    let names: Vec<_> = names.filter(|it| folder.join(it).is_file()).collect();
-    names.join(", ")
-}
-
 /// Loads the library ahead of one that the loader would find first otherwise, by a path in the
 /// executable.
 pub(crate) fn preload(program: &OsStr, folder: &Path, command: &mut Command) {

@@ -146,13 +146,10 @@ pub(crate) fn describe(sites: Option<&Sites>, text: &str) -> Description {
         let mut rest = line;
         while let Some((sites, (before, after))) = sites.zip(rest.split_once(MARK)) {
             let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-            let number = after[..digits].parse();
-            let called = number
-                .as_ref()
-                .ok()
-                .and_then(|it| sites.runtime_function(*it));
+            let number = after[..digits].parse().ok();
+            let called = number.and_then(|number| sites.runtime_function(number));
             described += &with_runtime_function(before, called);
-            let frames = number.map_or_else(|_| Vec::new(), |number| sites.frames(number));
+            let frames = number.map_or_else(Vec::new, |number| sites.frames(number));
             match frames.split_first() {
                 Some((first, others)) => {
                     let _ = write!(described, "at {first}");
@@ -328,21 +325,6 @@ mod tests {
         let header = frame("cudaMalloc<float>(float**, unsigned long)", None, false);
         let start = frame("_start", None, false);
         assert_eq!(without_launch_code(vec![header, main, start]), own);
-    }
-
-    #[test]
-    fn an_allocation_is_named_after_the_function_that_the_program_called() {
-        let called = || Some("cudaMalloc".to_owned());
-        let named = |before, called| with_runtime_function(before, called).into_owned();
-        assert_eq!(
-            named("(64 bytes, cuMemAlloc, ", called()),
-            "(64 bytes, cudaMalloc, "
-        );
-        assert_eq!(
-            named("(64 bytes, cuMemAlloc, ", None),
-            "(64 bytes, cuMemAlloc, "
-        );
-        assert_eq!(named("kernel `k`, ", called()), "kernel `k`, ");
     }
 
     #[test]

@@ -65,11 +65,7 @@ pub(super) fn runtime_function(addresses: &[usize]) -> Option<String> {
         return None;
     }
     let name = frames(entry).pop()?.function;
-    Some(
-        name.trim_end_matches("_ptsz")
-            .trim_end_matches("_ptds")
-            .to_owned(),
-    )
+    name.split("_pt").next().map(str::to_owned)
 }
 
 /// Returns the file of the library or the executable that called this library, if it is known.

@@ -168,18 +168,14 @@ fn copy_consecutive(
     refuse_if(to.1.0 >= ends[0] || from.1.0 >= ends[1], INVALID_VALUE)?;
     while bytes > 0 {
         let width = bytes.min(ends[0] - to.1.0).min(ends[1] - from.1.0);
-        // Whole rows are copied at once.
-        let is_whole = ends.iter().all(|end| [width, usize::MAX].contains(end));
-        let rows = if is_whole { bytes / width } else { 1 };
-        (to.2.1, from.2.1) = (width, width);
-        copy(call, to, from, (width, rows), way)?;
-        bytes -= width * rows;
+        copy(call, to, from, (width, 1), way)?;
+        bytes -= width;
         for (side, end) in [&mut to, &mut from].into_iter().zip(ends) {
             let (_, (x, y), (address, _)) = side;
-            *address += width * rows;
+            *address += width;
             if end != usize::MAX {
                 *x = (*x + width) % end;
-                *y += if *x == 0 { rows } else { 0 };
+                *y += usize::from(*x == 0);
             }
         }
     }
