@@ -428,11 +428,9 @@ pub(crate) fn try_driver() -> Result<[String; 2], String> {
     let folder = program.folder.path();
     let mut runtime = runtime_library::MAJORS.map(runtime_library::name).to_vec();
     runtime.retain(|name| folder.join(name).is_file());
-    let driver = match fs::read_link(folder.join(DRIVER_NAMES[0])) {
-        _ if CARRIED.is_some() => "carried by this command".to_owned(),
-        Ok(path) => path.display().to_string(),
-        Err(error) => error.to_string(),
-    };
+    let place = fs::read_link(folder.join(DRIVER_NAMES[0])).unwrap_or_default();
+    let carried = CARRIED.map(|_| "carried by this command".to_owned());
+    let driver = carried.unwrap_or_else(|| place.display().to_string());
     Ok([driver, runtime.join(", ")])
 }
 
