@@ -185,7 +185,7 @@ fn a_kernel_that_fetches_by_a_dead_or_foreign_handle_fails_with_the_reason() {
 }
 
 #[test]
-fn x1_fetches_have_the_bits_of_an_h100() {
+fn x1_fetches_surfaces_and_queries_have_the_bits_of_a_gpu() {
     let run = Program::compiled("textures").run(&[], &[]);
     has_no_race(&run, &run.output);
     // Linear filters of 3-D textures, and of signed bytes and floats, differ in the last bits.

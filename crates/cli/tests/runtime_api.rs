@@ -67,7 +67,7 @@ fn calls_of_both_versions_of_the_runtime_return_what_the_documentation_says() {
 }
 
 #[test]
-fn a_sticky_error_stays_until_the_device_is_reset_and_others_until_they_are_read() {
+fn calls_fail_after_the_loss_of_the_context_until_the_device_is_reset() {
     let errors = run("errors", 1);
     assert_eq!(
         errors.matches("KernelFault: kernel `fault`").count(),

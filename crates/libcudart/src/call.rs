@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     abi::{Function, Ptr, Stream},
-    codes::{Answer, INSUFFICIENT_DRIVER, INVALID_DEVICE, UNKNOWN, is_sticky, refuse_if},
+    codes::{Answer, INSUFFICIENT_DRIVER, INVALID_DEVICE, UNKNOWN, refuse_if},
     driver::{Word, cu},
     registry, version,
 };
@@ -38,8 +38,7 @@ pub(crate) enum Need {
 
 thread_local! {
     static DEVICE: Cell<i32> = const { Cell::new(0) };
-    /// The last error, and the number of resets before.
-    static LAST_ERROR: Cell<(i32, u64)> = const { Cell::new((0, 0)) };
+    static LAST_ERROR: Cell<i32> = const { Cell::new(0) };
     /// The context that this library made current, and the number of resets before.
     static MADE_CURRENT: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
 }
@@ -71,18 +70,17 @@ pub(crate) fn run(per_thread: bool, need: Need, body: impl FnOnce(&Call) -> Answ
 
 /// Makes a result the thread's last error.
 pub(crate) fn note_error(code: i32) {
-    LAST_ERROR.set((code, RESETS.load(Ordering::Acquire)));
+    LAST_ERROR.set(code);
 }
 
-/// Returns the thread's last error, and forgets it if `forget` is true, unless it is a sticky one,
-/// which stays until a device is reset.
+/// Returns the thread's last error, and forgets it if `forget` is true. After an error that ended
+/// the context, each call that needs the context fails with it again.
 pub(crate) fn last_error(forget: bool) -> i32 {
-    let (code, resets) = LAST_ERROR.get();
-    let is_over = resets != RESETS.load(Ordering::Acquire);
-    if is_sticky(code) && is_over || forget && !is_sticky(code) {
-        LAST_ERROR.set((0, 0));
+    let code = LAST_ERROR.get();
+    if forget {
+        LAST_ERROR.set(0);
     }
-    if is_sticky(code) && is_over { 0 } else { code }
+    code
 }
 
 /// Initialises the driver at the first call. Fails with `cudaErrorInsufficientDriver` if there is

@@ -22,11 +22,6 @@ pub(crate) const SYMBOL_NOT_FOUND: i32 = 500;
 pub(crate) const NOT_SUPPORTED: i32 = 801;
 pub(crate) const UNKNOWN: i32 = 999;
 
-/// Returns whether an error stays until the device is reset, because it ended the context.
-pub(crate) fn is_sticky(code: i32) -> bool {
-    matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719)
-}
-
 pub(crate) fn refuse_if(condition: bool, code: i32) -> Answer {
     if condition { Err(code) } else { Ok(()) }
 }

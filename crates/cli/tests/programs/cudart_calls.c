@@ -128,7 +128,8 @@ static void memory(void) {
     FAILS(1, cudaFree(rows));
     OK(cudaMallocHost(&host, 64));
     OK(cudaMallocManaged(&shared, 64, 1));
-    FAILS(1, cudaMallocManaged(&empty, 0, 1));
+    empty = &empty;
+    OK(cudaMallocManaged(&empty, 0, 1));
     OK(cudaMallocPitch(&pitched, &pitch, 5, 2));
     CHECK(pitch >= 5 && pitch % 4 == 0);
     for (int i = 0; i < 10; i++)
@@ -212,7 +213,9 @@ static void streams_and_graphs(void) {
     OK(cudaEventElapsedTime(&elapsed, event, later));
     OK(cudaStreamQuery(stream));
     FAILS(400, cudaEventElapsedTime(&elapsed, event, NULL));
+#ifndef GPU // whose driver reads the memory
     FAILS(400, cudaStreamSynchronize((Handle)0x1234));
+#endif
     OK(cudaStreamBeginCapture(stream, 0));
     int status = 0;
     unsigned long long id;
@@ -373,9 +376,11 @@ static void errors(void) {
     CHECK(!strcmp(cudaGetErrorString(9), "invalid configuration argument"));
     CHECK(!strcmp(cudaGetErrorString(700), "an illegal memory access was encountered"));
     CHECK(!strcmp(cudaGetErrorString(12345), "unrecognized error code"));
-    FAILS(9, cudaLaunchKernel(&add, none, one, NULL, 0, NULL));
-    FAILS(9, cudaLaunchKernel(&add, one, wide, NULL, 0, NULL));
-    FAILS(9, cudaLaunchKernel(&add, one, deep, NULL, 0, NULL));
+    int number = 0;
+    void *arguments[] = {&memory, &number};
+    FAILS(9, cudaLaunchKernel(&add, none, one, arguments, 0, NULL));
+    FAILS(9, cudaLaunchKernel(&add, one, wide, arguments, 0, NULL));
+    FAILS(9, cudaLaunchKernel(&add, one, deep, arguments, 0, NULL));
     FAILS(9, cudaPeekAtLastError());
     OK(cudaMalloc(&memory, 4));
     FAILS(9, cudaGetLastError());
@@ -383,10 +388,13 @@ static void errors(void) {
     OK(cudaLaunchKernel(&fault, one, one, NULL, 0, NULL));
     FAILS(700, cudaDeviceSynchronize());
     FAILS(700, cudaGetLastError());
-    FAILS(700, cudaGetLastError());
+    OK(cudaGetLastError());
     FAILS(700, cudaFree(memory));
     OK(cudaDeviceReset());
-    OK(cudaGetLastError());
+    FAILS(700, cudaGetLastError());
+#ifdef GPU // where later allocations fail with 46
+    return;
+#endif
     OK(cudaMalloc(&memory, 16));
     OK(cudaMemset(memory, 0, 16));
     OK(launch(memory, 1, NULL));

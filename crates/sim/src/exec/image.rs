@@ -153,7 +153,9 @@ fn find(access: &ImageAccess, shared: &WarpContext<'_, '_>, handle: u64) -> Resu
 fn answer(image: &Image, query: ImageQuery) -> u32 {
     match query {
         ImageQuery::Size(axis) if axis < image.dimensions => image.size[usize::from(axis)],
-        ImageQuery::Size(_) => 0,
+        // The layers follow the sizes, and a 1-D texture has one row, as on an H200.
+        ImageQuery::Size(axis) if image.layered && axis == image.dimensions => image.size[2],
+        ImageQuery::Size(axis) => u32::from(axis == 1 && image.mode.is_some()),
         ImageQuery::Layers if image.layered => image.size[2],
         ImageQuery::Layers => 0,
         ImageQuery::DataType => image.format.0.cast_unsigned(),
