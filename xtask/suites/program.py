@@ -105,7 +105,7 @@ class Program:
         # Samples look for their data beside the folder that they are built in.
         self.build_folder = (options.logs if suite == "own" else self.folder) / "build"
         self.place, self.command = self.folder, None
-        self.tools = options.tools
+        self.tools, self.is_managed = options.tools, False
         path = f"{self.tools}:{self.tools}/toolkit/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path}
         self.environment |= {"MAKEFLAGS": "", "TERM": "dumb"}
@@ -317,8 +317,8 @@ class Program:
             return f"excluded: refused by name: {first(REFUSED)}"
         if code != 0 and reference != 0 and re.search(MISSING, both + theirs):
             return f"excluded: missing input: {first(MISSING)}"
-        if code == 2 and self.suite == "cuda-samples" and re.search("(?i)waiv|not support", both):
-            return f"excluded: the program waives: {first('(?i)waiv|not support')}"
+        if code == 2 and self.suite == "cuda-samples" and re.search("[Ww]aiv|not support", both):
+            return f"excluded: the program waives: {first('[Ww]aiv|not support')}"
         same = difference(out, self.said("gpu")[0]) if reference == 0 else "not run"
         if code != 0:
             if reference not in (None, 0):

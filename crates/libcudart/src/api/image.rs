@@ -6,7 +6,7 @@ use crate::{
     abi::{DriverBox3, DriverSide, Extent, Ptr, Stream},
     api::copy::{ARRAY, enqueue_box, memory_types},
     call::Call,
-    codes::{Answer, INVALID_CHANNEL_DESCRIPTOR, INVALID_FILTER_SETTING, INVALID_VALUE, refuse_if},
+    codes::{Answer, INVALID_CHANNEL_DESCRIPTOR, INVALID_FILTER_SETTING, refuse_if},
     driver::cu,
     export::exports,
 };
@@ -165,7 +165,10 @@ fn copy_consecutive(
         }
     };
     let ends = [row(&to)?, row(&from)?];
-    refuse_if(to.1.0 >= ends[0] || from.1.0 >= ends[1], INVALID_VALUE)?;
+    // A place behind a row is in the next one, as on a GPU.
+    for (side, end) in [&mut to, &mut from].into_iter().zip(ends) {
+        side.1 = (side.1.0 % end, side.1.1.saturating_add(side.1.0 / end));
+    }
     while bytes > 0 {
         let width = bytes.min(ends[0] - to.1.0).min(ends[1] - from.1.0);
         copy(call, to, from, (width, 1), way)?;

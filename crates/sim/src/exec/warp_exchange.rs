@@ -112,7 +112,8 @@ fn vote(r: &mut Registers, exchange: &Exchange, set: u32, f: impl Fn(u32, u32) -
 /// `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the warp into
 /// segments. `find` returns the lane that a lane reads, and whether that is valid, from the lane's
 /// number, `b`, and the lowest and the highest lane and the mask of its segment. A lane keeps its
-/// own value if its source lies outside its segment or is inactive.
+/// own value if its source lies outside its segment, and gets 0 from an inactive one: undefined by
+/// the documentation, but NVIDIA's sample `reduction` needs it, and has the right sum on GPUs.
 #[inline(always)]
 fn shuffle(
     r: &mut Registers,
@@ -121,7 +122,7 @@ fn shuffle(
     find: impl Fn(u32, u32, [u32; 3]) -> (u32, bool),
 ) {
     let [a, b, c] = [exchange.a, exchange.b, exchange.c].map(|slot| r.word(slot));
-    let (mut sources, mut inside) = ([0; LANES], 0);
+    let (mut sources, mut inside, mut gone) = ([0; LANES], 0, 0);
     for lane in 0..LANES {
         let (own, clamp, segment) = (lane as u32, c[lane] & 31, c[lane] >> 8 & 31);
         let lowest = own & segment;
@@ -129,12 +130,14 @@ fn shuffle(
         let (source, valid) = find(own, b[lane] & 31, [lowest, highest, segment]);
         inside |= if valid { 1u32 << lane } else { 0 };
         let active = set >> (source & 31) & 1 == 1;
-        sources[lane] = if valid & active { source & 31 } else { own };
+        gone |= if valid & !active { 1u32 << lane } else { 0 };
+        sources[lane] = if valid { source & 31 } else { own };
     }
     let mut values = [0; LANES];
     for lane in 0..LANES {
         values[lane] = a[(sources[lane] & 31) as usize];
     }
+    lanes(gone & set).for_each(|lane| values[lane] = 0);
     r.set_word(exchange.d, set, &values);
     if let Some(p) = exchange.p {
         r.set_predicate(p, set, inside);
