@@ -224,8 +224,10 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         warp_access.check_alignment()?;
-        if access.width == 4 && access.count == 1 && !access.double {
-            return self.load_runs(r, access, cached, warp_access);
+        if (access.width, access.count, access.double) == (4, 1, false)
+            && self.load_runs(r, access, cached, warp_access).is_some()
+        {
+            return Ok(());
         }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
@@ -370,8 +372,10 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
     ) -> Result<(), LaneFault> {
         warp_access.check_alignment()?;
-        if access.width == 4 && access.count == 1 {
-            return self.store_runs(r, access, cached, warp_access);
+        if (access.width, access.count) == (4, 1)
+            && self.store_runs(r, access, cached, warp_access).is_some()
+        {
+            return Ok(());
         }
         let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];

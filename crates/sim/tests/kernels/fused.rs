@@ -122,11 +122,10 @@ fn the_kernels_of_the_benchmark_run_as_interpreted() {
     }
 }
 
-/// Returns a random kernel of `fused.txt`.
-fn random_kernel(seed: u64) -> String {
+/// Returns a random kernel of a text such as `fused.txt`.
+pub(crate) fn random_kernel(text: &str, seed: u64) -> String {
     let mut next = numbers(seed);
     let mut pick = move |count: usize| (next() >> 33) as usize % count;
-    let text = include_str!("fused.txt");
     let start = text.find(".version").unwrap();
     let (frame, statements) = text[start..].split_once("STATEMENTS\n").unwrap();
     let (indices, weighted): (Vec<_>, Vec<_>) = statements
@@ -197,7 +196,7 @@ fn random_kernel(seed: u64) -> String {
 fn random_kernels_find_the_same_values_faults_and_records() {
     let (mut ran, mut failed) = (0, 0);
     for seed in share::numbers(300, 200_000) {
-        let source = random_kernel(seed);
+        let source = random_kernel(include_str!("fused.txt"), seed);
         let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{error}\n{source}"));
         let kernel = module.kernel("k").unwrap();
         for (blocks, threads) in [(1, 32), (3, 64), (2, 96), (2, 41)] {

@@ -74,6 +74,7 @@ opcodes! {
     STORE = 0 1 0x11;
     STORE_HALF = 0 1 0x11 xmm;
     STORE_Q = 1 1 0xd6 xmm;
+    STORE_MASKED = 1 2 0x2e;
     MOVE = 0 1 0x28;
     ADD_PS = 0 1 0x58;
     MUL_PS = 0 1 0x59;

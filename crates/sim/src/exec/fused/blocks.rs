@@ -28,8 +28,10 @@ pub(super) fn fuse(code: &Code) -> std::io::Result<Option<FusedCode>> {
     let mut part = 0;
     for Stream { range, .. } in &streams {
         for pc in range.clone() {
-            part += u32::from(pc == range.start || cuts[pc]);
-            part_of[pc] = Some(part);
+            if part_of[pc].is_none() {
+                part += u32::from(pc == range.start || cuts[pc]);
+                part_of[pc] = Some(part);
+            }
         }
     }
     for Stream { range, .. } in &streams {
@@ -62,7 +64,8 @@ pub(super) fn fuse(code: &Code) -> std::io::Result<Option<FusedCode>> {
             counted: 0,
         };
         let live = if stream.is_some() { &live_parts } else { &live };
-        let mut block = block(&mut assembler, code, live, range, stream.is_some());
+        let whole = stream.as_ref().is_some_and(|stream| stream.whole);
+        let mut block = block(&mut assembler, code, live, range, whole);
         if let Some(stream) = stream {
             block.stream = stream.finish(&mut assembler, code, &all, otherwise);
         }
@@ -116,15 +119,15 @@ fn ranges(code: &Code, cuts: &[bool]) -> Vec<Range<usize>> {
 /// Emits the function of a block.
 ///
 /// Its arguments are the three register files, the mask of active lanes and the windows of the
-/// loads, and for a stream, whose mask has all lanes, the addresses of its accesses. It processes
-/// eight lanes at a time, and returns the number of active lanes of its guarded operations that
-/// count.
+/// loads, and for a stream the addresses of its accesses; with `whole`, the mask has all lanes. It
+/// processes eight lanes at a time, and returns the number of active lanes of its guarded
+/// operations that count.
 fn block(
     assembler: &mut Assembler,
     code: &Code,
     live: &LiveRegisters,
     range: Range<usize>,
-    is_stream: bool,
+    whole: bool,
 ) -> FusedBlock {
     let instrs = &code.executed[range.clone()];
     let mut bases = Vec::new();
@@ -138,7 +141,8 @@ fn block(
     let alive = without_dead(code, live, instrs);
     let has_doubles = instrs.iter().any(|instr| {
         let result = register_result(code, instr.op);
-        result.is_some_and(|(class, _)| class == RegisterClass::Double)
+        let is_double = result.is_some_and(|(class, _)| class == RegisterClass::Double);
+        is_double || matches!(instr.op, Op::Store(_))
     });
     let mut collected = Vec::new();
     for instr in instrs {
@@ -173,7 +177,7 @@ fn block(
         let parts = (&bases[..], &collected[..]);
         rare.append(&mut body(assembler, code, live, &alive, parts, masked));
     };
-    let masked = (!is_stream).then(|| {
+    let masked = (!whole).then(|| {
         emit(assembler, Some(has_doubles));
         assembler.jump(Condition::Always)
     });

@@ -8,12 +8,10 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use smallvec::SmallVec;
-
 use super::loads::{ACCESSES_MAX, BASES_MAX, CREDIT, PAUSE};
 use crate::exec::launch::TracedRegion;
 use crate::exec::memory::Traffic;
-use crate::exec::registers::{FULL, LANES, Registers};
+use crate::exec::registers::{FULL, Registers, lanes};
 use crate::exec::warp_context::{Counters, WarpContext};
 use crate::memory::{AccessBitmap, AccessFlags, SharedBytes};
 use crate::ptx::ir::{FusedAccess, FusedBase, FusedBlock, FusedCode, FusedStream};
@@ -75,9 +73,9 @@ pub(crate) fn run(
     let mut block = &code.blocks[index as usize];
     if let Some(stream) = &block.stream {
         // A full warp has no other part that waits.
-        if mask == FULL {
+        if mask == FULL || !stream.whole && block.range.end <= stop {
             // SAFETY: the processor has the features, or there would be no code.
-            let ran = unsafe { run_stream(code, block, stream, registers, context) };
+            let ran = unsafe { run_stream(code, block, stream, registers, context, mask) };
             if ran.is_some() {
                 return Some(block.range.end);
             }
@@ -131,7 +129,7 @@ pub(super) fn run_block(
     true
 }
 
-/// Executes a stream for all lanes of a warp. Returns `None`, and has done nothing, if it cannot.
+/// Executes a stream for the lanes in `mask`. Returns `None`, and has done nothing, if it cannot.
 #[target_feature(enable = "avx2,popcnt")]
 fn run_stream(
     code: &FusedCode,
@@ -139,12 +137,13 @@ fn run_stream(
     stream: &FusedStream,
     registers: &mut Registers,
     context: &mut WarpContext<'_, '_>,
+    mask: u32,
 ) -> Option<()> {
     let credit = stream.credit.load(Relaxed);
-    let ran = if credit > 0 {
-        try_stream(code, block, stream, registers, context)
-    } else {
-        None
+    let ran = match mask {
+        _ if credit <= 0 => None,
+        FULL => try_stream(code, block, stream, registers, context, FULL),
+        mask => try_stream(code, block, stream, registers, context, mask),
     };
     let next = match ran {
         Some(()) => CREDIT,
@@ -164,6 +163,7 @@ fn try_stream(
     stream: &FusedStream,
     registers: &mut Registers,
     context: &mut WarpContext<'_, '_>,
+    mask: u32,
 ) -> Option<()> {
     let mut probes = [const { MaybeUninit::<Probe>::uninit() }; 4 * ACCESSES_MAX];
     let entry = code.memory[stream.probe..].as_ptr();
@@ -174,21 +174,36 @@ fn try_stream(
     let (words, doubles, predicates) = files(code, registers);
     // SAFETY: as in `execute`; the function writes four probes for each address, and nothing else.
     let found = unsafe { function(words, doubles, predicates, written.as_mut_ptr().cast()) };
-    if found as u32 != 0 {
+    if found as u32 & mask != 0 {
         return None;
     }
     // SAFETY: they have just been written.
-    let probes = unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) };
+    let probes: &[Probe] =
+        unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) };
+    // The probes of other lanes stand for those of eight inactive lanes.
+    let any = mask.trailing_zeros() as usize / CHUNK;
+    let row = |chunk: usize| if is_active(mask, chunk) { chunk } else { any } * stream.addresses;
+    let rows = [row(0), row(1), row(2), row(3)];
     let mut values = [const { MaybeUninit::uninit() }; 4 * ACCESSES_MAX];
-    let mut places = SmallVec::<[Place<'_>; ACCESSES_MAX]>::new();
-    for (access, values) in stream.accesses.iter().zip(values.as_chunks_mut().0) {
+    let mut places = [const { MaybeUninit::<Place<'_>>::uninit() }; ACCESSES_MAX];
+    let places = &mut places[..stream.accesses.len()];
+    let spaces = values.as_chunks_mut().0.iter_mut().zip(places.iter_mut());
+    for (access, (values, place)) in stream.accesses.iter().zip(spaces) {
         let cached = [&*context.cached_loads, &*context.cached_stores];
         let cached = &cached[usize::from(access.is_store)][access.index as usize];
-        let probes = [0, 1, 2, 3].map(|chunk| &probes[chunk * stream.addresses + access.address]);
-        let stray = found >> (32 + access.address) & 1 != 0;
-        places.push(find_place(access, probes, stray, cached.as_ref(), values)?);
+        let probe = |chunk: usize| &probes[rows[chunk] + access.address];
+        let probes = [probe(0), probe(1), probe(2), probe(3)];
+        let stray = if mask == FULL {
+            found >> (32 + access.address) & 1 != 0
+        } else {
+            probes.iter().any(|probe| probe.stray != 0)
+        };
+        place.write(find_place(access, probes, stray, cached.as_ref(), values)?);
     }
-    if !are_apart(stream, &places) {
+    // SAFETY: as above.
+    let places: &[Place<'_>] =
+        unsafe { std::slice::from_raw_parts(places.as_ptr().cast(), places.len()) };
+    if !are_apart(stream, places, mask) {
         return None;
     }
     let mut buffer;
@@ -199,18 +214,18 @@ fn try_stream(
         let lanes = [0; CHUNK];
         buffer = [Window { lanes, start }; 4 * BASES_MAX];
         let windows = &mut buffer[..4 * block.bases.len()];
-        set_windows(windows, block, registers, context.memory, FULL)?;
+        set_windows(windows, block, registers, context.memory, mask)?;
         windows
     };
     for (place, access) in places.iter().zip(&stream.accesses) {
-        place.note(access, &mut context.counters.traffic);
+        place.note(access, mask, &mut context.counters.traffic);
     }
     execute(
         code,
         block,
         registers,
-        (windows, &places),
-        FULL,
+        (windows, places),
+        mask,
         context.counters,
     );
     Some(())
@@ -252,6 +267,22 @@ fn find_place<'m>(
     }
     let size = access.bytes * if stray { 1 } else { CHUNK };
     let offset = access.offset.cast_unsigned();
+    let first = probes[0].first;
+    let follows = |chunk: usize| probes[chunk].first == first.wrapping_add((chunk * size) as u64);
+    if !stray && follows(1) && follows(2) && follows(3) {
+        let first = first.wrapping_add(offset);
+        let at = first.wrapping_sub(region.base) as usize;
+        let start = region.bytes.pointer(at, 4 * size)?;
+        let wrong = start.addr() as u64 | region.base | first;
+        return (wrong & (access.bytes as u64 - 1) == 0).then(|| Place {
+            pointers: [0, 1, 2, 3].map(|chunk| start.wrapping_add(chunk * size)),
+            offsets: [0, 1, 2, 3].map(|chunk| at + chunk * size),
+            span: start.addr()..start.addr() + 4 * size,
+            bitmap: *bitmap,
+            is_uniform: false,
+            follows: true,
+        });
+    }
     let base = region.base.wrapping_sub(offset);
     let offsets = probes.map(|probe| probe.first.wrapping_sub(base) as usize);
     let least = offsets.iter().fold(usize::MAX, |least, at| *at.min(&least));
@@ -277,7 +308,7 @@ fn find_place<'m>(
         span: start.addr() + least..last.addr() + size,
         bitmap: *bitmap,
         is_uniform: stray,
-        follows: (1..4).all(|chunk| offsets[chunk] == offsets[0].wrapping_add(chunk * size)),
+        follows: false,
     })
 }
 
@@ -294,14 +325,19 @@ fn repeat(width: usize, bytes: &SharedBytes<'_>, at: usize) -> Option<u64> {
 /// Returns whether no lanes access what a lane of other eight lanes stores: each store and each
 /// other access are apart, or each lane accesses the same value by both.
 #[inline(always)]
-fn are_apart(stream: &FusedStream, places: &[Place<'_>]) -> bool {
+fn are_apart(stream: &FusedStream, places: &[Place<'_>], mask: u32) -> bool {
     let stores = stream.accesses.iter().zip(places);
     stores
         .filter(|(access, _)| access.is_store)
         .all(|(access, store)| {
-            let ascends = |pair: &[usize]| pair[1] >= pair[0] + CHUNK * access.bytes;
+            let mut end = 0;
+            let mut ascends = |chunk: usize| {
+                let start = store.offsets[chunk];
+                start >= std::mem::replace(&mut end, start + CHUNK * access.bytes)
+            };
+            let mut active = (0..4).filter(|chunk| is_active(mask, *chunk));
             let others = stream.accesses.iter().zip(places);
-            (store.follows || store.offsets.windows(2).all(ascends))
+            (store.follows || active.all(&mut ascends))
                 && others.into_iter().all(|(other, place)| {
                     place.span.start >= store.span.end
                         || store.span.start >= place.span.end
@@ -310,20 +346,37 @@ fn are_apart(stream: &FusedStream, places: &[Place<'_>]) -> bool {
         })
 }
 
+/// Returns whether some of eight lanes are active.
+#[inline(always)]
+fn is_active(mask: u32, chunk: usize) -> bool {
+    mask >> (CHUNK * chunk) & 0xff != 0
+}
+
 impl Place<'_> {
     /// Marks and counts the access, as if its lanes accessed the bytes.
     #[inline(always)]
-    fn note(&self, access: &FusedAccess, traffic: &mut Traffic) {
+    fn note(&self, access: &FusedAccess, mask: u32, traffic: &mut Traffic) {
+        let bytes = u64::from(mask.count_ones()) * access.bytes as u64;
         let flags = if access.is_store {
-            traffic.written_bytes += (LANES * access.bytes) as u64;
+            traffic.written_bytes += bytes;
             AccessFlags::WRITE
         } else {
-            traffic.read_bytes += (LANES * access.bytes) as u64;
+            traffic.read_bytes += bytes;
             AccessFlags::READ
         };
         let Some(bitmap) = self.bitmap else {
             return;
         };
+        if mask == FULL && self.follows {
+            return bitmap.note(flags, self.offsets[0], 4 * CHUNK * access.bytes);
+        }
+        if mask != FULL && !self.is_uniform {
+            for lane in lanes(mask) {
+                let offset = self.offsets[lane / CHUNK] + lane % CHUNK * access.bytes;
+                bitmap.note_value(flags, offset, access.bytes);
+            }
+            return;
+        }
         let size = access.bytes * if self.is_uniform { 1 } else { CHUNK };
         let (mut start, mut bytes) = (self.offsets[0], size);
         for offset in &self.offsets[1..] {

@@ -6,11 +6,13 @@ use super::assembler::{
     ABS_D, ADD_D, AND, ANDN, BLEND_D, BLEND_PS, EQUAL_D, GREATER_D, LOAD, MAX_SD, MAX_UD, MIN_SD,
     MIN_UD, MUL_D, MUL_SDQ, MUL_UDQ, OR, Opcode, Operand, PERMUTE_D, PERMUTE_Q, R8, R11, SAR_D,
     SHIFT_D, SHIFT_Q, SHL_D, SHR_D, SHUFFLE_B, SHUFFLE_PS, SIGN_EXTEND_B, SIGN_EXTEND_W, STORE,
-    STORE_HALF, STORE_Q, SUB_D, UPPER_HALF, XOR, ZERO_EXTEND_B, ZERO_EXTEND_W,
+    STORE_HALF, STORE_MASKED, STORE_Q, SUB_D, UPPER_HALF, XOR, ZERO_EXTEND_B, ZERO_EXTEND_W,
 };
 use super::call::Place;
 use super::loads::{WINDOW_BYTES, WINDOW_START, shared_load};
-use super::values::{FloatState, LEFT, RIGHT, RIGHT_SIGNED, SCRATCH, Values};
+use super::values::{
+    FloatState, INACTIVE, INACTIVE_HALVES, LEFT, RIGHT, RIGHT_SIGNED, SCRATCH, Values,
+};
 use super::{float, wide};
 use crate::ptx::ir::{
     Access, Bin, Compare, FusedBase, Instr, Op, PredOp, Prmt, RegisterClass, Shift, Slot, Tri, Un,
@@ -176,14 +178,14 @@ fn store_global(v: &mut Values<'_>, index: u32) -> Option<()> {
     if access.width == 8 {
         let [low, high] = v.double(slot);
         next_address(v);
-        v.vector(STORE, low, 0, memory);
-        v.vector(STORE, high, 0, Operand::Memory(R11, 32));
+        store_active(v, low, INACTIVE_HALVES[0], memory);
+        store_active(v, high, INACTIVE_HALVES[1], Operand::Memory(R11, 32));
         return Some(());
     }
     let value = v.word(slot);
     next_address(v);
     if access.width == 4 {
-        v.vector(STORE, value, 0, memory);
+        store_active(v, value, INACTIVE, memory);
         return Some(());
     }
     // The bytes of each half of the register go to its beginning, the halves behind each other.
@@ -206,6 +208,17 @@ fn store_global(v: &mut Values<'_>, index: u32) -> Option<()> {
         v.vector(STORE_HALF, S, 0, memory);
     }
     Some(())
+}
+
+/// Stores the lanes that are active.
+fn store_active(v: &mut Values<'_>, value: u8, inactive: u8, memory: Operand) {
+    if v.masked {
+        let ones = v.splat(u32::MAX);
+        v.vector(XOR, S, inactive, ones);
+        v.vector(STORE_MASKED, value, S, memory);
+    } else {
+        v.vector(STORE, value, 0, memory);
+    }
 }
 
 fn un32(v: &mut Values<'_>, f: Un, d: Slot, a: Slot) -> Option<()> {

@@ -33,8 +33,6 @@ mod float;
 mod live;
 #[cfg(target_arch = "x86_64")]
 mod loads;
-#[cfg(not(target_arch = "x86_64"))]
-mod no_code;
 #[cfg(target_arch = "x86_64")]
 mod rare;
 #[cfg(target_arch = "x86_64")]
@@ -50,15 +48,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use call::run;
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) use no_code::run;
 
 use super::jit::Jit;
 use crate::ptx::ir::{Code, FusedCode};
 
+/// Executes nothing, and says so: there is no machine code for the processor.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn run<A, B>(_: &FusedCode, _: u32, _: A, _: B, _: u32, _: u32) -> Option<u32> {
+    None
+}
+
 /// The number of warp instructions that are interpreted before a kernel is translated, which takes
 /// about as long.
-const INTERPRETED_MIN: u64 = 4096;
+const INTERPRETED_MIN: u64 = 1 << 15;
 
 /// Returns the machine code of a kernel, if it is to be executed now.
 #[inline]

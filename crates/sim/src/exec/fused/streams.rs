@@ -2,7 +2,7 @@
 //!
 //! A stream is a run of register operations, loads and stores of global memory whose addresses do
 //! not depend on values that it loads, and branches out of it, which usually no lane takes. It
-//! executes the 32 lanes of a full warp, or nothing. A first function, its *probe*, computes the
+//! executes all active lanes of a warp, or nothing. A first function, its *probe*, computes the
 //! addresses and the branches, and stores nothing. Then `call` checks that no lane takes a branch,
 //! that each address is that of the eight lanes' consecutive values, or of one value, within the
 //! allocation that the access reached last, and that lanes of different chunks do not access what
@@ -36,13 +36,17 @@ const DIFFER: i32 = 9;
 /// A stream that is being found.
 pub(super) struct Stream {
     pub(super) range: Range<usize>,
+    /// True if it executes full warps only.
+    pub(super) whole: bool,
     accesses: Vec<FusedAccess>,
     /// The register of each address, the size of the values there, and the operation that uses it
     /// first.
     addresses: Vec<(Slot, usize, usize)>,
 }
 
-/// Finds the streams of a kernel. None of them overlap, and a loop begins outside or with one.
+/// Finds the streams of a kernel. A loop begins outside or with one. None of them overlap, but that
+/// one with branches in front of its accesses is followed by the part behind them, which executes
+/// the lanes that take none.
 ///
 /// `all` has the registers that operations write.
 pub(super) fn find(code: &Code, all: &LiveRegisters) -> Vec<Stream> {
@@ -60,9 +64,19 @@ pub(super) fn find(code: &Code, all: &LiveRegisters) -> Vec<Stream> {
     let mut streams = Vec::new();
     let mut pc = 0;
     while pc < heads.len() {
-        let (stream, end) = Stream::find(code, all, &heads, pc);
+        let (stream, end) = Stream::find(code, all, &heads, pc..heads.len());
         pc = end.max(pc + 1);
-        streams.extend(stream);
+        let rest = stream.as_ref().and_then(|stream| {
+            let mut branches = code.executed[stream.range.start..stream.addresses[0].2].iter();
+            let branch = branches.rposition(|instr| matches!(instr.op, Op::Branch { .. }))?;
+            let start = stream.range.start + branch + 1;
+            Stream::find(code, all, &heads, start..stream.range.end).0
+        });
+        streams.extend(stream.map(|stream| Stream {
+            whole: stream.whole || rest.is_some(),
+            ..stream
+        }));
+        streams.extend(rest);
     }
     streams
 }
@@ -73,10 +87,11 @@ impl Stream {
         code: &Code,
         all: &LiveRegisters,
         heads: &[bool],
-        start: usize,
+        Range { start, end }: Range<usize>,
     ) -> (Option<Self>, usize) {
         let mut stream = Self {
             range: start..start,
+            whole: false,
             accesses: Vec::new(),
             addresses: Vec::new(),
         };
@@ -84,7 +99,7 @@ impl Stream {
         let mut loaded = Vec::new();
         let mut bases = Vec::new();
         let mut pc = start;
-        while pc < heads.len() && pc - start < OPERATIONS_MAX {
+        while pc < end && pc - start < OPERATIONS_MAX {
             let instr = &code.executed[pc];
             if pc > start && heads[pc] {
                 break;
@@ -148,6 +163,8 @@ impl Stream {
         if self.accesses.len() == ACCESSES_MAX {
             return false;
         }
+        // Narrow values cannot be stored for some lanes only.
+        self.whole |= is_store && bytes < 4;
         self.accesses.push(FusedAccess {
             index,
             is_store,
@@ -163,8 +180,8 @@ impl Stream {
 
     /// Emits the probe. Returns `None` if it would have to store registers.
     ///
-    /// Its arguments are the register files and the probes. It returns not 0 in its lower half if a
-    /// lane takes a branch, and in its upper half the bits of the addresses that some eight lanes
+    /// Its arguments are the register files and the probes. It returns in its lower half the lanes
+    /// that take a branch, and in its upper half the bits of the addresses that some eight lanes
     /// do not have in a row.
     fn probe(&self, assembler: &mut Assembler, code: &Code, all: &LiveRegisters) -> Option<usize> {
         let (instrs, is_address) = self.slice(code);
@@ -194,6 +211,7 @@ impl Stream {
             }
         }
         let (refused, rare) = (v.refused, v.rare);
+        assembler.raw(&[0xc1, 0xc8, 8]); // ror eax, 8
         assembler.raw_with(&[0x48, 0x81, 0xc7], 32); // add rdi, 32
         assembler.raw_with(&[0x48, 0x81, 0xc6], 64); // add rsi, 64
         assembler.raw_with(&[0x48, 0x81, 0xc2], 1); // add rdx, 1
@@ -251,6 +269,7 @@ impl Stream {
             addresses: self.addresses.len(),
             accesses: self.accesses,
             probe,
+            whole: self.whole,
             otherwise,
             credit: AtomicI32::new(CREDIT),
         })

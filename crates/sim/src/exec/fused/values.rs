@@ -73,7 +73,7 @@ pub(super) struct Values<'c> {
     instrs: &'c [Instr],
     live: &'c LiveRegisters,
     /// True in code for partial masks.
-    masked: bool,
+    pub(super) masked: bool,
     /// The index of the operation in the block.
     at: usize,
     values: Vec<Value>,

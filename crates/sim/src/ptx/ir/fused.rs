@@ -26,8 +26,8 @@ pub(crate) struct FusedBlock {
     pub(crate) stream: Option<FusedStream>,
 }
 
-/// The accesses to global memory of a block, which executes all lanes of a warp or none. Its
-/// guarded branches lead out of it, and no lane takes one.
+/// The accesses to global memory of a block, which executes all active lanes or none. Its guarded
+/// branches lead out of it, and no lane takes one.
 #[derive(Debug)]
 pub(crate) struct FusedStream {
     /// The accesses, in the order of the operations.
@@ -36,6 +36,8 @@ pub(crate) struct FusedStream {
     pub(crate) addresses: usize,
     /// The position of the function that computes the addresses, and whether a lane takes a branch.
     pub(crate) probe: usize,
+    /// True if the block executes full warps only.
+    pub(crate) whole: bool,
     /// The block without such accesses that begins with the same operation.
     pub(crate) otherwise: Option<u32>,
     /// How often the block may still not run, because its accesses are unfit, before it is not
