@@ -1,6 +1,6 @@
 //! A kernel's view of memory, and the output of `printf`.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use millstream_driver::{ConditionHandle, ContextHandle};
 use parking_lot::Mutex;
@@ -37,6 +37,8 @@ pub(crate) struct KernelView<'a> {
     pub(crate) printf_output: &'a PrintfOutput,
     /// The conditions of the graph that the kernel runs in.
     pub(crate) conditions: Option<&'a Conditions>,
+    /// True if several threads execute the kernel.
+    is_shared: AtomicBool,
     /// The number of blocks that have ended, for those who watch the kernel.
     pub(crate) blocks_done: &'a AtomicU64,
 }
@@ -67,6 +69,7 @@ impl SimState {
             accessed,
             printf_output: &self.printf_output,
             conditions: op.node.as_ref().map(|place| &*place.conditions),
+            is_shared: AtomicBool::new(false),
             blocks_done: &self.running_kernel.blocks_done,
         }
     }
@@ -110,10 +113,15 @@ impl GlobalMemory for KernelView<'_> {
         let bitmap = self.accessed.map(|accessed| {
             &**allocation.bitmap.get_or_init(|| {
                 accessed.lock().push(allocation.base);
-                Box::new(AccessBitmap::new(region.bytes.len()))
+                let bitmap = AccessBitmap::new(region.bytes.len());
+                Box::new(bitmap.marked_by_one_thread(!self.is_shared.load(Relaxed)))
             })
         });
         Some(TracedRegion { region, bitmap })
+    }
+
+    fn share(&self) {
+        self.is_shared.store(true, Relaxed);
     }
 
     fn blocks_done(&self, count: u64) {

@@ -387,6 +387,9 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
     };
     let chunks = blocks.div_ceil(chunk);
     let (next, outcome) = (AtomicU64::new(0), Mutex::new((Counters::default(), None)));
+    if kernel_pool::threads() > 1 {
+        memory.share();
+    }
     kernel_pool::share(chunks, || {
         let mut state = None;
         let mut counters = Counters::default();

@@ -24,6 +24,9 @@ pub trait GlobalMemory: Sync {
         })
     }
 
+    /// Says, before the first access, that several threads will execute the kernel.
+    fn share(&self) {}
+
     /// Counts blocks that have ended, to show a kernel's progress. The default ignores them.
     fn blocks_done(&self, _count: u64) {}
 

@@ -71,6 +71,8 @@ impl std::ops::BitOr for AccessFlags {
 #[derive(Debug)]
 pub struct AccessBitmap {
     bytes: usize,
+    /// True if all marks are made by one thread, which needs no locked instructions.
+    is_sole: bool,
     reads: Bitmap,
     writes: Bitmap,
     updates: Bitmap,
@@ -83,11 +85,17 @@ impl AccessBitmap {
     pub fn new(bytes: usize) -> Self {
         Self {
             bytes,
+            is_sole: false,
             reads: Bitmap::default(),
             writes: Bitmap::default(),
             updates: Bitmap::default(),
             strong_reads: Bitmap::default(),
         }
+    }
+
+    /// Sets whether a single thread at a time makes all marks.
+    pub(crate) fn marked_by_one_thread(self, is_sole: bool) -> Self {
+        Self { is_sole, ..self }
     }
 
     /// Marks `bytes` bytes from `offset`, which must be within the allocation. A read of bytes that
@@ -105,7 +113,7 @@ impl AccessBitmap {
                 let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
                 let count = (WORD_BYTES - low).min(end - at);
                 let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
-                set(words, hidden, word, mask);
+                self.set(words, hidden, word, mask);
                 at += count;
             }
         }
@@ -121,7 +129,25 @@ impl AccessBitmap {
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
         let (words, hidden) = self.words(flags, word / CHUNK_WORDS);
-        set(words, hidden, word, mask);
+        self.set(words, hidden, word, mask);
+    }
+
+    /// Sets the bits of `mask`, but for those of `hidden`, in a word of its chunk.
+    #[inline(always)]
+    fn set(&self, words: &[AtomicU64], hidden: Option<&[AtomicU64]>, word: usize, mask: u64) {
+        let at = word % CHUNK_WORDS;
+        let mask = mask & !hidden.map_or(0, |hidden| hidden[at].load(Relaxed));
+        if mask == u64::MAX {
+            words[at].store(mask, Relaxed);
+            return;
+        }
+        let old = words[at].load(Relaxed);
+        if self.is_sole {
+            // A jump that depends on marks of random places costs more than a store.
+            words[at].store(old | mask, Relaxed);
+        } else if old & mask != mask {
+            words[at].fetch_or(mask, Relaxed);
+        }
     }
 
     /// Returns the words of a chunk in which accesses of a kind are marked, and those whose bytes
@@ -243,18 +269,6 @@ fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
     }
 }
 
-/// Sets the bits of `mask`, but for those of `hidden`, in a word of its chunk.
-#[inline(always)]
-fn set(words: &[AtomicU64], hidden: Option<&[AtomicU64]>, word: usize, mask: u64) {
-    let at = word % CHUNK_WORDS;
-    let mask = mask & !hidden.map_or(0, |hidden| hidden[at].load(Relaxed));
-    if mask == u64::MAX {
-        words[at].store(mask, Relaxed);
-    } else if words[at].load(Relaxed) & mask != mask {
-        words[at].fetch_or(mask, Relaxed);
-    }
-}
-
 type Chunk = Box<[AtomicU64]>;
 
 /// One bit for each byte of an allocation, in chunks allocated on first use.
@@ -341,7 +355,7 @@ mod tests {
                 AccessFlags::UPDATE,
                 AccessFlags::STRONG_READ,
             ];
-            let access_bitmap = AccessBitmap::new(bytes);
+            let access_bitmap = AccessBitmap::new(bytes).marked_by_one_thread(bytes % 2 == 0);
             let mut expected = vec![0u8; bytes];
             for (offset, count, kind) in notes {
                 let (offset, kind) = (offset % bytes, kinds[kind]);

@@ -4,7 +4,8 @@ use crate::races::prelude::*;
 
 /// Kernels of 64 threads: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1
 /// to the first word atomically, `halves(to)` stores one in every other word, the threads of an
-/// even index read their words in `even(from)`, and `at(address)` reads the word at one address.
+/// even index read their words in `even(from)`, `at(address)` reads the word at one address, and
+/// the blocks of `dealt(to)` store bytes in turn.
 pub(crate) const PTX: &str = include_str!("kernels.ptx");
 
 /// The bytes that a kernel of 64 threads accesses.
@@ -52,6 +53,20 @@ fn every_other_word_is_told_apart_from_its_neighbours() {
     };
     clean(|sim| interleaved(sim, 4));
     expect("every_other_word", |sim| interleaved(sim, 8));
+}
+
+#[test]
+fn the_stores_of_blocks_on_several_cores_are_all_recorded() {
+    let sim = SimHarness::new(SimConfig::new());
+    let (memory, kernel) = (zeros(&sim, 1 << 19), sim.kernel(PTX, "dealt"));
+    for stream in [(); 4].map(|()| sim.stream()) {
+        let args = [Arg::Pointer(memory)];
+        sim.launch(kernel, (512, 1024), stream, &args).unwrap();
+    }
+    sim.context_synchronize().unwrap();
+    for found in sim.gpu.findings().iter().map(ToString::to_string) {
+        assert!(found.contains("on bytes 0..524288 of"), "{found}");
+    }
 }
 
 #[test]
