@@ -31,7 +31,8 @@ use millstream_driver::printable;
 const RUN_EXAMPLES: &str = "Examples:
   millstream run -- ./program 1000
   millstream run --require-device --sarif problems.sarif -- python -m pytest
-  millstream run --schedule lazy --annotate -- cargo test";
+  millstream run --schedule lazy --annotate -- cargo test
+  MILLSTREAM_DEVICE=sim:jit=off millstream run -- ./program   # interprets all kernels";
 
 const CHECK_EXAMPLES: &str = "Examples:
   millstream check --runs 50 -- ./program 1000

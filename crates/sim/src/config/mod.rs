@@ -111,7 +111,7 @@ impl Default for SimConfig {
             poison_max_bytes: 16 << 20,
             poison_host_memory: true,
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
-            jit: Jit::Off,
+            jit: Jit::On,
             timeline: false,
             profile: false,
             faults: Vec::new(),
@@ -262,7 +262,7 @@ impl SimConfig {
     }
 
     /// Sets whether machine code executes kernels. Results, counters, reports, schedules and replay
-    /// tokens are the same either way. The default is [`Jit::Off`].
+    /// tokens are the same either way. The default is [`Jit::On`].
     pub fn jit(mut self, jit: Jit) -> Self {
         self.jit = jit;
         self

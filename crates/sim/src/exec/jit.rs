@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jit {
     /// Kernels are interpreted.
-    #[default]
     Off,
     /// Kernels are interpreted at first, and translated once they have run for some time, if the
     /// processor has AVX2.
+    #[default]
     On,
     /// Kernels are translated before they run, if the processor has AVX2.
     AtOnce,
