@@ -273,17 +273,19 @@ class Program:
     def operation(self, out, err, code):
         """Returns the outcome of one operation of ggml's tests."""
         out = re.sub(r"\x1b\[[\d;]*m", "", out)
-        fine, wrong = len(re.findall(r"\bOK$", out, re.M)), len(re.findall(r"\bFAIL$", out, re.M))
-        counts = f"{max(fine - 1, 0)} right"
-        counts += f", {out.count('not supported [')} not supported by ggml"
+        fine, wrong = (len(re.findall(f": {end}$", out, re.M)) for end in ["OK", "FAIL"])
+        # The last lines name the backend and the whole.
+        fine -= len(re.findall("Backend .*: OK$", out, re.M))
+        counts = f"{fine} right, {out.count('not supported [')} not supported by ggml"
         if wrong:
             return f"fail: {wrong} wrong, {counts}"
         if code == 0:
-            return f"pass: {counts}"
-        for pattern, reason in {r"(?i)cublas": "needs cuBLAS", r"\bw?mma\b|ldmatrix": "needs matrix instructions"}.items():
+            return f"pass: {counts}" if fine else f"ends: {counts}"
+        needs = {"wmma|\\bmma\\b|ldmatrix": "matrix instructions", "cublas|cuBLAS|CUBLAS": "cuBLAS"}
+        for pattern, reason in needs.items():
             line = re.search(f"(?m)^.*({pattern}).*$", err)
             if line:
-                return f"excluded: {reason}, {counts} before: {line[0].strip()[:120]}"
+                return f"excluded: needs {reason}, {counts} before: {line[0].strip()[:120]}"
         return f"fail: status {code}, {counts}: {err.strip()[-200:]!r}"
 
     def own(self, said):
