@@ -128,6 +128,8 @@ pub(super) fn retry_until_freed<T>(
     if let Some(memory) = attempt()? {
         return Ok(memory);
     }
+    // Before the cache's frees, which are work of the device.
+    device.page_locked().idle_frees.release_if_idle(device);
     cache::empty(device);
     let mut reclaim = ReclaimWait::new(device);
     let mut has_released = false;

@@ -178,3 +178,22 @@ fn x03_every_driver_call_of_a_program_with_textures_may_fail() {
     };
     Subject::new("textures", Schedule::Timed, &run).sweep();
 }
+
+#[test]
+fn x03_memory_of_a_dropped_texture_serves_other_arrays() {
+    for schedule in schedules(1..3) {
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule).memory_bytes(1 << 20));
+        let stream = Device::open_simulated(&gpu, 0).unwrap().stream().unwrap();
+        let options = TextureOptions {
+            size: [100, 1000, 0],
+            ..TextureOptions::default()
+        };
+        drop(
+            stream
+                .texture(options, &stream.zeros::<u32>(100_000).unwrap())
+                .unwrap(),
+        );
+        stream.synchronize().unwrap();
+        drop(stream.zeros::<u8>(1_000_000).unwrap());
+    }
+}
