@@ -54,7 +54,14 @@ use crate::ptx::ir::{Code, FusedCode};
 
 /// Executes nothing, and says so: there is no machine code for the processor.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn run<A, B>(_: &FusedCode, _: u32, _: A, _: B, _: u32, _: u32) -> Option<u32> {
+pub(super) fn run(
+    _: &FusedCode,
+    _: u32,
+    _: &mut super::registers::Registers,
+    _: &mut super::warp_context::WarpContext<'_, '_>,
+    _: u32,
+    _: u32,
+) -> Option<u32> {
     None
 }
 
