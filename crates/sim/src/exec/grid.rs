@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::SHARED_BYTES_MAX;
 use super::block::{Block, BlockStatus, Worker};
 use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
+use super::chunks::{chunk, is_short};
 use super::cooperative::{self, WithWorkspace, resident_blocks};
 use super::fault::{KernelFault, KernelFaultKind};
 use super::kernel_pool;
@@ -21,7 +22,6 @@ use super::turns::{Ordered, Turns, TurnsEnd, WaitingGrid, fault};
 use super::warp_context::Counters;
 use crate::memory::Backing;
 use crate::ptx::Kernel;
-use crate::ptx::ir::Code;
 
 /// The maximum number of threads of a block.
 const THREADS_MAX: u64 = 1024;
@@ -32,23 +32,6 @@ const OTHER_ORDERS_STEPS_MAX: u64 = 1 << 22;
 
 /// The number of rounds after which a block on one of the cores may poll.
 const ROUNDS_IN_PARALLEL: u32 = 4;
-
-/// The maximum number of blocks that a worker takes at a time.
-const CHUNK_MAX: u64 = 16;
-
-/// Returns the number of blocks that a worker takes at a time, so that each of `threads` takes
-/// blocks about four times.
-///
-/// The clock counts from the first block that was taken, so the number must not depend on the
-/// threads if the kernel reads it.
-fn chunk(code: &Code, blocks: u64, threads: usize) -> u64 {
-    let parts = if code.reads_clock {
-        4
-    } else {
-        4 * threads as u64
-    };
-    blocks.div_ceil(parts).clamp(1, CHUNK_MAX)
-}
 
 /// Runs a kernel, and returns when all its threads have exited.
 ///
@@ -387,10 +370,16 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
     };
     let chunks = blocks.div_ceil(chunk);
     let (next, outcome) = (AtomicU64::new(0), Mutex::new((Counters::default(), None)));
-    if kernel_pool::threads() > 1 {
+    let warps = u64::from(launch.block.iter().product::<u32>().div_ceil(32));
+    let most = if is_short(code, blocks.saturating_mul(warps)) {
+        1
+    } else {
+        chunks
+    };
+    if most > 1 && kernel_pool::threads() > 1 {
         memory.share();
     }
-    kernel_pool::share(chunks, || {
+    kernel_pool::share(most, || {
         let mut state = None;
         let mut counters = Counters::default();
         loop {
@@ -459,22 +448,5 @@ impl Counters {
         self.traffic.written_bytes += other.traffic.written_bytes;
         self.traffic.atomics += other.traffic.atomics;
         self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_shared_out_to_all_threads_unless_the_kernel_reads_the_clock() {
-        let mut code = Code::default();
-        assert_eq!(
-            [1, 2, 16].map(|threads| chunk(&code, 64, threads)),
-            [16, 8, 1]
-        );
-        assert_eq!(chunk(&code, 1 << 20, 16), CHUNK_MAX);
-        code.reads_clock = true;
-        assert_eq!([1, 2, 16].map(|threads| chunk(&code, 64, threads)), [16; 3]);
     }
 }

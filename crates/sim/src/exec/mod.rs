@@ -18,6 +18,7 @@ mod bits;
 mod block;
 mod call;
 mod checks;
+mod chunks;
 mod convert;
 mod cooperative;
 mod copy;

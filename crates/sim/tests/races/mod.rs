@@ -19,7 +19,6 @@ mod lifetimes;
 mod model;
 mod orders;
 mod peers;
-mod planted;
 mod prelude;
 mod rows;
 mod severities;

@@ -9,6 +9,7 @@ use millstream_driver::{
 
 use crate::races::{
     harness::graphs::{copy, fill},
+    kernels::{self, launch, zeros},
     prelude::*,
 };
 
@@ -81,15 +82,22 @@ impl Program<'_> {
         let (stream, event) = (self.streams[at], self.draw(EVENTS));
         match self.draw(9) {
             0..4 => {
-                let (bytes, writes) = (self.range(), self.draw(2) == 0);
+                let (mut bytes, writes, runs) =
+                    (self.range(), self.draw(2) == 0, self.draw(4) == 0);
+                // A separate target for each stream.
+                let target = scratch.offset((at * BYTES) as u64);
+                if runs {
+                    let from = bytes.start.min(BYTES - kernels::BYTES) / 4 * 4;
+                    bytes = from..from + kernels::BYTES;
+                }
                 let (place, count) = (memory.offset(bytes.start as u64), bytes.len());
-                if writes {
-                    sim.fill(place, 1, count, stream);
-                } else {
-                    // A separate target for each stream.
-                    let target = scratch.offset((at * BYTES) as u64);
-                    sim.copy_device_to_device_async(target, place, count, stream)
-                        .unwrap();
+                match (runs, writes) {
+                    (true, true) => launch(sim, "write", stream, &[place]),
+                    (true, false) => launch(sim, "read", stream, &[place, target]),
+                    (false, true) => sim.fill(place, 1, count, stream),
+                    (false, false) => sim
+                        .copy_device_to_device_async(target, place, count, stream)
+                        .unwrap(),
                 }
                 self.enqueued += 1;
                 let before = &self.tails[at] | &self.host;
@@ -233,10 +241,8 @@ fn mark(races: &mut RacingBytes, later: u64, bytes: std::ops::Range<usize>) {
 /// Runs the program of a seed. Returns its races according to the model and to the checker.
 fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
     let sim = SimHarness::new(SimConfig::new().schedule(schedule));
-    let (memory, scratch) = (
-        sim.mem_alloc(BYTES).unwrap(),
-        sim.mem_alloc(BYTES * STREAMS).unwrap(),
-    );
+    let memory = zeros(&sim, BYTES);
+    let scratch = sim.mem_alloc(BYTES * STREAMS).unwrap();
     let mut program = Program {
         streams: (0..STREAMS).map(|_| sim.stream()).collect(),
         events: (0..EVENTS).map(|_| sim.event()).collect(),
@@ -246,7 +252,8 @@ fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
         tails: vec![Before::new(); STREAMS],
         captures: vec![Before::new(); EVENTS],
         host: Before::new(),
-        enqueued: 0,
+        // The fill with zeros.
+        enqueued: 1,
     };
     for _ in 0..=seed % STEPS_MAX {
         program.step(memory, scratch);
@@ -269,7 +276,13 @@ fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
 fn random_programs_race_where_the_model_says_and_nowhere_else() {
     let mut racy = 0;
     for seed in 0..PROGRAMS {
-        let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(seed)];
+        let schedules = [
+            Schedule::Eager,
+            Schedule::Lazy,
+            Schedule::Timed,
+            Schedule::Random(seed),
+            Schedule::Pct { seed, depth: 3 },
+        ];
         for schedule in schedules {
             let [expected, found] = run(seed, schedule);
             assert!(found == expected, "program {seed} under {schedule:?}");
@@ -277,7 +290,7 @@ fn random_programs_race_where_the_model_says_and_nowhere_else() {
         }
     }
     assert!(
-        racy > 0 && racy < 3 * PROGRAMS as usize,
+        racy > 0 && racy < 5 * PROGRAMS as usize,
         "{racy} programs race"
     );
 }
