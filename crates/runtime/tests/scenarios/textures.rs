@@ -190,7 +190,7 @@ fn x03_memory_of_a_dropped_texture_serves_other_arrays() {
         };
         drop(
             stream
-                .texture(options, &stream.zeros::<u32>(100_000).unwrap())
+                .texture(options, stream.zeros::<u32>(100_000).unwrap())
                 .unwrap(),
         );
         stream.synchronize().unwrap();
