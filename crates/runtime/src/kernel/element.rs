@@ -3,9 +3,18 @@
 
 use std::any::{TypeId, type_name};
 
+use bytemuck::Pod;
 use millstream_driver::FloatOperand;
 
 use super::{Function, matching::Slices};
+use crate::array::{Texel, Texels};
+
+/// What an operand of a kernel contains: plain old data, or texels.
+#[doc(hidden)]
+pub trait Elements: 'static {}
+
+impl<T: Pod> Elements for T {}
+impl<T: Texel> Elements for Texels<T> {}
 
 /// A declared array parameter.
 #[doc(hidden)]

@@ -9,8 +9,8 @@ use millstream_driver::{LaunchAttributes, LaunchDims};
 use smallvec::SmallVec;
 
 use super::{
-    Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across, matching::Slices,
-    occupancy::check_attributes,
+    Elements, Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across,
+    matching::Slices, occupancy::check_attributes,
 };
 use crate::{
     Error, Result, Stream, UsageError, UsageErrorKind,
@@ -44,13 +44,13 @@ enum ArgumentValue<'a> {
 impl<'a> Argument<'a> {
     /// Creates an argument for an array that the kernel reads.
     #[inline]
-    pub fn read<T, O: ReadOperand<T>>(operand: &'a O) -> Self {
+    pub fn read<T: Elements, O: ReadOperand<T>>(operand: &'a O) -> Self {
         Self::slice(O::operand(operand).0, AccessKind::Read)
     }
 
     /// Creates an argument for an array that the kernel reads and writes.
     #[inline]
-    pub fn write<T, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
+    pub fn write<T: Elements, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
         Self::slice(O::operand(&*operand).0, AccessKind::Write)
     }
 

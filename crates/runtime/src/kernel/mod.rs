@@ -30,7 +30,7 @@ mod variables;
 pub use cuda_source::{Cuda, Ptx};
 pub use declaration::{ElementLayout, ModuleSource, Param, ParamKind, Signature, Variable};
 pub use declared::{Variables, load, load_variables};
-pub use element::{Array, Element, declare_arrays, element};
+pub use element::{Array, Element, Elements, declare_arrays, element};
 pub use foreign::{enqueue, enqueue_relocatable};
 pub use function::Function;
 pub use generated::{load_generated, load_generated_again};

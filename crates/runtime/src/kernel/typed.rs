@@ -10,7 +10,7 @@ use millstream_driver::BlockSize;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, Array, Element, Function, LaunchConfig, Occupancy, ParamKind, ReadOperand,
+    Argument, Array, Element, Elements, Function, LaunchConfig, Occupancy, ParamKind, ReadOperand,
     WriteOperand, element, launch::launch_at, occupancy,
 };
 use crate::{Result, Stream, element_layout::assert_device_alignment};
@@ -207,14 +207,14 @@ impl<T> Sealed for Write<T> {}
 impl<T> Sealed for Value<T> {}
 impl<P> Sealed for WithLen<P> {}
 
-impl<T: 'static> SignatureParam for Read<T> {
+impl<T: Elements> SignatureParam for Read<T> {
     fn push_to(list: &mut DeclaredParams) {
         const { assert_device_alignment::<T>() };
         list.push_array(false, element::<T>);
     }
 }
 
-impl<T: 'static> SignatureParam for Write<T> {
+impl<T: Elements> SignatureParam for Write<T> {
     fn push_to(list: &mut DeclaredParams) {
         const { assert_device_alignment::<T>() };
         list.push_array(true, element::<T>);
@@ -263,13 +263,13 @@ pub trait ArgumentFor<P> {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>);
 }
 
-impl<T, O: ReadOperand<T>> ArgumentFor<Read<T>> for O {
+impl<T: Elements, O: ReadOperand<T>> ArgumentFor<Read<T>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
         list.push(Argument::read(&*self));
     }
 }
 
-impl<T, O: WriteOperand<T>> ArgumentFor<Write<T>> for O {
+impl<T: Elements, O: WriteOperand<T>> ArgumentFor<Write<T>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
         list.push(Argument::write(self));
     }
