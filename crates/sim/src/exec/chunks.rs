@@ -1,4 +1,4 @@
-//! How a launch's blocks are shared out to cores.
+//! The division of a launch's blocks among cores.
 
 use crate::ptx::ir::Code;
 

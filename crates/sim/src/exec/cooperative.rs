@@ -88,6 +88,10 @@ impl GlobalMemory for WithWorkspace<'_> {
         })
     }
 
+    fn share(&self) {
+        self.memory.share();
+    }
+
     fn blocks_done(&self, count: u64) {
         self.memory.blocks_done(count);
     }

@@ -117,6 +117,10 @@ impl GlobalMemory for PolledMemory<'_> {
         }
     }
 
+    fn share(&self) {
+        self.memory.share();
+    }
+
     fn blocks_done(&self, count: u64) {
         self.memory.blocks_done(count);
     }
