@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{breakages, clients, pages::blocks, process, targets, tidy};
+use crate::{breakages, clients, pages::blocks, process, runs, targets, tidy};
 
 /// The test of a build without the simulated device. Most of its time is that of compiling, so that
 /// nothing is optimised.
@@ -36,11 +36,9 @@ pub(crate) fn run() -> Result<()> {
     step("cargo xtask breakages --some 2", breakages::run_some)?;
     step("the tests of what a package registry has", installed)?;
     step("programs of nvcc, as far as it can be installed", || {
-        let target = process::target_folder();
-        let mut suites = process::command("python3");
-        suites.args(["xtask/suites/suites.py", ".", "own", "--tools"]);
-        suites.arg(target.join("debug"));
-        process::run(suites.arg("--install").arg(target.join("nvcc")))
+        let folder = |name: &str| process::target_folder().join(name).display().to_string();
+        let (tools, nvcc) = (folder("debug"), folder("nvcc"));
+        runs::suites([".", "own", "--tools", &tools, "--install", &nvcc])
     })?;
     cargo_step(WITHOUT_SIMULATOR)?;
     step(

@@ -112,7 +112,7 @@ fn main() -> ExitCode {
         Task::Devices => runs::devices(),
         Task::Package => package::run(),
         Task::Release => release::run(),
-        Task::Suites(options) => runs::suites(&options),
+        Task::Suites(options) => runs::suites(options.arguments),
         Task::InstallPaths(options) => install_paths::run(&options),
         Task::Semver(options) => runs::semver(&options),
         Task::Shuttle => runs::shuttle(),

@@ -1,7 +1,7 @@
-//! The tasks that run cargo with certain arguments: `bench`, `programs`, `whole`, `devices`,
-//! `shuttle`, `miri`, `candle` and `semver`.
+//! The tasks that run another program with certain arguments: `bench`, `suites`, `programs`,
+//! `whole`, `devices`, `shuttle`, `miri`, `candle` and `semver`.
 
-use std::{env, process::Command};
+use std::{env, ffi::OsStr, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
@@ -23,10 +23,10 @@ pub(crate) fn bench(options: &PassedOn) -> Result<()> {
 }
 
 /// Builds and runs other people's CUDA programs; see `xtask/suites/suites.py`.
-pub(crate) fn suites(options: &PassedOn) -> Result<()> {
+pub(crate) fn suites<T: AsRef<OsStr>>(arguments: impl IntoIterator<Item = T>) -> Result<()> {
     let mut suites = process::command("python3");
     suites.arg("xtask/suites/suites.py");
-    process::run(suites.args(&options.arguments))
+    process::run(suites.args(arguments))
 }
 
 /// The arguments of `cargo xtask programs`.

@@ -316,18 +316,20 @@ def compared(options, suite, found):
 
 def main():
     parser = argparse.ArgumentParser(prog="cargo xtask suites")
-    parser.add_argument("folder", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument(
+        "folder", type=lambda text: pathlib.Path(text).resolve(), help="the folder of the checkouts"
+    )
     parser.add_argument("suites", nargs="*", help="SUITE or SUITE:PROGRAM")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses HeCBench's programs")
     parser.add_argument("--some", type=int, default=150, help="of HeCBench's programs")
-    parser.add_argument("--given", action="store_true", help="as many repetitions as given")
+    parser.add_argument("--given", action="store_true", help="repeat as often as given")
     parser.add_argument("--list", type=pathlib.Path, help="a file of all HeCBench's programs")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--tools", type=pathlib.Path, help="the folder of built commands")
     parser.add_argument("--install", type=pathlib.Path, help="install nvcc and CMake here")
     parser.add_argument("--gpu", help="the folder of NVIDIA's runtime library; each runs on a GPU")
     parser.add_argument("--deadline", type=int, default=10**6, help="seconds for all")
-    parser.add_argument("--build-seconds", type=int, default=900)
+    parser.add_argument("--build-seconds", type=int, default=900, help="for each program")
     parser.add_argument("--logs", type=pathlib.Path, default=ROOT / "target/suites")
     parser.add_argument("--results", type=pathlib.Path, help="a file for lines of JSON")
     parser.add_argument("--record", action="store_true", help="write the lists")

@@ -25,7 +25,7 @@ type Version = (i32, i32);
 #[rustfmt::skip]
 const LIBRARIES: [(NvidiaLibrary, &str, [&str; 2], bool); 5] = [
     (NvidiaLibrary::NVRTC, "compiles CUDA C++", ["cuda-nvrtc-cu12", "cuda-nvrtc"], true),
-    (NvidiaLibrary::RUNTIME, "for cuda… on a GPU", ["cuda-runtime-cu12", "cuda-runtime"], true),
+    (NvidiaLibrary::RUNTIME, "runtime API on a GPU", ["cuda-runtime-cu12", "cuda-runtime"], true),
     (NvidiaLibrary::NVVM, "for numba", ["cuda-nvcc-cu12", "nvvm"], false),
     (NvidiaLibrary::CUBLAS, "for products on a GPU", ["cublas-cu12", "cublas"], true),
     (NvidiaLibrary::NCCL, "for several GPUs", ["nccl-cu12", "nccl-cu13"], false),

@@ -9,7 +9,7 @@ use millstream_driver::FloatOperand;
 use super::{Function, matching::Slices};
 use crate::array::{Texel, Texels};
 
-/// What an operand of a kernel contains: plain old data, or texels.
+/// The elements of an operand of a kernel: plain old data, or texels.
 #[doc(hidden)]
 pub trait Elements: 'static {}
 
