@@ -77,6 +77,8 @@ pub struct AccessBitmap {
     writes: Bitmap,
     updates: Bitmap,
     strong_reads: Bitmap,
+    /// Updates and strong reads of bytes that the launch wrote before.
+    late: [Bitmap; 2],
 }
 
 impl AccessBitmap {
@@ -90,6 +92,7 @@ impl AccessBitmap {
             writes: Bitmap::default(),
             updates: Bitmap::default(),
             strong_reads: Bitmap::default(),
+            late: Default::default(),
         }
     }
 
@@ -100,7 +103,8 @@ impl AccessBitmap {
 
     /// Marks `bytes` bytes from `offset`, which must be within the allocation. A read of bytes that
     /// the launch wrote before is not recorded: an operation that is unordered with the read is
-    /// unordered with the write too. `flags` must be a single access kind.
+    /// unordered with the write too. An update of bytes that it writes later counts as a read, too:
+    /// it needs what was there before. `flags` must be a single access kind.
     #[inline(always)]
     pub fn note(&self, flags: AccessFlags, offset: usize, bytes: usize) {
         let end = offset + bytes;
@@ -108,12 +112,12 @@ impl AccessBitmap {
         while at < end {
             let chunk = at / (WORD_BYTES * CHUNK_WORDS);
             let chunk_end = end.min((chunk + 1) * WORD_BYTES * CHUNK_WORDS);
-            let (words, hidden) = self.words(flags, chunk);
+            let kind = self.kind(flags, chunk);
             while at < chunk_end {
                 let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
                 let count = (WORD_BYTES - low).min(end - at);
                 let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
-                self.set(words, hidden, word, mask);
+                self.set(&kind, word, mask);
                 at += count;
             }
         }
@@ -128,54 +132,72 @@ impl AccessBitmap {
 
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
-        let (words, hidden) = self.words(flags, word / CHUNK_WORDS);
-        self.set(words, hidden, word, mask);
+        let kind = self.kind(flags, word / CHUNK_WORDS);
+        self.set(&kind, word, mask);
     }
 
-    /// Sets the bits of `mask`, but for those of `hidden`, in a word of its chunk.
+    /// Sets the bits of `mask` in a word of its chunk: those of bytes written before in `late`.
     #[inline(always)]
-    fn set(&self, words: &[AtomicU64], hidden: Option<&[AtomicU64]>, word: usize, mask: u64) {
+    fn set(&self, kind: &Kind<'_>, word: usize, mask: u64) {
         let at = word % CHUNK_WORDS;
-        let mask = mask & !hidden.map_or(0, |hidden| hidden[at].load(Relaxed));
+        let written = kind.written.map_or(0, |words| words[at].load(Relaxed));
+        if let Some(late) = kind.late
+            && mask & written != 0
+        {
+            let words = late.get_or_make(word / CHUNK_WORDS, self.bytes);
+            self.add(&words[at], mask & written);
+        }
+        self.add(&kind.words[at], mask & !written);
+    }
+
+    #[inline(always)]
+    fn add(&self, word: &AtomicU64, mask: u64) {
         if mask == u64::MAX {
-            words[at].store(mask, Relaxed);
+            word.store(mask, Relaxed);
             return;
         }
-        let old = words[at].load(Relaxed);
+        let old = word.load(Relaxed);
         if self.is_sole {
             // A jump that depends on marks of random places costs more than a store.
-            words[at].store(old | mask, Relaxed);
+            word.store(old | mask, Relaxed);
         } else if old & mask != mask {
-            words[at].fetch_or(mask, Relaxed);
+            word.fetch_or(mask, Relaxed);
         }
     }
 
-    /// Returns the words of a chunk in which accesses of a kind are marked, and those whose bytes
-    /// are not.
+    /// Returns where accesses of a kind to a chunk are marked.
     #[inline(always)]
-    fn words(&self, flags: AccessFlags, chunk: usize) -> (&[AtomicU64], Option<&[AtomicU64]>) {
-        let (bitmap, hidden) = match flags {
-            AccessFlags::READ => (&self.reads, self.writes.chunk(chunk)),
+    fn kind(&self, flags: AccessFlags, chunk: usize) -> Kind<'_> {
+        let (bitmap, late) = match flags {
+            AccessFlags::READ => (&self.reads, None),
             AccessFlags::WRITE => (&self.writes, None),
-            AccessFlags::STRONG_READ => (&self.strong_reads, None),
-            _ => (&self.updates, None),
+            AccessFlags::STRONG_READ => (&self.strong_reads, Some(&self.late[1])),
+            _ => (&self.updates, Some(&self.late[0])),
         };
-        let words = match bitmap.chunk(chunk) {
-            Some(words) => words,
-            None => bitmap.make(chunk, self.bytes),
-        };
-        (words, hidden)
+        Kind {
+            words: bitmap.get_or_make(chunk, self.bytes),
+            written: (flags != AccessFlags::WRITE)
+                .then(|| self.writes.chunk(chunk))
+                .flatten(),
+            late,
+        }
     }
 
     /// Marks what is marked in another bitmap of the allocation.
     pub(crate) fn absorb(&self, other: &Self) {
         for (flags, marked) in [
             (AccessFlags::READ, &other.reads),
-            (AccessFlags::WRITE, &other.writes),
             (AccessFlags::UPDATE, &other.updates),
             (AccessFlags::STRONG_READ, &other.strong_reads),
+            (AccessFlags::WRITE, &other.writes),
         ] {
             marked.each(|word, mask| self.mark(flags, word, mask));
+        }
+        for (late, marked) in self.late.iter().zip(&other.late) {
+            marked.each(|word, mask| {
+                let words = late.get_or_make(word / CHUNK_WORDS, self.bytes);
+                self.add(&words[word % CHUNK_WORDS], mask);
+            });
         }
     }
 
@@ -188,11 +210,13 @@ impl AccessBitmap {
                 of.push(start..start + u64::from(count));
             });
         };
-        self.strong_reads.each(|word, bits| {
-            runs(&mut read, word, bits & !self.updates.word(word));
+        let [late, late_strong] = &self.late;
+        self.strong_reads.each_with(late_strong, |word, bits| {
+            let updated = self.updates.word(word) | late.word(word);
+            runs(&mut read, word, bits & !updated);
         });
         self.updates
-            .each(|word, bits| runs(&mut written, word, bits));
+            .each_with(late, |word, bits| runs(&mut written, word, bits));
         [read, written]
     }
 
@@ -202,18 +226,28 @@ impl AccessBitmap {
         let mut runs: Vec<(Range<u64>, AccessFlags)> = Vec::new();
         let chunks = self.bytes.div_ceil(WORD_BYTES * CHUNK_WORDS);
         for chunk in 0..chunks {
-            let kinds = [&self.reads, &self.writes, &self.updates, &self.strong_reads]
-                .map(|bits| bits.chunk(chunk));
+            let [late, strong] = &self.late;
+            let kinds = [
+                &self.reads,
+                &self.writes,
+                &self.updates,
+                &self.strong_reads,
+                late,
+                strong,
+            ];
+            let kinds = kinds.map(|bits| bits.chunk(chunk));
             if kinds.iter().all(Option::is_none) {
                 continue;
             }
             let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
-            let present: SmallVec<[_; 4]> = kinds.into_iter().flatten().collect();
+            let present: SmallVec<[_; 6]> = kinds.into_iter().flatten().collect();
             let kinds = kinds.map(|kind| &kind.unwrap_or(&UNMARKED)[..words]);
             let mut word = 0;
             while word < words {
-                let [read, written, updated, strong] = kinds.map(|words| words[word].load(Relaxed));
-                let bits = [read, written, updated | strong];
+                let [read, written, updated, strong, late, late_strong] =
+                    kinds.map(|words| words[word].load(Relaxed));
+                let early = updated | strong;
+                let bits = [read | early & written, written, early | late | late_strong];
                 let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
                 word += 1;
                 // Of a small launch's chunk, nearly all words.
@@ -271,6 +305,15 @@ fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
 
 type Chunk = Box<[AtomicU64]>;
 
+/// Where accesses of a kind to a chunk are marked.
+struct Kind<'a> {
+    words: &'a [AtomicU64],
+    /// The bytes that the launch has written, of which the kind is not marked here.
+    written: Option<&'a [AtomicU64]>,
+    /// Where it is marked instead, if anywhere.
+    late: Option<&'a Bitmap>,
+}
+
 /// One bit for each byte of an allocation, in chunks allocated on first use.
 #[derive(Debug, Default)]
 struct Bitmap {
@@ -283,13 +326,28 @@ impl Bitmap {
         Some(self.chunks.get()?.get(index)?.get()?)
     }
 
+    #[inline(always)]
+    fn get_or_make(&self, chunk: usize, bytes: usize) -> &[AtomicU64] {
+        match self.chunk(chunk) {
+            Some(words) => words,
+            None => self.make(chunk, bytes),
+        }
+    }
+
     /// Calls `visit` with each word that is not 0, and its index.
-    fn each(&self, mut visit: impl FnMut(usize, u64)) {
-        for chunk in 0..self.chunks.get().map_or(0, |chunks| chunks.len()) {
-            let words = self.chunk(chunk).unwrap_or_default().iter();
-            for (word, bits) in words.map(|word| word.load(Relaxed)).enumerate() {
-                if bits != 0 {
-                    visit(chunk * CHUNK_WORDS + word, bits);
+    fn each(&self, visit: impl FnMut(usize, u64)) {
+        self.each_with(self, visit);
+    }
+
+    /// Calls `visit` with each word of the union of two bitmaps that is not 0, and its index.
+    fn each_with(&self, other: &Self, mut visit: impl FnMut(usize, u64)) {
+        let chunks = [self, other].map(|of| of.chunks.get().map_or(0, |chunks| chunks.len()));
+        for chunk in 0..chunks[0].max(chunks[1]) {
+            let of = [self, other].map(|of| of.chunk(chunk).unwrap_or_default());
+            for word in 0..of[0].len().max(of[1].len()) {
+                let bits = of.map(|words| words.get(word).map_or(0, |word| word.load(Relaxed)));
+                if bits != [0; 2] {
+                    visit(chunk * CHUNK_WORDS + word, bits[0] | bits[1]);
                 }
             }
         }
@@ -343,6 +401,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A byte that was updated, or read strongly, before it was written.
+    const EARLY: u8 = 16;
+
     proptest! {
         #[test]
         fn runs_match_the_recorded_accesses(
@@ -362,8 +423,12 @@ mod tests {
                 let count = count.min(bytes - offset);
                 access_bitmap.note(kind, offset, count);
                 for byte in &mut expected[offset..offset + count] {
-                    if !(kind == AccessFlags::READ && *byte & AccessFlags::WRITE.0 != 0) {
+                    let is_written = *byte & AccessFlags::WRITE.0 != 0;
+                    if !(kind == AccessFlags::READ && is_written) {
                         *byte |= kind.0;
+                    }
+                    if kind.0 >= AccessFlags::UPDATE.0 && !is_written {
+                        *byte |= EARLY;
                     }
                 }
             }
@@ -383,7 +448,10 @@ mod tests {
             let copy = AccessBitmap::new(bytes);
             copy.absorb(&access_bitmap);
             prop_assert_eq!(copy.runs(), runs.clone());
-            expected.iter_mut().for_each(|byte| *byte = *byte & 7 | *byte >> 1 & 4);
+            for byte in &mut expected {
+                let is_read = *byte & EARLY != 0 && *byte & AccessFlags::WRITE.0 != 0;
+                *byte = *byte & 7 | *byte >> 1 & 4 | u8::from(is_read);
+            }
             for (range, flags) in &runs {
                 actual[range.start as usize..range.end as usize].fill(flags.0);
             }

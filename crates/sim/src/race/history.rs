@@ -203,7 +203,9 @@ impl Histories {
         let MemoryAccess { flags, .. } = access;
         let own = actor.operation();
         let history = &self.all[old as usize];
-        let reads = flags != AccessFlags::WRITE && !access.passes;
+        // What an operation updates after it has written it holds its own value.
+        let reads = flags.has(AccessFlags::READ) || !flags.has(AccessFlags::WRITE);
+        let reads = reads && !access.passes;
         let uninitialised = reads && !history.initialised;
         let mut conflicts = SmallVec::new();
         let mut next = History {

@@ -94,3 +94,22 @@ fn memory_that_is_given_out_again_holds_nothing_and_keeps_its_users() {
         later[0]
     );
 }
+
+/// Like the bins of a histogram that each block sets to 0 first, and like a counter that the last
+/// block sets back.
+#[test]
+fn an_update_after_a_write_of_the_same_kernel_reads_no_uninitialised_memory() {
+    let run = |kernel| {
+        let sim = SimHarness::new(SimConfig::new());
+        let (stream, memory) = (sim.stream(), sim.mem_alloc(BYTES).unwrap());
+        launch(&sim, kernel, stream, &[memory]);
+        sim.context_synchronize().unwrap();
+        sim.gpu.findings()
+    };
+    assert_eq!(run("store_add"), []);
+    for kernel in ["add", "add_store"] {
+        let findings = run(kernel);
+        assert_eq!(findings.len(), 1, "{kernel}: {findings:?}");
+        assert_eq!(findings[0].kind, ReportKind::UninitialisedRead);
+    }
+}
