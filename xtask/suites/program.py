@@ -1,6 +1,7 @@
 """One program of a suite: what excludes it, how it is built and run, and what its output says."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -31,6 +32,7 @@ EXCLUDED = {
         "refused by name: dynamic parallelism"
     ),
 }
+CODE = {".cu", ".cuh", ".h", ".hpp", ".cpp", ".c", ".config"}
 KINDS = {".cu", ".cuh", ".h", ".hpp", ".cpp", ".c", ".cc", ".txt", ".mk", ".inc"}
 REFUSED = "is not supported by the simulated device|cannot run on the simulated device"
 REFUSED += "|the image is machine code"
@@ -39,10 +41,10 @@ MISSING += "|not found|input file|not opened for reading"
 FAILED = r"\bFAIL(ED|URE)?\b|[Mm]ismatch|MISMATCH|erification failed|Test failed|INCORRECT"
 PASSED = r"\bPASS(ED)?\b|[Pp]assed|[Ss]uccess|SUCCESS|\bOK\b|[Cc]orrect|VALID"
 # What counts repetitions of the same work, which a program does only to take times.
-REPEATS = r"(?i)\b\w*(repeat|repetition|iteration|niter|num_iter|loops|nruns|num_runs|passes|trials|runs)\w*"
+REPEATS = r"\b(?i:\w*(?:repeat|repetition|iteration|niter|num_iter|reps|loops|nruns|num_runs|passes|trials|runs)\w*)"
 # Lines that differ from run to run, or from device to device.
 UNSTEADY = (
-    r"(?i)time|second|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
+    r"(?i)time|second|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
     r"|\brate|perf|device|gpu|clock|cycle|driver|compute capability|\bSMs?\b|multiprocessor|latency"
     r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
 )
@@ -51,6 +53,18 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 # The programs of this repository share a folder.
 BUILDS = threading.Lock()
+
+
+def smaller(text, by, least=0):
+    """Returns a number divided, with its factors of two as far as they go up to 256. With `least`,
+    smaller numbers stay, and those that are not round."""
+    base, _, shift = text.partition("<<")
+    number = int(base) << int(shift or 0)
+    is_round = number % 100 == 0 or number % 32 == 0
+    if number < least or (least and not is_round) or number >= 1 << 30:
+        return text
+    unit = min(number & -number, 256)
+    return str(max(number // by // unit, 1) * unit)
 
 
 def read(path, limit=200_000):
@@ -104,7 +118,7 @@ class Program:
         self.logs.mkdir(parents=True)
         # Samples look for their data beside the folder that they are built in.
         self.build_folder = (options.logs if suite == "own" else self.folder) / "build"
-        self.place, self.command = self.folder, None
+        self.command = None
         self.tools, self.is_managed = options.tools, False
         path = f"{self.tools}:{self.tools}/toolkit/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path}
@@ -174,7 +188,6 @@ class Program:
             self.command = [self.build_folder / name, *arguments]
             return [first, [*second, "--target", name]]
         name = self.name.rpartition("/")[2]
-        self.place = self.build_folder
         known = self.options.folder / "cuda-samples/test_args.json"
         known = json.loads(known.read_text()).get(name, {})
         arguments = known.get("args") or known.get("runs", [{}])[0].get("args", [])
@@ -182,23 +195,100 @@ class Program:
         return [first, second]
 
     def variants(self):
-        """Returns the ways to run it, each with a name: as its authors do, unless a script finds the
-        number of repetitions; and with the smaller sizes of `sizes.txt`."""
+        """Returns the ways to run it, largest first, each with a name, a folder and a command: as its
+        authors do; unless a script finds numbers of repetitions, in its arguments or its sources; and
+        with smaller sizes, those of `sizes.txt` or large numbers divided."""
+        self.steps("sm_75")
+        given = ("", self.folder, self.command)
         if self.suite != "HeCBench" or self.options.given:
-            return [("", self.command)]
-        listed = [("", self.command)]
-        make = [*self.command, "-n", "LAUNCHER="]
-        said = subprocess.run(make, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        lines = (" ".join(line.split()) for line in said.stdout.replace("\\\n", " ").splitlines())
-        lines = [line for line in lines if not re.match(r"(\S*nvcc|g\+\+|gcc|make\S*)\s", line)]
-        once = [self.once(line) for line in lines]
-        if once != lines:
-            listed = [("repeat 1", ["sh", "-ec", "\n".join(once)])]
+            return [given]
+        lines = [self.once(line) for line in self.lines(self.folder)]
+        once = self.copied("once", self.single)
+        command = ["sh", "-ec", "\n".join(lines)]
+        found = [given] if lines == self.lines(self.folder) else [("repeat 1", self.folder, command)]
+        if once != self.folder:
+            found = [("repeat 1 in sources", once, command)]
+        last = [given] if once != self.folder else []
         for line in read(HERE / "sizes.txt").splitlines():
             name, _, arguments = line.partition(" ")
             if name == self.name:
-                listed.append(("smaller", ["sh", "-ec", f"./main {arguments}"]))
-        return listed
+                folder = self.copied("smaller", functools.partial(self.assigned, arguments), once)
+                arguments = re.sub(r"\w+:=\S+ ?", "", arguments)
+                command = lines if arguments == "..." else [f"./main {arguments}"]
+                return [*found, ("smaller", folder, ["sh", "-ec", "\n".join(command)]), *last]
+        for name, by, change in [
+            ("sizes / 16", 16, self.divided_sizes),
+            ("sizes / 256", 256, self.divided_sizes),
+            ("all numbers / 16", 16, self.divided_numbers),
+        ]:
+            words = [self.divided(by, line) for line in lines]
+            folder = self.copied(name.replace(" / ", "-").replace(" ", "-"), change(by), once)
+            way = (folder, ["sh", "-ec", "\n".join(words)])
+            if way not in [(once, command), *(one[1:] for one in found)]:
+                found.append((name, *way))
+        return found + last
+
+    def lines(self, folder):
+        """Returns the commands of `make run`."""
+        make = [*self.command, "-n", "LAUNCHER="]
+        said = subprocess.run(make, cwd=folder, env=self.environment, capture_output=True, text=True)
+        lines = (" ".join(line.split()) for line in said.stdout.replace("\\\n", " ").splitlines())
+        return [line for line in lines if not re.match(r"(\S*nvcc|g\+\+|gcc|make\S*)\s", line)]
+
+    def copied(self, kind, change, source=None):
+        """Returns a folder beside the program's with changed sources, or `source`, the program's own
+        or another like it, if none changes."""
+        source = source or self.folder
+        texts = {path: read(path, 10**7) for path in source.rglob("*") if path.suffix in CODE}
+        changed = {path: change(text) for path, text in texts.items()}
+        if changed == texts:
+            return source
+        folder = self.folder.with_name(f"{self.name}.{kind}")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(source, folder, symlinks=True)
+        for path, text in changed.items():
+            if text != texts[path]:
+                (folder / path.relative_to(source)).write_text(text)
+        return folder
+
+    def single(self, text):
+        """Returns a source with 1 in the place of constants that count repetitions."""
+        before = rf"[ \t]*#[ \t]*define[ \t]+{REPEATS}[ \t]+|.*{REPEATS}[ \t]*=[ \t]*|{REPEATS} "
+        text = re.sub(rf"(?m)^({before})(\d{{2,}})\b", r"\g<1>1", text)
+        # A loop that only launches the same kernel again.
+        loop = r"(for \(\w+ (\w+) = 0; \2 < )\d{2,}(; (?:\2\+\+|\+\+\2)\)\s*\{?\s*\w+(?:<[^<>]*>)?\s*<<<)"
+        return re.sub(loop, r"\g<1>1\3", text)
+
+    def assigned(self, arguments, text):
+        """Returns a source with other values for constants: `NAME:=VALUE` among the arguments."""
+        for name, value in re.findall(r"(\w+):=(\S+)", arguments):
+            text = re.sub(rf"(?m)^([ \t]*#[ \t]*define[ \t]+{name}[ \t]+)[^/\n]+", rf"\g<1>{value} ", text)
+            text = re.sub(rf"(\b{name}[ \t]*=[ \t]*|\b{name}\()[^;)\n]+", rf"\g<1>{value}", text)
+        return text
+
+    def divided(self, by, text):
+        """Returns a command with its large numbers divided."""
+        head, main, rest = text.partition("./main")
+        return head + main + re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda it: smaller(it[0], by), rest)
+
+    def divided_sizes(self, by):
+        """Returns what divides the large constants of a source: round numbers, since others are
+        constants of a generator, or bits of a floating-point number."""
+        before = r"[ \t]*#[ \t]*define[ \t]+\w+[ \t]+|[ \t]*(?:const\w*[ \t]+)?(?:unsigned[ \t]+)?"
+        before += r"(?:int|long|size_t|uint|unsigned)[ \t]+\w+[ \t]*=[ \t]*"
+        constant = rf"(?m)^({before})(\d{{5,9}}|1[ \t]*<<[ \t]*[12]\d)\b"
+        return lambda text: re.sub(constant, lambda it: it[1] + smaller(it[2], by, 1 << 16), text)
+
+    def divided_numbers(self, by):
+        """Returns what divides all round numbers of a source from 300, but for those of its blocks."""
+        other = r"#\s*if|0x|(?i:block|thread|seed|time|printf|rand|char|copyright)|%|^\s*(//|\*)"
+
+        def change(line):
+            if re.search(other, line):
+                return line
+            return re.sub(r"(?<![\w.])\d{3,9}(?![\w.])", lambda it: smaller(it[0], by, 300), line)
+
+        return lambda text: "\n".join(map(change, text.split("\n")))
 
     def once(self, line):
         """Returns a command with 1 in the place of a number of repetitions."""
@@ -208,7 +298,7 @@ class Program:
             return line
         start, text = places[0], re.sub(r'"\s*"', "", self.sources())
         converted = REPEATS + r"\s*=\s*[\w:<>()]*\(\s*argv\[(\d)\]"
-        found = {int(it[1]) for it in re.findall(converted, text)}
+        found = {int(it) for it in re.findall(converted, text)}
         for usage in re.findall(r"(?i)usage[^\"<]*((?:<[^>\"]+>[^<\"]*)+)", text):
             names = re.findall(r"<([^>]+)>", usage)
             if len(names) == len(words) - start - 1:
@@ -218,19 +308,19 @@ class Program:
                 words[start + index] = "1"
         return re.sub(r"(-runs|--repeat|--iterations) \d+", r"\1 1", " ".join(words))
 
-    def build(self):
-        """Builds the program. Returns why it cannot be, if so."""
+    def build(self, folder):
+        """Builds the program in a folder, where it will run. Returns why it cannot be, if so."""
         with BUILDS if self.suite == "own" else contextlib.nullcontext():
-            return self.built()
+            return self.built(folder)
 
-    def built(self):
+    def built(self, folder):
         for architecture in ["sm_75", "sm_90"]:
             said = ""
             for step in self.steps(architecture):
                 with open(self.logs / "build.txt", "wb") as log:
                     try:
                         done = subprocess.run(
-                            step, cwd=self.folder, env=self.environment, stdout=log, stderr=log,
+                            step, cwd=folder, env=self.environment, stdout=log, stderr=log,
                             stdin=subprocess.DEVNULL, timeout=self.options.build_seconds,
                         ).returncode
                     except subprocess.TimeoutExpired:
@@ -245,8 +335,11 @@ class Program:
                     break
             if not said or self.suite != "HeCBench" or "No such file" in said:
                 break
-        if not said and self.suite == "cuda-samples" and not (self.place / self.command[0]).exists():
-            said = "does not compile: its build makes no program"
+        self.place = folder
+        if not said and self.suite == "cuda-samples":
+            self.place = self.build_folder
+            if not (self.place / self.command[0]).exists():
+                said = "does not compile: its build makes no program"
         return said or None
 
     def start(self, simulated, command):
@@ -324,7 +417,7 @@ class Program:
         same = difference(out, self.said("gpu")[0]) if reference == 0 else "not run"
         if code != 0:
             if reference not in (None, 0):
-                return f"same: status {code}, and {reference} on a GPU"
+                return f"excluded: fails on a GPU, too: status {reference}"
             return f"fail: status {code}: {first('millstream:|rror|FAIL|ssert|what|ismatch')}"
         if reference not in (None, 0):
             return f"ends: status {reference} on a GPU"

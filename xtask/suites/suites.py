@@ -4,8 +4,10 @@ the outcomes with the lists beside this file. `own` are programs of this reposit
 builds in several ways. `program.py` builds one program, and names its outcome.
 
 HeCBench's programs repeat their work only to take times, a hundred or ten thousand times: where a
-script finds this number, it is 1, unless `--given`. A program that is still slow runs with the
-smaller sizes that `sizes.txt` lists.
+script finds this number, in the arguments or the sources, it is 1, unless `--given`. A program that
+is still slow runs with the smaller sizes that `sizes.txt` lists, or with its large numbers divided
+by 16, then by 256, then with all numbers divided by 16. The outcome says so. A program may refuse
+what is changed so; if it ends well on both devices, or passes its check, it counts.
 
 A program may take 120 s of processor time. Those that need long are stopped and go on when all
 others have had their turn, so that a run that ends at its `--deadline` has tried every program.
@@ -33,7 +35,6 @@ SUITES = ["own", "ggml", "HeCBench", "gpu-rodinia", "cuda-samples"]
 PACKAGES = ["nvidia-cuda-nvcc==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-crt==13.0.88"]
 PACKAGES += ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85", "cmake==4.4.5"]
 GOOD = ["pass", "same", "ends"]
-TURNS = [10, 40, 120]
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -161,9 +162,6 @@ class Job:
         """Builds the program, runs it on a GPU if there is one, and starts it."""
         self.program = Program(self.options, self.suite, self.name)
         reason = self.program.excluded()
-        start = time.monotonic()
-        reason = reason or self.program.build()
-        self.facts["build"] = round(time.monotonic() - start, 1)
         if reason:
             self.found = f"excluded: {reason}"
             return
@@ -171,9 +169,17 @@ class Job:
         self.next_variant()
 
     def next_variant(self):
-        """Starts the program in the next way, first on a GPU if there is one."""
+        """Builds and starts the program in the next way, first on a GPU if there is one."""
         self.turn, self.facts["cpu"], self.reference = 0, 0, None
-        name, command = self.left.pop(0)
+        is_first = "variant" not in self.facts
+        name, folder, command = self.left.pop(0)
+        start = time.monotonic()
+        reason = self.program.build(folder)
+        self.facts["build"] = round(time.monotonic() - start, 1)
+        if reason:
+            self.process = None
+            self.found = f"excluded: {reason}" if is_first else f"slow: {name}: {reason}"
+            return
         self.facts["variant"] = name
         if self.options.gpu and not self.program.is_managed:
             with GPU:
@@ -198,13 +204,13 @@ class Job:
 
     def run(self):
         """Lets the program run for a turn. Returns whether it has ended."""
-        if self.process is None:
+        if self.process is None and not self.found:
             self.prepare()
-        else:
+        elif self.process:
             CLOCK.signal(self.process.pid, signal.SIGCONT)
         if self.found:
             return True
-        limit = TURNS[self.turn]
+        limit = self.options.turns[self.turn]
         self.turn += 1
         begun, before = time.monotonic(), self.facts.get("cpu", 0)
         while True:
@@ -212,25 +218,39 @@ class Job:
             if ended:
                 self.facts["cpu"] = round(usage.ru_utime + usage.ru_stime, 1)
                 code = os.waitstatus_to_exitcode(status)
-                self.found = self.program.judged(code, self.reference)
-                if self.facts["variant"]:
-                    self.found += f" ({self.facts['variant']})"
-                return True
+                self.found = self.judged(code)
+                if self.found:
+                    return True
+                self.next_variant()
+                return self.run()
             used = self.facts["cpu"] = CLOCK.of(self.process.pid)
             idle = time.monotonic() - begun > 60 + 4 * (limit - before)
             late = time.monotonic() > self.options.until
             if used > limit or late or idle:
-                if self.left and self.turn > 1 and not late:
+                if self.left and self.left[0][0] and self.turn > 1 and not late:
                     self.kill()
                     self.facts["too slow"] = [*self.facts.get("too slow", []), self.facts["variant"]]
                     self.next_variant()
                     return self.run()
-                if self.turn < len(TURNS) and not late and not idle:
+                if self.turn < len(self.options.turns) and not late and not idle:
                     CLOCK.signal(self.process.pid, signal.SIGSTOP)
                     return False
                 self.stop(f"more than {used:.0f} s of processor time" if not idle else "idle")
                 return True
             time.sleep(0.05 if time.monotonic() - begun < 2 else 0.3)
+
+    def judged(self, code):
+        """Returns the outcome, or nothing if the program is to be tried with other sizes."""
+        found, variant = self.program.judged(code, self.reference), self.facts["variant"]
+        if not variant:
+            return found
+        # The program may refuse what a script has changed.
+        is_good = code == 0 and kind(found) in GOOD
+        is_changed = variant not in ("repeat 1", "smaller")
+        if is_changed and not is_good and self.reference != 0 and "missing input" not in found:
+            self.facts["refused"] = f"{variant}: {found}"
+            return None if self.left else f"slow: but with {variant}: {found}"
+        return f"{found} ({variant})"
 
     def stop(self, reason):
         """Ends the program."""
@@ -329,6 +349,8 @@ def main():
     parser.add_argument("--install", type=pathlib.Path, help="install nvcc and CMake here")
     parser.add_argument("--gpu", help="the folder of NVIDIA's runtime library; each runs on a GPU")
     parser.add_argument("--deadline", type=int, default=10**6, help="seconds for all")
+    turns = [10, 40, 120]
+    parser.add_argument("--turns", type=int, nargs=3, default=turns, help="processor time of each turn")
     parser.add_argument("--build-seconds", type=int, default=900, help="for each program")
     parser.add_argument("--logs", type=pathlib.Path, default=ROOT / "target/suites")
     parser.add_argument("--results", type=pathlib.Path, help="a file for lines of JSON")
