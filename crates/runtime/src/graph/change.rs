@@ -420,7 +420,7 @@ impl GraphNodeMut<'_> {
         let params = &mut kernel.params;
         let problem = match params.bytes(param) {
             None => format!("parameter {param} of `{label}`: it has {}", params.len()),
-            Some(_) if params.has_address(param) => {
+            Some(_) if params.is_operand(param) => {
                 format!("parameter {param} of `{label}` is an array: use `swap`")
             }
             Some(bytes) if bytes != size_of::<T>() => format!(

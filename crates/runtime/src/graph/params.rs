@@ -25,15 +25,17 @@ pub(super) struct Params {
 struct ParamPlace {
     first_word: usize,
     bytes: usize,
-    /// True if it contains the address of an operand.
-    has_address: bool,
+    /// True if it is an operand, or contains the address of one.
+    is_operand: bool,
 }
 
 impl Params {
-    /// Adds a parameter with this value, in which these words are addresses.
+    /// Adds a parameter with this value, in which these words are addresses. An operand without
+    /// one is a surface.
     pub(super) fn push(
         &mut self,
         value: &[u8],
+        is_operand: bool,
         addresses: impl IntoIterator<Item = (usize, Address)>,
     ) {
         let first_word = self.words.len();
@@ -46,7 +48,7 @@ impl Params {
         self.places.push(ParamPlace {
             first_word,
             bytes,
-            has_address: self.addresses.len() > known,
+            is_operand: is_operand || self.addresses.len() > known,
         });
     }
 
@@ -64,9 +66,9 @@ impl Params {
         self.places.get(param).map(|place| place.bytes)
     }
 
-    /// Returns whether a parameter contains the address of an operand.
-    pub(super) fn has_address(&self, param: usize) -> bool {
-        self.places[param].has_address
+    /// Returns whether a parameter is an operand, or contains the address of one.
+    pub(super) fn is_operand(&self, param: usize) -> bool {
+        self.places[param].is_operand
     }
 
     /// Replaces the value of a parameter by one of the same size, without addresses.
@@ -152,9 +154,9 @@ mod tests {
         let operands = [operand(1000), operand(2000)];
         let at = |operand, offset| Address { operand, offset };
         let mut params = Params::default();
-        params.push(&[7; 3], []);
-        params.push(&[0; 16], [(1, at(1, 8))]);
-        params.push(&[9; 8], []);
+        params.push(&[7; 3], false, []);
+        params.push(&[0; 16], false, [(1, at(1, 8))]);
+        params.push(&[9; 8], true, []);
         assert!(!params.are_resolved(&operands));
         params.resolve(&operands);
         let mut two = Params {
@@ -167,8 +169,8 @@ mod tests {
             [Some(3), Some(16), Some(8), None]
         );
         assert_eq!(
-            [0, 1, 2].map(|param| params.has_address(param)),
-            [false, true, false]
+            [0, 1, 2].map(|param| params.is_operand(param)),
+            [false, true, true]
         );
         assert!(params.are_resolved(&operands) && two.are_resolved(&operands));
         assert_eq!(params.words()[..3], [0x07_0707, 0, 2008]);

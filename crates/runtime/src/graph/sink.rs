@@ -113,11 +113,12 @@ impl<'a> Collector<'a> {
                 let address = array.pointer.offset(array.range.start).as_raw();
                 value.starts_with(&address.to_ne_bytes())
             };
-            let address = self.param(number).filter(is_address).map(|array| Address {
+            let array = self.param(number);
+            let address = array.filter(is_address).map(|array| Address {
                 operand: array.operand,
                 offset: array.range.start,
             });
-            params.push(value, address.map(|address| (0, address)));
+            params.push(value, array.is_some(), address.map(|address| (0, address)));
         }
         Some(Work::Kernel(Kernel {
             function: node.function,
@@ -138,7 +139,7 @@ impl<'a> Collector<'a> {
         }
         let mut params = Params::default();
         for (value, places) in moved.kernel.params.iter().zip(places) {
-            params.push(value, places);
+            params.push(value, false, places);
         }
         Some(Work::Kernel(Kernel {
             function: moved.kernel.function,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result, Stream, UsageError, UsageErrorKind,
-    array::Span,
+    array::{Reach, Span},
     context::{self, DeviceState, Operation, submit},
     error::OperationKind,
     tracker::{Access, AccessKind},
@@ -85,7 +85,11 @@ impl<'a> Argument<'a> {
     }
 
     #[inline]
-    pub(crate) fn slice(span: Span<'a>, kind: AccessKind) -> Self {
+    pub(crate) fn slice(mut span: Span<'a>, kind: AccessKind) -> Self {
+        if kind == AccessKind::Read && span.reach == Reach::Surface {
+            // The kernel expects a texture.
+            span.reach = Reach::Own;
+        }
         let value = ArgumentValue::Slice { span, kind };
         Self { value, len: None }
     }

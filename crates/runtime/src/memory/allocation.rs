@@ -114,7 +114,10 @@ impl Allocation {
     ) -> Result<Arc<Self>> {
         device.check_alive()?;
         let array = out_of_memory::retry_until_freed(device, bytes as u64, || {
-            let array = device.page_locked().idle_frees.array(device, key);
+            let array = device
+                .page_locked()
+                .idle_frees
+                .array(device, key, bytes as u64);
             none_if_out_of_memory(device.checked(array))
         })?;
         let allocation = Self {

@@ -4,8 +4,9 @@
 //! their streams have not reached yet. Deferred frees are retried. An event is recorded behind the
 //! pending frees of each stream, and the allocation is retried whenever one of these events
 //! completes. An allocation thus never waits for a stream that frees nothing, and waits for the
-//! others only as long as it fails. If all pending frees together would not suffice, it fails
-//! without waiting.
+//! others only as long as it fails. It also waits for the uses of dropped textures and managed
+//! memory, which can then be freed if the devices are idle. If all of this together would not
+//! suffice, it fails without waiting.
 
 #![allow(unsafe_code, reason = "trims the device's pool and queries events")]
 
@@ -66,6 +67,8 @@ impl Fence<'_> {
 struct ReclaimWait<'a> {
     device: &'a DeviceState,
     fences: Vec<Fence<'a>>,
+    /// The bytes of dropped arrays and managed memory that operations still use.
+    used_bytes: u64,
 }
 
 impl<'a> ReclaimWait<'a> {
@@ -73,6 +76,7 @@ impl<'a> ReclaimWait<'a> {
         Self {
             device,
             fences: Vec::new(),
+            used_bytes: 0,
         }
     }
 
@@ -109,7 +113,8 @@ impl<'a> ReclaimWait<'a> {
         for stream in device.all_streams() {
             coming_bytes += stream.memory().frees.pending_bytes();
         }
-        Ok(coming_bytes)
+        self.used_bytes = device.page_locked().idle_frees.used_bytes(device)?;
+        Ok(coming_bytes + self.used_bytes)
     }
 }
 
@@ -135,11 +140,12 @@ pub(super) fn retry_until_freed<T>(
     let mut has_released = false;
     loop {
         let coming_bytes = reclaim.poll()?;
+        device.page_locked().idle_frees.release_if_idle(device);
         trim_pool(device)?;
         if let Some(memory) = attempt()? {
             return Ok(memory);
         }
-        if coming_bytes == 0 || !could_fit(device, bytes) {
+        if coming_bytes == 0 || !could_fit(device, bytes, reclaim.used_bytes) {
             if !has_released && device.slots.release_memory() {
                 has_released = true;
                 continue;
@@ -150,8 +156,9 @@ pub(super) fn retry_until_freed<T>(
     }
 }
 
-/// Returns whether the allocation could succeed once all pending frees are complete.
-fn could_fit(device: &DeviceState, bytes: u64) -> bool {
+/// Returns whether the allocation could succeed once all pending frees are complete, and the memory
+/// of dropped arrays is freed.
+fn could_fit(device: &DeviceState, bytes: u64, used_bytes: u64) -> bool {
     let BudgetStats {
         allocated_bytes,
         limit_bytes,
@@ -165,7 +172,9 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
             .unwrap_or_default()
             .reserved_bytes
             .saturating_sub(live_bytes);
-        free_bytes.saturating_add(idle_bytes)
+        free_bytes
+            .saturating_add(idle_bytes)
+            .saturating_add(used_bytes)
     });
     !is_beyond_limit && best_bytes.is_none_or(|best_bytes| bytes <= best_bytes)
 }

@@ -15,13 +15,16 @@ use std::{alloc::Layout, mem::ManuallyDrop, panic::Location, ptr::NonNull};
 
 use bytemuck::Pod;
 use millstream_driver::{
-    ArrayDescriptor, ArrayHandle, ContextHandle, DevicePtr, Driver, DriverError, GraphExecHandle,
-    ModuleHandle, ResourceDescriptor, SurfaceHandle, TextureDescriptor, TextureHandle,
+    ContextHandle, DevicePtr, Driver, DriverError, GraphExecHandle, ModuleHandle,
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{host_access::HostAccessGuard, staging::PinnedBlock};
+use super::{
+    device_array::{ArrayKey, DeviceArray},
+    host_access::HostAccessGuard,
+    staging::PinnedBlock,
+};
 use crate::{Rejected, context::DeviceState, disposal::log, future::all_done, tracker::Ticket};
 
 /// The maximum number of dropped executable graphs on a busy device. Beyond it, the oldest is
@@ -103,39 +106,6 @@ impl RegisteredVec {
     }
 }
 
-/// The shape of an array, and the mode of its texture.
-pub(crate) type ArrayKey = (ArrayDescriptor, TextureDescriptor);
-
-/// An array with a texture and a surface of it. A null handle is one that could not be created.
-#[derive(Clone, Debug)]
-pub(crate) struct DeviceArray {
-    pub(crate) key: ArrayKey,
-    pub(crate) array: ArrayHandle,
-    pub(crate) texture: TextureHandle,
-    pub(crate) surface: SurfaceHandle,
-}
-
-impl DeviceArray {
-    /// Frees the objects. The call may wait for the device.
-    ///
-    /// # Safety
-    ///
-    /// They came from this context, and nothing uses them, nor will.
-    unsafe fn free(self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
-        let mut freed = Ok(());
-        if self.surface.as_raw() != 0 {
-            // SAFETY: by this function's contract.
-            freed = unsafe { driver.surface_destroy(context, self.surface) };
-        }
-        if self.texture.as_raw() != 0 {
-            // SAFETY: by this function's contract.
-            freed = freed.and(unsafe { driver.texture_destroy(context, self.texture) });
-        }
-        // SAFETY: by this function's contract.
-        freed.and(unsafe { driver.array_destroy(context, self.array) })
-    }
-}
-
 #[derive(Debug)]
 pub(crate) enum Resource {
     Managed {
@@ -151,6 +121,15 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
+    /// Returns the bytes of device memory.
+    fn device_bytes(&self) -> u64 {
+        match self {
+            Self::Managed { bytes, .. } => *bytes as u64,
+            Self::Array(array) => array.bytes,
+            _ => 0,
+        }
+    }
+
     fn is_managed_of(&self, wanted_bytes: usize) -> bool {
         matches!(self, Self::Managed { bytes, .. } if *bytes == wanted_bytes)
     }
@@ -291,38 +270,37 @@ impl IdleFrees {
         &self,
         device: &DeviceState,
         key: &ArrayKey,
+        bytes: u64,
     ) -> Result<Box<DeviceArray>, DriverError> {
-        let fits = |array: &DeviceArray| array.key == *key && array.surface.as_raw() != 0;
-        let fits = |free: &Resource| matches!(free, Resource::Array(array) if fits(array));
+        let fits = |free: &Resource| matches!(free, Resource::Array(array) if array.fits(key));
         if let Some(Resource::Array(array)) = self.take(device, fits) {
             return Ok(array);
         }
         self.release_if_idle(device);
-        let (driver, context) = (&*device.driver, device.context);
-        let mut made = Box::new(DeviceArray {
-            key: *key,
-            // SAFETY: the device's context is alive.
-            array: unsafe { driver.array_create(context, &key.0) }?,
-            texture: TextureHandle::from_raw(0),
-            surface: SurfaceHandle::from_raw(0),
-        });
-        let mut resource = ResourceDescriptor::default();
-        resource.words[0] = made.array.as_raw() as u64;
-        // SAFETY: the context and the array are alive.
-        let texture = unsafe { driver.texture_create(context, &resource, &key.1) };
-        let made_all = texture.and_then(|texture| {
-            made.texture = texture;
-            // SAFETY: the context and the array are alive.
-            made.surface = unsafe { driver.surface_create(context, &resource) }?;
-            Ok(())
-        });
-        match made_all {
-            Ok(()) => Ok(made),
-            Err(error) => {
+        DeviceArray::create(device, key, bytes).map_err(|(error, made)| {
+            if let Some(made) = made {
                 self.defer(Resource::Array(made), SmallVec::new());
-                Err(error)
+            }
+            error
+        })
+    }
+
+    /// Returns the bytes of device memory with uses that are not complete. Behind these, the memory
+    /// can be freed while the devices are idle.
+    pub(crate) fn used_bytes(&self, device: &DeviceState) -> crate::Result<u64> {
+        let frees = self.frees.lock();
+        let own = frees.iter().filter(|free| free.context == self.context);
+        let own = own.map(|free| (free.resource.device_bytes(), free.uses.clone()));
+        let own: Vec<_> = own.filter(|(bytes, _)| *bytes > 0).collect();
+        // The frees are not locked while the driver is queried.
+        drop(frees);
+        let mut used_bytes = 0;
+        for (bytes, uses) in own {
+            if !all_done(device, &uses)? {
+                used_bytes += bytes;
             }
         }
+        Ok(used_bytes)
     }
 
     /// Takes a resource that fits and whose uses are all complete, if there is any. Never blocks.

@@ -3,10 +3,14 @@
 
 #![allow(unsafe_code, reason = "launches a kernel that writes a surface")]
 
+use std::ptr;
+
 use half::f16;
 use millstream::{
     Texture,
-    array::{Texel, TextureOptions},
+    array::{AddressMode, Texel, TextureOptions},
+    driver::{FunctionHandle, LaunchDims},
+    interop::read,
 };
 
 use crate::scenarios::{prelude::*, sweep::Subject};
@@ -72,6 +76,196 @@ fn x02_copies_and_surfaces_on_other_streams_are_ordered_with_fetches() {
         s2.copy(&a, &mut b)?;
         kernels.sample(&s1, &b, &mut out)?;
         assert_eq!(s2.values(&out)?, [18; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn x02_a_surface_that_a_kernel_only_reads_is_passed_as_a_texture() {
+    once(|harness| {
+        let stream = harness.stream();
+        let kernels = images::load(&harness.device)?;
+        let (mut a, mut out) = (image(&stream, 4)?, stream.zeros::<u32>(N)?);
+        let surface = a.surface();
+        kernels.texels(&stream, N, &surface, &mut out, WIDTH as u32, N as u32)?;
+        let graph = harness.record("fetch", |r| {
+            kernels.texels(
+                &r.stream()?,
+                N,
+                a.surface(),
+                &mut out,
+                WIDTH as u32,
+                N as u32,
+            )
+        })?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.values(&out)?, [4; N]);
+        Ok(())
+    });
+}
+
+/// Plays a library: launches a kernel with two addresses or numbers, the width and the length.
+fn launch(
+    call: ForeignCall<'_>,
+    function: FunctionHandle,
+    words: [u64; 2],
+) -> Result<(), DriverError> {
+    let dims = LaunchDims {
+        grid: [N.div_ceil(256) as u32, 1, 1],
+        block: [256, 1, 1],
+        shared_bytes: 0,
+    };
+    let (driver, context, stream) = (call.driver(), call.context(), call.stream());
+    let params = [words[0], words[1], WIDTH as u64, N as u64];
+    let params = params.each_ref().map(|word| ptr::from_ref(word).cast());
+    // SAFETY: the kernels access N texels, and as many elements.
+    unsafe { driver.launch_kernel(context, function, &dims, stream, &params) }
+}
+
+#[test]
+fn x02_foreign_calls_are_given_the_handles_of_textures_and_surfaces() {
+    scenario(|harness| {
+        let [stream, other] = harness.streams();
+        let (mut a, mut out) = (image(&stream, 1)?, stream.zeros::<u32>(N)?);
+        let (mut loaded, text) = (None, include_str!("../../src/guide/texture.ptx"));
+        let load = |call: ForeignCall<'_>| {
+            let (driver, context) = (call.driver(), call.context());
+            // SAFETY: the context is alive.
+            let module = unsafe { driver.module_load(context, text.as_bytes()) }?;
+            // SAFETY: the module was just loaded.
+            let function = |name| unsafe { driver.module_function(context, module, name) };
+            loaded = Some((module, function("brighten")?, function("texels")?));
+            Ok::<(), DriverError>(())
+        };
+        // SAFETY: the call enqueues nothing.
+        unsafe { stream.foreign("load", [write(&mut out)], load) }?;
+        let (module, brighten, texels) = loaded.expect("the call was made");
+        let add = |call: ForeignCall<'_>| launch(call, brighten, [call.address(0).as_raw(), 5]);
+        let fetch = |call: ForeignCall<'_>| {
+            launch(
+                call,
+                texels,
+                [0, 1].map(|operand| call.address(operand).as_raw()),
+            )
+        };
+        // SAFETY: the calls use their operands alone, on the given stream.
+        unsafe {
+            stream.foreign("add", [write(a.surface())], add)?;
+            other.foreign("fetch", [read(a.surface()), write(&mut out)], fetch)?;
+            for relocatable in [false, true] {
+                let graph = harness.record("library", |r| {
+                    let (one, other) = (r.stream()?, r.stream()?);
+                    if relocatable {
+                        one.foreign_relocatable("add", [write(a.surface())], add)?;
+                        let operands = [read(&a), write(&mut out)];
+                        return other.foreign_relocatable("fetch", operands, fetch);
+                    }
+                    one.foreign("add", [write(a.surface())], add)?;
+                    other.foreign("fetch", [read(&a), write(&mut out)], fetch)
+                })?;
+                graph.replay(&other)?;
+            }
+        }
+        assert_eq!(stream.values(&out)?, [16; N]);
+        stream.synchronize()?;
+        let unload = |call: ForeignCall<'_>| {
+            // SAFETY: the module was loaded in this context, and nothing uses it any more.
+            unsafe { call.driver().module_unload(call.context(), module) }
+        };
+        // SAFETY: the call enqueues nothing.
+        unsafe { stream.foreign("unload", [write(&mut out)], unload) }
+    });
+}
+
+#[test]
+fn x02_textures_of_several_devices_are_used_by_threads_beside_each_other() {
+    for schedule in schedules(1..3) {
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule).devices(2));
+        // The first device is opened twice.
+        let devices = [0, 1, 0].map(|at| Device::open_simulated(&gpu, at).unwrap());
+        std::thread::scope(|scope| {
+            for (device, value) in devices.iter().zip([10, 20, 30]) {
+                scope.spawn(move || {
+                    let (stream, other) = (device.stream()?, device.stream()?);
+                    let (kernels, mut a) = (images::load(device)?, image(&stream, value)?);
+                    let mut out = other.zeros::<u32>(N)?;
+                    kernels.add(&other, &mut a, 3)?;
+                    let b = image(&other, 0)?;
+                    kernels.sample(&stream, &a, &mut out)?;
+                    drop((a, b));
+                    assert_eq!(stream.values(&out)?, [value + 3; N]);
+                    assert_eq!(
+                        image(&stream, value).and_then(|a| stream.download_texture(&a)?.wait())?,
+                        [value; N]
+                    );
+                    Ok::<(), Error>(())
+                });
+            }
+        });
+        // A kernel that writes memory of the second device takes textures of its own alone.
+        let run = || {
+            let (stream, there) = (devices[0].stream()?, devices[1].stream()?);
+            let kernels = images::load(&devices[0])?;
+            let (own, other) = (image(&stream, 7)?, image(&there, 8)?);
+            let mut out = there.zeros::<u32>(N)?;
+            let (mut target, width) = (out.peer_mut(&devices[0])?, WIDTH as u32);
+            kernels.texels(&stream, N, &own, &mut target, width, N as u32)?;
+            let refused = kernels.texels(&stream, N, &other, &mut target, width, N as u32);
+            assert_is!(
+                problem(refused),
+                UsageErrorKind::OtherDevice { operand: 0, .. }
+            );
+            drop(own);
+            assert_eq!(there.values(&out)?, [7; N]);
+            Ok::<(), Error>(())
+        };
+        run().unwrap();
+    }
+}
+
+#[test]
+fn x03_parameters_of_textures_and_surfaces_cannot_be_set_as_numbers() {
+    once(|harness| {
+        let stream = harness.stream();
+        let kernels = images::load(&harness.device)?;
+        let (mut a, mut out) = (image(&stream, 1)?, stream.zeros::<u32>(N)?);
+        let mut graph = harness.record("images", |r| {
+            let stream = r.stream()?;
+            kernels.add(&stream, &mut a, 10)?;
+            kernels.sample(&stream, &a, &mut out)
+        })?;
+        for name in ["brighten", "texels"] {
+            // SAFETY: the call fails.
+            let set = unsafe { graph.node(name)?.set_scalar(0, 7_u64) };
+            assert_is!(problem(set), UsageErrorKind::Graph { .. });
+        }
+        // SAFETY: the number is added to texels.
+        unsafe { graph.node("brighten")?.set_scalar(1, 20_u32) }?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.values(&out)?, [21; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn x03_an_array_is_reused_only_for_the_bits_of_its_border() {
+    once(|harness| {
+        let stream = harness.stream();
+        let kernels = images::load(&harness.device)?;
+        let mut out = stream.zeros::<u32>(N)?;
+        // As floats, the two colours are equal; as integers, they are not.
+        for border in [0.0, -0.0_f32] {
+            let options = TextureOptions {
+                size: [WIDTH, 1, 0],
+                address: AddressMode::Border,
+                border: [border; 4],
+                ..TextureOptions::default()
+            };
+            let row = stream.texture(options, &stream.upload(&[1_u32; WIDTH])?)?;
+            // Rows from the second one are outside.
+            kernels.texels(&stream, WIDTH, &row, &mut out, 1, WIDTH as u32)?;
+            assert_eq!(stream.values(&out)?[1], border.to_bits());
+        }
         Ok(())
     });
 }
@@ -180,7 +374,7 @@ fn x03_every_driver_call_of_a_program_with_textures_may_fail() {
 }
 
 #[test]
-fn x03_memory_of_a_dropped_texture_serves_other_arrays() {
+fn x03_an_allocation_waits_for_the_memory_of_a_dropped_texture_in_use() {
     for schedule in schedules(1..3) {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule).memory_bytes(1 << 20));
         let stream = Device::open_simulated(&gpu, 0).unwrap().stream().unwrap();
@@ -188,12 +382,24 @@ fn x03_memory_of_a_dropped_texture_serves_other_arrays() {
             size: [100, 1000, 0],
             ..TextureOptions::default()
         };
+        let texture = || {
+            let source = stream.zeros::<u32>(100_000).unwrap();
+            stream.texture(options, source).unwrap()
+        };
+        drop(texture());
+        drop(stream.zeros::<u8>(1_000_000).unwrap());
+        // A texture of other options, too.
+        drop(texture());
+        let (size, layered) = ([1000, 200, 0], false);
+        let larger = TextureOptions {
+            size,
+            layered,
+            ..options
+        };
         drop(
             stream
-                .texture(options, stream.zeros::<u32>(100_000).unwrap())
+                .texture(larger, stream.zeros::<u8>(200_000).unwrap())
                 .unwrap(),
         );
-        stream.synchronize().unwrap();
-        drop(stream.zeros::<u8>(1_000_000).unwrap());
     }
 }
