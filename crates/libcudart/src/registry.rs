@@ -205,11 +205,27 @@ pub(crate) fn kernel(function: Function) -> Answer<usize> {
     Ok(kernel)
 }
 
+/// Returns the kernel of a function for a launch. An unknown address is passed on: the driver says
+/// that it is no kernel.
+pub(crate) fn launched(function: Function) -> Answer<usize> {
+    let is_known = registry().functions.contains_key(&function.0);
+    if is_known {
+        kernel(function)
+    } else {
+        Ok(function.0)
+    }
+}
+
+/// Returns the function of a kernel of the driver in the current context.
+pub(crate) fn function_of(kernel: usize) -> Answer<usize> {
+    let mut found = 0_usize;
+    cu!(cuKernelGetFunction, &mut found, kernel)?;
+    Ok(found)
+}
+
 /// Returns the function of a kernel in the current context.
 pub(crate) fn function(function: Function) -> Answer<usize> {
-    let mut found = 0_usize;
-    cu!(cuKernelGetFunction, &mut found, kernel(function)?)?;
-    Ok(found)
+    function_of(kernel(function)?)
 }
 
 /// Enters a kernel of a library that the program loads itself.

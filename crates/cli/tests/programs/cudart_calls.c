@@ -99,7 +99,16 @@ static void kernels_and_variables(void) {
     FAILS(13, cudaMemcpyToSymbol(&unknown, &value, 4, 0, 1));
     FAILS(13, cudaGetSymbolAddress(&missing, &unknown));
     FAILS(21, cudaMemcpyToSymbol(&factor, &value, 4, 0, 2));
-    FAILS(98, cudaLaunchKernel(&unknown, one, one, NULL, 0, NULL));
+    FAILS(400, cudaLaunchKernel(&unknown, one, one, NULL, 0, NULL));
+#ifndef GPU
+    FAILS(400, cudaLaunchCooperativeKernel(&unknown, one, one, NULL, 0, NULL));
+    // Arguments that throw leave their configurations behind.
+    for (int i = 0; i < 40; i++)
+        CHECK(!__cudaPushCallConfiguration(one, one, 0, NULL));
+    OK(launch(memory, -1013, NULL));
+    for (int i = 0; i < 40; i++)
+        OK(__cudaPopCallConfiguration(&(Dim3){0}, &(Dim3){0}, &bytes, &address));
+#endif
 #ifndef GPU
     FAILS(218, cudaLaunchKernel(&matrix, one, one, NULL, 0, NULL));
 #endif
@@ -142,6 +151,7 @@ static void memory(void) {
     OK(cudaMemcpy2D(back, 5, pitched, pitch, 0, 2, 2));
     OK(cudaMalloc3D(&cube, size));
     OK(cudaMemset3D(cube, 3, size));
+    OK(cudaMemset3D(cube, 9, (Extent){0, 2, SIZE_MAX}));
     Box copied = {.source = cube, .target = {box, 6, 6, 3}, .extent = size, .kind = 2};
     OK(cudaMemcpy3D(&copied));
     CHECK(box[1][1][5] == 3 && box[0][2][0] == 0);
@@ -173,6 +183,7 @@ static void memory(void) {
 // Copies of consecutive bytes take the rows of an array one behind the other.
 static void arrays(void) {
     int words[5] = {32, 0, 0, 0, 2}, numbers[12], back[12] = {0};
+    size_t width;
     Handle array, other;
     for (int i = 0; i < 12; i++)
         numbers[i] = i + 1;
@@ -191,6 +202,12 @@ static void arrays(void) {
     CHECK(back[0] == 9);
     FAILS(1, cudaMemcpyToArray(array, 0, 3, numbers, 16, 1));
     FAILS(21, cudaMemcpyToArray(array, 0, 0, numbers, 4, 9));
+    FAILS(12, cudaMemcpy2DToArray(array, 0, 0, numbers, 8, 12, 2, 1));
+    FAILS(12, cudaMemcpy2DFromArray(back, 8, array, 0, 0, 12, 2, 2));
+    OK(cudaMemcpy2DFromArray(back, 8, array, 0, 0, 0, 2, 2));
+    OK(cudaDeviceGetTexture1DLinearMaxWidth(&width, words, 0));
+    CHECK(width >= 1 << 27);
+    FAILS(101, cudaDeviceGetTexture1DLinearMaxWidth(&width, words, 7));
     OK(cudaFreeArray(array));
     OK(cudaFreeArray(other));
 }

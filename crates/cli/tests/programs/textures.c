@@ -794,6 +794,14 @@ static void refused(void) {
     OK(cuStreamBeginCapture_v2(stream, 0));
     OK(cuMemcpy3DAsync_v2(&box, stream));
     OK(cuStreamEndCapture(stream, &graph));
+    // It forbids arrays as it forbids memory.
+    struct ArrayDescriptor row = {4, 0, 0, 32, 1, 0};
+    OK(cuStreamBeginCapture_v2(stream, 0));
+    FAILS(900, cuArray3DCreate_v2(&array, &row));
+    FAILS(901, cuStreamEndCapture(stream, &node));
+    OK(cuStreamBeginCapture_v2(stream, 1));
+    FAILS(900, cuArrayDestroy(box.target.array));
+    FAILS(901, cuStreamEndCapture(stream, &node));
     OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
     OK(cuGraphLaunch(executable, stream));
     OK(cuStreamSynchronize(stream));

@@ -121,7 +121,25 @@ pub(crate) fn driver_box(copied: &Box3) -> Answer<DriverBox3> {
     })
 }
 
+/// Enqueues a copy of a box that has bytes, of rows that fit in their pitches.
 pub(crate) fn enqueue_box(call: &Call, driver: &DriverBox3, stream: Option<Stream>) -> Answer {
+    let Extent {
+        width,
+        height,
+        depth,
+    } = driver.extent;
+    if width == 0 || height == 0 || depth == 0 {
+        return Ok(());
+    }
+    let is_wide = |side: &DriverSide| {
+        let end = width.checked_add(side.at.width);
+        let wide = end.is_none_or(|end| end > side.pitch && (height > 1 || depth > 1));
+        wide && side.memory_type != ARRAY
+    };
+    refuse_if(
+        is_wide(&driver.source) || is_wide(&driver.target),
+        INVALID_PITCH,
+    )?;
     by_stream!(call, stream, [cuMemcpy3DAsync_v2 cuMemcpy3D_v2 cuMemcpy3D_v2_ptds] driver)
 }
 
@@ -154,25 +172,7 @@ pub(crate) fn rows(
 }
 
 fn copy_box(call: &Call, copied: &Box3, stream: Option<Stream>) -> Answer {
-    let driver = driver_box(copied)?;
-    let Extent {
-        width,
-        height,
-        depth,
-    } = driver.extent;
-    if width == 0 || height == 0 || depth == 0 {
-        return Ok(());
-    }
-    let is_wide = |side: &DriverSide| {
-        let end = width.checked_add(side.at.width);
-        let wide = end.is_none_or(|end| end > side.pitch && (height > 1 || depth > 1));
-        wide && side.memory_type != ARRAY
-    };
-    refuse_if(
-        is_wide(&driver.source) || is_wide(&driver.target),
-        INVALID_PITCH,
-    )?;
-    enqueue_box(call, &driver, stream)
+    enqueue_box(call, &driver_box(copied)?, stream)
 }
 
 /// Fills rows of bytes.
@@ -207,13 +207,16 @@ fn fill_box(
         height,
         depth,
     } = extent;
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
     refuse_if(width > memory.pitch && height > 1, INVALID_VALUE)?;
     let slice = memory
         .pitch
         .checked_mul(memory.height)
         .ok_or(INVALID_VALUE)?;
     (0..depth).try_for_each(|index| {
-        let address = memory.address + index * slice;
+        let address = memory.address.wrapping_add(index.wrapping_mul(slice));
         fill(
             call,
             (address, memory.pitch),

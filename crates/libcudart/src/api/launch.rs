@@ -51,7 +51,7 @@ pub(crate) fn launch(
     stream: Stream,
     cooperative: bool,
 ) -> Answer {
-    let kernel = registry::kernel(function)?;
+    let kernel = registry::launched(function)?;
     shape.check()?;
     let Shape {
         grid: Dim3 { x, y, z },
@@ -60,7 +60,7 @@ pub(crate) fn launch(
     } = shape;
     let (stream, Dim3 { x: a, y: b, z: c }) = (call.stream(stream), block);
     if cooperative {
-        let kernel = registry::function(Function(kernel))?;
+        let kernel = registry::function_of(kernel)?;
         cu! { cuLaunchCooperativeKernel, kernel, x, y, z, a, b, c, shared, stream, arguments }
     } else {
         cu! { cuLaunchKernel, kernel, x, y, z, a, b, c, shared, stream, arguments, 0 }
@@ -94,7 +94,7 @@ exports! {
 
     Context [cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz per_thread]
     (call, configuration: Ptr<Configuration>, function: Function, arguments: usize) {
-        let kernel = registry::kernel(function)?;
+        let kernel = registry::launched(function)?;
         let mut configuration = configuration.get()?;
         let Configuration { grid, block, shared, stream, .. } = configuration;
         Shape { grid, block, shared }.check()?;

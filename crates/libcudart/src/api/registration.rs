@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The number of configurations that wait for their launch: constructors of arguments may launch
-/// kernels, too.
+/// kernels, too. One whose argument threw an exception waits for ever, so that the oldest give way.
 const NESTED: usize = 16;
 
 thread_local! {
@@ -95,15 +95,12 @@ extern "C" fn __cudaPushCallConfiguration(
     stream: usize,
 ) -> u32 {
     let depth = CONFIGURED.get();
-    if depth == NESTED {
-        return 1;
-    }
     let shape = Shape {
         grid,
         block,
         shared,
     };
-    CONFIGURATIONS.with(|all| all[depth].set((shape, stream)));
+    CONFIGURATIONS.with(|all| all[depth % NESTED].set((shape, stream)));
     CONFIGURED.set(depth + 1);
     0
 }
@@ -113,7 +110,7 @@ exports! {
     (_call, grid: Ptr<Dim3>, block: Ptr<Dim3>, shared: Ptr<usize>, stream: Ptr<usize>) {
         let depth = CONFIGURED.get().checked_sub(1).ok_or(MISSING_CONFIGURATION)?;
         CONFIGURED.set(depth);
-        let (shape, of_launch) = CONFIGURATIONS.with(|all| all[depth].get());
+        let (shape, of_launch) = CONFIGURATIONS.with(|all| all[depth % NESTED].get());
         grid.set(shape.grid)?;
         block.set(shape.block)?;
         shared.set(shape.shared)?;

@@ -21,6 +21,8 @@ use crate::ids::name;
 /// The functions that may break a capture, so that a capture forbids them (rule 44). An event query
 /// is one more, which a captured event rejects for another reason.
 const UNSAFE_CALLS: &[&str] = &[
+    "cuArray3DCreate",
+    "cuArrayDestroy",
     "cuMemAlloc",
     "cuMemAllocManaged",
     "cuMemFree",
