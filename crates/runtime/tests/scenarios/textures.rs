@@ -10,7 +10,7 @@ use millstream::{
     Texture,
     array::{AddressMode, Texel, TextureOptions},
     driver::{FunctionHandle, LaunchDims},
-    interop::read,
+    interop::{ForeignOperand, read},
 };
 
 use crate::scenarios::{prelude::*, sweep::Subject};
@@ -122,6 +122,21 @@ fn launch(
     unsafe { driver.launch_kernel(context, function, &dims, stream, &params) }
 }
 
+/// Plays a call that uses its operands alone, on the given stream.
+fn play<const N: usize>(
+    stream: &Stream,
+    relocatable: bool,
+    operands: [ForeignOperand<'_>; N],
+    call: impl Fn(ForeignCall<'_>) -> Result<(), DriverError>,
+) -> Result<()> {
+    if relocatable {
+        // SAFETY: as above.
+        return unsafe { stream.foreign_relocatable("library", operands, call) };
+    }
+    // SAFETY: as above.
+    unsafe { stream.foreign("library", operands, call) }
+}
+
 #[test]
 fn x02_foreign_calls_are_given_the_handles_of_textures_and_surfaces() {
     scenario(|harness| {
@@ -142,29 +157,19 @@ fn x02_foreign_calls_are_given_the_handles_of_textures_and_surfaces() {
         let (module, brighten, texels) = loaded.expect("the call was made");
         let add = |call: ForeignCall<'_>| launch(call, brighten, [call.address(0).as_raw(), 5]);
         let fetch = |call: ForeignCall<'_>| {
-            launch(
-                call,
-                texels,
-                [0, 1].map(|operand| call.address(operand).as_raw()),
-            )
+            let addresses = [0, 1].map(|operand| call.address(operand).as_raw());
+            launch(call, texels, addresses)
         };
-        // SAFETY: the calls use their operands alone, on the given stream.
-        unsafe {
-            stream.foreign("add", [write(a.surface())], add)?;
-            other.foreign("fetch", [read(a.surface()), write(&mut out)], fetch)?;
-            for relocatable in [false, true] {
-                let graph = harness.record("library", |r| {
-                    let (one, other) = (r.stream()?, r.stream()?);
-                    if relocatable {
-                        one.foreign_relocatable("add", [write(a.surface())], add)?;
-                        let operands = [read(&a), write(&mut out)];
-                        return other.foreign_relocatable("fetch", operands, fetch);
-                    }
-                    one.foreign("add", [write(a.surface())], add)?;
-                    other.foreign("fetch", [read(&a), write(&mut out)], fetch)
-                })?;
-                graph.replay(&other)?;
-            }
+        play(&stream, false, [write(a.surface())], add)?;
+        play(&other, false, [read(a.surface()), write(&mut out)], fetch)?;
+        assert_eq!(stream.values(&out)?, [6; N]);
+        for relocatable in [false, true] {
+            let graph = harness.record("library", |r| {
+                let (one, other) = (r.stream()?, r.stream()?);
+                play(&one, relocatable, [write(a.surface())], add)?;
+                play(&other, relocatable, [read(&a), write(&mut out)], fetch)
+            })?;
+            graph.replay(&other)?;
         }
         assert_eq!(stream.values(&out)?, [16; N]);
         stream.synchronize()?;
