@@ -99,9 +99,17 @@
 //!   after the accesses of all threads that arrived in that phase or before, up to their arrivals;
 //!   `.relaxed` forms order nothing.
 //!
+//! - Accesses behind a `fence.sc` (`__threadfence()`) come after the accesses before another one if
+//!   the values that the threads read leave no other order of the two fences: an access behind the
+//!   other fence, at any distance of the orders above, and an access in front of this one are to
+//!   the same location, both atomic or strong, and the latter reads what the former wrote or
+//!   something later, or writes after it. Thus all threads of a block may fence what they wrote,
+//!   one of them take a ticket between two barriers, and all threads of the block with the last
+//!   ticket fence and read.
+//!
 //! Lockstep execution of a warp is not an order, and neither is the execution of one block before
-//! another. The order in which two fences are executed (`fence.sc`, `__threadfence()`) is none
-//! either, because it may be the other way round in another run. Atomics, and relaxed, acquire
+//! another. The order in which two fences are executed is none by itself, because it may be the
+//! other way round in another run. Atomics, and relaxed, acquire
 //! and release accesses, do not race with each other, unless one has scope `.cta` and the other is
 //! in another block.
 //!

@@ -62,6 +62,21 @@ fn kernels_without_an_order_have_the_expected_findings_and_ordered_ones_have_non
     }
 }
 
+/// V1: every thread fences, one takes a ticket between two barriers, and the last block fences and
+/// reads.
+#[test]
+fn v1_each_thread_is_ordered_by_its_fences_around_the_ticket_of_one() {
+    let found = |name| {
+        let sim = SimHarness::new(config());
+        launch(&sim, name, (4, 64), 3, None);
+        let text = sim.gpu.findings().first().map(ToString::to_string);
+        text.unwrap_or_default()
+    };
+    assert_eq!(found("ticket_fenced"), "");
+    assert!(found("ticket_unreleased").contains("nothing orders the two blocks"));
+    assert!(found("ticket_unacquired").contains("must call __threadfence()"));
+}
+
 #[test]
 fn a_volatile_flag_is_no_race_where_volatile_accesses_are_strong() {
     let strong = SimConfig::parse("sim:race=kernels,volatile=strong").unwrap();

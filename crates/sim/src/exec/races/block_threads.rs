@@ -8,6 +8,7 @@ use super::access_record::{AccessKind, AccessRecord};
 use super::barrier_clocks::BarrierClocks;
 use super::before_all::BeforeAll;
 use super::code_summary::CodeSummary;
+use super::fence_order::FenceOrder;
 use super::race_model::RaceModel;
 use super::release::ThreadPatterns;
 use super::thread_clock::ThreadClock;
@@ -80,6 +81,7 @@ impl BlockThreads {
         let clock = ThreadClock {
             own: Arc::new(vec![0; threads as usize]),
             others: None,
+            fences: FenceOrder::default(),
         };
         let thread = ThreadState {
             clock,
@@ -191,7 +193,9 @@ impl BlockThreads {
             let same = Arc::ptr_eq(&known.own, &before.own)
                 && known.others.is_none()
                 && before.others.is_none();
-            if !same {
+            if same {
+                clock.fences.join(&known.fences);
+            } else {
                 clock.join(known);
             }
             clock.observe(thread, self.epochs[warp as usize]);
@@ -269,9 +273,11 @@ impl BlockThreads {
     }
 
     pub(super) fn fence_lanes(&mut self, warp: u32, mask: u32, order: MemoryOrder) {
+        if order.sequential {
+            self.order_behind_fences(warp, mask, order.block_only);
+        }
         for lane in lanes(mask) {
-            let thread = warp as usize * 32 + lane;
-            self.fence(thread, (order.acquire, order.release), order.block_only);
+            self.fence(warp as usize * 32 + lane, order);
         }
         self.epochs[warp as usize] += 1;
     }

@@ -13,6 +13,8 @@ pub(super) struct CodeSummary {
     /// True if a strong access may belong to a pattern with a release or acquire operation on the
     /// same location: the code has relaxed accesses besides release or acquire operations.
     pub(super) patterns: bool,
+    /// True if the code has `fence.sc` or `membar`.
+    pub(super) sequential: bool,
 }
 
 fn fences(code: &Code) -> impl Iterator<Item = MemoryOrder> {
@@ -45,6 +47,7 @@ impl CodeSummary {
         Self {
             scoped: all.clone().any(|order| order.block_only),
             releases: all.any(|order| order.release),
+            sequential: fences.iter().any(|order| order.sequential),
             patterns: accesses.iter().any(operation)
                 && accesses
                     .iter()

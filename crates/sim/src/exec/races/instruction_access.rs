@@ -38,6 +38,7 @@ pub(super) fn strong_access(bytes: u64, order: MemoryOrder) -> StrongAccess {
         acquire: order.acquire,
         release: order.release,
         block_only: order.block_only,
+        reduction: order.reduction,
     }
 }
 

@@ -20,6 +20,8 @@ mod before_all;
 mod block_threads;
 mod code_summary;
 mod collector;
+mod fence_order;
+mod fence_sync;
 mod instruction_access;
 mod lane_groups;
 mod lane_order;

@@ -21,7 +21,9 @@ use std::mem;
 
 use super::access_record::AccessRecord;
 use super::block_threads::BlockThreads;
+use super::fence_order::CommunicatedFences;
 use super::release_chain::{Acquired, Observed, ReleaseChain, ReleasedClock};
+use crate::ptx::ir::MemoryOrder;
 
 /// The number of locations for which a thread remembers its release operations and reads.
 const LOCATIONS_MAX: usize = 8;
@@ -38,6 +40,7 @@ pub(super) struct StrongAccess {
     pub(super) release: bool,
     /// True if the access has block scope.
     pub(super) block_only: bool,
+    pub(super) reduction: bool,
 }
 
 /// Clocks observed by a thread of a block, by the scope of the release.
@@ -118,7 +121,7 @@ pub(super) struct ThreadPatterns {
     fences: ScopedReleases,
     /// The clocks observed by strong reads that no fence has acquired yet.
     observed: ObservedClocks,
-    acquired: Acquired,
+    pub(super) acquired: Acquired,
     /// The patterns that operations on the same location complete.
     locations: Vec<LocationPatterns>,
 }
@@ -162,11 +165,13 @@ struct ReleaseClocks {
 #[derive(Debug, Default)]
 pub(super) struct ReleasedMemory {
     locations: BTreeMap<u64, ReleaseClocks>,
+    pub(super) fences: CommunicatedFences,
 }
 
 impl ReleasedMemory {
     /// Drops the clocks of the locations that a weak store overwrites.
     pub(super) fn overwrite(&mut self, address: u64, bytes: u64) {
+        self.fences.overwrite(address, bytes);
         if self.locations.is_empty() {
             return;
         }
@@ -197,6 +202,7 @@ impl BlockThreads {
             return;
         }
         let block = self.block;
+        self.communicate_fences(thread, &mut memory.fences, address, how);
         if let Some(location) = memory.locations.get(&address) {
             let same_block = location.writer == block;
             let linked = same_block || !(location.block_only || how.block_only);
@@ -229,7 +235,8 @@ impl BlockThreads {
         observed: ObservedClocks,
         how: StrongAccess,
     ) {
-        if observed.is_empty() {
+        // PTX ISA, 8.8 (release and acquire patterns): the read of a `red` begins no pattern.
+        if observed.is_empty() || how.reduction {
             return;
         }
         if how.acquire || self.model.lenient_acquire {
@@ -318,13 +325,21 @@ impl BlockThreads {
     pub(super) fn fence(
         &mut self,
         thread: usize,
-        (acquire, release): (bool, bool),
-        block_only: bool,
+        MemoryOrder {
+            acquire,
+            release,
+            block_only,
+            sequential,
+            ..
+        }: MemoryOrder,
     ) {
         if acquire {
             let patterns = self.patterns_mut(thread);
             let observed = patterns.observed.take(block_only);
             self.acquire(thread, &observed, block_only);
+        }
+        if sequential {
+            self.pass_fence(thread, block_only);
         }
         if release {
             let clock = self.released_clock(thread);
@@ -333,7 +348,7 @@ impl BlockThreads {
         }
     }
 
-    fn released_clock(&self, thread: usize) -> ReleasedClock {
+    pub(super) fn released_clock(&self, thread: usize) -> ReleasedClock {
         let warp = thread as u32 / 32;
         ReleasedClock {
             block: self.block,
@@ -344,7 +359,7 @@ impl BlockThreads {
         }
     }
 
-    fn patterns_mut(&mut self, thread: usize) -> &mut ThreadPatterns {
+    pub(super) fn patterns_mut(&mut self, thread: usize) -> &mut ThreadPatterns {
         self.threads[thread].patterns.get_or_insert_default()
     }
 
@@ -356,6 +371,6 @@ impl BlockThreads {
         patterns.any(|patterns| {
             let ObservedClocks { to_all, to_block } = &patterns.observed;
             to_all.includes(record, lane) || to_block.includes(record, lane)
-        })
+        }) || self.have_seen_fence_behind(record, lane)
     }
 }

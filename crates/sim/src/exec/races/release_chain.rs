@@ -19,7 +19,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::access_record::AccessRecord;
-use super::thread_clock::{BlockClocks, ThreadClock};
+use super::thread_clock::{JoinedClock, ThreadClock};
 
 const LINK_RELEASES: usize = 8;
 
@@ -40,7 +40,7 @@ pub(super) struct ReleasedClock {
 
 impl ReleasedClock {
     /// Returns whether the clock includes another release.
-    fn covers(&self, other: &Self) -> bool {
+    pub(super) fn covers(&self, other: &Self) -> bool {
         let own = (self.block, self.warp) == (other.block, other.warp)
             && self.epoch >= other.epoch
             && other.lanes & !self.lanes == 0;
@@ -51,6 +51,23 @@ impl ReleasedClock {
     fn is_like(&self, other: &Self) -> bool {
         (self.block, self.warp, self.epoch) == (other.block, other.warp, other.epoch)
             && self.clock.is_shared_with(&other.clock)
+            && self.clock.fences.is_shared_with(&other.clock.fences)
+    }
+
+    /// Joins another release into this one.
+    pub(super) fn join(&mut self, other: &Self) {
+        if self.covers(other) {
+            return;
+        }
+        if other.covers(self) {
+            *self = other.clone();
+        } else if self.is_like(other) {
+            self.lanes |= other.lanes;
+        } else {
+            let own = self.clone();
+            self.clock.absorb_release(self.block, &own, own.lanes);
+            self.clock.absorb_release(self.block, other, other.lanes);
+        }
     }
 }
 
@@ -58,12 +75,12 @@ impl ReleasedClock {
 #[derive(Debug)]
 struct ReleaseLink {
     /// The joined clock of the links before.
-    before: Option<BlockClocks>,
+    before: JoinedClock,
     releases: RefCell<SmallVec<[ReleasedClock; 1]>>,
 }
 
 impl ReleaseLink {
-    fn new(before: Option<BlockClocks>) -> Rc<Self> {
+    fn new(before: JoinedClock) -> Rc<Self> {
         let releases = RefCell::default();
         Rc::new(Self { before, releases })
     }
@@ -74,39 +91,60 @@ pub(super) struct ReleaseChain {
     /// An allocation whose address tells the chain from others.
     identity: Rc<()>,
     link: Rc<ReleaseLink>,
+    /// The number of changes of the chain.
+    version: u64,
 }
 
 impl Default for ReleaseChain {
     fn default() -> Self {
         Self {
             identity: Rc::default(),
-            link: ReleaseLink::new(None),
+            link: ReleaseLink::new(JoinedClock::default()),
+            version: 0,
         }
     }
 }
 
 impl ReleaseChain {
+    pub(super) fn is_empty(&self) -> bool {
+        self.version == 0
+    }
+
+    /// Appends the releases of another chain.
+    pub(super) fn extend(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        let mut before = JoinedClock::default();
+        self.observe().join_into(&mut before);
+        other.observe().join_into(&mut before);
+        self.link = ReleaseLink::new(before);
+        self.version += 1;
+    }
+
     pub(super) fn push(&mut self, release: &ReleasedClock) {
         let link = Rc::clone(&self.link);
         let mut releases = link.releases.borrow_mut();
         if let Some(last) = releases.last_mut() {
             if last.is_like(release) {
                 last.lanes |= release.lanes;
+                self.version += 1;
                 return;
             }
             if last.covers(release) {
                 return;
             }
         }
+        self.version += 1;
         let mut newest_first = releases.iter().rev();
-        if link.before.is_none() && newest_first.all(|other| release.covers(other)) {
-            self.link = ReleaseLink::new(None);
+        if link.before.is_empty() && newest_first.all(|other| release.covers(other)) {
+            self.link = ReleaseLink::new(JoinedClock::default());
         } else if releases.len() < LINK_RELEASES {
             releases.push(release.clone());
             return;
         } else {
             drop(releases);
-            let mut before = None;
+            let mut before = JoinedClock::default();
             self.observe().join_into(&mut before);
             self.link = ReleaseLink::new(before);
         }
@@ -117,6 +155,7 @@ impl ReleaseChain {
         let releases = self.link.releases.borrow();
         ChainObservation {
             chain: Rc::clone(&self.identity),
+            version: self.version,
             link: Rc::clone(&self.link),
             releases: releases.len(),
             last_lanes: releases.last().map_or(0, |last| last.lanes),
@@ -128,6 +167,7 @@ impl ReleaseChain {
 #[derive(Clone, Debug)]
 pub(super) struct ChainObservation {
     chain: Rc<()>,
+    version: u64,
     link: Rc<ReleaseLink>,
     /// The number of releases of the link, and the lanes of the last of them.
     releases: usize,
@@ -162,18 +202,9 @@ impl ChainObservation {
     }
 
     /// Joins the observed clocks into the released clocks `known`.
-    fn join_into(&self, known: &mut Option<BlockClocks>) {
-        if let Some(before) = &self.link.before {
-            ThreadClock::join_released(known, before);
-        }
-        self.each(0, |release, lanes| {
-            ThreadClock::publish_release(release, lanes, known)
-        });
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.is_in_link(other)
-            && (self.releases, self.last_lanes) == (other.releases, other.last_lanes)
+    fn join_into(&self, known: &mut JoinedClock) {
+        known.join(&self.link.before);
+        self.each(0, |release, lanes| known.add(release, lanes));
     }
 }
 
@@ -183,19 +214,21 @@ pub(super) struct Observed {
     /// The last observation of each of a few chains.
     chains: SmallVec<[ChainObservation; 1]>,
     /// The joined clock of further observations.
-    joined: Option<BlockClocks>,
+    joined: JoinedClock,
 }
 
 impl Observed {
     pub(super) fn is_empty(&self) -> bool {
-        self.chains.is_empty() && self.joined.is_none()
+        self.chains.is_empty() && self.joined.is_empty()
     }
 
-    /// Adds an observation. It includes earlier ones of the same chain.
+    /// Adds an observation. The later one of a chain includes the earlier ones.
     pub(super) fn add(&mut self, observation: ChainObservation) {
         let mut chains = self.chains.iter_mut();
         if let Some(known) = chains.find(|known| known.is_of_chain(&observation)) {
-            *known = observation;
+            if known.version < observation.version {
+                *known = observation;
+            }
             return;
         }
         if self.chains.len() >= OBSERVED_MAX {
@@ -206,14 +239,12 @@ impl Observed {
         self.chains.push(observation);
     }
 
-    /// Adds other observations, made later.
+    /// Adds other observations.
     pub(super) fn add_all(&mut self, other: &Self) {
         for observation in &other.chains {
             self.add(observation.clone());
         }
-        if let Some(joined) = &other.joined {
-            ThreadClock::join_released(&mut self.joined, joined);
-        }
+        self.joined.join(&other.joined);
     }
 
     /// Returns whether an access of another thread is among those that were released.
@@ -222,9 +253,7 @@ impl Observed {
         for observation in &self.chains {
             observation.join_into(&mut all);
         }
-        let thread = record.warp as usize * 32 + lane;
-        let epochs = all.as_ref().and_then(|all| all.get(&record.block));
-        epochs.is_some_and(|epochs| epochs[thread] >= record.epoch)
+        all.includes(record, lane)
     }
 }
 
@@ -238,15 +267,13 @@ impl Acquired {
     /// Joins observed clocks into the clock of a thread of `block`, except for what the thread has
     /// acquired before.
     pub(super) fn acquire(&mut self, observed: &Observed, clock: &mut ThreadClock, block: u64) {
-        if let Some(joined) = &observed.joined {
-            clock.absorb(block, joined);
-        }
+        clock.absorb(block, &observed.joined);
         for observation in &observed.chains {
             let mut known = self.chains.iter_mut();
             let known = known.find(|known| known.is_of_chain(observation));
             if known
                 .as_ref()
-                .is_some_and(|known| known.is_same(observation))
+                .is_some_and(|known| known.version >= observation.version)
             {
                 continue;
             }
@@ -254,9 +281,7 @@ impl Acquired {
             let skipped = match known.as_ref().filter(|known| known.is_in_link(observation)) {
                 Some(known) => known.releases.saturating_sub(1),
                 None => {
-                    if let Some(before) = &observation.link.before {
-                        clock.absorb(block, before);
-                    }
+                    clock.absorb(block, &observation.link.before);
                     0
                 }
             };

@@ -343,6 +343,7 @@ mod tests {
             releases,
             scoped: false,
             patterns: false,
+            sequential: false,
         };
         BlockThreads::new(0, THREADS, summary, RaceModel::new())
     }

@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::access_record::AccessRecord;
+use super::fence_order::FenceOrder;
 use super::release_chain::ReleasedClock;
 use crate::exec::registers::lanes as each_lane;
 
@@ -20,6 +22,49 @@ pub(super) struct ThreadClock {
     pub(super) own: Epochs,
     /// The epochs of the threads of other blocks; an entry for the own block is ignored.
     pub(super) others: Option<BlockClocks>,
+    /// The fences that precede in base causality order, and those that communicated.
+    pub(super) fences: FenceOrder,
+}
+
+/// The joined clocks of threads of several blocks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JoinedClock {
+    blocks: Option<BlockClocks>,
+    fences: FenceOrder,
+}
+
+impl JoinedClock {
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_none() && self.fences.is_empty()
+    }
+
+    pub(super) fn join(&mut self, other: &Self) {
+        if let Some(blocks) = &other.blocks {
+            join_block_clocks(&mut self.blocks, blocks);
+        }
+        self.fences.join(&other.fences);
+    }
+
+    /// Joins lanes of a release into the clock.
+    pub(super) fn add(&mut self, release: &ReleasedClock, lanes: u32) {
+        let ReleasedClock { block, clock, .. } = release;
+        if let Some(others) = &clock.others {
+            join_block_clocks(&mut self.blocks, others);
+        }
+        let blocks = Arc::make_mut(self.blocks.get_or_insert_default());
+        let epochs = blocks.entry(*block);
+        let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
+        join_epochs(epochs, &clock.own);
+        raise(epochs, release, lanes);
+        self.fences.join(&clock.fences);
+    }
+
+    /// Returns whether an access of a lane happens before.
+    pub(super) fn includes(&self, record: &AccessRecord, lane: usize) -> bool {
+        let epochs = || self.blocks.as_ref()?.get(&record.block);
+        let thread = record.warp as usize * 32 + lane;
+        epochs().is_some_and(|epochs| epochs[thread] >= record.epoch)
+    }
 }
 
 impl ThreadClock {
@@ -29,44 +74,13 @@ impl ThreadClock {
         if let Some(others) = &other.others {
             join_block_clocks(&mut self.others, others);
         }
+        self.fences.join(&other.fences);
     }
 
     /// Raises the component of a thread of the block to `epoch`.
     pub(super) fn observe(&mut self, thread: usize, epoch: u32) {
         if self.own[thread] < epoch {
             Arc::make_mut(&mut self.own)[thread] = epoch;
-        }
-    }
-
-    /// Joins the released clocks `new` into the released clocks `known`.
-    pub(super) fn join_released(known: &mut Option<BlockClocks>, new: &BlockClocks) {
-        join_block_clocks(known, new);
-    }
-
-    /// Joins the clock of a thread of `block` into the released clocks `known`.
-    pub(super) fn publish(&self, block: u64, known: &mut Option<BlockClocks>) {
-        if let Some(others) = &self.others {
-            join_block_clocks(known, others);
-        }
-        let known = Arc::make_mut(known.get_or_insert_default());
-        match known.get_mut(&block) {
-            Some(epochs) => join_epochs(epochs, &self.own),
-            None => {
-                known.insert(block, Arc::clone(&self.own));
-            }
-        }
-    }
-
-    /// Joins lanes of a release into the released clocks `known`.
-    pub(super) fn publish_release(
-        release: &ReleasedClock,
-        lanes: u32,
-        known: &mut Option<BlockClocks>,
-    ) {
-        release.clock.publish(release.block, known);
-        let known = known.as_mut().map(Arc::make_mut);
-        if let Some(epochs) = known.and_then(|known| known.get_mut(&release.block)) {
-            raise(epochs, release, lanes);
         }
     }
 
@@ -89,8 +103,9 @@ impl ThreadClock {
             return;
         }
         if let Some(others) = &clock.others {
-            self.absorb(block, others);
+            self.absorb_blocks(block, others);
         }
+        self.fences.join(&clock.fences);
         let known = Arc::make_mut(self.others.get_or_insert_default());
         let epochs = known.entry(release.block);
         let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
@@ -98,7 +113,7 @@ impl ThreadClock {
         raise(epochs, release, lanes);
     }
 
-    /// Returns whether two clocks are one allocation.
+    /// Returns whether two clocks are one allocation, apart from their fences.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         let same_others = match (&self.others, &other.others) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -107,8 +122,15 @@ impl ThreadClock {
         same_others && Arc::ptr_eq(&self.own, &other.own)
     }
 
-    /// Joins the released clocks `known` into the clock of a thread of `block`.
-    pub(super) fn absorb(&mut self, block: u64, known: &BlockClocks) {
+    /// Joins another clock into the clock of a thread of `block`.
+    pub(super) fn absorb(&mut self, block: u64, known: &JoinedClock) {
+        if let Some(blocks) = &known.blocks {
+            self.absorb_blocks(block, blocks);
+        }
+        self.fences.join(&known.fences);
+    }
+
+    fn absorb_blocks(&mut self, block: u64, known: &BlockClocks) {
         if let Some(epochs) = known.get(&block) {
             join_epochs(&mut self.own, epochs);
         }
@@ -180,6 +202,17 @@ mod tests {
         ThreadClock {
             own: Arc::new(own.to_vec()),
             others: None,
+            fences: FenceOrder::default(),
+        }
+    }
+
+    fn released(block: u64, clock: ThreadClock) -> ReleasedClock {
+        ReleasedClock {
+            block,
+            warp: 0,
+            lanes: 0,
+            epoch: 0,
+            clock,
         }
     }
 
@@ -195,15 +228,15 @@ mod tests {
 
     #[test]
     fn released_clocks_are_acquired_and_released_again() {
-        let mut told = None;
-        clock(&[3, 0]).publish(0, &mut told);
+        let mut told = JoinedClock::default();
+        told.add(&released(0, clock(&[3, 0])), 0);
         let mut second = clock(&[0, 9]);
-        second.absorb(1, told.as_ref().unwrap());
+        second.absorb(1, &told);
         assert_eq!(*second.own, [0, 9]);
-        let mut told_on = None;
-        second.publish(1, &mut told_on);
+        let mut told_on = JoinedClock::default();
+        told_on.add(&released(1, second), 0);
         let mut third = clock(&[0, 0]);
-        third.absorb(2, told_on.as_ref().unwrap());
+        third.absorb(2, &told_on);
         let others = third.others.unwrap();
         assert_eq!((*others[&0]).clone(), [3, 0]);
         assert_eq!((*others[&1]).clone(), [0, 9]);

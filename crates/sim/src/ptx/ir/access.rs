@@ -83,6 +83,10 @@ pub(crate) struct MemoryOrder {
     pub(crate) block_only: bool,
     /// True for a volatile access, which PTX treats like a relaxed one.
     pub(crate) volatile: bool,
+    /// True for `fence.sc` and `membar`, which take part in Fence-SC order.
+    pub(crate) sequential: bool,
+    /// True for `red`, whose read begins no acquire pattern.
+    pub(crate) reduction: bool,
 }
 
 /// A load or store of one, two or four values of one width.

@@ -22,6 +22,7 @@ impl<'a> Lowerer<'a> {
         let (space, order) = Self::space_and_order(m);
         let order = MemoryOrder {
             block_only,
+            reduction: m.base == "red",
             ..order.unwrap_or_default()
         };
         let count = m.take_one(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);

@@ -91,6 +91,7 @@ impl<'a> Lowerer<'a> {
             release: matches!(*name, "release" | "acq_rel"),
             block_only,
             volatile: *name == "volatile",
+            ..MemoryOrder::default()
         });
         (space, order)
     }
@@ -437,13 +438,16 @@ impl<'a> Lowerer<'a> {
             return self.bare(m, Op::Nop);
         }
         let (acquire, release) = (m.take("acquire"), m.take("release"));
-        m.ignore(&["sc", "acq_rel", "gl", "gpu", "sys"]);
+        // From compute capability 7.0 on, `membar` means `fence.sc`.
+        let sequential = m.take("sc") || m.base == "membar";
+        m.ignore(&["acq_rel", "gl", "gpu", "sys"]);
         let [] = m.operands()?;
         let order = MemoryOrder {
             acquire: !release,
             release: !acquire,
             block_only,
-            volatile: false,
+            sequential,
+            ..MemoryOrder::default()
         };
         self.emit(Op::Fence { order });
         Ok(())

@@ -267,3 +267,40 @@ extern "C" __global__ void read_by_most(u32* place, u32* out, u32* done, u32 sil
     *place = 1;
   }
 }
+
+// The last block reads what all threads have written: each thread fences, and one takes the ticket.
+template <int RELEASE, int ACQUIRE> __device__ void ticket(u32* values, u32* done, u32* out) {
+  __shared__ bool last;
+  values[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+  fence<RELEASE>();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(done, 1) == gridDim.x - 1;
+  __syncthreads();
+  if (!last) return;
+  fence<ACQUIRE>();
+  u32 sum = 0;
+  for (u32 i = threadIdx.x; i < gridDim.x * blockDim.x; i += blockDim.x) sum += values[i];
+  out[threadIdx.x] = sum;
+}
+extern "C" __global__ void ticket_fenced(u32* values, u32* done, u32* out) { ticket<2, 2>(values, done, out); }
+extern "C" __global__ void ticket_unreleased(u32* values, u32* done, u32* out) { ticket<0, 2>(values, done, out); }
+extern "C" __global__ void ticket_unacquired(u32* values, u32* done, u32* out) { ticket<2, 0>(values, done, out); }
+extern "C" __global__ void ticket_acquired_for_itself(u32* values, u32* done, u32* out) { ticket<2, 1>(values, done, out); }
+
+// The example of __threadfence() in CUDA's Programming Guide: the block with the last ticket reads volatile results, and
+// resets the count plainly.
+extern "C" __global__ void ticket_reset(volatile float* results, u32* count, float* out) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    results[blockIdx.x] = blockIdx.x;
+    __threadfence();
+    last = atomicInc(count, gridDim.x) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (last && threadIdx.x == 0) {
+    float sum = 0;
+    for (u32 i = 0; i < gridDim.x; i++) sum += results[i];
+    *out = sum;
+    *count = 0;
+  }
+}
