@@ -74,10 +74,18 @@ int main(void) {
     whole.target.device = second;
     whole.target.context = contexts[1];
     OK(cuMemcpy3DPeer(&whole));
-    OK(cuCtxSynchronize());
     memset(to, 0, BYTES);
     OK(cuMemcpyDtoH_v2(to, second, BYTES));
     HOLDS(memcmp(from, to, BYTES) == 0);
+    // A copy between contexts is serialised with the work of both, and of the current one.
+    OK(cuMemsetD8Async(first, 3, BYTES, stream));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuMemcpyPeer(second, contexts[1], first, contexts[0], BYTES));
+    OK(cuMemsetD8Async(first, 4, BYTES, stream));
+    OK(cuMemcpy3DPeer(&whole));
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(cuMemcpyDtoH_v2(to, second, BYTES));
+    HOLDS(to[0] == 4 && to[BYTES - 1] == 4);
     whole.source.context = stream;
     FAILS(201, cuMemcpy3DPeer(&whole));
 

@@ -139,6 +139,7 @@ struct Box {
 int cuMemcpy3D_v2(const struct Box *);
 int cuMemcpy3DAsync_v2(const struct Box *, Handle);
 int cuMemcpy3DPeer(const struct Box *);
+int cuMemcpyPeer(Address, Handle, Address, Handle, size_t);
 int cuCtxEnablePeerAccess(Handle, unsigned);
 int cuCtxDisablePeerAccess(Handle);
 

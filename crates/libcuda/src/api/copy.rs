@@ -177,6 +177,22 @@ fn rows(call: &Call, copy: In<Copy2dFields>) -> Answer<Copy2d> {
     })
 }
 
+/// Copies between two contexts, behind all work of these and of the current one, and in front of
+/// the work that is enqueued later, with which CUDA serialises such a copy.
+pub(crate) fn serialised(
+    call: &Call,
+    contexts: [Handle; 2],
+    copy: impl FnOnce() -> Answer,
+) -> Answer {
+    let (current, process) = (call.context()?, call.process()?);
+    let [one, other] = contexts.map(|handle| call.context_of_handle(handle));
+    for context in [one?, other?, current] {
+        process.context_synchronize(context)?;
+    }
+    copy()?;
+    process.context_synchronize(current)
+}
+
 exports! {
     [cuMemcpy, cuMemcpy_ptds per_thread]
     fn any(call, target: Address, source: Address, bytes: usize) {
@@ -227,9 +243,8 @@ exports! {
         call, target: Address, target_context: Handle, source: Address, source_context: Handle,
         bytes: usize
     ) {
-        call.context_of_handle(target_context)?;
-        call.context_of_handle(source_context)?;
-        device_to_device(call, target, source, bytes)
+        let contexts = [target_context, source_context];
+        serialised(call, contexts, || device_to_device(call, target, source, bytes))
     }
 
     [cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz per_thread]

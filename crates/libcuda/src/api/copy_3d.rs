@@ -7,7 +7,7 @@ use millstream_driver::{
 
 use crate::{
     abi::{Copy2dFields, Copy3dFields, Handle, In, Side2dFields, Side3dFields},
-    api::copy::memory_at,
+    api::copy::{memory_at, serialised},
     call::Call,
     codes::Answer,
     export::exports,
@@ -126,7 +126,9 @@ exports! {
     [cuMemcpy3DPeer, cuMemcpy3DPeer_ptds per_thread]
     fn peer(call, fields: In<Copy3dFields>) {
         let fields = between_contexts(call, fields)?;
-        copy(call, &fields, (call.context()?, call.default_stream), false)
+        serialised(call, [fields.target.context, fields.source.context], || {
+            copy(call, &fields, (call.context()?, call.default_stream), false)
+        })
     }
 
     [cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz per_thread]
