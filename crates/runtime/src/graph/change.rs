@@ -403,7 +403,7 @@ impl GraphNodeMut<'_> {
     ///
     /// # Errors
     ///
-    /// If there is no such parameter, it is an array, or the value has another size.
+    /// If there is no such parameter, it is an array or a texture, or the value has another size.
     ///
     /// # Safety
     ///
@@ -421,7 +421,7 @@ impl GraphNodeMut<'_> {
         let problem = match params.bytes(param) {
             None => format!("parameter {param} of `{label}`: it has {}", params.len()),
             Some(_) if params.is_operand(param) => {
-                format!("parameter {param} of `{label}` is an array: use `swap`")
+                format!("parameter {param} of `{label}` is an array: use `swap` or `update`")
             }
             Some(bytes) if bytes != size_of::<T>() => format!(
                 "parameter {param} of `{label}` has {bytes} bytes, and the value has {}",

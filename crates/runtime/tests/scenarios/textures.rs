@@ -332,6 +332,32 @@ fn x03_replays_use_textures_that_the_program_has_dropped() {
     });
 }
 
+#[test]
+fn x03_conditions_updates_and_instances_of_graphs_use_other_textures() {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let (kernels, flag) = (images::load(&harness.device)?, s1.upload(&[1_u32])?);
+        let (mut a, mut b) = (image(&s1, 1)?, image(&s2, 100)?);
+        let [mut out, mut spare] = [s1.zeros::<u32>(N)?, s2.zeros::<u32>(N)?];
+        let mut graph = harness.record("add", |r| kernels.add(&r.stream()?, &mut b, 1))?;
+        graph.update(|r| r.if_(&flag, |then| kernels.add(&then.stream()?, &mut a, 10)))?;
+        graph.replay(&s2)?;
+        let mut graph = harness.record("fetch", |r| kernels.sample(&r.stream()?, &b, &mut out))?;
+        graph.update(|r| kernels.sample(&r.stream()?, &a, &mut out))?;
+        let mut second = graph.instance()?;
+        second.swap(&mut out, &mut spare)?;
+        drop(a);
+        graph.replay(&s1)?;
+        second.replay(&s2)?;
+        assert_eq!(
+            (s2.values(&out)?, s1.values(&spare)?),
+            (vec![11; N], vec![11; N])
+        );
+        assert_eq!(s1.download_texture(&b)?.wait()?, [100; N]);
+        Ok(())
+    });
+}
+
 fn round_trip<T: Texel>(stream: &Stream, size: [usize; 3], layered: bool) -> Result<()> {
     let options = TextureOptions {
         size,
