@@ -44,7 +44,7 @@ PASSED = r"\bPASS(ED)?\b|[Pp]assed|[Ss]uccess|SUCCESS|\bOK\b|[Cc]orrect|VALID"
 REPEATS = r"\b(?i:\w*(?:repeat|repetition|iteration|niter|num_iter|reps|loops|nruns|num_runs|passes|trials|runs)\w*)"
 # Lines that differ from run to run, or from device to device.
 UNSTEADY = (
-    r"(?i)time|second|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
+    r"(?i)time|second|done in|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
     r"|\brate|perf|device|gpu|clock|cycle|driver|compute capability|\bSMs?\b|multiprocessor|latency"
     r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
 )
@@ -55,15 +55,15 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 BUILDS = threading.Lock()
 
 
-def smaller(text, by, least=0):
-    """Returns a number divided, with its factors of two as far as they go up to 256. With `least`,
-    smaller numbers stay, and those that are not round."""
+def divided(text, by, least=0):
+    """Returns a number divided, with its factors of two as far as they go up to 4096 / `by`. With
+    `least`, smaller numbers stay, and those that are not round."""
     base, _, shift = text.partition("<<")
     number = int(base) << int(shift or 0)
     is_round = number % 100 == 0 or number % 32 == 0
     if number < least or (least and not is_round) or number >= 1 << 30:
         return text
-    unit = min(number & -number, 256)
+    unit = min(number & -number, max(4096 // by, 32))
     return str(max(number // by // unit, 1) * unit)
 
 
@@ -116,8 +116,6 @@ class Program:
         self.logs = options.logs / f"{suite}-{re.sub('[/ ]', '-', name)}"
         shutil.rmtree(self.logs, ignore_errors=True)
         self.logs.mkdir(parents=True)
-        # Samples look for their data beside the folder that they are built in.
-        self.build_folder = (options.logs if suite == "own" else self.folder) / "build"
         self.command = None
         self.tools, self.is_managed = options.tools, False
         path = f"{self.tools}:{self.tools}/toolkit/bin:{os.environ['PATH']}"
@@ -158,8 +156,8 @@ class Program:
                     return f"missing input {file}"
         return None
 
-    def steps(self, architecture):
-        """Returns the commands that build it."""
+    def steps(self, architecture, folder):
+        """Returns the commands that build it in a folder."""
         tools, toolkit = self.tools, self.tools / "toolkit"
         if self.suite == "HeCBench":
             variables = ["CC=millstream-nvcc", "NVCC=millstream-nvcc", f"ARCH={architecture}"]
@@ -179,13 +177,15 @@ class Program:
             return []
         library = [tools / "millstream-nvcc", "--millstream-library"]
         library = subprocess.run(library, capture_output=True, text=True, check=True).stdout.strip()
-        first = ["cmake", "-S", ".", "-B", self.build_folder]
+        # Samples look for their data beside the folder that they are built in.
+        build = (self.options.logs if self.suite == "own" else folder) / "build"
+        first = ["cmake", "-S", ".", "-B", build]
         first += [f"-DCMAKE_CUDA_COMPILER={tools}/millstream-nvcc"]
         first += [f"-DCUDA_cudart_static_LIBRARY={library}"]
-        second = ["cmake", "--build", self.build_folder]
+        second = ["cmake", "--build", build]
         if self.suite == "own":
             name, *arguments = self.name.split()
-            self.command = [self.build_folder / name, *arguments]
+            self.command = [build / name, *arguments]
             return [first, [*second, "--target", name]]
         name = self.name.rpartition("/")[2]
         known = self.options.folder / "cuda-samples/test_args.json"
@@ -198,12 +198,15 @@ class Program:
         """Returns the ways to run it, largest first, each with a name, a folder and a command: as its
         authors do; unless a script finds numbers of repetitions, in its arguments or its sources; and
         with smaller sizes, those of `sizes.txt` or large numbers divided."""
-        self.steps("sm_75")
+        self.steps("sm_75", self.folder)
         given = ("", self.folder, self.command)
-        if self.suite != "HeCBench" or self.options.given:
+        if self.suite not in ("HeCBench", "cuda-samples") or self.options.given:
             return [given]
-        lines = [self.once(line) for line in self.lines(self.folder)]
         once = self.copied("once", self.single)
+        if self.suite == "cuda-samples":
+            found = [given] if once == self.folder else [given, ("repeat 1 in sources", once, self.command)]
+            return found + self.smaller(once, lambda by: self.command, found)
+        lines = [self.once(line) for line in self.lines(self.folder)]
         command = ["sh", "-ec", "\n".join(lines)]
         found = [given] if lines == self.lines(self.folder) else [("repeat 1", self.folder, command)]
         if once != self.folder:
@@ -216,17 +219,25 @@ class Program:
                 arguments = re.sub(r"\w+:=\S+ ?", "", arguments)
                 command = lines if arguments == "..." else [f"./main {arguments}"]
                 return [*found, ("smaller", folder, ["sh", "-ec", "\n".join(command)]), *last]
+
+        def commands(by):
+            return ["sh", "-ec", "\n".join(self.divided(by, line) for line in lines)]
+
+        return found + self.smaller(once, commands, [*found, ("", once, command)]) + last
+
+    def smaller(self, folder, command, known):
+        """Returns the ways to run it with smaller sizes, from a folder and a command for a divisor."""
+        found = []
         for name, by, change in [
             ("sizes / 16", 16, self.divided_sizes),
             ("sizes / 256", 256, self.divided_sizes),
             ("all numbers / 16", 16, self.divided_numbers),
+            ("all numbers / 64", 64, self.divided_numbers),
         ]:
-            words = [self.divided(by, line) for line in lines]
-            folder = self.copied(name.replace(" / ", "-").replace(" ", "-"), change(by), once)
-            way = (folder, ["sh", "-ec", "\n".join(words)])
-            if way not in [(once, command), *(one[1:] for one in found)]:
-                found.append((name, *way))
-        return found + last
+            copy = self.copied(name.replace(" / ", "-").replace(" ", "-"), change(by), folder)
+            if (copy, command(by)) not in [one[1:] for one in [*known, *found]]:
+                found.append((name, copy, command(by)))
+        return found
 
     def lines(self, folder):
         """Returns the commands of `make run`."""
@@ -243,9 +254,9 @@ class Program:
         changed = {path: change(text) for path, text in texts.items()}
         if changed == texts:
             return source
-        folder = self.folder.with_name(f"{self.name}.{kind}")
+        folder = self.folder.with_name(f"{self.folder.name}.{kind}")
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(source, folder, symlinks=True)
+        shutil.copytree(source, folder, symlinks=True, ignore=shutil.ignore_patterns("build"))
         for path, text in changed.items():
             if text != texts[path]:
                 (folder / path.relative_to(source)).write_text(text)
@@ -269,7 +280,7 @@ class Program:
     def divided(self, by, text):
         """Returns a command with its large numbers divided."""
         head, main, rest = text.partition("./main")
-        return head + main + re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda it: smaller(it[0], by), rest)
+        return head + main + re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda it: divided(it[0], by), rest)
 
     def divided_sizes(self, by):
         """Returns what divides the large constants of a source: round numbers, since others are
@@ -277,7 +288,7 @@ class Program:
         before = r"[ \t]*#[ \t]*define[ \t]+\w+[ \t]+|[ \t]*(?:const\w*[ \t]+)?(?:unsigned[ \t]+)?"
         before += r"(?:int|long|size_t|uint|unsigned)[ \t]+\w+[ \t]*=[ \t]*"
         constant = rf"(?m)^({before})(\d{{5,9}}|1[ \t]*<<[ \t]*[12]\d)\b"
-        return lambda text: re.sub(constant, lambda it: it[1] + smaller(it[2], by, 1 << 16), text)
+        return lambda text: re.sub(constant, lambda it: it[1] + divided(it[2], by, 1 << 16), text)
 
     def divided_numbers(self, by):
         """Returns what divides all round numbers of a source from 300, but for those of its blocks."""
@@ -286,7 +297,7 @@ class Program:
         def change(line):
             if re.search(other, line):
                 return line
-            return re.sub(r"(?<![\w.])\d{3,9}(?![\w.])", lambda it: smaller(it[0], by, 300), line)
+            return re.sub(r"(?<![\w.])\d{3,9}(?![\w.])", lambda it: divided(it[0], by, 300), line)
 
         return lambda text: "\n".join(map(change, text.split("\n")))
 
@@ -316,7 +327,7 @@ class Program:
     def built(self, folder):
         for architecture in ["sm_75", "sm_90"]:
             said = ""
-            for step in self.steps(architecture):
+            for step in self.steps(architecture, folder):
                 with open(self.logs / "build.txt", "wb") as log:
                     try:
                         done = subprocess.run(
@@ -337,7 +348,7 @@ class Program:
                 break
         self.place = folder
         if not said and self.suite == "cuda-samples":
-            self.place = self.build_folder
+            self.place = folder / "build"
             if not (self.place / self.command[0]).exists():
                 said = "does not compile: its build makes no program"
         return said or None
@@ -353,6 +364,8 @@ class Program:
         else:
             folder = self.options.gpu
             environment = {**environment, "LD_LIBRARY_PATH": folder}
+            if self.options.gpus > 1:
+                environment["CUDA_VISIBLE_DEVICES"] = str(hash(self.name) % self.options.gpus)
         with open(self.logs / name, "wb") as out, open(self.logs / f"{name}.err", "wb") as err:
             return subprocess.Popen(
                 command, cwd=self.place, env=environment, start_new_session=True,
