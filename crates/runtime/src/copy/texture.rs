@@ -11,11 +11,14 @@ use super::same_length;
 use crate::{
     Pending, ReadOperand, Result, Stream, Texture, UsageError, UsageErrorKind,
     array::{CopyOperand, CopySource, Span, Texel, TextureOptions},
-    context::CopyBox,
+    context::{AtCaller, CopyBox},
     error::OperationKind,
     memory::Allocation,
     tracker::AccessKind,
 };
+
+/// The name of the creation in errors and reports.
+const TEXTURE: &str = "texture";
 
 impl Stream {
     #[doc = include_str!("texture.md")]
@@ -26,26 +29,35 @@ impl Stream {
         options: TextureOptions,
         source: impl ReadOperand<T>,
     ) -> Result<Texture<T>> {
-        const NAME: &str = "texture";
-        let (device, texels, location) =
-            (self.device_state(), options.texels(), Location::caller());
-        let at = |error: UsageError| error.at(location);
-        let key = options
-            .key::<T>()
-            .map_err(|problem| at(UsageError::new(NAME, problem)))?;
-        same_length(NAME, source.len(), texels).map_err(at)?;
+        let location = Location::caller();
+        let made = self.texture_of(options, &source, location);
+        made.at_caller(TEXTURE, location)
+    }
+
+    fn texture_of<T: Texel>(
+        &self,
+        options: TextureOptions,
+        source: &impl ReadOperand<T>,
+        location: &'static Location<'static>,
+    ) -> Result<Texture<T>> {
+        let (device, texels) = (self.device_state(), options.texels());
+        let key = options.key::<T>();
+        let key = key.map_err(|problem| UsageError::new(TEXTURE, problem))?;
+        same_length(TEXTURE, source.len(), texels)?;
+        let source = source.operand();
+        self.same_device(TEXTURE, 0, &source.0.allocation.device)?;
         device.refuse_recording(
             self.state(),
-            NAME,
+            TEXTURE,
             "create it before, on an ordinary stream",
         )?;
-        let _name = device.named(NAME, location);
+        let _name = device.named(TEXTURE, location);
         let texture = Texture {
             allocation: Allocation::array(device, &key, texels * size_of::<T>())?,
             options,
             element: PhantomData,
         };
-        let source = CopyOperand::Device(source.operand());
+        let source = CopyOperand::Device(source);
         self.copy_operands(&source, &texture.source(), size_of::<T>(), location)?;
         Ok(texture)
     }

@@ -221,6 +221,18 @@ fn x02_textures_of_several_devices_are_used_by_threads_beside_each_other() {
                 UsageErrorKind::OtherDevice { operand: 0, .. }
             );
             drop(own);
+            let size = [N, 0, 0];
+            let refused = usage_error(stream.texture(
+                TextureOptions {
+                    size,
+                    ..Default::default()
+                },
+                &out,
+            ));
+            assert_eq!(
+                (refused.operation(), refused.location().is_some()),
+                ("texture", true)
+            );
             assert_eq!(there.values(&out)?, [7; N]);
             Ok::<(), Error>(())
         };
