@@ -206,6 +206,9 @@ static void refuses(void) {
     OK(cuMemUnmap(base, PAGE));
     FAILS(1, cuMemUnmap(base, PAGE));
     OK(cuMemRelease(handle));
+    OK(cuMemAlloc_v2(&base, PAGE));
+    FAILS(1, cuMemUnmap(base, 2 * PAGE));
+    OK(cuMemFree_v2(base));
 }
 
 int main(int argc, char **arguments) {

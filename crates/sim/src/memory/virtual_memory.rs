@@ -240,7 +240,7 @@ impl MemoryMap {
                     at = mapping.end();
                 }
                 None if gaps => {
-                    let next = self.allocations.range(at..).next();
+                    let next = self.allocations.range(at + 1..).next();
                     at = next.map_or(range.end, |(base, _)| range.end.min(*base));
                 }
                 _ => return Err(format!("no mapping begins at {at:#x}")),
