@@ -98,6 +98,12 @@ impl Image {
     /// Returns the components of a texel from its bytes. Missing ones are 0.
     pub(super) fn components(&self, bytes: &[u8], mode: &TextureDescriptor) -> Components {
         let mut components = [0; 4];
+        if self.format.0 == FLOAT {
+            for (component, bytes) in components.iter_mut().zip(bytes.as_chunks().0) {
+                *component = u32::from_le_bytes(*bytes);
+            }
+            return components;
+        }
         let bytes = bytes.chunks(component_bytes(self.format.0).unwrap_or(4));
         for (component, bytes) in components.iter_mut().zip(bytes) {
             let mut word = [0; 4];
@@ -219,16 +225,23 @@ impl Image {
             value = 0.0;
         }
         if let ImageOp::Gather(_) = op {
-            let index = (value - 0.5).floor() as i64;
+            let index = floor(value - 0.5);
             return ([tap(index), tap(index.saturating_add(1))], 0);
         }
         if mode.filter == 0 {
-            return ([tap(value.floor() as i64); 2], 0);
+            return ([tap(floor(value)); 2], 0);
         }
-        let fixed = ((value - 0.5) * 256.0 + 0.5).floor() as i64;
+        let fixed = floor((value - 0.5) * 256.0 + 0.5);
         let (index, weight) = (fixed >> 8, (fixed & 255) as u32);
         ([tap(index), tap(index.saturating_add(1))], weight)
     }
+}
+
+/// Returns the greatest integer that is not greater: the nearest there is, and 0 for NaN. A function
+/// of the C library would be called for `f64::floor`.
+fn floor(value: f64) -> i64 {
+    let whole = value as i64;
+    whole.saturating_sub(i64::from(whole as f64 > value))
 }
 
 /// Rounds a number to one of 16 bits in its normal range.
