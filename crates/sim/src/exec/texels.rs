@@ -237,8 +237,8 @@ impl Image {
     }
 }
 
-/// Returns the greatest integer that is not greater: the nearest there is, and 0 for NaN. A function
-/// of the C library would be called for `f64::floor`.
+/// Returns the greatest integer that is not greater: the nearest there is, and 0 for NaN. For
+/// `f64::floor`, a function of the C library would be called.
 fn floor(value: f64) -> i64 {
     let whole = value as i64;
     whole.saturating_sub(i64::from(whole as f64 > value))
