@@ -98,7 +98,6 @@
 //! - Accesses behind an `mbarrier.test_wait` or `try_wait` that returned a completed phase come
 //!   after the accesses of all threads that arrived in that phase or before, up to their arrivals;
 //!   `.relaxed` forms order nothing.
-//!
 //! - Accesses behind a `fence.sc` (`__threadfence()`) come after the accesses before another one if
 //!   the values that the threads read leave no other order of the two fences: an access behind the
 //!   other fence, at any distance of the orders above, and an access in front of this one are to
@@ -106,6 +105,10 @@
 //!   something later, or writes after it. Thus all threads of a block may fence what they wrote,
 //!   one of them take a ticket between two barriers, and all threads of the block with the last
 //!   ticket fence and read.
+//! - An atomic or strong write comes before what is behind a later atomic or strong read of the
+//!   same location, whether or not there is a fence, if that reads its value, or that of an atomic
+//!   that read it, and so on. Nothing else that the writing thread did is ordered by this: the
+//!   thread that takes the last ticket may reset the counter by a plain write.
 //!
 //! Lockstep execution of a warp is not an order, and neither is the execution of one block before
 //! another. The order in which two fences are executed is none by itself, because it may be the
@@ -118,8 +121,11 @@
 //! atomically needs no fence behind the read.
 //!
 //! The checker is more lenient than CUDA's documentation in one point on which widely used programs
-//! rely: all operations between lanes order memory, not only `bar.warp.sync`. On the other hand, a
-//! plain read and an atomic race even if the program ignores the value that it read.
+//! rely: all operations between lanes order memory, not only `bar.warp.sync`. It is also more
+//! lenient than the PTX memory model where coherence leaves no doubt: an atomic or strong access
+//! does not race with a plain one if a strong write of the location is ordered behind the former,
+//! and in front of the latter. On the other hand, a plain read and an atomic race even if the
+//! program ignores the value that it read, and racing accesses force no order of two fences.
 //!
 //! Volatile accesses take part in release and acquire patterns, as in PTX. They race with each
 //! other and with atomics nevertheless, because volatile accesses are not synchronisation in CUDA

@@ -62,10 +62,10 @@ fn kernels_without_an_order_have_the_expected_findings_and_ordered_ones_have_non
     }
 }
 
-/// V1: every thread fences, one takes a ticket between two barriers, and the last block fences and
+/// V01: every thread fences, one takes a ticket between two barriers, and the last block fences and
 /// reads.
 #[test]
-fn v1_each_thread_is_ordered_by_its_fences_around_the_ticket_of_one() {
+fn v01_each_thread_is_ordered_by_its_fences_around_the_ticket_of_one() {
     let found = |name| {
         let sim = SimHarness::new(config());
         launch(&sim, name, (4, 64), 3, None);

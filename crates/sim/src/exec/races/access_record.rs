@@ -108,6 +108,10 @@ impl AccessRecord {
         lanes && bytes && self.is_like(other) && self.differing(other) & care == 0
     }
 
+    pub(super) fn is_strong_write(&self) -> bool {
+        self.kind.strong && self.kind.write
+    }
+
     /// Returns whether both are accesses of one lane to the same bytes.
     pub(super) fn is_of_same_lane(&self, other: &Self) -> bool {
         (self.block, self.warp, self.lanes, self.bytes)

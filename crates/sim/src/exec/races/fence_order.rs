@@ -8,15 +8,15 @@
 //! of F, the second access would precede the first one in causality order, which the axioms of
 //! coherence and causality forbid (8.10.1, 8.10.6).
 //!
-//! Of the accesses to a location, each write follows all others in communication order, and each
-//! read follows the writes, and the reads in front of these (8.9.7). A location therefore has the
-//! clocks of the fences before its writes, and of those before the reads since. The clocks that a
-//! thread sees there follow it along base causality order, through barriers and release patterns
-//! to other threads too, until a fence joins them.
+//! Of the morally strong accesses to a location, each write follows all others in communication
+//! order, and each read follows the writes, and the reads in front of these (8.9.7). A location
+//! therefore has the clocks of the fences before its writes, and of those before the reads since.
+//! The clocks that a thread sees there follow it along base causality order, through barriers and
+//! release patterns to other threads too, until a fence joins them.
 //!
-//! Two deviations make the order weaker than the ISA's: an order that only a data race forces does
-//! not count, and neither does one between fences of different blocks or scopes that is forced by
-//! a fence of block scope between them.
+//! Two deviations leave fewer orders than the ISA. An order that only racing accesses force does
+//! not count; the race between these is reported. A fence of block scope passes on what the thread
+//! has seen of the fences of other blocks only within its block.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -36,6 +36,15 @@ pub(super) struct DomainFences {
     pub(super) passed: Option<ReleasedClock>,
     /// The fences that communicated, which the next fence comes behind.
     pub(super) seen: Observed,
+}
+
+impl DomainFences {
+    fn pass(&mut self, passed: &ReleasedClock) {
+        match &mut self.passed {
+            Some(known) => known.join(passed),
+            none => *none = Some(passed.clone()),
+        }
+    }
 }
 
 /// A value for each domain. Most kernels have one.
@@ -79,6 +88,16 @@ impl FenceOrder {
         domains.map(|(domain, fences)| (*domain, fences))
     }
 
+    /// Joins the fences before lanes of a release and, if the release is itself a fence, this one.
+    pub(super) fn join_release(&mut self, release: &ReleasedClock, lanes: u32) {
+        self.join(&release.clock.fences);
+        if release.fenced {
+            let mut passed = release.clone();
+            (passed.lanes, passed.fenced) = (lanes, false);
+            self.domain_mut(None).pass(&passed);
+        }
+    }
+
     #[inline]
     pub(super) fn join(&mut self, other: &Self) {
         if other.domains.is_none() || self.is_shared_with(other) {
@@ -90,10 +109,8 @@ impl FenceOrder {
         }
         for (domain, fences) in other.each() {
             let known = self.domain_mut(domain);
-            match (&mut known.passed, &fences.passed) {
-                (Some(known), Some(passed)) => known.join(passed),
-                (none @ None, passed) => none.clone_from(passed),
-                (Some(_), None) => {}
+            if let Some(passed) = &fences.passed {
+                known.pass(passed);
             }
             known.seen.add_all(&fences.seen);
         }
@@ -109,86 +126,140 @@ struct LocationOrder {
     reads: ReleaseChain,
 }
 
-/// The fences before the strong accesses to one location, each of which is morally strong with each
-/// other (8.7.2).
-#[derive(Debug)]
+impl LocationOrder {
+    /// Records a write, which follows the reads.
+    fn follow_reads(&mut self) {
+        if !self.reads.is_empty() {
+            self.writes.extend(&mem::take(&mut self.reads));
+        }
+    }
+
+    /// Records a write that is not morally strong with the accesses: later reads do not communicate
+    /// with the writes before it.
+    fn overwrite(&mut self) {
+        if !self.writes.is_empty() {
+            self.reads.extend(&mem::take(&mut self.writes));
+        }
+    }
+}
+
+/// The fences before the strong accesses to one location.
+#[derive(Debug, Default)]
 struct LocationFences {
     bytes: u64,
-    /// The block of all accesses, if they are of one block.
-    block: Option<u64>,
-    /// True if one of the accesses has block scope.
-    block_only: bool,
-    domains: ByDomain<LocationOrder>,
+    /// The block of the last write, and whether it has block scope; `None` for a weak write.
+    writer: Option<(u64, bool)>,
+    /// By the domain of the accesses, which are morally strong with each other (8.7.2), and by that
+    /// of the fences.
+    orders: SmallVec<[(Domain, ByDomain<LocationOrder>); 1]>,
 }
 
 /// The fences before the strong accesses to one memory, by the address of the location.
 #[derive(Debug, Default)]
 pub(super) struct CommunicatedFences {
-    locations: BTreeMap<u64, LocationFences>,
+    locations: Vec<LocationFences>,
+    indices: BTreeMap<u64, usize>,
+    /// The address and index of the location used last.
+    last: Option<(u64, usize)>,
 }
 
 impl CommunicatedFences {
-    /// Records a weak store: later reads do not communicate with the writes before it.
+    /// Records a weak store.
     pub(super) fn overwrite(&mut self, address: u64, bytes: u64) {
         if self.locations.is_empty() {
             return;
         }
         let end = address.saturating_add(bytes);
         // A location is at most 16 bytes long.
-        let near = self.locations.range_mut(address.saturating_sub(15)..end);
-        for (_, location) in near.filter(|(start, location)| *start + location.bytes > address) {
-            for (_, order) in &mut location.domains {
-                order.reads.extend(&order.writes);
-                order.writes = ReleaseChain::default();
+        for (start, index) in self.indices.range(address.saturating_sub(15)..end) {
+            let location = &mut self.locations[*index];
+            if start + location.bytes > address {
+                location.writer = None;
+                let orders = location.orders.iter_mut().flat_map(|(_, orders)| orders);
+                orders.for_each(|(_, order)| order.overwrite());
             }
         }
     }
 
     /// Records a strong access of a thread of `block` to a location, and what it communicates with.
+    /// The access is in some domains.
     pub(super) fn communicate(
         &mut self,
         fences: &mut FenceOrder,
         (address, bytes): (u64, u64),
         write: bool,
-        (block, block_only): (u64, bool),
+        (block, domains): (u64, &[Domain]),
     ) {
-        let passed: ByDomain<ReleasedClock> = fences
-            .each()
-            .filter_map(|(domain, fences)| Some((domain, fences.passed.clone()?)))
-            .collect();
-        if passed.is_empty() && !self.locations.contains_key(&address) {
-            return;
-        }
-        let fresh = || LocationFences {
-            bytes,
-            block: Some(block),
-            block_only: false,
-            domains: SmallVec::new(),
+        let index = match self.last {
+            Some((last, index)) if last == address => index,
+            _ => match self.indices.get(&address) {
+                Some(index) => *index,
+                None if fences.is_empty() => return,
+                None => {
+                    self.indices.insert(address, self.locations.len());
+                    self.locations.push(LocationFences::default());
+                    self.locations.len() - 1
+                }
+            },
         };
-        let location = self.locations.entry(address).or_insert_with(fresh);
-        let same_block = location.block == Some(block);
-        if !same_block && (location.block_only || block_only) {
-            *location = fresh();
-        } else if !same_block {
-            location.block = None;
-        }
-        location.block_only |= block_only;
+        self.last = Some((address, index));
+        let location = &mut self.locations[index];
         location.bytes = bytes;
-        for (domain, order) in &mut location.domains {
-            if write {
-                order.writes.extend(&mem::take(&mut order.reads));
-            }
-            let reaches = domain.is_none_or(|own| own == block);
-            if reaches && !order.writes.is_empty() {
-                fences.domain_mut(*domain).seen.add(order.writes.observe());
+        if write {
+            for (accesses, orders) in &mut location.orders {
+                let ours = domains.contains(accesses);
+                for (_, order) in orders {
+                    match ours {
+                        true => order.follow_reads(),
+                        false => order.overwrite(),
+                    }
+                }
             }
         }
-        for (domain, passed) in passed {
-            let order = of_domain(&mut location.domains, domain);
-            match write {
-                true => order.writes.push(&passed),
-                false => order.reads.push(&passed),
+        if write {
+            location.writer = Some((block, !domains.contains(&None)));
+        }
+        for accesses in domains {
+            // A read of a value from another domain precedes no write in communication order.
+            let communicates = location.writer.is_none_or(|(writer, block_only)| {
+                accesses.map_or(!block_only, |block| writer == block)
+            });
+            let orders = of_domain(&mut location.orders, *accesses);
+            for (domain, fences) in fences.each() {
+                let Some(passed) = fences.passed.as_ref().filter(|_| communicates) else {
+                    continue;
+                };
+                let order = of_domain(orders, domain);
+                match write {
+                    true => order.writes.push(passed),
+                    false => order.reads.push(passed),
+                }
             }
+            for (domain, order) in orders {
+                let reaches = domain.is_none_or(|own| own == block);
+                if reaches && !order.writes.is_empty() {
+                    fences.domain_mut(*domain).seen.add(order.writes.observe());
+                }
+            }
+        }
+        let location = &mut self.locations[index];
+        if write && let [one, other] = domains {
+            location.share(*one, *other);
+            location.share(*other, *one);
+        }
+    }
+}
+
+impl LocationFences {
+    /// Puts the fences before a write that is in two domains into the second as well.
+    fn share(&mut self, from: Domain, to: Domain) {
+        let known: Vec<_> = of_domain(&mut self.orders, from)
+            .iter_mut()
+            .map(|(domain, order)| (*domain, order.writes.copied()))
+            .collect();
+        for (domain, writes) in known {
+            let orders = of_domain(&mut self.orders, to);
+            of_domain(orders, domain).writes.extend(&writes);
         }
     }
 }

@@ -3,15 +3,18 @@
 
 use std::mem;
 
+use smallvec::SmallVec;
+
 use super::access_record::AccessRecord;
 use super::block_threads::BlockThreads;
 use super::fence_order::{CommunicatedFences, Domain, DomainFences, FenceOrder};
 use super::release::StrongAccess;
+use super::release_chain::ReleasedClock;
 use super::thread_clock::ThreadClock;
 use crate::exec::registers::lanes;
 
 impl BlockThreads {
-    /// The domains of a thread's fence.
+    /// The domains of a thread's fence or strong access.
     fn domains(&self, block_only: bool) -> impl Iterator<Item = Domain> + use<> {
         let to_all = (!block_only).then_some(None);
         let to_block = self.summary.scoped.then_some(Some(self.block));
@@ -29,9 +32,10 @@ impl BlockThreads {
         if !self.summary.sequential {
             return;
         }
+        let domains: SmallVec<[Domain; 2]> = self.domains(how.block_only).collect();
         let order = &mut self.threads[thread].clock.fences;
-        let scope = (self.block, how.block_only);
-        memory.communicate(order, (address, how.bytes), how.write, scope);
+        let by = (self.block, &domains[..]);
+        memory.communicate(order, (address, how.bytes), how.write, by);
     }
 
     /// Joins the clocks of the fences that precede a `fence.sc` of these lanes into their clocks.
@@ -71,14 +75,21 @@ impl BlockThreads {
         }
     }
 
-    /// Records that a thread has passed a `fence.sc`.
-    pub(super) fn pass_fence(&mut self, thread: usize, block_only: bool) {
+    /// Records that a thread has passed a `fence.sc`. Returns the clock that the fence releases.
+    pub(super) fn pass_fence(&mut self, thread: usize, block_only: bool) -> ReleasedClock {
         let mut passed = self.released_clock(thread);
         passed.clock.fences = FenceOrder::default();
         for domain in self.domains(block_only) {
             let fences = &mut self.threads[thread].clock.fences;
             fences.domain_mut(domain).passed = Some(passed.clone());
         }
+        if self.summary.scoped {
+            return self.released_clock(thread);
+        }
+        // The thread has seen all fences that it knows of, and passed none behind this one, so that
+        // the releases of a warp's lanes differ only in the lane.
+        passed.fenced = true;
+        passed
     }
 
     /// Returns whether a thread of the block has communicated with a fence behind an access, and no

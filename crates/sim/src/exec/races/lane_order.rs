@@ -4,6 +4,8 @@ use smallvec::SmallVec;
 
 use super::access_record::AccessRecord;
 use super::block_threads::BlockThreads;
+use super::observation::ObservationLog;
+use crate::exec::registers::lanes;
 
 /// The lanes of an access that is being recorded, grouped by their clocks.
 pub(super) struct LaterLanes<'a> {
@@ -38,6 +40,7 @@ impl<'a> LaterLanes<'a> {
             first: self.group(earlier, self.first),
             rest: SmallVec::new(),
             own: self.own(earlier),
+            observed: SmallVec::new(),
         };
         if !self.rest.is_empty() {
             let groups = self.rest.iter().map(|lanes| self.group(earlier, *lanes));
@@ -74,13 +77,39 @@ pub(super) struct LaneOrder {
     rest: SmallVec<[OrderedLanes; 1]>,
     /// The lanes of both accesses that are the same thread.
     own: u32,
+    /// Later lanes, and the earlier lanes that they have observed in this memory word alone.
+    observed: SmallVec<[(usize, u32); 1]>,
 }
 
 impl LaneOrder {
+    /// Adds the order of a strong write before later lanes that follow an observation of it.
+    pub(super) fn observe(
+        &mut self,
+        earlier: &AccessRecord,
+        log: &ObservationLog,
+        later: &LaterLanes<'_>,
+    ) {
+        let candidates = AccessRecord {
+            lanes: self.candidates(earlier),
+            ..*earlier
+        };
+        if candidates.lanes == 0 {
+            return;
+        }
+        for lane in lanes(later.by.lanes) {
+            let thread = later.by.warp as usize * 32 + lane;
+            let observed = log.observed(&candidates, later.threads, thread);
+            if observed != 0 {
+                self.observed.push((lane, observed));
+            }
+        }
+    }
+
     /// Returns the earlier lanes that happen before any later lane.
     pub(super) fn before_any(&self) -> u32 {
         let rest = self.rest.iter().fold(0, |any, group| any | group.known);
-        self.own | self.first.known | rest
+        let observed = self.observed.iter().fold(0, |any, (_, known)| any | known);
+        self.own | self.first.known | rest | observed
     }
 
     /// Returns the earlier lanes that may race with a later one.
@@ -95,6 +124,11 @@ impl LaneOrder {
         let groups = [self.first].into_iter().chain(self.rest.iter().copied());
         let unordered = groups.filter(|group| group.known >> earlier_lane & 1 == 0);
         let racing = unordered.fold(0, |racing, group| racing | group.lanes);
-        racing & !(self.own & 1 << earlier_lane)
+        let observed = self.observed.iter();
+        let observed = observed.filter(|(_, known)| known >> earlier_lane & 1 == 1);
+        let ordered = observed.fold(self.own & 1 << earlier_lane, |ordered, (lane, _)| {
+            ordered | 1 << lane
+        });
+        racing & !ordered
     }
 }

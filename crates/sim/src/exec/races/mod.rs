@@ -25,6 +25,7 @@ mod fence_sync;
 mod instruction_access;
 mod lane_groups;
 mod lane_order;
+mod observation;
 mod race_class;
 mod race_model;
 mod release;
@@ -339,7 +340,13 @@ impl Observer for RaceDetector<'_> {
     fn atomic(&mut self, warp: &Warp, at: IssuePoint, atomic: &Atomic, operands: &AtomicOperands) {
         let written = wrote(&warp.registers, atomic, operands);
         let order = atomic.order;
-        for (mask, write) in [(written, true), (at.mask & !written, false)] {
+        // The lanes execute in their order, also those whose compare-and-swap fails.
+        let mut rest = at.mask;
+        while rest != 0 {
+            let write = written & rest & rest.wrapping_neg() != 0;
+            let others = rest & if write { !written } else { written };
+            let mask = rest & (others & others.wrapping_neg()).wrapping_sub(1);
+            rest &= !mask;
             let warp_access = WarpAccess {
                 mask,
                 ..operands.warp_access

@@ -1,16 +1,22 @@
-//! Release and acquire patterns of the PTX memory model: the clocks that threads release with the
-//! values of memory locations, and acquire when they read them.
+//! Release and acquire patterns of the PTX memory model (PTX ISA, 8.8): the clocks that threads
+//! release with the values of memory locations, and acquire when they read them.
 //!
 //! A *release pattern* on a location is a release operation on it, or a release operation on it or
 //! a fence before a strong write of it. An *acquire pattern* is an acquire operation on a location,
-//! or a strong read of it before an acquire operation on it or a fence. A release pattern
-//! synchronises with an acquire pattern if
+//! or a strong read of it, other than that of a `red`, before an acquire operation on it or a
+//! fence. A release pattern synchronises with an acquire pattern (8.9.4) if
 //!
-//! 1. the read observes the write: it reads its value, or that of the last of a chain of atomics
-//!    that each read the value of the one before, and
-//! 2. in each link of the chain, the scope of either access includes the thread of the other, and
+//! 1. the read observes the write (8.9.2): it reads its value, or that of the last of a chain of
+//!    atomics that each read the value of the one before, and
+//! 2. in each link of the chain, the scope of either access includes the thread of the other
+//!    (8.7.2), and
 //! 3. the scopes of the first operation of the release pattern and of the last operation of the
 //!    acquire pattern each include the thread of the other.
+//!
+//! A pattern affects the operations before its first operation or behind its last one. They are in
+//! base causality order (8.9.5), which is transitive, so that clocks pass on through barriers and
+//! further patterns. Fence-SC order is in [`super::fence_order`], and what observation order adds
+//! for one location in [`super::observation`].
 //!
 //! A location therefore has the clocks released so far, by the scope of the first operation, and
 //! the thread and scope of the last write, which decide whether the next access is a link of the
@@ -338,11 +344,9 @@ impl BlockThreads {
             let observed = patterns.observed.take(block_only);
             self.acquire(thread, &observed, block_only);
         }
-        if sequential {
-            self.pass_fence(thread, block_only);
-        }
+        let passed = sequential.then(|| self.pass_fence(thread, block_only));
         if release {
-            let clock = self.released_clock(thread);
+            let clock = passed.unwrap_or_else(|| self.released_clock(thread));
             let patterns = self.patterns_mut(thread);
             patterns.fences.record(clock, block_only);
         }
@@ -356,6 +360,8 @@ impl BlockThreads {
             lanes: 1 << (thread % 32),
             epoch: self.epoch(warp),
             clock: self.threads[thread].clock.clone(),
+            joined: false,
+            fenced: false,
         }
     }
 

@@ -11,7 +11,7 @@
 //! includes all others of the chain, as that of a thread that has taken a lock, replaces them.
 //!
 //! A clock includes a release if it includes the epoch that ended with it, because epochs spread
-//! only with the whole clock of their thread.
+//! only with the whole clock of their thread. Joined releases are an exception.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,11 +36,18 @@ pub(super) struct ReleasedClock {
     pub(super) lanes: u32,
     pub(super) epoch: u32,
     pub(super) clock: ThreadClock,
+    /// True if other releases have been joined, so that the epoch does not imply the whole clock.
+    pub(super) joined: bool,
+    /// True for a `fence.sc`: the releases that the clock's own fences leave out.
+    pub(super) fenced: bool,
 }
 
 impl ReleasedClock {
     /// Returns whether the clock includes another release.
     pub(super) fn covers(&self, other: &Self) -> bool {
+        if other.joined {
+            return self.is_like(other) && other.lanes & !self.lanes == 0;
+        }
         let own = (self.block, self.warp) == (other.block, other.warp)
             && self.epoch >= other.epoch
             && other.lanes & !self.lanes == 0;
@@ -50,6 +57,7 @@ impl ReleasedClock {
     /// Returns whether the releases differ only in their lanes.
     fn is_like(&self, other: &Self) -> bool {
         (self.block, self.warp, self.epoch) == (other.block, other.warp, other.epoch)
+            && (self.joined, self.fenced) == (other.joined, other.fenced)
             && self.clock.is_shared_with(&other.clock)
             && self.clock.fences.is_shared_with(&other.clock.fences)
     }
@@ -67,6 +75,7 @@ impl ReleasedClock {
             let own = self.clone();
             self.clock.absorb_release(self.block, &own, own.lanes);
             self.clock.absorb_release(self.block, other, other.lanes);
+            self.joined = true;
         }
     }
 }
@@ -120,6 +129,13 @@ impl ReleaseChain {
         other.observe().join_into(&mut before);
         self.link = ReleaseLink::new(before);
         self.version += 1;
+    }
+
+    /// Returns a chain of the same releases.
+    pub(super) fn copied(&self) -> Self {
+        let mut copied = Self::default();
+        copied.extend(self);
+        copied
     }
 
     pub(super) fn push(&mut self, release: &ReleasedClock) {
@@ -286,7 +302,7 @@ impl Acquired {
                 }
             };
             observation.each(skipped, |release, lanes| {
-                if !clock.covers(block, release, lanes) {
+                if release.joined || !clock.covers(block, release, lanes) {
                     clock.absorb_release(block, release, lanes);
                 }
             });

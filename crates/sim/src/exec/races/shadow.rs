@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use super::access_record::{AccessRecord, Sharing, each};
 use super::block_threads::BlockThreads;
 use super::lane_order::{LaneOrder, LaterLanes};
+use super::observation::ObservationLog;
 use crate::exec::registers::lanes;
 
 const PAGE_WORDS: u64 = 64;
@@ -69,6 +70,7 @@ impl ShadowWord {
         by: &AccessRecord,
         threads: &BlockThreads,
         sharing: Sharing,
+        log: Option<&ObservationLog>,
         mut pair: impl FnMut(&RacingPair<'_>),
     ) {
         if sharing == Sharing::Block && self.phase != threads.before_all.phase() {
@@ -126,7 +128,10 @@ impl ShadowWord {
             if !conflicts && later.are_unordered_after(earlier) {
                 return true;
             }
-            let order = later.order_after(earlier);
+            let mut order = later.order_after(earlier);
+            if let Some(log) = log.filter(|_| conflicts && earlier.is_strong_write()) {
+                order.observe(earlier, log, &later);
+            }
             if conflicts && let Some(found) = race(earlier, &order, &later) {
                 pair(&found);
                 if !found.volatile {
@@ -303,27 +308,54 @@ fn race<'a>(
 pub(super) struct ShadowMemory {
     pages: BTreeMap<u64, usize>,
     words: Vec<Box<[ShadowWord]>>,
+    /// The logs of the words of each page that has had a strong access.
+    logs: Vec<Option<Box<[ObservationLog]>>>,
     /// The number and index of the page used last.
     last: Option<(u64, usize)>,
 }
 
 impl ShadowMemory {
-    /// Returns the shadow word with the given number, allocating its page if necessary.
-    pub(super) fn word(&mut self, number: u64) -> &mut ShadowWord {
+    /// Records an access to the word with the given number, and calls `pair` for each record with
+    /// which it races.
+    pub(super) fn record_access(
+        &mut self,
+        number: u64,
+        by: &AccessRecord,
+        threads: &BlockThreads,
+        sharing: Sharing,
+        pair: impl FnMut(&RacingPair<'_>),
+    ) {
+        let (page, at) = self.page(number);
+        let logs = &mut self.logs[page];
+        if by.kind.strong {
+            logs.get_or_insert_with(|| (0..PAGE_WORDS).map(|_| Default::default()).collect());
+        }
+        let mut log = logs.as_mut().map(|logs| &mut logs[at]);
+        self.words[page][at].record_access(by, threads, sharing, log.as_deref(), pair);
+        match &mut log {
+            Some(log) if by.kind.strong => log.add(by),
+            Some(log) if by.kind.write => log.overwrite(),
+            _ => {}
+        }
+    }
+
+    /// Returns the index of a word's page, allocated if necessary, and of the word in it.
+    fn page(&mut self, number: u64) -> (usize, usize) {
         let (page, at) = (number / PAGE_WORDS, (number % PAGE_WORDS) as usize);
         let index = match self.last {
             Some((last, index)) if last == page => index,
             _ => {
-                let words = &mut self.words;
+                let (words, logs) = (&mut self.words, &mut self.logs);
                 let index = *self.pages.entry(page).or_insert_with(|| {
                     words.push((0..PAGE_WORDS).map(|_| ShadowWord::default()).collect());
+                    logs.push(None);
                     words.len() - 1
                 });
                 self.last = Some((page, index));
                 index
             }
         };
-        &mut self.words[index][at]
+        (index, at)
     }
 }
 
@@ -378,7 +410,9 @@ mod tests {
         sharing: Sharing,
     ) -> Vec<u32> {
         let mut lines = Vec::new();
-        word.record_access(by, threads, sharing, |pair| lines.push(pair.earlier.pc));
+        word.record_access(by, threads, sharing, None, |pair| {
+            lines.push(pair.earlier.pc)
+        });
         lines
     }
 

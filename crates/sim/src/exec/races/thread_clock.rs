@@ -56,7 +56,7 @@ impl JoinedClock {
         let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
         join_epochs(epochs, &clock.own);
         raise(epochs, release, lanes);
-        self.fences.join(&clock.fences);
+        self.fences.join_release(release, lanes);
     }
 
     /// Returns whether an access of a lane happens before.
@@ -100,12 +100,13 @@ impl ThreadClock {
         if release.block == block {
             self.join(clock);
             raise(&mut self.own, release, lanes);
+            self.fences.join_release(release, lanes);
             return;
         }
         if let Some(others) = &clock.others {
             self.absorb_blocks(block, others);
         }
-        self.fences.join(&clock.fences);
+        self.fences.join_release(release, lanes);
         let known = Arc::make_mut(self.others.get_or_insert_default());
         let epochs = known.entry(release.block);
         let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
@@ -213,6 +214,8 @@ mod tests {
             lanes: 0,
             epoch: 0,
             clock,
+            joined: false,
+            fenced: false,
         }
     }
 

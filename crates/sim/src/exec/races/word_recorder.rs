@@ -33,11 +33,9 @@ impl WordRecorder<'_, '_> {
         if bytes == 4 && address.is_multiple_of(4) {
             by.bytes = 0b1111;
             by.value = stored.try_into().unwrap_or_default();
-            shadow
-                .word(address / 4)
-                .record_access(by, block, *sharing, |pair| {
-                    collector.add(*is_global, address, by, pair, block);
-                });
+            shadow.record_access(address / 4, by, block, *sharing, |pair| {
+                collector.add(*is_global, address, by, pair, block);
+            });
             return;
         }
         let end = address.saturating_add(bytes);
@@ -50,11 +48,9 @@ impl WordRecorder<'_, '_> {
             if let Some(stored) = stored.get((from - address) as usize..(to - address) as usize) {
                 by.value[(from - word * 4) as usize..][..stored.len()].copy_from_slice(stored);
             }
-            shadow
-                .word(word)
-                .record_access(by, block, *sharing, |pair| {
-                    collector.add(*is_global, word * 4, by, pair, block);
-                });
+            shadow.record_access(word, by, block, *sharing, |pair| {
+                collector.add(*is_global, word * 4, by, pair, block);
+            });
             from = to;
         }
     }

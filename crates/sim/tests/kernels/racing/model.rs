@@ -1,15 +1,14 @@
-//! The model of the race check: the rules of the PTX memory model for release and acquire patterns,
-//! their scopes and barriers, applied to all pairs of events.
-//!
-//! The model uses neither vector clocks nor access records: every event has the set of all events
-//! before it, and all pairs are compared, including the values that they write.
+//! The model of the race check: the events of a kernel, as the simulator executes them, for the
+//! axiomatic memory model to order ([`crate::causality`]). All pairs are compared, including the
+//! values that they write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use millstream_sim::Severity;
 
 use super::BYTES;
 use super::steps::{FenceStep, Step, StepAccess};
+use crate::causality::{Accessed, Event, Execution, Reading, Relation};
 
 /// An access of a thread: its kind, memory, offset and width.
 #[derive(Clone, Copy)]
@@ -20,67 +19,6 @@ struct ThreadAccess {
     width: usize,
 }
 
-#[derive(Clone, Copy)]
-enum EventKind {
-    Access(ThreadAccess),
-    Fence(FenceStep),
-}
-
-/// A step of a thread, with the events that happen before it.
-struct ModelEvent {
-    block: usize,
-    thread: usize,
-    kind: EventKind,
-    before: BTreeSet<usize>,
-    /// The events that happen before this event's release: `before`, and those that it acquires.
-    ///
-    /// An acquiring access might have been executed before the release, so that it is not itself
-    /// ordered after the released events.
-    released: BTreeSet<usize>,
-    /// The writes that precede this strong read in observation order.
-    observed: BTreeSet<usize>,
-}
-
-impl ModelEvent {
-    fn access(&self) -> Option<ThreadAccess> {
-        match self.kind {
-            EventKind::Access(access) => Some(access),
-            EventKind::Fence(_) => None,
-        }
-    }
-
-    fn block_only(&self) -> bool {
-        match self.kind {
-            EventKind::Access(access) => access.what.block_only(),
-            EventKind::Fence(fence) => fence.block_only,
-        }
-    }
-
-    fn releases(&self) -> bool {
-        match self.kind {
-            EventKind::Access(access) => access.what.releases(),
-            EventKind::Fence(fence) => fence.release,
-        }
-    }
-
-    fn is_thread(&self, block: usize, thread: usize) -> bool {
-        (self.block, self.thread) == (block, thread)
-    }
-
-    /// Returns whether the event is a strong access to the location.
-    fn is_strong_at(&self, shared: bool, at: usize) -> bool {
-        let access = self.access();
-        access.is_some_and(|access| {
-            access.what.strong() && (access.shared, access.at) == (shared, at)
-        })
-    }
-
-    /// Returns whether the scope of either strong operation includes the thread of the other.
-    fn morally_strong(&self, other: &Self) -> bool {
-        self.block == other.block || !(self.block_only() || other.block_only())
-    }
-}
-
 #[derive(Clone, Copy, Default)]
 pub(super) struct ModelReading {
     /// Makes every strong read an acquire.
@@ -89,13 +27,24 @@ pub(super) struct ModelReading {
     pub(super) strong_volatile: bool,
 }
 
-/// The happens-before relation of the events, built in execution order.
+/// The threads that arrive at a barrier, and those of them that wait.
+#[derive(Default)]
+struct Barrier {
+    arrivals: Vec<usize>,
+    waits: Vec<usize>,
+}
+
+/// The execution of a kernel, built in its order.
 #[derive(Default)]
 pub(super) struct Model {
     by: ModelReading,
-    events: Vec<ModelEvent>,
-    /// For each thread, the events that happen before its next event.
-    tails: BTreeMap<(usize, usize), BTreeSet<usize>>,
+    execution: Execution,
+    /// What each event accesses.
+    accesses: Vec<Option<ThreadAccess>>,
+    /// The last write of each byte of each memory.
+    last: BTreeMap<(usize, usize), usize>,
+    /// The barriers by their block, step and, for those of a warp, their warp.
+    barriers: BTreeMap<(usize, usize, Option<usize>), Barrier>,
 }
 
 impl Model {
@@ -106,110 +55,87 @@ impl Model {
         }
     }
 
-    fn push(&mut self, block: usize, thread: usize, kind: EventKind) {
-        let tail = self.tails.get(&(block, thread));
-        let before = tail.cloned().unwrap_or_default();
-        let number = self.events.len();
-        self.events.push(ModelEvent {
+    fn push(&mut self, event: Event, access: Option<ThreadAccess>) -> usize {
+        let number = self.execution.events.len();
+        let bytes = event.access.map(|access| {
+            let bytes = access.start..access.start + access.bytes;
+            bytes.map(move |byte| (access.memory, byte))
+        });
+        let bytes: Vec<_> = bytes.into_iter().flatten().collect();
+        let mut sources = Vec::new();
+        if event.access.is_some_and(|access| access.reads) {
+            sources.extend(bytes.iter().map(|byte| self.last.get(byte).copied()));
+        }
+        if event.access.is_some_and(|access| access.writes) {
+            for (earlier, other) in self.execution.events.iter().enumerate() {
+                let accesses = other.access.filter(|other| other.writes).zip(event.access);
+                let overlap = accesses.is_some_and(|(one, other)| one.overlaps(&other));
+                self.execution.coherence.set(earlier, number, overlap);
+            }
+            self.last
+                .extend(bytes.into_iter().map(|byte| (byte, number)));
+        }
+        self.execution.events.push(event);
+        self.execution.sources.push(sources);
+        self.accesses.push(access);
+        number
+    }
+
+    fn access(&mut self, block: usize, thread: usize, access: ThreadAccess) {
+        let what = access.what;
+        let event = Event {
             block,
             thread,
-            kind,
-            released: before.clone(),
-            before,
-            observed: BTreeSet::new(),
-        });
-        self.events[number].observed = self.observed(number);
-        let acquired = self.acquired(number);
-        let released = &mut self.events[number].released;
-        released.extend(acquired);
-        let mut tail = released.clone();
-        tail.insert(number);
-        self.tails.insert((block, thread), tail);
+            access: Some(Accessed {
+                memory: if access.shared { 1 + block } else { 0 },
+                start: access.at,
+                bytes: access.width,
+                reads: what.reads(),
+                writes: what.writes(),
+                strong: what.strong(),
+                reduction: what.reduces(),
+            }),
+            acquires: what.acquires(),
+            releases: what.releases(),
+            block_only: what.block_only(),
+            ..Event::default()
+        };
+        self.push(event, Some(access));
     }
 
-    /// Returns the writes that precede a strong read in observation order.
-    fn observed(&self, read: usize) -> BTreeSet<usize> {
-        let reader = &self.events[read];
-        let Some(access) = reader
-            .access()
-            .filter(|access| access.what.strong() && access.what.reads())
-        else {
-            return BTreeSet::new();
+    fn fence(&mut self, (block, thread): (usize, usize), fence: FenceStep) {
+        let event = Event {
+            block,
+            thread,
+            acquires: fence.acquire,
+            releases: fence.release,
+            sequential: fence.sequential,
+            block_only: fence.block_only,
+            ..Event::default()
         };
-        let end = access.at + access.width;
-        let overlaps = |event: &ModelEvent| {
-            event.access().is_some_and(|other| {
-                let here = other.shared == access.shared
-                    && (!other.shared || event.block == reader.block)
-                    && other.at < end
-                    && access.at < other.at + other.width;
-                here && other.what.writes()
-            })
-        };
-        let Some(last) = self.events[..read].iter().rposition(overlaps) else {
-            return BTreeSet::new();
-        };
-        let writer = &self.events[last];
-        if !writer.is_strong_at(access.shared, access.at) || !writer.morally_strong(reader) {
-            return BTreeSet::new();
+        self.push(event, None);
+    }
+
+    /// Records the arrival of two threads at a barrier, and whether they wait there.
+    fn arrive(&mut self, key: (usize, usize, Option<usize>), lanes: [usize; 2], waits: bool) {
+        for thread in lanes {
+            let event = Event {
+                block: key.0,
+                thread,
+                barrier: true,
+                ..Event::default()
+            };
+            let number = self.push(event, None);
+            let barrier = self.barriers.entry(key).or_default();
+            barrier.arrivals.push(number);
+            barrier.waits.extend(waits.then_some(number));
         }
-        let mut observed = writer.observed.clone();
-        observed.insert(last);
-        observed
-    }
-
-    /// Returns the events that an event acquires as the last operation of acquire patterns.
-    fn acquired(&self, last: usize) -> BTreeSet<usize> {
-        let event = &self.events[last];
-        // The reads of this thread that the event completes to a pattern.
-        let own = |number: &usize| self.events[*number].is_thread(event.block, event.thread);
-        let reads: Vec<usize> = match event.kind {
-            EventKind::Fence(fence) if fence.acquire => (0..last).filter(own).collect(),
-            EventKind::Access(access) if access.what.reads() && access.what.strong() => {
-                let here =
-                    |number: &usize| self.events[*number].is_strong_at(access.shared, access.at);
-                if access.what.acquires() {
-                    (0..=last).filter(own).filter(here).collect()
-                } else if self.by.lenient {
-                    vec![last]
-                } else {
-                    Vec::new()
-                }
-            }
-            _ => Vec::new(),
-        };
-        let mut acquired = BTreeSet::new();
-        for write in reads.iter().flat_map(|read| &self.events[*read].observed) {
-            for first in self.release_patterns(*write) {
-                if self.events[first].morally_strong(event) {
-                    acquired.extend(&self.events[first].released);
-                    acquired.insert(first);
-                }
-            }
-        }
-        acquired
-    }
-
-    /// Returns the first operations of the release patterns that end with a strong write.
-    fn release_patterns(&self, write: usize) -> Vec<usize> {
-        let writer = &self.events[write];
-        let Some(access) = writer.access() else {
-            return Vec::new();
-        };
-        let begins = |number: &usize| {
-            let event = &self.events[*number];
-            let own = event.is_thread(writer.block, writer.thread) && event.releases();
-            own && (event.access().is_none() || event.is_strong_at(access.shared, access.at))
-        };
-        (0..=write).filter(begins).collect()
     }
 
     /// Runs a block in the simulator's order: each warp until it has to wait.
     pub(super) fn run(&mut self, block: usize, steps: &[Step]) {
         let mut at = [0; 2];
         let mut stopped = [false; 2];
-        // The events known to the warps that arrived at a barrier, keyed by the barrier's step.
-        let mut arrived: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         while at != [steps.len(); 2] {
             for warp in 0..2 {
                 let lanes = [2 * warp, 2 * warp + 1];
@@ -231,34 +157,29 @@ impl Model {
                             };
                             for thread in lanes {
                                 if by.is_none_or(|by| by == (block, thread)) {
-                                    self.push(block, thread, EventKind::Access(accessed));
+                                    self.access(block, thread, accessed);
                                 }
                             }
                         }
                         Step::Fence { fence, by } => {
                             if by.0 == block && lanes.contains(&by.1) {
-                                self.push(block, by.1, EventKind::Fence(fence));
+                                self.fence(by, fence);
                             }
                         }
                         Step::WarpBarrier => {
-                            let known = self.known(block, lanes);
-                            self.learn(block, lanes, &known);
+                            self.arrive((block, number, Some(warp)), lanes, true);
                         }
                         Step::Barrier | Step::HandOver { .. } => {
-                            let known = self.known(block, lanes);
-                            if !stopped[warp] {
-                                arrived.entry(number).or_default().extend(known);
-                            }
                             let waits =
                                 !matches!(steps[number], Step::HandOver { from } if from == warp);
+                            if !stopped[warp] {
+                                self.arrive((block, number, None), lanes, waits);
+                            }
                             let other_arrived = at[1 - warp] > number
                                 || (at[1 - warp] == number && stopped[1 - warp]);
                             stopped[warp] = waits && !other_arrived;
                             if stopped[warp] {
                                 break;
-                            }
-                            if waits {
-                                self.learn(block, lanes, &arrived[&number]);
                             }
                         }
                     }
@@ -268,35 +189,82 @@ impl Model {
         }
     }
 
-    /// Returns the events that happen before the next step of either lane.
-    fn known(&self, block: usize, lanes: [usize; 2]) -> BTreeSet<usize> {
-        let tails = lanes
-            .iter()
-            .filter_map(|lane| self.tails.get(&(block, *lane)));
-        tails.flatten().copied().collect()
-    }
-
-    fn learn(&mut self, block: usize, lanes: [usize; 2], known: &BTreeSet<usize>) {
-        for lane in lanes {
-            self.tails.entry((block, lane)).or_default().extend(known);
+    /// Returns the pairs of events that every Fence-SC order relates in causality order.
+    fn causality(&self, races_order_nothing: bool) -> Relation {
+        let mut execution = self.execution.clone();
+        execution.reading = Reading {
+            lenient: self.by.lenient,
+            races_order_nothing,
+        };
+        for barrier in self.barriers.values() {
+            for arrival in &barrier.arrivals {
+                for wait in &barrier.waits {
+                    execution.barriers.set(*arrival, *wait, arrival != wait);
+                }
+            }
         }
+        let orders = execution.causality_orders().into_iter();
+        let all = orders.reduce(|all, one| all.and(&one));
+        all.expect("the axioms allow what the simulator does")
     }
 
-    /// Returns the worst severity of the races for each byte of global and of shared memory.
-    pub(super) fn races(&self) -> RaceSeverities {
+    /// Adds the pairs of accesses to one location between which a strong write is.
+    ///
+    /// Causality order is not transitive behind a write that a thread has only observed. The check
+    /// forgets a strong access when a strong write follows it, so that it takes these for ordered.
+    fn without_forgotten(&self, causality: &Relation) -> Relation {
+        let events = &self.execution.events;
+        let mut local = causality.clone();
+        local.retain(|one, other| {
+            let accesses = events[one].access.zip(events[other].access);
+            accesses.is_some_and(|(one, other)| one.strong && one.overlaps(&other))
+        });
+        for (at, event) in events.iter().enumerate() {
+            if event
+                .access
+                .is_some_and(|access| access.strong && access.writes)
+            {
+                local.connect(at);
+            }
+        }
+        causality.or(&local)
+    }
+
+    /// Returns, for each byte of global and of shared memory, the worst severity of the races that
+    /// the check must find, and of all that it may find.
+    pub(super) fn races(&self) -> [RaceSeverities; 2] {
+        let order = self.causality(true);
+        let races = [
+            self.races_with(&self.without_forgotten(&order)),
+            self.races_with(&order),
+        ];
+        // A race that an order forced by racing accesses would hide is never alone.
+        if self.execution.events.iter().any(|event| event.sequential) {
+            let by_the_book = self.races_with(&self.causality(false));
+            let none = RaceSeverities::default();
+            assert_eq!(by_the_book == none, races[1] == none);
+        }
+        races
+    }
+
+    fn races_with(&self, order: &Relation) -> RaceSeverities {
         let mut races = RaceSeverities::default();
-        for (number, later) in self.events.iter().enumerate() {
-            for (earlier_number, earlier) in self.events[..number].iter().enumerate() {
-                let (Some(one), Some(other)) = (later.access(), earlier.access()) else {
+        let events = &self.execution.events;
+        for (number, later) in events.iter().enumerate() {
+            for (earlier_number, earlier) in events[..number].iter().enumerate() {
+                let (Some(one), Some(other)) =
+                    (self.accesses[number], self.accesses[earlier_number])
+                else {
                     continue;
                 };
                 let same_block = later.block == earlier.block;
                 let same_memory = one.shared == other.shared && (!one.shared || same_block);
-                let same_thread = same_block && later.thread == earlier.thread;
-                if !same_memory || same_thread || later.before.contains(&earlier_number) {
+                if !same_memory
+                    || (order.has(earlier_number, number) || order.has(number, earlier_number))
+                {
                     continue;
                 }
-                let value = |event: &ModelEvent, accessed: ThreadAccess, byte: usize| {
+                let value = |event: &Event, accessed: ThreadAccess, byte: usize| {
                     let word = accessed.what.written(event.thread)?;
                     Some(word.to_le_bytes()[byte - accessed.at])
                 };

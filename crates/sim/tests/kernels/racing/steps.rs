@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use super::{BLOCKS, BYTES, STEPS_MAX, THREADS};
 
+/// The number of `fence.sc` of a kernel, whose orders the model enumerates.
+const FENCES_MAX: usize = 4;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StepAccess {
     Load,
@@ -21,11 +24,12 @@ pub(super) enum StepAccess {
     },
     LoadVolatile,
     StoreVolatile(StoredValue),
-    /// An `atom.add` of any order, at block or device scope.
+    /// An `atom.add` of any order, at block or device scope, or a `red.add`.
     Add {
         acquire: bool,
         release: bool,
         block_only: bool,
+        reduces: bool,
     },
 }
 
@@ -65,6 +69,9 @@ impl StepAccess {
     pub(super) fn reads(self) -> bool {
         !self.writes() || matches!(self, Self::Add { .. })
     }
+    pub(super) fn reduces(self) -> bool {
+        matches!(self, Self::Add { reduces: true, .. })
+    }
     pub(super) fn volatile(self) -> bool {
         matches!(self, Self::LoadVolatile | Self::StoreVolatile(_))
     }
@@ -98,6 +105,17 @@ pub(super) struct FenceStep {
     pub(super) acquire: bool,
     pub(super) release: bool,
     pub(super) block_only: bool,
+    /// True for `fence.sc`.
+    pub(super) sequential: bool,
+}
+
+impl FenceStep {
+    const STRONG: Self = Self {
+        acquire: true,
+        release: true,
+        block_only: false,
+        sequential: true,
+    };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +149,10 @@ pub(super) struct KernelGenerator {
     pub(super) alike: bool,
     /// Adds steps that hand a word from one thread to another.
     pub(super) hands_over: bool,
+    /// Adds steps that hand words over by a ticket of one thread between barriers.
+    pub(super) tickets: bool,
+    /// The number of `fence.sc` so far.
+    pub(super) fences: usize,
 }
 
 impl KernelGenerator {
@@ -156,10 +178,18 @@ impl KernelGenerator {
     pub(super) fn steps(&mut self) -> Vec<Step> {
         let count = 2 + self.below(STEPS_MAX - 1);
         let mut steps: Vec<Step> = (0..count).map(|_| self.step()).collect();
-        if self.hands_over {
-            steps.truncate(count / 3);
+        if self.hands_over || self.tickets {
+            steps.truncate(count / if self.tickets { 6 } else { 3 });
+            let sequential =
+                |step: &&Step| matches!(step, Step::Fence { fence, .. } if fence.sequential);
+            self.fences = steps.iter().filter(sequential).count();
             let mut from = 0;
-            for step in self.hand_over() {
+            let added = if self.tickets {
+                self.ticket()
+            } else {
+                self.hand_over()
+            };
+            for step in added {
                 from += self.below(steps.len() - from + 1);
                 steps.insert(from, step);
                 from += 1;
@@ -233,21 +263,64 @@ impl KernelGenerator {
         steps
     }
 
+    /// Returns the steps by which threads hand words to those of the last block: each fences, one
+    /// takes a ticket between two barriers. Some are insufficient.
+    fn ticket(&mut self) -> Vec<Step> {
+        let access = |what, at, by| Step::Access {
+            what,
+            shared: false,
+            at,
+            width: 4,
+            by: Some(by),
+        };
+        let (writer, reader) = ((0, self.below(4)), (1, self.below(4)));
+        let mut steps = vec![access(StepAccess::Store(StoredValue::Thread), 0, writer)];
+        for (block, fences) in [(0, writer), (1, reader)] {
+            let fence = (self.below(8) > 0).then(|| self.strong_fence(fences));
+            let barrier = (self.below(8) > 0).then_some(Step::Barrier);
+            let taker = (block, self.below(THREADS.len()));
+            let ticket = access(self.add(), 4, taker);
+            match block {
+                0 => steps.extend(fence.into_iter().chain(barrier).chain([ticket])),
+                _ => steps.extend([ticket].into_iter().chain(barrier).chain(fence)),
+            }
+        }
+        steps.push(access(StepAccess::Load, 0, reader));
+        let reset = access(StepAccess::Store(StoredValue::Thread), 4, reader);
+        steps.extend((self.below(2) == 0).then_some(reset));
+        steps
+    }
+
+    /// Returns a fence that is mostly a `fence.sc` of the device.
+    fn strong_fence(&mut self, by: (usize, usize)) -> Step {
+        if self.below(3) == 0 || self.fences >= FENCES_MAX {
+            return self.fence(by);
+        }
+        self.fences += 1;
+        let fence = FenceStep::STRONG;
+        Step::Fence { fence, by }
+    }
+
     fn fence(&mut self, by: (usize, usize)) -> Step {
         let half = self.below(8);
+        let sequential = half > 3 && self.fences < FENCES_MAX;
+        self.fences += usize::from(sequential);
         let fence = FenceStep {
             acquire: half != 0,
             release: half != 1,
-            block_only: self.below(3) == 0,
+            block_only: self.below(4) == 0,
+            sequential,
         };
         Step::Fence { fence, by }
     }
 
     fn add(&mut self) -> StepAccess {
+        let reduces = self.below(6) == 0;
         StepAccess::Add {
-            acquire: self.below(3) == 0,
+            acquire: !reduces && self.below(3) == 0,
             release: self.below(3) == 0,
             block_only: self.below(3) == 0,
+            reduces,
         }
     }
 
@@ -318,7 +391,10 @@ impl StepAccess {
                 format!("st.{order}.{scope}.{space}.{ty} {address}, {from};")
             }
             Self::Add {
-                acquire, release, ..
+                acquire,
+                release,
+                reduces,
+                ..
             } => {
                 let order = match (acquire, release) {
                     (true, true) => ".acq_rel",
@@ -326,7 +402,10 @@ impl StepAccess {
                     (false, true) => ".release",
                     (false, false) => "",
                 };
-                format!("atom{order}.{scope}.{space}.add.{ty} {to}, {address}, 1;")
+                match reduces {
+                    true => format!("red{order}.{scope}.{space}.add.{ty} {address}, 1;"),
+                    false => format!("atom{order}.{scope}.{space}.add.{ty} {to}, {address}, 1;"),
+                }
             }
         }
     }
@@ -383,6 +462,7 @@ pub(super) fn text(steps: &[Step]) -> String {
                 only(&mut body, by);
                 let scope = scope(fence.block_only);
                 let order = match (fence.acquire, fence.release) {
+                    (true, true) if fence.sequential => "sc",
                     (true, true) => "acq_rel",
                     (true, false) => "acquire",
                     _ => "release",
