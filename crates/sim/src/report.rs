@@ -54,9 +54,12 @@ pub enum ReportKind {
     /// A race between two threads of one kernel on global memory, which the threads of all blocks
     /// share.
     GlobalMemoryRace,
-    /// A barrier that the threads of a block reach at different lines, so that not all of them
-    /// reach the same one.
+    /// A barrier that the threads of a block reach at different lines, or that some go around, so
+    /// that not all of them reach the same one.
     DivergentBarrier,
+    /// A barrier or an operation between lanes whose operands do not fit those of other threads: a
+    /// member mask without the executing lane, or thread counts that differ.
+    SyncOperands,
     /// A free that is not ordered after every use of the memory (rule 32).
     FreeInFlight,
     /// A read of uninitialised bytes by a kernel, or by a copy to the host.

@@ -2,6 +2,7 @@
 //! time.
 
 use std::{
+    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
 };
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     PeerPool, ReportKind, Span,
-    exec::{self, CheckFindings, CheckOptions, GridStatus, KernelFault, WaitingGrid},
+    exec::{self, CheckFindings, CheckOptions, GridStatus, KernelFault, KernelOrder, WaitingGrid},
     ids::OpId,
     memory::{AccessError, Direction, HeapChanges},
     race::Effect,
@@ -327,6 +328,12 @@ impl SimState {
                 exec::run_suspending(kernel, &shape, &view, waited)
             };
         *self.running_kernel.kernel.lock() = None;
+        let mut own = view.sync_errors.of_order(KernelOrder::Index);
+        if let Err(fault) = &ran {
+            own.until(fault.block);
+        }
+        own.add_all(mem::take(&mut findings.sync_errors));
+        findings.sync_errors = own;
         (ran, view.heap.finish())
     }
 

@@ -14,7 +14,7 @@ use super::{
     state::SimState,
 };
 use crate::{
-    exec::{GlobalMemory, Image, Region, TracedRegion},
+    exec::{GlobalMemory, Image, Region, SharedSyncErrors, SyncError, TracedRegion},
     ids::OpId,
     memory::{AccessBitmap, AccessTime, Allocation, HeapUser, KernelHeap, MemoryKind, MemoryMap},
 };
@@ -39,6 +39,7 @@ pub(crate) struct KernelView<'a> {
     pub(crate) conditions: Option<&'a Conditions>,
     /// True if several threads execute the kernel.
     is_shared: AtomicBool,
+    pub(crate) sync_errors: SharedSyncErrors,
     /// The number of blocks that have ended, for those who watch the kernel.
     pub(crate) blocks_done: &'a AtomicU64,
 }
@@ -70,6 +71,7 @@ impl SimState {
             printf_output: &self.printf_output,
             conditions: op.node.as_ref().map(|place| &*place.conditions),
             is_shared: AtomicBool::new(false),
+            sync_errors: SharedSyncErrors::default(),
             blocks_done: &self.running_kernel.blocks_done,
         }
     }
@@ -126,6 +128,10 @@ impl GlobalMemory for KernelView<'_> {
 
     fn blocks_done(&self, count: u64) {
         self.blocks_done.fetch_add(count, Relaxed);
+    }
+
+    fn sync_error(&self, error: SyncError) {
+        self.sync_errors.add(error);
     }
 
     fn print(&self, output: &[u8]) {

@@ -128,8 +128,8 @@ impl SimState {
             };
             Effect::KernelRace(info, Box::new(race))
         }));
-        let divergences = findings.divergences.into_iter();
-        effects.extend(divergences.map(|found| Effect::DivergentBarrier(Box::new(found))));
+        let sync_errors = findings.sync_errors.into_errors();
+        effects.extend(sync_errors.map(|error| Effect::SyncError(Box::new(error))));
         effects.extend(failure.and_then(|failure| self.invalid_access(failure)));
         effects.extend(freed.into_iter().map(Effect::Free));
         effects

@@ -6,10 +6,10 @@ use std::hash::{Hash, Hasher};
 use super::barrier::Barriers;
 use super::cooperative;
 use super::copy::BlockCopies;
-use super::deadlock::{WaitingAt, deadlock, waiting_threads};
+use super::deadlock::{Stuck, deadlock};
 use super::dispatch;
-use super::fault::KernelFaultKind;
 use super::fused;
+use super::kernel_access::coordinates;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::CachedRegion;
 use super::observer::Observer;
@@ -17,6 +17,7 @@ use super::order::LaunchOrder;
 use super::step::WarpFault;
 use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::{Counters, WarpContext};
+use crate::ptx::Kernel;
 use crate::ptx::ir::{Code, Instr, Op};
 
 /// The maximum number of instructions between the head of a loop and the poll in it.
@@ -76,8 +77,6 @@ pub(super) enum BlockStatus {
 pub(super) struct BlockFault {
     pub(super) thread: u32,
     pub(super) failed: WarpFault,
-    /// For a deadlock, the threads that wait.
-    pub(super) waiting: Vec<WaitingAt>,
 }
 
 #[derive(Debug, Default)]
@@ -173,11 +172,13 @@ impl Block {
     /// Runs each warp until it pauses.
     pub(super) fn run_round<O: Observer>(
         &mut self,
-        code: &Code,
+        kernel: &Kernel,
         launch: &Launch<'_>,
         worker: &mut Worker<'_>,
         observer: &mut O,
     ) -> Result<BlockStatus, BlockFault> {
+        let code = &kernel.code;
+        let block = self.index;
         let Self {
             warps,
             memory,
@@ -203,6 +204,9 @@ impl Block {
                 return true;
             }
             let mut shared = WarpContext {
+                kernel,
+                launch,
+                block,
                 code,
                 instrs: match fused {
                     Some(fused) => &fused.instrs,
@@ -241,13 +245,17 @@ impl Block {
                     waiting |= waits;
                     true
                 }
-                Err(failed) => {
-                    let deadlocked = matches!(failed.kind, KernelFaultKind::BarrierDeadlock { .. });
-                    let warp = deadlocked.then(|| &warps[number]);
+                Err(mut failed) => {
+                    let stuck = Stuck {
+                        kernel,
+                        launch,
+                        barriers,
+                        warps: &warps[number..=number],
+                    };
+                    stuck.explain(&mut failed.kind);
                     failure = Some(BlockFault {
                         thread: number as u32 * 32 + failed.lane as u32,
                         failed,
-                        waiting: waiting_threads(code, warp.into_iter()),
                     });
                     true
                 }
@@ -264,7 +272,7 @@ impl Block {
             return Ok(BlockStatus::Done);
         }
         if !moved {
-            return Err(self.stuck(code));
+            return Err(self.stuck(kernel, launch));
         }
         Ok(if preempted {
             BlockStatus::Preempted
@@ -297,7 +305,7 @@ impl Block {
     }
 
     /// Returns the fault of a block that cannot make progress, reported for its first live thread.
-    fn stuck(&self, code: &Code) -> BlockFault {
+    fn stuck(&self, kernel: &Kernel, launch: &Launch<'_>) -> BlockFault {
         let first = self
             .running
             .iter()
@@ -307,17 +315,17 @@ impl Block {
             None => (0, WarpSplit::running(0, 1)),
         };
         let lane = split.mask.trailing_zeros() as usize;
-        let failed = WarpFault::new(lane, split.waiting_pc(), deadlock(code, &split));
+        let mut kind = deadlock(&kernel.code, &split);
+        let stuck = Stuck {
+            kernel,
+            launch,
+            barriers: &self.barriers,
+            warps: &self.warps,
+        };
+        stuck.explain(&mut kind);
         BlockFault {
             thread: number as u32 * 32 + lane as u32,
-            failed,
-            waiting: waiting_threads(code, self.running.iter().map(|number| &self.warps[*number])),
+            failed: WarpFault::new(lane, split.waiting_pc(), kind),
         }
     }
-}
-
-/// Returns the coordinates of the `index`-th block or thread, x fastest.
-pub(super) fn coordinates(index: u64, block_info: [u32; 3]) -> [u32; 3] {
-    let [x, y, _] = block_info.map(u64::from);
-    [index % x, index / x % y, index / x / y].map(|value| value as u32)
 }

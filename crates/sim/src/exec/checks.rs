@@ -1,16 +1,17 @@
-//! Observers of a launch: the checks for races within it and for divergent barriers, and the
+//! Observers of a launch: the checks for races within it and for skipped barriers, and the
 //! recording of watched instructions.
 
 use std::collections::BTreeMap;
 
 use super::barrier::Barriers;
-use super::block::coordinates;
-use super::divergence::{BarrierDivergence, DivergenceCheck};
-use super::launch::Launch;
+use super::kernel_access::KernelAccess;
+use super::launch::{GlobalMemory, Launch};
 use super::observer::{AtomicOperands, BarrierArrivalEvent, CopyTarget, IssuePoint, Observer};
 use super::order::{KernelOrders, LaunchOrder};
-use super::races::{KernelAccess, KernelRace, RaceDetector, RaceModel};
+use super::races::{KernelRace, RaceDetector, RaceModel};
 use super::registers::Words;
+use super::skipped_barriers::SkippedBarriers;
+use super::sync_errors::SyncErrors;
 use super::warp::Warp;
 use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
@@ -19,7 +20,7 @@ use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier, MemoryOrder};
 /// The checks to perform during a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckOptions<'a> {
-    /// The memory model of the checks for races between the launch's threads and for divergent
+    /// The memory model of the checks for races between the launch's threads and for skipped
     /// barriers, if they are enabled.
     pub(crate) races: Option<RaceModel>,
     /// The orders in which the launch runs to be checked.
@@ -31,7 +32,8 @@ pub(crate) struct CheckOptions<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct CheckFindings {
     pub(crate) races: Vec<KernelRace>,
-    pub(crate) divergences: Vec<BarrierDivergence>,
+    /// Errors of synchronisation that only other orders than that of the indices showed.
+    pub(crate) sync_errors: SyncErrors,
     /// The first execution of each watched instruction that was executed.
     pub(crate) executed: Vec<(u32, KernelAccess)>,
 }
@@ -40,7 +42,7 @@ pub(super) struct LaunchChecks<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
     races: Option<RaceDetector<'a>>,
-    divergence: DivergenceCheck<'a>,
+    skipped: SkippedBarriers<'a>,
     order: &'a LaunchOrder,
     /// The number of atomics executed.
     atomics: u64,
@@ -53,6 +55,7 @@ impl<'a> LaunchChecks<'a> {
     pub(super) fn new(
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
+        memory: &'a dyn GlobalMemory,
         races: Option<RaceDetector<'a>>,
         order: &'a LaunchOrder,
         instructions: &'a [u32],
@@ -60,8 +63,8 @@ impl<'a> LaunchChecks<'a> {
         Self {
             kernel,
             launch,
+            skipped: SkippedBarriers::new(kernel, launch, memory, races.is_some()),
             races,
-            divergence: DivergenceCheck::new(kernel, launch, order.token()),
             order,
             atomics: 0,
             instructions,
@@ -72,7 +75,7 @@ impl<'a> LaunchChecks<'a> {
 
     pub(super) fn findings(self) -> CheckFindings {
         CheckFindings {
-            divergences: self.divergence.into_divergences(),
+            sync_errors: SyncErrors::default(),
             races: self.races.map(RaceDetector::into_races).unwrap_or_default(),
             executed: self.executed.into_iter().collect(),
         }
@@ -86,13 +89,9 @@ impl<'a> LaunchChecks<'a> {
         self.executed.entry(at.pc).or_insert_with(|| {
             let thread = warp.index * 32 + at.mask.trailing_zeros();
             KernelAccess {
-                block: coordinates(block, launch.grid),
-                thread: coordinates(thread.into(), launch.block),
-                ptx_line: kernel.line(at.pc),
-                source: kernel.source(at.pc),
                 write,
                 atomic,
-                volatile: false,
+                ..launch.place(kernel, block, thread, at.pc)
             }
         });
     }
@@ -111,7 +110,7 @@ impl Observer for LaunchChecks<'_> {
     fn leave(&mut self, block: u64) {
         if let Some(races) = &mut self.races {
             races.leave(block);
-            self.divergence.leave(block);
+            self.skipped.leave(block);
         }
     }
 
@@ -198,8 +197,20 @@ impl Observer for LaunchChecks<'_> {
     fn arrived(&mut self, warp: &Warp, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
         if let Some(races) = &mut self.races {
             races.arrived(warp, arrived, barriers);
-            self.divergence.arrived(self.block, warp.index, arrived);
+            self.skipped.arrived(self.block, warp.index, arrived);
         }
+    }
+
+    fn watches(&self) -> bool {
+        self.skipped.watches()
+    }
+
+    fn reached(&mut self, warp: &Warp, pc: u32, lanes: u32) {
+        self.skipped.reached((self.block, warp.index), pc, lanes);
+    }
+
+    fn exiting(&mut self, warp: &Warp, at: IssuePoint, barriers: &Barriers) {
+        self.skipped.exiting((self.block, warp.index), at, barriers);
     }
 
     fn exited(&mut self, warp: &Warp, mask: u32, barriers: &Barriers) {

@@ -7,6 +7,7 @@
 //! run at the same time.
 
 use super::launch::{GlobalMemory, Launch, Region, TracedRegion};
+use super::sync_error::SyncError;
 use super::texels::Image;
 use crate::memory::Backing;
 
@@ -94,6 +95,10 @@ impl GlobalMemory for WithWorkspace<'_> {
 
     fn blocks_done(&self, count: u64) {
         self.memory.blocks_done(count);
+    }
+
+    fn sync_error(&self, error: SyncError) {
+        self.memory.sync_error(error);
     }
 
     fn print(&self, output: &[u8]) {

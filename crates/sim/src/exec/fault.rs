@@ -178,8 +178,8 @@ pub enum KernelFaultKind {
     /// A barrier that does not exist, or a barrier with a thread count that is not a positive
     /// multiple of 32.
     #[error(
-        "barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of \
-         32 threads"
+        "barrier {id}{}: there are barriers 0 to 15, for multiples of 32 threads",
+        count(*threads)
     )]
     InvalidBarrier {
         /// The barrier's number.
@@ -189,16 +189,12 @@ pub enum KernelFaultKind {
     },
     /// A barrier or warp-wide operation that can never complete, because the threads it waits for
     /// have exited or wait elsewhere.
-    #[error(
-        "waits at `{what}` for threads that will never arrive{}",
-        listed(waiting)
-    )]
+    #[error("waits at `{what}` for threads that will never arrive{threads}")]
     BarrierDeadlock {
         /// The operation that the thread waits at.
         what: &'static str,
-        /// All waiting threads of the block, or of the warp if only that cannot continue, grouped
-        /// by their lines.
-        waiting: Box<[WaitingThreads]>,
+        /// The threads of the block, or of the warp if only that cannot continue.
+        threads: Box<DeadlockedThreads>,
     },
     /// An operation on an mbarrier object in shared memory that the object's state does not allow.
     #[error("`{operation}` on the barrier object at {offset:#x} of shared memory: {problem}")]
@@ -224,33 +220,88 @@ pub enum KernelFaultKind {
     InvalidLaunch(String),
 }
 
-/// Threads of a block that wait at one line.
+/// Threads of a block at one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingThreads {
+pub struct ThreadGroup {
     /// The number of threads.
     pub threads: u32,
     /// The index of the first of them in its block.
     pub first: [u32; 3],
-    /// The operation that they wait at.
-    pub what: &'static str,
     /// The line of the PTX text, counted from 1.
     pub ptx_line: u32,
     /// The file and line of the source, if the PTX has line information.
     pub source_line: Option<Box<str>>,
 }
 
-impl fmt::Display for WaitingThreads {
+/// Threads of a block or a warp that cannot continue, grouped by their lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadlockedThreads {
+    /// The threads that wait.
+    pub waiting: Vec<WaitingThreads>,
+    /// The threads that have exited, if a thread count may include them.
+    pub exited: Vec<ThreadGroup>,
+}
+
+impl fmt::Display for DeadlockedThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [x, y, z] = self.first;
-        match self.threads {
-            1 => write!(f, "thread ({x}, {y}, {z})")?,
-            count => write!(f, "{count} threads, the first ({x}, {y}, {z}),")?,
+        let mut before = "; waiting: ";
+        for group in &self.waiting {
+            write!(f, "{before}{group}")?;
+            before = "; ";
         }
-        write!(
-            f,
-            " at `{}` in line {} of the PTX",
-            self.what, self.ptx_line
-        )?;
+        self.exited
+            .iter()
+            .try_for_each(|group| write!(f, "; {group}"))
+    }
+}
+
+/// Threads of a block that wait at one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingThreads {
+    /// The threads, and their line.
+    pub group: ThreadGroup,
+    /// The operation that they wait at, with the barrier's number or the member mask.
+    pub what: Box<str>,
+    /// The threads that they wait for.
+    pub missing: MissingThreads,
+}
+
+/// The threads that have not arrived at a barrier or a warp-wide operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingThreads {
+    /// Given threads.
+    These {
+        /// The number of threads.
+        missing: u32,
+        /// The index of the first of them in its block.
+        first: [u32; 3],
+    },
+    /// Any threads of the block, at a barrier with a thread count.
+    Any {
+        /// The number of threads that are missing.
+        missing: u32,
+        /// The thread count.
+        of: u32,
+    },
+}
+
+/// Threads in a text: their number, and the first one.
+struct Counted(u32, [u32; 3]);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(threads, [x, y, z]) = self;
+        match threads {
+            1 => write!(f, "thread ({x}, {y}, {z})"),
+            _ => write!(f, "{threads} threads, the first ({x}, {y}, {z}),"),
+        }
+    }
+}
+
+impl ThreadGroup {
+    fn write(&self, f: &mut fmt::Formatter<'_>, does: &str) -> fmt::Result {
+        let threads = Counted(self.threads, self.first);
+        write!(f, "{threads} {does} in line {} of the PTX", self.ptx_line)?;
         match &self.source_line {
             Some(source) => write!(f, " ({source})"),
             None => Ok(()),
@@ -258,11 +309,26 @@ impl fmt::Display for WaitingThreads {
     }
 }
 
-fn listed(waiting: &[WaitingThreads]) -> String {
-    let texts: Vec<_> = waiting.iter().map(ToString::to_string).collect();
-    match texts.is_empty() {
-        true => String::new(),
-        false => format!("; waiting: {}", texts.join("; ")),
+impl fmt::Display for ThreadGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "exited")
+    }
+}
+
+impl fmt::Display for WaitingThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.group.write(f, &format!("at `{}`", self.what))?;
+        match self.missing {
+            MissingThreads::These { missing: 0, .. } => f.write_str(" with other member masks"),
+            MissingThreads::These { missing, first } => {
+                write!(
+                    f,
+                    " for {}",
+                    Counted(missing, first).to_string().trim_end_matches(',')
+                )
+            }
+            MissingThreads::Any { missing, of } => write!(f, " for {missing} more of {of} threads"),
+        }
     }
 }
 
@@ -278,6 +344,10 @@ pub struct Assertion {
     pub line: u32,
     /// The name of the function.
     pub function: String,
+}
+
+fn count(threads: Option<u32>) -> String {
+    threads.map_or_else(String::new, |threads| format!(" for {threads} threads"))
 }
 
 fn verb(write: bool) -> &'static str {

@@ -18,6 +18,7 @@ use super::observer::NoObserver;
 use super::order::{KernelOrder, KernelOrders, LaunchOrder};
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
+use super::sync_errors::SyncErrors;
 use super::turns::{Ordered, Turns, TurnsEnd, WaitingGrid, fault};
 use super::warp_context::Counters;
 use crate::memory::Backing;
@@ -168,6 +169,7 @@ pub(crate) fn run_traced(
         .map(|own| WithWorkspace::new(memory, own));
     let memory = with.as_ref().map_or(memory, |with| with);
     let mut union = RaceUnion::default();
+    let mut sync_errors = SyncErrors::default();
     let mut orders = checked.orders.of(launch, kernel.code.synchronises);
     if kernel.uses_heap() {
         // The heap has no private copy for another order.
@@ -184,7 +186,8 @@ pub(crate) fn run_traced(
             };
             let launch_order = LaunchOrder::new(order, &launch);
             let races = RaceDetector::new(kernel, &launch, &private, model);
-            let mut checks = LaunchChecks::new(kernel, &launch, Some(races), &launch_order, &[]);
+            let mut checks =
+                LaunchChecks::new(kernel, &launch, &private, Some(races), &launch_order, &[]);
             let of = Ordered::new(kernel, &launch, &launch_order);
             let ran = Turns::new(false).run_until_waiting(of, &private, &mut checks);
             let findings = checks.findings();
@@ -192,23 +195,23 @@ pub(crate) fn run_traced(
                 break;
             }
             let ended = matches!(ran, Ok(TurnsEnd::Ended));
-            union.add(order, (findings.races, findings.divergences), ended);
+            union.add(order, findings.races, ended);
+            sync_errors.add_all(private.sync_errors(order));
         }
     }
     let model = checked.races.filter(|_| in_index_order);
     let races = model.map(|model| RaceDetector::new(kernel, launch, memory, model));
     let order = LaunchOrder::new(KernelOrder::Index, launch);
-    let mut checks = LaunchChecks::new(kernel, launch, races, &order, checked.instructions);
+    let mut checks = LaunchChecks::new(kernel, launch, memory, races, &order, checked.instructions);
     let of = Ordered::new(kernel, launch, &order);
     let mut turns = Turns::new(false);
     let end = turns.run_until_waiting(of, memory, &mut checks);
     let mut findings = checks.findings();
     if model.is_some() {
-        let counts = (findings.races, findings.divergences);
         let ended = matches!(end, Ok(TurnsEnd::Ended));
-        union.add(KernelOrder::Index, counts, ended);
+        union.add(KernelOrder::Index, findings.races, ended);
     }
-    (findings.races, findings.divergences) = union.findings();
+    (findings.races, findings.sync_errors) = (union.races(), sync_errors);
     let ran = end.map(|end| status(turns, of, end, workspace));
     (ran, findings)
 }
@@ -342,7 +345,7 @@ fn run_in_parallel(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, 
             block.start(index, code, launch, true);
             let mut rounds = 0;
             let failure = loop {
-                match block.run_round(code, launch, worker, &mut NoObserver) {
+                match block.run_round(kernel, launch, worker, &mut NoObserver) {
                     Ok(BlockStatus::Done) => {
                         done += 1;
                         break None;

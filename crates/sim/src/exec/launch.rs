@@ -1,9 +1,12 @@
 //! The inputs and statistics of a launch.
 
 use super::jit::Jit;
+use super::kernel_access::{KernelAccess, coordinates};
+use super::sync_error::SyncError;
 use super::texels::Image;
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;
+use crate::ptx::Kernel;
 
 /// The maximum shared memory of a block, static and dynamic together, in bytes. It is the maximum
 /// that an H200 allows a kernel to opt in to.
@@ -32,6 +35,10 @@ pub trait GlobalMemory: Sync {
 
     /// Receives the text that a thread prints.
     fn print(&self, _output: &[u8]) {}
+
+    /// Receives an error of synchronisation that does not end the launch. Blocks may report the
+    /// same one in any order. The default ignores it.
+    fn sync_error(&self, _error: SyncError) {}
 
     /// Allocates memory of the heap for a kernel (`malloc`). Returns `None` if too little is left.
     /// The default has no heap.
@@ -104,6 +111,19 @@ pub struct Launch<'a> {
 impl Launch<'_> {
     /// The default [`Launch::step_limit`]: some ten seconds of one core.
     pub const STEP_LIMIT_DEFAULT: u64 = 1 << 30;
+
+    /// Returns the place of a thread of a block, both given by their numbers.
+    pub(super) fn place(&self, kernel: &Kernel, block: u64, thread: u32, pc: u32) -> KernelAccess {
+        KernelAccess {
+            block: coordinates(block, self.grid),
+            thread: coordinates(thread.into(), self.block),
+            ptx_line: kernel.line(pc),
+            source: kernel.source(pc),
+            write: false,
+            atomic: false,
+            volatile: false,
+        }
+    }
 
     /// Creates a launch without parameters or dynamic shared memory, and with the default step
     /// limit.

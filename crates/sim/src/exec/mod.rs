@@ -12,6 +12,7 @@
 
 mod access_marking;
 mod approximate;
+mod arrival;
 mod atomic;
 mod barrier;
 mod bits;
@@ -25,7 +26,6 @@ mod copy;
 mod deadlock;
 mod directed;
 mod dispatch;
-mod divergence;
 mod exact;
 mod extra;
 mod fault;
@@ -39,6 +39,7 @@ mod image;
 mod indices;
 mod integer;
 mod jit;
+mod kernel_access;
 mod kernel_pool;
 mod launch;
 mod mbarrier;
@@ -52,9 +53,12 @@ mod races;
 mod registers;
 mod rounding;
 mod runs;
+mod skipped_barriers;
 mod special_registers;
 mod staging;
 mod step;
+mod sync_error;
+mod sync_errors;
 mod system;
 mod texels;
 mod turns;
@@ -69,20 +73,23 @@ pub(crate) use checks::{CheckFindings, CheckOptions};
 pub(crate) use cooperative::{
     MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, resident_blocks,
 };
-pub(crate) use divergence::BarrierDivergence;
-pub use fault::{Assertion, KernelFault, KernelFaultKind, WaitingThreads};
+pub use fault::{
+    Assertion, DeadlockedThreads, KernelFault, KernelFaultKind, MissingThreads, ThreadGroup,
+    WaitingThreads,
+};
 pub(crate) use grid::run_traced;
 pub(crate) use grid::{GridStatus, run_suspending};
 pub use grid::{run, run_checked, run_checked_by};
 pub use jit::Jit;
+pub use kernel_access::KernelAccess;
 pub(crate) use launch::SHARED_BYTES_MAX;
 pub use launch::{GlobalMemory, KernelStats, Launch, Region, TracedRegion};
 pub(crate) use order::KernelOrders;
 pub use order::{KernelOrder, KernelOrderError};
 pub(crate) use races::releases;
-pub use races::{
-    KernelAccess, KernelRace, MissingOrder, RaceClass, RaceModel, RaceOrders, RacedMemory,
-};
+pub use races::{KernelRace, MissingOrder, RaceClass, RaceModel, RaceOrders, RacedMemory};
+pub use sync_error::{SyncError, SyncErrorKind};
+pub(crate) use sync_errors::SharedSyncErrors;
 pub use texels::Image;
 pub(crate) use texels::component_bytes;
 pub(crate) use turns::WaitingGrid;

@@ -50,8 +50,6 @@ pub(super) struct BarrierArrivalEvent {
     pub(super) counted: bool,
     /// The program counter of the barrier.
     pub(super) pc: u32,
-    /// True if all lanes of a warp must execute the barrier together.
-    pub(super) aligned: bool,
 }
 
 /// Receives the accesses and synchronisation of a launch's warps, in the order of their execution.
@@ -132,6 +130,17 @@ pub(super) trait Observer {
 
     /// Called after lanes have arrived at a barrier of the block.
     fn arrived(&mut self, _warp: &Warp, _arrived: &BarrierArrivalEvent, _barriers: &Barriers) {}
+
+    /// Returns whether [`Self::reached`] must be called.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// Called when lanes of a warp have reached an instruction.
+    fn reached(&mut self, _warp: &Warp, _pc: u32, _lanes: u32) {}
+
+    /// Called before threads exit.
+    fn exiting(&mut self, _warp: &Warp, _at: IssuePoint, _barriers: &Barriers) {}
 
     /// Called after threads have exited.
     fn exited(&mut self, _warp: &Warp, _mask: u32, _barriers: &Barriers) {}

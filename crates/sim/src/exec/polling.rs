@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::launch::{GlobalMemory, Region, TracedRegion};
+use super::sync_error::SyncError;
 use crate::memory::AccessBitmap;
 
 /// The maximum number of accessed bytes of a cycle.
@@ -123,6 +124,10 @@ impl GlobalMemory for PolledMemory<'_> {
 
     fn blocks_done(&self, count: u64) {
         self.memory.blocks_done(count);
+    }
+
+    fn sync_error(&self, error: SyncError) {
+        self.memory.sync_error(error);
     }
 
     fn print(&self, output: &[u8]) {

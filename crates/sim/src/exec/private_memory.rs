@@ -4,6 +4,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use super::launch::{GlobalMemory, Region};
+use super::order::KernelOrder;
+use super::sync_error::SyncError;
+use super::sync_errors::{SharedSyncErrors, SyncErrors};
 use super::texels::Image;
 use crate::memory::Backing;
 
@@ -16,6 +19,7 @@ pub(super) struct PrivateMemory<'a> {
     copies: OnceLock<Box<Copied>>,
     bytes: AtomicUsize,
     exceeded: AtomicBool,
+    sync_errors: SharedSyncErrors,
 }
 
 /// The copy of an allocation, and the next copy of the list.
@@ -33,6 +37,7 @@ impl<'a> PrivateMemory<'a> {
             copies: OnceLock::new(),
             bytes: AtomicUsize::new(0),
             exceeded: AtomicBool::new(false),
+            sync_errors: SharedSyncErrors::default(),
         }
     }
 
@@ -40,6 +45,11 @@ impl<'a> PrivateMemory<'a> {
     /// Its accesses have failed.
     pub(super) fn is_exceeded(&self) -> bool {
         self.exceeded.load(Relaxed)
+    }
+
+    /// Returns the errors of synchronisation of the run, which had the given order.
+    pub(super) fn sync_errors(self, order: KernelOrder) -> SyncErrors {
+        self.sync_errors.of_order(order)
     }
 
     fn copy(&self, address: u64) -> Option<Box<Copied>> {
@@ -73,6 +83,10 @@ impl Copied {
 }
 
 impl GlobalMemory for PrivateMemory<'_> {
+    fn sync_error(&self, error: SyncError) {
+        self.sync_errors.add(error);
+    }
+
     fn image(&self, handle: u64) -> Option<Image> {
         self.original.image(handle)
     }

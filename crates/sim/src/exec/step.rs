@@ -1,16 +1,17 @@
 //! The interpreter loop: executes a warp's operations until the warp pauses.
 
-use super::barrier::{BARRIERS, BarrierArrival};
+use super::arrival::arrive;
 use super::deadlock::deadlock;
 use super::fault::KernelFaultKind;
-use super::observer::{BarrierArrivalEvent, IssuePoint, Observer};
+use super::observer::{IssuePoint, Observer};
 use super::registers::{LANES, Registers, lanes};
+use super::sync_error::SyncErrorKind;
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
 use super::{
     atomic, bits, call, convert, copy, extra, float, fused, half, image, integer, mbarrier, system,
 };
-use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
+use crate::ptx::ir::{GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
 /// The fault of a warp's thread.
 #[derive(Debug)]
@@ -61,6 +62,9 @@ pub(super) fn run<O: Observer>(
                 continue;
             }
             instr = &fused.blocks[index as usize].first;
+        }
+        if O::ON && observer.watches() {
+            observer.reached(warp, split.pc, split.mask);
         }
         let mask = if instr.guard == NO_GUARD {
             split.mask
@@ -208,8 +212,10 @@ pub(super) fn run<O: Observer>(
                 continue;
             }
             Op::Exit => {
-                warp.exit(mask);
-                shared.barriers.exit(mask.count_ones());
+                observer.exiting(warp, at, shared.barriers);
+                let live = warp.live;
+                warp.exit(mask, split.pc);
+                shared.barriers.exit(warp.index, live, mask);
                 observer.exited(warp, mask, shared.barriers);
                 split.mask &= !mask;
                 if split.mask == 0 {
@@ -249,7 +255,12 @@ pub(super) fn run<O: Observer>(
             Op::Exchange(index) => {
                 let exchange = &code.exchanges[index as usize];
                 let members = O::ON.then(|| *warp.registers.word(exchange.members));
-                let waiting = warp.exchange(exchange, mask);
+                let (waiting, outside) = warp.exchange(exchange, mask);
+                if let Some((lane, mask)) = outside {
+                    let operation = exchange.f.name();
+                    let kind = SyncErrorKind::NotInMask { operation, mask };
+                    shared.report(kind, (warp.index * 32 + lane, split.pc), None);
+                }
                 if let Some(members) = members {
                     observer.exchanged(warp, exchange, &members, mask & !waiting);
                 }
@@ -335,71 +346,6 @@ fn back(
     Ok(warp
         .spend_yield_budget()
         .then(|| warp.yield_to_others(*split)))
-}
-
-/// Records the arrival of the lanes at a barrier of the block, and pushes them onto the list of
-/// splits.
-fn arrive<O: Observer>(
-    warp: &mut Warp,
-    shared: &mut WarpContext<'_, '_>,
-    observer: &mut O,
-    index: u32,
-    IssuePoint { pc, mask }: IssuePoint,
-) -> Result<(), WarpFault> {
-    let barrier = &shared.code.barriers[index as usize];
-    let lane = mask.trailing_zeros() as usize & 31;
-    let id = warp.registers.word(barrier.id)[lane];
-    let threads = barrier.threads.map(|slot| warp.registers.word(slot)[lane]);
-    if id as usize >= BARRIERS || threads.is_some_and(|threads| threads == 0 || threads % 32 != 0) {
-        return Err(WarpFault::new(
-            lane,
-            pc,
-            KernelFaultKind::InvalidBarrier { id, threads },
-        ));
-    }
-    let here = |split: &WarpSplit| match split.wait {
-        WaitReason::Barrier { id: other, .. } => other == id,
-        _ => false,
-    };
-    let arrived = warp
-        .splits
-        .iter()
-        .filter(|split| here(split))
-        .fold(mask, |all, split| all | split.mask);
-    // The arrival of a warp's last live lanes also counts its lanes that do not exist or have
-    // exited.
-    let padding = if arrived == warp.live {
-        32 - warp.live.count_ones()
-    } else {
-        0
-    };
-    let generation = shared.barriers.arrive(&BarrierArrival {
-        id,
-        threads,
-        arriving: mask.count_ones(),
-        padding,
-        count_true: (warp.registers.predicate(barrier.predicate) & mask).count_ones(),
-    });
-    let arrived = BarrierArrivalEvent {
-        mask,
-        id,
-        generation,
-        waits: barrier.f != BarrierOp::Arrive,
-        counted: threads.is_some(),
-        pc,
-        aligned: barrier.aligned,
-    };
-    observer.arrived(warp, &arrived, shared.barriers);
-    let wait = match barrier.f {
-        BarrierOp::Arrive => WaitReason::Nothing,
-        _ => WaitReason::Barrier { id, generation },
-    };
-    warp.push_split(WarpSplit {
-        pc: pc + 1,
-        mask,
-        wait,
-    });
-    Ok(())
 }
 
 /// Executes an operation on registers, dispatched by the table of register operations.

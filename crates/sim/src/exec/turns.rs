@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use super::block::{Block, BlockFault, BlockStatus, Worker, coordinates};
+use super::block::{Block, BlockFault, BlockStatus, Worker};
 use super::cooperative::is_workspace;
-use super::fault::{KernelFault, KernelFaultKind, WaitingThreads};
+use super::fault::{KernelFault, KernelFaultKind};
+use super::kernel_access::coordinates;
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::observer::Observer;
 use super::order::{KernelOrder, LaunchOrder};
@@ -211,7 +212,7 @@ impl Turns {
             };
             let index = block.index;
             let before = worker.counters.numbers();
-            match block.run_round(code, launch, &mut worker, observer) {
+            match block.run_round(kernel, launch, &mut worker, observer) {
                 Ok(BlockStatus::Done) => {
                     self.rounds_waited = 0;
                     self.alike = 0;
@@ -265,11 +266,7 @@ impl Turns {
             None => (0, (0, 0)),
         };
         let failed = WarpFault::new(thread as usize % 32, pc, kind);
-        let failure = BlockFault {
-            thread,
-            failed,
-            waiting: Vec::new(),
-        };
+        let failure = BlockFault { thread, failed };
         Box::new(WaitingGrid {
             place: fault(kernel, launch, index, failure),
             stats: self.counters.stats(self.next),
@@ -301,16 +298,6 @@ pub(super) fn fault(
 ) -> KernelFault {
     let source = |pc| kernel.source(pc).map(String::into_boxed_str);
     let mut kind = failure.failed.kind;
-    if let KernelFaultKind::BarrierDeadlock { waiting, .. } = &mut kind {
-        let groups = failure.waiting.iter().map(|group| WaitingThreads {
-            threads: group.threads,
-            first: coordinates(group.first.into(), launch.block),
-            what: group.what,
-            ptx_line: kernel.line(group.pc),
-            source_line: source(group.pc),
-        });
-        *waiting = groups.collect();
-    }
     if let KernelFaultKind::StepLimit { limit } = &mut kind {
         *limit = launch.step_limit;
     }

@@ -14,7 +14,7 @@ use super::barrier::Barriers;
 use super::call::CallStacks;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
 use super::special_registers::{special_value, special_words};
-use super::warp_exchange;
+use super::warp_exchange::{self, OutsideMask};
 use crate::ptx::ir::{BarrierOp, Code, Exchange, ExchangeOp, InitialValue, Op};
 
 /// The number of backward branches that a warp may take before it yields.
@@ -99,6 +99,8 @@ pub(super) struct Warp {
     round_robin: bool,
     /// True if the next split is to be selected in turn.
     round_robin_next: bool,
+    /// The threads that have exited, by the program counter of their exit.
+    pub(super) exits: SmallVec<[(u32, u32); 1]>,
     /// The lanes that have just converged at `bar.warp.sync`, by their member masks.
     pub(super) converged: SmallVec<[(u32, u32); 1]>,
 }
@@ -124,6 +126,7 @@ impl Warp {
             (1 << threads) - 1
         };
         self.splits.clear();
+        self.exits.clear();
         let entry = if first && hoists {
             code.first_entry
         } else {
@@ -282,31 +285,29 @@ impl Warp {
     /// Releases the splits that wait at `bar.warp.sync`, at any program counters, if together they
     /// include all lanes that each waits for. Returns whether any split was released.
     fn release_warp_barrier(&mut self, code: &Code) -> bool {
-        let waits = |split: &WarpSplit| match exchange_at(code, split.pc) {
-            Some(exchange) if split.wait == WaitReason::Lanes => exchange.f == ExchangeOp::Barrier,
-            _ => false,
-        };
-        let arrived = self
+        let mut waits = [None; LANES];
+        for split in self
             .splits
             .iter()
-            .filter(|split| waits(split))
-            .fold(0, |all, split| all | split.mask);
-        let (registers, live) = (&self.registers, self.live);
-        let complete = |split: &WarpSplit| {
-            waits(split)
-                && exchange_at(code, split.pc).is_some_and(|exchange| {
-                    let members = registers.word(exchange.members);
-                    lanes(split.mask).all(|lane| members[lane] & live & !arrived == 0)
-                })
+            .filter(|split| split.wait == WaitReason::Lanes)
+        {
+            let exchange = exchange_at(code, split.pc);
+            if let Some(exchange) = exchange.filter(|of| of.f == ExchangeOp::Barrier) {
+                let members = self.registers.word(exchange.members);
+                lanes(split.mask).for_each(|lane| waits[lane] = Some(members[lane]));
+            }
+        }
+        // Lanes wait for others with the same member mask.
+        let complete = |lane: usize| {
+            let named = waits[lane].map(|members| members & self.live);
+            named.is_some_and(|named| lanes(named).all(|other| waits[other] == waits[lane]))
         };
         let mut released = false;
         self.converged.clear();
         for split in &mut self.splits {
-            if complete(split) {
-                if let Some(exchange) = exchange_at(code, split.pc) {
-                    let members = registers.word(exchange.members);
-                    add_converged(&mut self.converged, members, split.mask);
-                }
+            if split.wait == WaitReason::Lanes && lanes(split.mask).all(complete) {
+                let members = waits.map(Option::unwrap_or_default);
+                add_converged(&mut self.converged, &members, split.mask);
                 *split = WarpSplit::running(split.pc + 1, split.mask);
                 released = true;
             }
@@ -400,8 +401,9 @@ impl Warp {
     }
 
     /// Removes exited threads, and lets the splits that wait for other lanes try again.
-    pub(super) fn exit(&mut self, mask: u32) {
+    pub(super) fn exit(&mut self, mask: u32, pc: u32) {
         self.live &= !mask;
+        self.exits.push((pc, mask));
         for split in &mut self.splits {
             if split.wait == WaitReason::Lanes {
                 split.wait = WaitReason::Nothing;
@@ -411,7 +413,11 @@ impl Warp {
 
     /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait.
     #[inline(always)]
-    pub(super) fn exchange(&mut self, exchange: &Exchange, mask: u32) -> u32 {
+    pub(super) fn exchange(
+        &mut self,
+        exchange: &Exchange,
+        mask: u32,
+    ) -> (u32, Option<OutsideMask>) {
         warp_exchange::run(&mut self.registers, exchange, mask, self.live)
     }
 }

@@ -2,8 +2,10 @@
 
 use super::barrier::Barriers;
 use super::copy::BlockCopies;
-use super::launch::GlobalMemory;
+use super::launch::{GlobalMemory, Launch};
 use super::memory::{CachedRegion, Traffic, WarpMemory};
+use super::sync_error::{SyncError, SyncErrorKind};
+use crate::ptx::Kernel;
 use crate::ptx::ir::{Code, FusedCode, Instr};
 
 /// Counters of the work that a worker has executed.
@@ -16,6 +18,10 @@ pub(super) struct Counters {
 
 /// The state outside a warp that its instructions use.
 pub(super) struct WarpContext<'r, 'm> {
+    pub(super) kernel: &'r Kernel,
+    pub(super) launch: &'r Launch<'r>,
+    /// The number of the warp's block.
+    pub(super) block: u64,
     pub(super) code: &'r Code,
     /// The operations to execute: `executed` or `instrs` of the code.
     pub(super) instrs: &'r [Instr],
@@ -57,6 +63,22 @@ macro_rules! reach {
 }
 
 impl<'m> WarpContext<'_, 'm> {
+    /// Reports an error of threads of the block, each given by its number and its instruction.
+    #[cold]
+    pub(super) fn report(
+        &self,
+        kind: SyncErrorKind,
+        (later, pc): (u32, u32),
+        earlier: Option<(u32, u32)>,
+    ) {
+        let place = |(thread, pc)| self.launch.place(self.kernel, self.block, thread, pc);
+        self.global.sync_error(SyncError {
+            kind,
+            later: place((later, pc)),
+            earlier: earlier.map(place),
+        });
+    }
+
     reach!(loads, cached_loads);
     reach!(stores, cached_stores);
     reach!(atomics, cached_atomics);

@@ -3,11 +3,21 @@
 use super::registers::{LANES, Registers, lanes};
 use crate::ptx::ir::{Exchange, ExchangeOp};
 
+/// A lane without a bit in its own member mask, and the mask.
+pub(super) type OutsideMask = (u32, u32);
+
 /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait because a
 /// live lane of their member mask has not arrived.
+///
+/// Returns also the first lane that takes part without being named.
 #[inline(always)]
-pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) -> u32 {
-    let mut waiting = 0;
+pub(super) fn run(
+    r: &mut Registers,
+    exchange: &Exchange,
+    mask: u32,
+    live: u32,
+) -> (u32, Option<OutsideMask>) {
+    let (mut waiting, mut outside) = (0, None);
     let mut rest = mask;
     while let Some(lead) = lanes(rest).next() {
         let named = r.word(exchange.members);
@@ -23,12 +33,15 @@ pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) 
         let together = rest & same;
         rest &= !together;
         if members & live & !together == 0 {
+            if together & !members != 0 && outside.is_none() {
+                outside = Some(((together & !members).trailing_zeros(), members));
+            }
             perform(r, exchange, together);
         } else {
             waiting |= together;
         }
     }
-    waiting
+    (waiting, outside)
 }
 
 /// Executes the exchange for a set of lanes that have all arrived.

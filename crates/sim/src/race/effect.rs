@@ -6,7 +6,7 @@ use millstream_driver::FloatOperand;
 
 use super::through_memory::Synchronisation;
 use crate::{
-    exec::{BarrierDivergence, KernelAccess, KernelRace},
+    exec::{KernelAccess, KernelOrder, KernelRace, SyncError},
     memory::{AccessFlags, AllocationInfo},
     ptx::ParamType,
 };
@@ -50,8 +50,8 @@ pub(crate) enum Effect {
     Discard(Arc<AllocationInfo>),
     /// A race between threads of the kernel, in memory of that allocation or in shared memory.
     KernelRace(Option<Arc<AllocationInfo>>, Box<KernelRace>),
-    /// A barrier that the kernel's threads reach at different lines.
-    DivergentBarrier(Box<BarrierDivergence>),
+    /// An error of synchronisation of the kernel's threads, and an order that shows it.
+    SyncError(Box<(SyncError, KernelOrder)>),
     /// An access to floating-point numbers of another size than the declared element type.
     ElementMismatch(Box<(ElementMismatch, KernelAccess)>),
     /// An access that is out of bounds or misaligned.

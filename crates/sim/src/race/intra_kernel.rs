@@ -1,5 +1,5 @@
-//! Findings within one kernel: races between its threads, divergent barriers, invalid accesses,
-//! element types.
+//! Findings within one kernel: races between its threads, errors of synchronisation, invalid
+//! accesses, element types.
 
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     ReportKind, Severity,
-    exec::{BarrierDivergence, KernelAccess, KernelOrder, KernelRace, MissingOrder, RacedMemory},
+    exec::{
+        KernelAccess, KernelOrder, KernelRace, MissingOrder, RacedMemory, SyncError, SyncErrorKind,
+    },
     memory::AllocationInfo,
 };
 
@@ -44,41 +46,37 @@ impl AccessChecker {
         });
     }
 
-    /// Adds a barrier that two threads of the actor's kernel reach at different lines.
-    pub(super) fn report_divergence(&mut self, actor: &Actor, found: &BarrierDivergence) {
+    /// Adds an error of synchronisation of threads of the actor's kernel.
+    pub(super) fn report_sync_error(
+        &mut self,
+        actor: &Actor,
+        error: &SyncError,
+        order: KernelOrder,
+    ) {
         let Some(operation) = actor.operation() else {
             return;
         };
-        let party = |access: &KernelAccess| Party {
+        let party = |access: &KernelAccess, does| Party {
             thread: Some(access.clone()),
-            ..Party::of(operation, "waits")
+            ..Party::of(operation, does)
         };
-        let (whose, missing) = match found.in_warp {
-            true => (
-                "a warp",
-                "missing: one barrier that all threads of the warp reach together; this one \
-                 stands in a branch that only some of them take",
-            ),
-            false => (
-                "a block",
-                "missing: one __syncthreads() that all threads of the block reach; this one \
-                 stands in a branch that only some of them take",
-            ),
-        };
-        let mut missing = missing.to_owned();
-        if found.order != KernelOrder::Index {
-            missing += &format!("\n  found as here with order={}", found.order);
+        let SyncErrorText {
+            kind,
+            problem,
+            does,
+            missing,
+        } = sync_error_text(&error.kind);
+        let mut missing = format!("missing: {missing}");
+        if order != KernelOrder::Index {
+            missing += &format!("\n  found as here with order={order}");
         }
         self.findings.add(super::Finding {
-            kind: ReportKind::DivergentBarrier,
+            kind,
             severity: Severity::Error,
-            problem: format!(
-                "divergent barrier: threads of {whose} wait at barrier {} on two lines",
-                found.barrier
-            ),
+            problem,
             memory: None,
-            later: party(&found.later),
-            earlier: Some(party(&found.earlier)),
+            later: party(&error.later, does[0]),
+            earlier: error.earlier.as_ref().map(|access| party(access, does[1])),
             missing: Some(missing),
             class: None,
         });
@@ -200,5 +198,88 @@ impl AccessChecker {
             missing: Some(missing),
             class: Some(race.class),
         });
+    }
+}
+
+/// The text of an error of synchronisation.
+struct SyncErrorText {
+    kind: ReportKind,
+    problem: String,
+    /// The verbs of the later and the earlier thread.
+    does: [&'static str; 2],
+    missing: &'static str,
+}
+
+fn sync_error_text(error: &SyncErrorKind) -> SyncErrorText {
+    use SyncErrorKind as E;
+    let count = |threads: Option<u32>| {
+        threads.map_or("the whole block".to_owned(), |count| {
+            format!("{count} threads")
+        })
+    };
+    let (problem, does, missing) = match error {
+        E::DivergentBarrier { barrier, in_warp } => (
+            format!(
+                "divergent barrier: threads of a {} wait at barrier {barrier} on two lines",
+                if *in_warp { "warp" } else { "block" },
+            ),
+            ["waits", "waits"],
+            match in_warp {
+                true => {
+                    "one barrier that all threads of the warp reach together; this one stands in \
+                     a branch that only some of them take"
+                }
+                false => {
+                    "one __syncthreads() that all threads of the block reach; this one stands in \
+                     a branch that only some of them take"
+                }
+            },
+        ),
+        E::SkippedBarrier => (
+            "skipped barrier: one thread of a block waits at barrier 0, another goes around it \
+             and ends"
+                .to_owned(),
+            ["exits", "waits"],
+            "a __syncthreads() that all threads of the block reach, or none; this one stands in a \
+             branch or a loop that some of them leave out",
+        ),
+        E::ThreadCounts { barrier, counts } => (
+            format!(
+                "thread counts that differ: barrier {barrier} for {} and for {}",
+                count(counts[0]),
+                count(counts[1])
+            ),
+            ["arrives", "arrives"],
+            "one thread count for all that meet at the barrier, or another barrier for some",
+        ),
+        E::MixedOperations {
+            barrier,
+            operations: [later, earlier],
+        } => (
+            format!("mixed operations: `{later}` and `{earlier}` on barrier {barrier}"),
+            ["arrives", "arrives"],
+            "another barrier for the reduction: it may not share one with other operations",
+        ),
+        E::ArrivedTwice { barrier } => (
+            format!("arrival at barrier {barrier}, which has not completed since the last one"),
+            ["arrives again", "arrives"],
+            "a wait for the barrier between the two arrivals, or another barrier for one of them",
+        ),
+        E::NotInMask { operation, mask } => (
+            format!("`{operation}` by a thread that its member mask {mask:#010x} does not name"),
+            ["takes part", ""],
+            "the thread's own bit in the mask, or a branch around the operation for the threads \
+             that the mask leaves out",
+        ),
+    };
+    let divergent = matches!(error, E::DivergentBarrier { .. } | E::SkippedBarrier);
+    SyncErrorText {
+        kind: match divergent {
+            true => ReportKind::DivergentBarrier,
+            false => ReportKind::SyncOperands,
+        },
+        problem,
+        does,
+        missing,
     }
 }

@@ -141,13 +141,6 @@
 //! order of atomics. Notes are reported with
 //! [`SimConfig::kernel_race_notes`](crate::SimConfig::kernel_race_notes).
 //!
-//! A barrier of the block that its threads reach at different lines is an error, too
-//! ([`ReportKind::DivergentBarrier`](crate::ReportKind::DivergentBarrier)): `__syncthreads()` in a
-//! branch that only some threads take. In PTX, warps may arrive at barriers with a number other
-//! than 0, with a count, or with `barrier.sync` wherever they are; the lanes of one warp must
-//! execute the same instruction except for `barrier.sync`. Threads that have exited are not waited
-//! for, as on devices since Volta.
-//!
 //! Which thread takes a lock or a counter first decides which accesses an atomic orders, so that
 //! one order of execution hides races that another one shows. If an atomic, or a volatile, relaxed
 //! or acquire load, returns a value that can depend on the order, the kernel therefore runs in
@@ -175,6 +168,34 @@
 //! A `cp.async` reads its source when it is executed, and writes its target both then and when the
 //! thread waits for it. Vector atomics are accesses to each of their elements, and operations on
 //! `mbarrier` objects are atomic accesses of scope `.cta`.
+//!
+//! # Synchronisation within a kernel
+//!
+//! Barriers and operations between lanes are checked under every configuration; only skipped
+//! barriers need [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check). What PTX
+//! leaves undefined is an error, although the kernel goes on:
+//!
+//! - A barrier of the block that its threads reach at different lines
+//!   ([`ReportKind::DivergentBarrier`](crate::ReportKind::DivergentBarrier)): `__syncthreads()` in
+//!   a branch that only some threads take. Warps may arrive at barriers with a number other than 0,
+//!   with a count, or with `barrier.sync` wherever they are; the lanes of one warp must execute the
+//!   same instruction except for `barrier.sync`.
+//! - A `__syncthreads()` that a thread goes around, in a branch or by leaving a loop, while others
+//!   wait there until it exits (the same kind). A thread that exits before the barrier is not
+//!   waited for, as on devices since Volta. It has skipped the barrier if it executes something
+//!   first that the others reach only behind the barrier. Barriers in functions that are not
+//!   inlined are not checked for this.
+//! - Arrivals at one completion of a barrier that do not fit
+//!   ([`ReportKind::SyncOperands`](crate::ReportKind::SyncOperands)): with different thread counts,
+//!   with `barrier.red` and another operation, or twice by one thread.
+//! - An operation between lanes (`__syncwarp()`, shuffles, votes, `__match_any_sync()`,
+//!   `__reduce_add_sync()`) by a lane that its own member mask does not name (the same kind).
+//!
+//! Threads that wait for others that never arrive are a fault of the kernel
+//! ([`KernelFaultKind::BarrierDeadlock`](crate::exec::KernelFaultKind::BarrierDeadlock)), which
+//! names all that wait, the threads that each group waits for, and their lines: two groups at two
+//! barriers, a thread count that exceeds the threads, a lane of the member mask that waits
+//! elsewhere or names another mask. Lanes of a mask that have exited are not waited for.
 //!
 //! [ptx]: https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model
 //!
@@ -214,7 +235,7 @@
 //! | `history`, `pages` | shadow memory: histories, and the history of each byte |
 //! | `check` | the checks |
 //! | `finding`, `findings`, `describe` | findings, their list and their texts |
-//! | `intra_kernel` | findings within one kernel: races, invalid accesses, element types |
+//! | `intra_kernel` | findings within one kernel: races, synchronisation, invalid accesses |
 //!
 //! The simulator state reports the effects of operations (`core/race_hooks.rs`), the host its own
 //! accesses (`api/host_access.rs`).

@@ -149,19 +149,29 @@ fn barriers_that_can_never_complete_name_the_lines_of_all_waiting_threads() {
     assert_eq!(
         deadlock_of(split, 64),
         "waits at `bar.sync` for threads that will never arrive; waiting: 32 threads, the first \
-         (32, 0, 0), at `bar.sync` in line 8 of the PTX; 32 threads, the first (0, 0, 0), at \
-         `bar.sync` in line 9 of the PTX"
+         (32, 0, 0), at `bar.sync 1` in line 8 of the PTX for 32 threads, the first (0, 0, 0); 32 \
+         threads, the first (0, 0, 0), at `bar.sync 2` in line 9 of the PTX for 32 threads, the \
+         first (32, 0, 0)"
     );
     // The barrier expects more threads than the block has.
     let text = deadlock_of("bar.sync 0, 128;", 64);
     assert!(
-        text.contains("waiting: 64 threads, the first (0, 0, 0)"),
+        text.contains("waiting: 64 threads, the first (0, 0, 0), at `bar.sync 0` in line 7"),
         "{text}"
     );
+    assert!(text.ends_with("for 64 more of 128 threads"), "{text}");
+    // Threads that have exited are not counted.
+    let half = "setp.lt.u32 %p1, %r1, 32; @%p1 exit; bar.sync 1, 64;";
+    let text = deadlock_of(half, 64);
+    let exited = "for 32 more of 64 threads; 32 threads, the first (0, 0, 0), exited in line 7";
+    assert!(text.contains(exited), "{text}");
     // The other half of the warp waits at the block's barrier.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; bar.warp.sync -1; bra B; A: bar.sync 0; B:";
     let text = deadlock_of(half, 32);
-    for group in ["(16, 0, 0), at `bar.warp.sync`", "(0, 0, 0), at `bar.sync`"] {
+    for group in [
+        "(16, 0, 0), at `bar.warp.sync 0xffffffff` in line 7 of the PTX for 16 threads, the first",
+        "(0, 0, 0), at `bar.sync 0`",
+    ] {
         assert!(
             text.contains(&format!("16 threads, the first {group}")),
             "{text}"
@@ -172,10 +182,27 @@ fn barriers_that_can_never_complete_name_the_lines_of_all_waiting_threads() {
                 A: vote.sync.ballot.b32 %r2, %p1, -1; B:";
     let text = deadlock_of(half, 64);
     assert!(
-        text.contains("waiting: 31 threads, the first (0, 0, 0), at `vote.sync`"),
+        text.contains("waiting: 31 threads, the first (0, 0, 0), at `vote.sync 0xffffffff`"),
         "{text}"
     );
-    assert!(text.contains("; thread (3, 0, 0) at `vote.sync`"), "{text}");
+    assert!(
+        text.contains("in line 7 of the PTX for thread (3, 0, 0);"),
+        "{text}"
+    );
+}
+
+#[test]
+fn lanes_with_other_member_masks_are_waited_for() {
+    // Lane 0 names fewer lanes than the two that name it.
+    let masks = "setp.eq.u32 %p1, %r1, 0; selp.b32 %r2, 3, 7, %p1; setp.lt.u32 %p2, %r1, 3;";
+    let text = deadlock_of(&format!("{masks} @%p2 bar.warp.sync %r2;"), 32);
+    assert!(
+        text.ends_with("`bar.warp.sync 0x00000003` in line 7 of the PTX with other member masks")
+    );
+    let branches = "@!%p2 bra B; @!%p1 bra A;\nbar.warp.sync %r2; bra B; A:\nbar.warp.sync 7; B:";
+    let text = deadlock_of(&format!("{masks} {branches}"), 32);
+    let first = "thread (0, 0, 0) at `bar.warp.sync 0x00000003` in line 8 of the PTX for thread (1";
+    assert!(text.contains(first), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Barriers that the threads of a block reach at different lines.
+//! Barriers and operations between lanes that their threads do not execute as PTX demands.
 
 use millstream_sim::Report;
 
@@ -8,15 +8,19 @@ fn config() -> SimConfig {
     SimConfig::parse("sim:race=kernels").unwrap()
 }
 
-/// Launches a block of 64 threads that run the body; `%r1` is the thread's number.
+/// Launches a block of 64 threads that run the body; `%r1` is the thread's number, and `%r2` its
+/// place in shared memory.
 fn run(sim: &SimHarness, body: &str) {
     let text = format!(
         ".version 8.0\n.target sm_75\n.address_size 64
 .visible .entry k()
 {{
 .reg .pred %p<3>;
-.reg .b32 %r<4>;
+.reg .b32 %r<5>;
+.shared .b32 words[64];
 mov.u32 %r1, %tid.x;
+mov.u32 %r2, words;
+mad.lo.u32 %r2, %r1, 4, %r2;
 {body}
 ret;
 }}"
@@ -55,10 +59,10 @@ fn a_barrier_in_each_branch_of_a_block_is_found_with_both_lines() {
     expect_with(config(), "within/barrier_in_each_branch", |sim| {
         run(sim, &body)
     });
-    // Without the option barriers are not checked.
-    let off = SimHarness::new(SimConfig::new());
-    run(&off, &body);
-    off.assert_clean();
+    // The check needs no option.
+    expect_with(SimConfig::new(), "within/barrier_in_each_branch", |sim| {
+        run(sim, &body)
+    });
     // The threads of one branch meet at the barrier behind both.
     clean(&(divided(32, "mov.u32 %r2, 1", "mov.u32 %r2, 2") + "\nbar.sync 0;"));
     // All threads take the same branch.
@@ -115,4 +119,188 @@ fn warps_may_meet_at_named_and_at_unaligned_barriers() {
 #[test]
 fn threads_that_have_exited_are_not_waited_for() {
     clean("setp.ge.u32 %p1, %r1, 40;\n@%p1 exit;\nbar.sync 0;");
+}
+
+/// Asserts that the body has one finding, of this kind and with this text, and under the default
+/// configuration, too, unless the check needs an option.
+#[track_caller]
+fn found(needs_option: bool, kind: ReportKind, text: &str, body: &str) {
+    let off = SimHarness::new(SimConfig::new());
+    run(&off, body);
+    let all = [reports(body), off.gpu.reports()];
+    for (found, expected) in all.iter().zip([1, usize::from(!needs_option)]) {
+        assert_eq!(found.len(), expected, "{found:#?}");
+        let fits = |report: &Report| report.kind == kind && report.text.contains(text);
+        assert!(found.iter().all(fits), "{found:#?}");
+    }
+}
+
+/// Threads below `threads` arrive at barrier 0, and all go on behind it.
+fn skipped(threads: u32, behind: &str) -> String {
+    format!("setp.ge.u32 %p1, %r1, {threads};\n@%p1 bra end;\nbar.sync 0;\nend:\n{behind}")
+}
+
+#[test]
+fn v02_a_barrier_that_half_the_block_skips_names_who_waits_and_who_is_missing() {
+    expect_with(config(), "within/barrier_skipped", |sim| {
+        run(sim, &skipped(32, "st.shared.u32 [%r2], %r1;"))
+    });
+    for threads in [48, 8] {
+        let body = skipped(threads, "st.shared.u32 [%r2], %r1;");
+        found(true, ReportKind::DivergentBarrier, "goes around it", &body);
+    }
+    clean(&skipped(64, "st.shared.u32 [%r2], %r1;"));
+}
+
+#[test]
+fn a_thread_that_returns_before_a_barrier_has_not_skipped_it() {
+    // The threads of the branch have nothing to do behind the barrier.
+    clean(&skipped(32, ""));
+    clean("setp.ge.u32 %p1, %r1, 32;\n@%p1 bra end;\nbar.sync 0;\nst.shared.u32 [%r2], %r1;\nend:");
+    // In a loop, whether or not it has a branch of its own for the return.
+    let leaves = |leave: &str| {
+        format!(
+            "mov.u32 %r3, 0;
+again:
+setp.eq.u32 %p1, %r3, %r1;
+{leave}
+bar.sync 0;
+add.u32 %r3, %r3, 32;
+setp.lt.u32 %p2, %r3, 128;
+@%p2 bra again;
+st.shared.u32 [%r2], %r1;
+bra end;
+over:
+st.shared.u32 [%r2], %r3;
+end:"
+        )
+    };
+    clean(&leaves("@%p1 exit;"));
+    clean(&leaves("@%p1 bra end;"));
+    clean(&leaves("@%p1 bra over;"));
+}
+
+#[test]
+fn a_loop_that_some_threads_leave_early_skips_its_barrier() {
+    let body = |rounds: &str| {
+        format!(
+            "{rounds}
+mov.u32 %r3, 0;
+again:
+bar.sync 0;
+add.u32 %r3, %r3, 1;
+setp.lt.u32 %p1, %r3, %r4;
+@%p1 bra again;
+st.shared.u32 [%r2], %r1;"
+        )
+    };
+    let uneven = body("shr.u32 %r4, %r1, 5;\nadd.u32 %r4, %r4, 1;");
+    found(
+        true,
+        ReportKind::DivergentBarrier,
+        "goes around it",
+        &uneven,
+    );
+    clean(&body("mov.u32 %r4, 3;"));
+    // Skipped in some rounds only, by the warps in turn.
+    let alternating = "mov.u32 %r3, 0;
+again:
+shr.u32 %r4, %r1, 5;
+and.b32 %r4, %r4, %r3;
+setp.eq.u32 %p1, %r4, 1;
+@%p1 bra over;
+bar.sync 0;
+over:
+add.u32 %r3, %r3, 1;
+setp.lt.u32 %p1, %r3, 4;
+@%p1 bra again;
+st.shared.u32 [%r2], %r1;";
+    found(
+        true,
+        ReportKind::DivergentBarrier,
+        "goes around it",
+        alternating,
+    );
+}
+
+#[test]
+fn v02_lanes_outside_of_their_own_member_mask_are_found() {
+    for (operation, name) in [
+        ("bar.warp.sync 0xffff", "bar.warp.sync"),
+        ("shfl.sync.idx.b32 %r3, %r1, 0, 31, 0xffff", "shfl.sync"),
+        ("vote.sync.any.pred %p2, %p1, 0xffff", "vote.sync"),
+        ("match.any.sync.b32 %r3, %r1, 0xffff", "match.sync"),
+    ] {
+        let text = format!("`{name}` by a thread that its member mask 0x0000ffff does not name");
+        found(
+            false,
+            ReportKind::SyncOperands,
+            &text,
+            &format!("{operation};"),
+        );
+        let named = "and.b32 %r3, %r1, 16;\nsetp.eq.u32 %p1, %r3, 0;";
+        clean(&format!("{named}\n@%p1 {operation};"));
+    }
+    // The named lanes may have exited.
+    clean("setp.lt.u32 %p1, %r1, 16;\n@!%p1 exit;\nbar.warp.sync -1;");
+}
+
+#[test]
+fn threads_that_meet_at_a_barrier_agree_on_count_and_operation() {
+    for (one, other, text) in [
+        (
+            "bar.arrive 1, 96",
+            "bar.sync 1, 64",
+            "barrier 1 for 64 threads and for 96 threads",
+        ),
+        (
+            "bar.sync 1",
+            "bar.sync 1, 32",
+            "barrier 1 for 32 threads and for the whole block",
+        ),
+        (
+            "bar.red.popc.u32 %r3, 1, 64, %p1",
+            "bar.sync 1, 64",
+            "`bar.sync` and `bar.red.popc` on barrier 1",
+        ),
+        (
+            "barrier.red.and.pred %p2, 1, %p1",
+            "barrier.red.or.pred %p2, 1, %p1",
+            "`barrier.red.or` and `barrier.red.and` on barrier 1",
+        ),
+    ] {
+        found(
+            false,
+            ReportKind::SyncOperands,
+            text,
+            &divided(32, one, other),
+        );
+    }
+    clean(&divided(32, "bar.sync 1", "bar.sync 1, 64"));
+    let red = "bar.red.popc.u32 %r3, 1, 64, %p1";
+    clean(&divided(32, red, red));
+}
+
+#[test]
+fn a_warp_waits_before_it_arrives_again() {
+    let text = "arrival at barrier 1, which has not completed since the last one";
+    let body = "bar.arrive 1, 128;\nbar.sync 1, 128;";
+    found(false, ReportKind::SyncOperands, text, body);
+    // The other warp completes the barrier between the two arrivals.
+    clean(&divided(
+        32,
+        "bar.arrive 1, 64;\nbar.sync 2, 64;\nbar.sync 1, 64",
+        "bar.sync 1, 64;\nbar.sync 2, 64;\nbar.sync 1, 64",
+    ));
+}
+
+#[test]
+fn a_warp_with_exited_lanes_counts_as_a_whole() {
+    for barrier in ["barrier.sync 1, 64", "bar.sync 1, 64"] {
+        // The lanes exit before the barrier, or behind it by the order of the program.
+        clean(&format!(
+            "setp.ge.u32 %p1, %r1, 48;\n@%p1 exit;\n{barrier};"
+        ));
+        clean(&skipped(48, "").replace("bar.sync 0", barrier));
+    }
 }

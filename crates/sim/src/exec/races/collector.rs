@@ -6,8 +6,8 @@ use super::{
     access_record::AccessRecord, block_threads::BlockThreads, race_class::RaceClass,
     shadow::RacingPair, union::RaceOrders,
 };
-use crate::exec::block::coordinates;
 use crate::exec::cooperative::is_workspace;
+use crate::exec::kernel_access::KernelAccess;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
 
@@ -90,27 +90,6 @@ pub enum RacedMemory {
     },
 }
 
-/// One of the two accesses of a [`KernelRace`]: its thread, its line and its kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KernelAccess {
-    /// The block's index.
-    pub block: [u32; 3],
-    /// The thread's index in its block.
-    pub thread: [u32; 3],
-    /// The line of the PTX text, counted from 1.
-    pub ptx_line: u32,
-    /// The file and line of the source, if the PTX has line information (NVRTC's `-lineinfo`).
-    pub source: Option<String>,
-    /// True if the access writes.
-    pub write: bool,
-    /// True for an atomic, volatile, relaxed, acquire or release access.
-    pub atomic: bool,
-    /// True for a volatile access, unless the [model](super::RaceModel) takes these for relaxed
-    /// ones.
-    pub volatile: bool,
-}
-
 /// The synchronisation that would have ordered the two accesses of a [`KernelRace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -151,45 +130,6 @@ impl fmt::Display for MissingOrder {
                  __threadfence() after it is taken and another before it is released"
             }
         })
-    }
-}
-
-impl KernelAccess {
-    /// Returns a verb for the access, such as "writes".
-    pub(crate) fn does(&self) -> &'static str {
-        match (self.write, self.atomic) {
-            (false, true) if self.volatile => "reads (volatile)",
-            (true, true) if self.volatile => "writes (volatile)",
-            (false, false) => "reads",
-            (true, false) => "writes",
-            (false, true) => "reads atomically",
-            (true, true) => "writes atomically",
-        }
-    }
-
-    /// Returns a noun for the access, such as "write".
-    pub(crate) fn noun(&self) -> &'static str {
-        match (self.write, self.atomic) {
-            (_, true) if self.volatile => "volatile",
-            (_, true) => "atomic",
-            (true, false) => "write",
-            (false, false) => "read",
-        }
-    }
-}
-
-impl fmt::Display for KernelAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
-        write!(
-            f,
-            "block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), line {} of the PTX",
-            self.ptx_line
-        )?;
-        match &self.source {
-            Some(source) => write!(f, " ({source})"),
-            None => Ok(()),
-        }
     }
 }
 
@@ -351,15 +291,14 @@ impl<'a> RaceCollector<'a> {
     }
 
     fn access(&self, record: &AccessRecord, lane: usize) -> KernelAccess {
-        let thread = u64::from(record.warp) * 32 + lane as u64;
+        let thread = record.warp * 32 + lane as u32;
         KernelAccess {
-            block: coordinates(record.block, self.launch.grid),
-            thread: coordinates(thread, self.launch.block),
-            ptx_line: self.kernel.line(record.pc),
-            source: self.kernel.source(record.pc),
             write: record.kind.write,
             atomic: record.kind.strong,
             volatile: record.kind.volatile,
+            ..self
+                .launch
+                .place(self.kernel, record.block, thread, record.pc)
         }
     }
 

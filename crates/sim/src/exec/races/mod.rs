@@ -51,7 +51,7 @@ use crate::ptx::ir::{
 };
 
 pub(crate) use code_summary::releases;
-pub use collector::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
+pub use collector::{KernelRace, MissingOrder, RacedMemory};
 pub use race_class::RaceClass;
 pub use race_model::RaceModel;
 pub use union::RaceOrders;

@@ -1,10 +1,9 @@
-//! The union of the races and divergent barriers that a launch shows in several orders.
+//! The union of the races that a launch shows in several orders.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
 use super::collector::{KernelRace, MissingOrder, RacedMemory};
-use crate::exec::divergence::BarrierDivergence;
 use crate::exec::order::KernelOrder;
 
 /// The orders of a launch in which a [`KernelRace`] was found.
@@ -28,32 +27,23 @@ impl RaceOrders {
     };
 }
 
-/// The findings of a launch in several orders.
+/// The races of a launch in several orders.
 #[derive(Debug, Default)]
 pub(in crate::exec) struct RaceUnion {
     /// The races by memory space and lines.
     races: BTreeMap<(bool, u32, u32), KernelRace>,
-    /// The divergent barriers by lines.
-    divergences: BTreeMap<(u32, u32), BarrierDivergence>,
     run: u32,
 }
 
 impl RaceUnion {
-    /// Adds the races and divergent barriers of one run. A run in another order that has not
-    /// `completed` shows races, but does not count as one without others.
+    /// Adds the races of one run. A run in another order that has not `completed` shows races, but
+    /// does not count as one without others.
     pub(in crate::exec) fn add(
         &mut self,
         order: KernelOrder,
-        (races, divergences): (Vec<KernelRace>, Vec<BarrierDivergence>),
+        races: Vec<KernelRace>,
         completed: bool,
     ) {
-        for divergence in divergences {
-            let lines = [divergence.earlier.ptx_line, divergence.later.ptx_line];
-            let key = (lines[0].min(lines[1]), lines[0].max(lines[1]));
-            if order == KernelOrder::Index || !self.divergences.contains_key(&key) {
-                self.divergences.insert(key, divergence);
-            }
-        }
         if !completed && races.is_empty() && order != KernelOrder::Index {
             return;
         }
@@ -80,15 +70,15 @@ impl RaceUnion {
         }
     }
 
-    /// Returns all races and divergent barriers, in the order of their lines.
-    pub(in crate::exec) fn findings(self) -> (Vec<KernelRace>, Vec<BarrierDivergence>) {
+    /// Returns all races, in the order of their lines.
+    pub(in crate::exec) fn races(self) -> Vec<KernelRace> {
         let mut races = self.races;
         mark_lost_updates(&mut races);
         let counted = races.into_values().map(|mut race| {
             race.orders.run = self.run;
             race
         });
-        (counted.collect(), self.divergences.into_values().collect())
+        counted.collect()
     }
 }
 

@@ -189,6 +189,24 @@ pub(crate) struct Barrier {
     pub(crate) aligned: bool,
 }
 
+impl Barrier {
+    /// Returns the name of the PTX instruction, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.f, self.aligned) {
+            (BarrierOp::Sync, true) => "bar.sync",
+            (BarrierOp::Sync, false) => "barrier.sync",
+            (BarrierOp::Arrive, true) => "bar.arrive",
+            (BarrierOp::Arrive, false) => "barrier.arrive",
+            (BarrierOp::CountTrue(_), true) => "bar.red.popc",
+            (BarrierOp::CountTrue(_), false) => "barrier.red.popc",
+            (BarrierOp::All(_), true) => "bar.red.and",
+            (BarrierOp::All(_), false) => "barrier.red.and",
+            (BarrierOp::Any(_), true) => "bar.red.or",
+            (BarrierOp::Any(_), false) => "barrier.red.or",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeOp {
     ShuffleUp,

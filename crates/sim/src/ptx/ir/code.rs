@@ -1,5 +1,7 @@
 //! Lowered code: guarded operations, and the tables that they index.
 
+use std::sync::OnceLock;
+
 use super::{
     Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Fusion, ImageAccess,
     Mbarrier, Op, Slot, SystemCall,
@@ -82,6 +84,9 @@ pub(crate) struct Code {
     /// for a single block.
     pub(crate) repeats: bool,
     pub(crate) fusion: Fusion,
+    /// For barriers of the whole block, the operation behind which no thread reaches the barrier
+    /// again, with the barrier; computed when a check needs them.
+    pub(crate) barrier_ends: OnceLock<Vec<(u32, u32)>>,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
     /// The source file number and line of each operation; zeros if the PTX has no line information.

@@ -1,0 +1,105 @@
+//! Errors of synchronisation: uses of barriers and warp-wide operations that PTX leaves undefined,
+//! although the kernel can go on.
+//!
+//! They are found where threads arrive, under every configuration, and given to the launch's
+//! [`GlobalMemory`](super::GlobalMemory). Threads that can never go on are a
+//! [fault](super::KernelFaultKind::BarrierDeadlock) instead.
+
+use super::kernel_access::KernelAccess;
+
+/// An error of synchronisation within a launch, at one or two places.
+///
+/// ```
+/// use std::sync::Mutex;
+/// use millstream_sim::exec::{self, GlobalMemory, Launch, Region, SyncError, SyncErrorKind};
+/// #[derive(Default)]
+/// struct Errors(Mutex<Vec<SyncError>>);
+/// impl GlobalMemory for Errors {
+///     fn region(&self, _: u64) -> Option<Region<'_>> {
+///         None
+///     }
+///     fn sync_error(&self, error: SyncError) {
+///         self.0.lock().unwrap().push(error);
+///     }
+/// }
+/// let module = millstream_sim::ptx::parse(
+///     ".version 8.0
+///      .target sm_75
+///      .address_size 64
+///      .visible .entry k() { bar.warp.sync 0xffff; ret; }",
+/// )
+/// .unwrap();
+/// let errors = Errors::default();
+/// let launch = Launch::new([1; 3], [32, 1, 1]);
+/// exec::run(module.kernel("k").unwrap(), &launch, &errors).unwrap();
+/// let found = &errors.0.lock().unwrap()[0];
+/// assert!(matches!(found.kind, SyncErrorKind::NotInMask { mask: 0xffff, .. }));
+/// assert_eq!(found.later.thread, [16, 0, 0]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SyncError {
+    /// The kind of the error.
+    pub kind: SyncErrorKind,
+    /// The thread at whose instruction the error was found.
+    pub later: KernelAccess,
+    /// The other thread, if there are two.
+    pub earlier: Option<KernelAccess>,
+}
+
+/// The kind of a [`SyncError`], with the rule of the PTX ISA that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SyncErrorKind {
+    /// Threads wait for each other at two barrier instructions. All threads of the block (for
+    /// barrier 0) or of the warp must execute one `bar` or `barrier.aligned` instruction.
+    DivergentBarrier {
+        /// The barrier's number.
+        barrier: u32,
+        /// True if the two threads belong to one warp.
+        in_warp: bool,
+    },
+    /// A thread went around a barrier of the whole block at which others wait, and ended. A
+    /// thread that returns before the barrier is none.
+    SkippedBarrier,
+    /// Two threads name different numbers of threads for one completion of a barrier.
+    ThreadCounts {
+        /// The barrier's number.
+        barrier: u32,
+        /// The thread counts of the later and the earlier thread; `None` for the whole block.
+        counts: [Option<u32>; 2],
+    },
+    /// `barrier.red` takes part in the same completion of a barrier as another operation.
+    MixedOperations {
+        /// The barrier's number.
+        barrier: u32,
+        /// The operations of the later and the earlier thread.
+        operations: [&'static str; 2],
+    },
+    /// A thread arrives at a barrier again that has not completed since.
+    ArrivedTwice {
+        /// The barrier's number.
+        barrier: u32,
+    },
+    /// A thread executes a warp-wide operation without a bit in its own member mask.
+    NotInMask {
+        /// The operation, such as `shfl.sync`.
+        operation: &'static str,
+        /// The member mask.
+        mask: u32,
+    },
+}
+
+impl SyncErrorKind {
+    /// Returns the number of the kind. Errors of one kind at the same lines are reported once.
+    pub(super) fn number(&self) -> u8 {
+        match self {
+            Self::DivergentBarrier { .. } => 0,
+            Self::SkippedBarrier => 1,
+            Self::ThreadCounts { .. } => 2,
+            Self::MixedOperations { .. } => 3,
+            Self::ArrivedTwice { .. } => 4,
+            Self::NotInMask { .. } => 5,
+        }
+    }
+}
