@@ -161,6 +161,10 @@ fn a_thread_that_returns_before_a_barrier_has_not_skipped_it() {
     let leaves = |leave: &str| {
         format!(
             "mov.u32 %r3, 0;
+bra again;
+over:
+st.shared.u32 [%r2], %r3;
+bra end;
 again:
 setp.eq.u32 %p1, %r3, %r1;
 {leave}
@@ -169,9 +173,6 @@ add.u32 %r3, %r3, 32;
 setp.lt.u32 %p2, %r3, 128;
 @%p2 bra again;
 st.shared.u32 [%r2], %r1;
-bra end;
-over:
-st.shared.u32 [%r2], %r3;
 end:"
         )
     };
