@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::barrier::Barriers;
 use super::kernel_access::KernelAccess;
 use super::launch::{GlobalMemory, Launch};
-use super::observer::{AtomicOperands, BarrierArrivalEvent, CopyTarget, IssuePoint, Observer};
+use super::observer::{AsyncCopy, AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
 use super::order::{KernelOrders, LaunchOrder};
 use super::races::{KernelRace, RaceDetector, RaceModel};
 use super::registers::Words;
@@ -135,15 +135,27 @@ impl Observer for LaunchChecks<'_> {
         }
     }
 
-    fn copy_read(&mut self, warp: &Warp, pc: u32, lane: usize, source: (u64, u64)) {
+    fn copy_started(&mut self, warp: &Warp, copy: &AsyncCopy) {
         if let Some(races) = &mut self.races {
-            races.copy_read(warp, pc, lane, source);
+            races.copy_started(warp, copy);
         }
     }
 
-    fn copied(&mut self, warp: &Warp, target: &CopyTarget) {
+    fn copy_waited(&mut self, warp: &Warp, copy: &AsyncCopy) {
         if let Some(races) = &mut self.races {
-            races.copied(warp, target);
+            races.copy_waited(warp, copy);
+        }
+    }
+
+    fn copies_tracked(&mut self, warp: u32, lane: usize, at: u64) {
+        if let Some(races) = &mut self.races {
+            races.copies_tracked(warp, lane, at);
+        }
+    }
+
+    fn copies_arrived(&mut self, thread: (u32, usize), at: u64, copies: &[u64], completes: bool) {
+        if let Some(races) = &mut self.races {
+            races.copies_arrived(thread, at, copies, completes);
         }
     }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::fault::KernelFaultKind;
 use super::mbarrier;
 use super::memory::WarpMemory;
-use super::observer::{CopyTarget, IssuePoint, Observer};
+use super::observer::{self, IssuePoint, Observer};
 use super::registers::lanes;
 use super::warp::Warp;
 use super::warp_access::in_window;
@@ -30,17 +30,22 @@ struct PendingCopy {
     offset: usize,
     bytes: usize,
     value: [u8; 16],
+    /// The address of the source, and the number of bytes that are read.
+    source: (u64, u64),
     /// The program counter of the instruction.
     pc: u32,
 }
 
 impl PendingCopy {
-    fn target(&self) -> CopyTarget {
-        CopyTarget {
+    fn observed(&self) -> observer::AsyncCopy {
+        let (source, offset) = (self.source, self.offset as u64);
+        observer::AsyncCopy {
             lane: self.lane as usize,
-            offset: self.offset as u64,
-            value: SmallVec::from_slice(&self.value[..self.bytes]),
+            number: self.number,
             pc: self.pc,
+            source: source.0..source.0 + source.1,
+            target: offset..offset + self.bytes as u64,
+            value: SmallVec::from_slice(&self.value[..self.bytes]),
         }
     }
 
@@ -90,9 +95,13 @@ impl BlockCopies {
 
     /// Completes the copies that the next arrival on `object` waits for.
     ///
-    /// Returns the warp and lane of the arrival, which the caller must perform, or `None` if no
-    /// arrival is pending.
-    pub(super) fn arrive(&mut self, object: u64, memory: &mut [u8]) -> Option<(u32, usize)> {
+    /// Returns the warp and lane of the arrival, which the caller must perform, and the numbers of
+    /// the copies, or `None` if no arrival is pending.
+    pub(super) fn arrive(
+        &mut self,
+        object: u64,
+        memory: &mut [u8],
+    ) -> Option<((u32, usize), SmallVec<[u64; 4]>)> {
         let at = self
             .arrivals
             .iter()
@@ -100,14 +109,16 @@ impl BlockCopies {
         let MbarrierArrival {
             warp, lane, end, ..
         } = self.arrivals.remove(at);
+        let mut completed = SmallVec::new();
         self.warps[warp as usize].pending.retain(|copy| {
             let waits = copy.lane == lane && copy.number < end;
             if waits {
                 copy.write(memory);
+                completed.push(copy.number);
             }
             !waits
         });
-        Some((warp, lane as usize))
+        Some(((warp, lane as usize), completed))
     }
 
     /// Drops the pending arrivals on an object, but keeps the copies before them.
@@ -145,7 +156,7 @@ pub(super) fn run<O: Observer>(
                 if waits {
                     copy.write(target);
                     if O::ON {
-                        observer.copied(warp, &copy.target());
+                        observer.copy_waited(warp, &copy.observed());
                     }
                 }
                 !waits
@@ -175,6 +186,7 @@ pub(super) fn run<O: Observer>(
                     lane: lane as u32,
                     end,
                 });
+                observer.copies_tracked(warp.index, lane, warp_access.addresses[lane]);
             }
             Ok(())
         }
@@ -207,7 +219,6 @@ fn start<O: Observer>(
     let counters = source_bytes.map(|slot| *warp.registers.word(slot));
     let memory = shared.all(&mut warp.local);
     let mut started: SmallVec<[PendingCopy; 32]> = SmallVec::new();
-    let mut read: SmallVec<[(usize, (u64, u64)); 32]> = SmallVec::new();
     for lane in lanes(mask) {
         let count = counters.map_or(bytes, |counters| (counters[lane] as usize).min(bytes));
         let count = if ignored >> lane & 1 == 1 { 0 } else { count };
@@ -230,22 +241,18 @@ fn start<O: Observer>(
             offset,
             bytes,
             value,
+            source: (sources.addresses[lane], count as u64),
             pc,
         });
-        if O::ON {
-            let source = (sources.addresses[lane], count as u64);
-            read.push((lane, source));
-        }
-    }
-    for (copy, (lane, source)) in started.iter().zip(read) {
-        observer.copy_read(warp, pc, lane, source);
-        observer.copied(warp, &copy.target());
     }
     let copies = &mut shared.copies.warps[warp.index as usize];
     for mut copy in started {
         copy.group = copies.committed[copy.lane as usize];
         copy.number = copies.started;
         copies.started += 1;
+        if O::ON {
+            observer.copy_started(warp, &copy.observed());
+        }
         copies.pending.push(copy);
     }
     Ok(())

@@ -3,6 +3,8 @@
 //! The interpreter loop is generic over the observer. It is compiled once with [`NoObserver`],
 //! where the notifications vanish, and once with the checks of a launch.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::barrier::Barriers;
@@ -28,14 +30,19 @@ pub(super) struct AtomicOperands {
     pub(super) compared_high: Doubles,
 }
 
-/// The write of an asynchronous copy to shared memory.
-pub(super) struct CopyTarget {
+/// An asynchronous copy of a lane to shared memory.
+#[derive(Clone, Debug)]
+pub(super) struct AsyncCopy {
     pub(super) lane: usize,
-    pub(super) offset: u64,
-    /// The bytes that the copy writes.
-    pub(super) value: SmallVec<[u8; 16]>,
+    /// The index of the copy among the copies of the warp.
+    pub(super) number: u64,
     /// The program counter of the copy.
     pub(super) pc: u32,
+    /// The addresses that it reads.
+    pub(super) source: Range<u64>,
+    /// The offsets in shared memory that it writes, and the bytes.
+    pub(super) target: Range<u64>,
+    pub(super) value: SmallVec<[u8; 16]>,
 }
 
 /// The arrival of a warp's lanes at a barrier of the block.
@@ -84,12 +91,25 @@ pub(super) trait Observer {
         false
     }
 
-    /// Called when a lane has started an asynchronous copy, with the address and number of the
-    /// bytes read.
-    fn copy_read(&mut self, _warp: &Warp, _pc: u32, _lane: usize, _source: (u64, u64)) {}
+    /// Called when a lane has started an asynchronous copy.
+    fn copy_started(&mut self, _warp: &Warp, _copy: &AsyncCopy) {}
 
-    /// Called when a lane has started an asynchronous copy, and when it has waited for it.
-    fn copied(&mut self, _warp: &Warp, _target: &CopyTarget) {}
+    /// Called when a lane has waited for its asynchronous copy.
+    fn copy_waited(&mut self, _warp: &Warp, _copy: &AsyncCopy) {}
+
+    /// Called when a lane has told an mbarrier object to track its asynchronous copies so far.
+    fn copies_tracked(&mut self, _warp: u32, _lane: usize, _at: u64) {}
+
+    /// Called when such copies of a thread, given by its warp and lane, have arrived at the
+    /// object, with their numbers. The arrival may complete the object's phase.
+    fn copies_arrived(
+        &mut self,
+        _thread: (u32, usize),
+        _at: u64,
+        _copies: &[u64],
+        _completes: bool,
+    ) {
+    }
 
     /// Called before an operation on mbarrier objects, with their offsets in shared memory.
     fn mbarrier(

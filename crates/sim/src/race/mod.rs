@@ -157,7 +157,8 @@
 //!
 //! - accesses on paths that none of the runs took, and races that only an order shows in which the
 //!   launch did not run;
-//! - accesses of the copying thread to the target of a `cp.async` before it waits for the copy;
+//! - accesses to the target of a `cp.async` that an `mbarrier` object tracks, by a thread that has
+//!   not observed the phase, once another thread has;
 //! - more than the last 64 unordered accesses of each word;
 //! - differences in width of strong accesses to one address, which PTX calls races;
 //! - a release operation or a relaxed read of a location that only a later operation on the same
@@ -165,8 +166,11 @@
 //!   locations in this way: it may then report a race where there is none;
 //! - accesses of other devices and of the host while the kernel runs.
 //!
-//! A `cp.async` reads its source when it is executed, and writes its target both then and when the
-//! thread waits for it. Vector atomics are accesses to each of their elements, and operations on
+//! A `cp.async` is in flight until its thread waits for it (`cp.async.wait_group`, `wait_all`), or
+//! until a thread observes the phase of an `mbarrier` object that tracks it. Meanwhile it races with
+//! every access of its target and every write of its source, by the copying thread, too, and behind
+//! barriers: a group that is never waited for, or one too few. Behind the wait, only the copying
+//! thread sees the bytes without further synchronisation. Vector atomics are accesses to each of their elements, and operations on
 //! `mbarrier` objects are atomic accesses of scope `.cta`.
 //!
 //! # Synchronisation within a kernel

@@ -24,6 +24,17 @@ pub(super) struct AccessKind {
 }
 
 impl AccessKind {
+    /// A plain read or write.
+    pub(super) fn plain(write: bool) -> Self {
+        Self {
+            write,
+            read: !write,
+            strong: false,
+            volatile: false,
+            block_only: false,
+        }
+    }
+
     /// Returns whether two accesses race unless one happens before the other.
     pub(super) fn conflicts(self, other: Self, same_block: bool) -> bool {
         (self.write || other.write)

@@ -16,12 +16,28 @@ struct PhaseClocks {
 #[derive(Debug, Default)]
 pub(super) struct BarrierClocks {
     barrier_clocks: BTreeMap<u64, PhaseClocks>,
+    /// The clocks that the copies of threads will release when they arrive, each with its object
+    /// and the number of the thread.
+    tracked: Vec<(u64, usize, ThreadClock)>,
 }
 
 impl BarrierClocks {
     /// Drops the clocks of an object, which `mbarrier.init` initialises anew.
     pub(super) fn forget(&mut self, at: u64) {
         self.barrier_clocks.remove(&at);
+        self.tracked.retain(|(object, ..)| *object != at);
+    }
+
+    /// Notes the clock that a thread's copies release when they arrive at an object.
+    pub(super) fn track(&mut self, at: u64, thread: usize, released: ThreadClock) {
+        self.tracked.push((at, thread, released));
+    }
+
+    /// Returns the clock that the next copies of the thread release at the object.
+    pub(super) fn tracked(&mut self, at: u64, thread: usize) -> Option<ThreadClock> {
+        let mut tracked = self.tracked.iter();
+        let next = tracked.position(|(object, of, _)| (*object, *of) == (at, thread))?;
+        Some(self.tracked.remove(next).2)
     }
 
     /// Records an arrival at an object, or another change of it, with the clock that it releases.

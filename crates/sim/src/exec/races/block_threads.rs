@@ -295,6 +295,19 @@ impl BlockThreads {
         self.barrier_clocks.arrive(at, released, completes);
     }
 
+    /// Records that an object tracks the copies of a thread so far: their arrival happens after
+    /// them.
+    pub(super) fn track_copies(&mut self, thread: usize, at: u64) {
+        let released = self.publish(thread);
+        self.barrier_clocks.track(at, thread, released);
+    }
+
+    /// Records the arrival of copies of a thread that an object tracks.
+    pub(super) fn arrive_by_copies(&mut self, thread: usize, at: u64, completes: bool) {
+        let released = self.barrier_clocks.tracked(at, thread);
+        self.barrier_clocks.arrive(at, released, completes);
+    }
+
     /// Joins the clock of the object's completed phases into the thread's clock.
     pub(super) fn wait_for_mbarrier(&mut self, thread: usize, at: u64) {
         let Self {

@@ -106,6 +106,8 @@ pub enum MissingOrder {
     /// An atomic function: the threads read the bytes and then write them by the same lines, so
     /// that updates are lost.
     Update,
+    /// A wait for an asynchronous copy by the thread that started it.
+    CopyWait,
 }
 
 impl fmt::Display for MissingOrder {
@@ -128,6 +130,11 @@ impl fmt::Display for MissingOrder {
                 "no atomic: threads read the bytes and then write them by the same lines, so \
                  updates are lost; use an atomic function, such as atomicAdd(), or a lock with a \
                  __threadfence() after it is taken and another before it is released"
+            }
+            Self::CopyWait => {
+                "the thread that started the asynchronous copy has not waited for it: call \
+                 __pipeline_wait_prior() (cp.async.wait_group) with fewer groups, or \
+                 cp.async.wait_all, and then a barrier if other threads use the bytes"
             }
         })
     }
@@ -176,6 +183,29 @@ impl<'a> RaceCollector<'a> {
         pair: &RacingPair<'_>,
         threads: &BlockThreads,
     ) {
+        self.add_missing(global, start, (later, pair), || {
+            missing(later, pair, threads)
+        });
+    }
+
+    /// Adds a race with an asynchronous copy that its thread has not waited for.
+    pub(super) fn add_copy(
+        &mut self,
+        global: bool,
+        start: u64,
+        later: &AccessRecord,
+        pair: &RacingPair<'_>,
+    ) {
+        self.add_missing(global, start, (later, pair), || MissingOrder::CopyWait);
+    }
+
+    fn add_missing(
+        &mut self,
+        global: bool,
+        start: u64,
+        (later, pair): (&AccessRecord, &RacingPair<'_>),
+        missing: impl Fn() -> MissingOrder,
+    ) {
         // Code for devices before compute capability 7.0 polls the grid's barrier with volatile
         // loads.
         if global && is_workspace(start) {
@@ -190,7 +220,7 @@ impl<'a> RaceCollector<'a> {
         let key = (global, lines[0].min(lines[1]), lines[0].max(lines[1]));
         let known = self.races.get(&key).map(|open| open.race.class);
         if known.is_none_or(|known| known.rank() < class.rank()) {
-            self.open(key, start, (later, pair, threads), class);
+            self.open(key, start, (later, pair, missing()), class);
         }
         let Some(OpenRace {
             extent,
@@ -213,7 +243,7 @@ impl<'a> RaceCollector<'a> {
         &mut self,
         key: (bool, u32, u32),
         start: u64,
-        (later, pair, threads): (&AccessRecord, &RacingPair<'_>, &BlockThreads),
+        (later, pair, missing): (&AccessRecord, &RacingPair<'_>, MissingOrder),
         class: RaceClass,
     ) {
         let known = self.races.get(&key);
@@ -231,7 +261,7 @@ impl<'a> RaceCollector<'a> {
         };
         let mut open = OpenRace {
             extent,
-            race: self.race(memory, (later, pair, threads), class),
+            race: self.race(memory, (later, pair, missing), class),
             cut_short: false,
         };
         if let Some(known) = known.filter(|known| known.extent == open.extent) {
@@ -244,7 +274,7 @@ impl<'a> RaceCollector<'a> {
     fn race(
         &self,
         memory: RacedMemory,
-        (later, pair, threads): (&AccessRecord, &RacingPair<'_>, &BlockThreads),
+        (later, pair, missing): (&AccessRecord, &RacingPair<'_>, MissingOrder),
         class: RaceClass,
     ) -> KernelRace {
         KernelRace {
@@ -252,15 +282,7 @@ impl<'a> RaceCollector<'a> {
             ranges: Vec::new(),
             later: self.access(later, pair.later_lane),
             earlier: self.access(pair.earlier, pair.earlier_lane),
-            missing: if threads.has_observed(pair.earlier, pair.earlier_lane) {
-                MissingOrder::Acquire
-            } else if pair.earlier.block != later.block {
-                MissingOrder::Blocks
-            } else if pair.earlier.warp != later.warp {
-                MissingOrder::Block
-            } else {
-                MissingOrder::Lanes
-            },
+            missing,
             class,
             orders: RaceOrders::ONLY,
         }
@@ -335,6 +357,18 @@ impl OpenRace {
                 (0..4).any(|byte| mask >> byte & 1 == 1 && (from..to).contains(&(word * 4 + byte)))
             })
         })
+    }
+}
+
+fn missing(later: &AccessRecord, pair: &RacingPair<'_>, threads: &BlockThreads) -> MissingOrder {
+    if threads.has_observed(pair.earlier, pair.earlier_lane) {
+        MissingOrder::Acquire
+    } else if pair.earlier.block != later.block {
+        MissingOrder::Blocks
+    } else if pair.earlier.warp != later.warp {
+        MissingOrder::Block
+    } else {
+        MissingOrder::Lanes
     }
 }
 

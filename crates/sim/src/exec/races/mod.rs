@@ -20,6 +20,7 @@ mod before_all;
 mod block_threads;
 mod code_summary;
 mod collector;
+mod copies_in_flight;
 mod fence_order;
 mod fence_sync;
 mod instruction_access;
@@ -35,12 +36,12 @@ mod thread_clock;
 mod union;
 mod word_recorder;
 
-use std::{collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem, ops::Range};
 
 use super::barrier::Barriers;
 use super::indices::Indices;
 use super::launch::{GlobalMemory, Launch};
-use super::observer::{AtomicOperands, BarrierArrivalEvent, CopyTarget, IssuePoint, Observer};
+use super::observer::{AsyncCopy, AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
 use super::registers::{LANES, Words, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, scatter};
 use super::warp::{Warp, add_converged};
@@ -62,6 +63,7 @@ use access_record::{AccessKind, AccessRecord, Sharing};
 use block_threads::BlockThreads;
 use code_summary::CodeSummary;
 use collector::RaceCollector;
+use copies_in_flight::CopiesInFlight;
 use instruction_access::{each_window, kind, strong_access, wrote};
 use lane_groups::LaneGroups;
 use release::{ReleasedMemory, StrongAccess};
@@ -74,6 +76,7 @@ struct BlockState {
     shared: ShadowMemory,
     /// The clocks released in shared memory.
     released: ReleasedMemory,
+    copies: CopiesInFlight,
 }
 
 impl BlockState {
@@ -82,6 +85,7 @@ impl BlockState {
             threads: BlockThreads::new(block, threads, summary, model),
             shared: ShadowMemory::default(),
             released: ReleasedMemory::default(),
+            copies: CopiesInFlight::default(),
         }
     }
 }
@@ -162,8 +166,16 @@ impl<'a> RaceDetector<'a> {
             });
             stored.unwrap_or_default()
         };
+        let mut by = AccessRecord::new(&self.block.threads, warp.index, 0, at.pc, kind);
+        if !self.block.copies.is_empty() {
+            for lane in lanes(warp_access.mask) {
+                by.lanes = 1 << lane;
+                let start = warp_access.addresses[lane];
+                let range = start..start.saturating_add(warp_access.bytes as u64);
+                self.check_copies((window, range), by, of_lane(lane));
+            }
+        }
         let mut recorder = self.recorder(window);
-        let mut by = AccessRecord::new(recorder.block, warp.index, 0, at.pc, kind);
         // Lanes with equal accesses to the same bytes share a record, unless they race with each
         // other.
         let alone = kind.write && (!kind.strong || kind.volatile);
@@ -198,24 +210,37 @@ impl<'a> RaceDetector<'a> {
         }
     }
 
-    /// Records a plain access of one lane, made by an asynchronous copy.
-    fn record_copy(
-        &mut self,
-        (window, range): (Window, (u64, u64)),
-        warp: &Warp,
-        (pc, lane): (u32, usize),
-        stored: Option<&[u8]>,
-    ) {
-        let kind = AccessKind {
-            write: stored.is_some(),
-            read: stored.is_none(),
-            strong: false,
-            volatile: false,
-            block_only: false,
-        };
-        let mut recorder = self.recorder(window);
-        let mut by = AccessRecord::new(recorder.block, warp.index, 1 << lane, pc, kind);
-        recorder.record(&mut by, range, stored.unwrap_or_default());
+    /// Records the accesses of an asynchronous copy: plain ones of its lane. With `starts`, they
+    /// are checked against the copies in flight, too.
+    fn record_copy(&mut self, warp: &Warp, copy: &AsyncCopy, starts: bool) {
+        let window = Window::of(copy.source.start);
+        let base = window.base();
+        let source = copy.source.start - base..copy.source.end - base;
+        for (window, range, stored) in [
+            (window, &source, None),
+            (Window::Shared, &copy.target, Some(&*copy.value)),
+        ] {
+            if !matches!(window, Window::Global | Window::Shared) || range.is_empty() {
+                continue;
+            }
+            let kind = AccessKind::plain(stored.is_some());
+            let threads = &self.block.threads;
+            let mut by = AccessRecord::new(threads, warp.index, 1 << copy.lane, copy.pc, kind);
+            let stored = stored.unwrap_or_default();
+            if starts {
+                self.check_copies((window, range.clone()), by, stored);
+            }
+            let range = (range.start, range.end - range.start);
+            self.recorder(window).record(&mut by, range, stored);
+        }
+    }
+
+    /// Checks an access of one lane against the copies in flight.
+    fn check_copies(&mut self, place: (Window, Range<u64>), by: AccessRecord, stored: &[u8]) {
+        let BlockState {
+            threads, copies, ..
+        } = &self.block;
+        copies.check(place, by, stored, threads, &mut self.collector);
     }
 
     /// Applies the acquire and release effects of the strong accesses of a warp's lanes; those in
@@ -369,23 +394,33 @@ impl Observer for RaceDetector<'_> {
         self.synchronise(warp, lanes, 1, written, how);
     }
 
-    fn copy_read(&mut self, warp: &Warp, pc: u32, lane: usize, (address, bytes): (u64, u64)) {
-        let window = Window::of(address);
-        if matches!(window, Window::Global | Window::Shared) {
-            let range = (address - window.base(), bytes);
-            self.record_copy((window, range), warp, (pc, lane), None);
-        }
+    fn copy_started(&mut self, warp: &Warp, copy: &AsyncCopy) {
+        self.record_copy(warp, copy, true);
+        self.block.copies.start(warp.index, copy);
     }
 
-    fn copied(&mut self, warp: &Warp, target: &CopyTarget) {
-        let range = (target.offset, target.value.len() as u64);
-        let stored = Some(&*target.value);
-        self.record_copy(
-            (Window::Shared, range),
-            warp,
-            (target.pc, target.lane),
-            stored,
-        );
+    fn copy_waited(&mut self, warp: &Warp, copy: &AsyncCopy) {
+        self.block.copies.complete(warp.index, copy.number);
+        self.record_copy(warp, copy, false);
+    }
+
+    fn copies_tracked(&mut self, warp: u32, lane: usize, at: u64) {
+        let thread = warp as usize * 32 + lane;
+        self.block.threads.track_copies(thread, at);
+    }
+
+    fn copies_arrived(
+        &mut self,
+        (warp, lane): (u32, usize),
+        at: u64,
+        copies: &[u64],
+        completes: bool,
+    ) {
+        for number in copies {
+            self.block.copies.complete(warp, *number);
+        }
+        let thread = warp as usize * 32 + lane;
+        self.block.threads.arrive_by_copies(thread, at, completes);
     }
 
     fn mbarrier(

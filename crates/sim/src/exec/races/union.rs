@@ -86,8 +86,8 @@ impl RaceUnion {
 /// between the two accesses would keep none of the updates.
 fn mark_lost_updates(races: &mut BTreeMap<(bool, u32, u32), KernelRace>) {
     let is_plain = |race: &KernelRace| {
-        let is_acquired = race.missing == MissingOrder::Acquire;
-        !race.later.atomic && !race.earlier.atomic && !is_acquired
+        let other = matches!(race.missing, MissingOrder::Acquire | MissingOrder::CopyWait);
+        !race.later.atomic && !race.earlier.atomic && !other
     };
     let among_writers = |(key, race): (&(bool, u32, u32), &KernelRace)| {
         (key.1 == key.2 && is_plain(race)).then(|| (*key, race.memory.clone(), race.ranges.clone()))
