@@ -135,6 +135,12 @@ impl Observer for LaunchChecks<'_> {
         }
     }
 
+    fn image_read(&mut self, warp: &Warp, pc: u32, lane: usize, texel: (u64, u64)) {
+        if let Some(races) = &mut self.races {
+            races.image_read(warp, pc, lane, texel);
+        }
+    }
+
     fn copy_started(&mut self, warp: &Warp, copy: &AsyncCopy) {
         if let Some(races) = &mut self.races {
             races.copy_started(warp, copy);

@@ -65,6 +65,14 @@ struct MbarrierArrival {
     end: u64,
 }
 
+/// An arrival whose copies are complete.
+pub(super) struct CompletedCopies {
+    /// The warp and the lane.
+    pub(super) thread: (u32, usize),
+    /// The numbers of the copies.
+    pub(super) copies: SmallVec<[u64; 4]>,
+}
+
 /// The pending copies of a warp's threads.
 #[derive(Debug, Default, Hash)]
 struct WarpCopies {
@@ -95,13 +103,8 @@ impl BlockCopies {
 
     /// Completes the copies that the next arrival on `object` waits for.
     ///
-    /// Returns the warp and lane of the arrival, which the caller must perform, and the numbers of
-    /// the copies, or `None` if no arrival is pending.
-    pub(super) fn arrive(
-        &mut self,
-        object: u64,
-        memory: &mut [u8],
-    ) -> Option<((u32, usize), SmallVec<[u64; 4]>)> {
+    /// Returns the arrival, which the caller must perform, or `None` if none is pending.
+    pub(super) fn arrive(&mut self, object: u64, memory: &mut [u8]) -> Option<CompletedCopies> {
         let at = self
             .arrivals
             .iter()
@@ -118,7 +121,10 @@ impl BlockCopies {
             }
             !waits
         });
-        Some(((warp, lane as usize), completed))
+        Some(CompletedCopies {
+            thread: (warp, lane as usize),
+            copies: completed,
+        })
     }
 
     /// Drops the pending arrivals on an object, but keeps the copies before them.

@@ -120,7 +120,7 @@ pub(super) fn run<O: Observer>(
     }
     if O::ON {
         for (lane, address) in read {
-            observer.copy_read(warp, at.pc, lane, (address, bytes));
+            observer.image_read(warp, at.pc, lane, (address, bytes));
         }
     }
     for (slot, values) in access.results().iter().zip(&results) {

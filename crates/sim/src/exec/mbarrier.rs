@@ -194,7 +194,7 @@ fn arrivals_of_copies<O: Observer>(
     offset: u64,
     waiting: usize,
 ) -> Result<(), LaneFault> {
-    while let Some((thread, copies)) = shared.copies.arrive(offset, shared.memory) {
+    while let Some(arrival) = shared.copies.arrive(offset, shared.memory) {
         let warp_access = WarpAccess {
             addresses: [offset; LANES],
             mask: 1 << waiting,
@@ -207,7 +207,7 @@ fn arrivals_of_copies<O: Observer>(
         object.arrive(1, false).map_err(wrong)?;
         let completes = object.settle();
         write(shared, &warp_access, waiting, object.bits())?;
-        observer.copies_arrived(thread, offset, &copies, completes);
+        observer.copies_arrived(arrival.thread, offset, &arrival.copies, completes);
     }
     Ok(())
 }

@@ -91,6 +91,9 @@ pub(super) trait Observer {
         false
     }
 
+    /// Called when a lane has read a texel, with its address and number of bytes.
+    fn image_read(&mut self, _warp: &Warp, _pc: u32, _lane: usize, _texel: (u64, u64)) {}
+
     /// Called when a lane has started an asynchronous copy.
     fn copy_started(&mut self, _warp: &Warp, _copy: &AsyncCopy) {}
 

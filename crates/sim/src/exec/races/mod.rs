@@ -213,26 +213,34 @@ impl<'a> RaceDetector<'a> {
     /// Records the accesses of an asynchronous copy: plain ones of its lane. With `starts`, they
     /// are checked against the copies in flight, too.
     fn record_copy(&mut self, warp: &Warp, copy: &AsyncCopy, starts: bool) {
-        let window = Window::of(copy.source.start);
-        let base = window.base();
-        let source = copy.source.start - base..copy.source.end - base;
-        for (window, range, stored) in [
-            (window, &source, None),
-            (Window::Shared, &copy.target, Some(&*copy.value)),
-        ] {
-            if !matches!(window, Window::Global | Window::Shared) || range.is_empty() {
-                continue;
-            }
-            let kind = AccessKind::plain(stored.is_some());
-            let threads = &self.block.threads;
-            let mut by = AccessRecord::new(threads, warp.index, 1 << copy.lane, copy.pc, kind);
-            let stored = stored.unwrap_or_default();
-            if starts {
-                self.check_copies((window, range.clone()), by, stored);
-            }
-            let range = (range.start, range.end - range.start);
-            self.recorder(window).record(&mut by, range, stored);
+        let lane = (warp, copy.pc, copy.lane);
+        self.record_plain(lane, (Window::Global, &copy.source), None, starts);
+        let stored = Some(&*copy.value);
+        self.record_plain(lane, (Window::Shared, &copy.target), stored, starts);
+    }
+
+    /// Records a plain access of one lane: a write of the stored bytes, or a read.
+    fn record_plain(
+        &mut self,
+        (warp, pc, lane): (&Warp, u32, usize),
+        (window, range): (Window, &Range<u64>),
+        stored: Option<&[u8]>,
+        checks_copies: bool,
+    ) {
+        // A source may lie in another window.
+        if window == Window::Global && Window::of(range.start) != window {
+            return;
         }
+        let (kind, stored) = (
+            AccessKind::plain(stored.is_some()),
+            stored.unwrap_or_default(),
+        );
+        let mut by = AccessRecord::new(&self.block.threads, warp.index, 1 << lane, pc, kind);
+        if checks_copies && !self.block.copies.is_empty() {
+            self.check_copies((window, range.clone()), by, stored);
+        }
+        let range = (range.start, range.end - range.start);
+        self.recorder(window).record(&mut by, range, stored);
     }
 
     /// Checks an access of one lane against the copies in flight.
@@ -392,6 +400,11 @@ impl Observer for RaceDetector<'_> {
         };
         let lanes = (atomic.space, &operands.warp_access);
         self.synchronise(warp, lanes, 1, written, how);
+    }
+
+    fn image_read(&mut self, warp: &Warp, pc: u32, lane: usize, (address, bytes): (u64, u64)) {
+        let texel = (Window::Global, &(address..address + bytes));
+        self.record_plain((warp, pc, lane), texel, None, false);
     }
 
     fn copy_started(&mut self, warp: &Warp, copy: &AsyncCopy) {
