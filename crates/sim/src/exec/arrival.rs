@@ -69,12 +69,6 @@ pub(super) fn arrive<O: Observer>(
 
 /// Returns the rule that an arrival breaks together with an earlier one, which is given by its
 /// thread and program counter.
-///
-/// A barrier of all threads is divergent if they reach it at two instructions, as `__syncthreads()`
-/// in a branch that some threads take. The barriers of PTX are less strict for warps that name
-/// another barrier than 0 or a number of threads, or execute the unaligned `barrier.sync`; such
-/// code is divided by warps on purpose. The lanes of one warp must execute the same instruction,
-/// unless that is unaligned.
 fn error(
     warp: &Warp,
     shared: &WarpContext<'_, '_>,

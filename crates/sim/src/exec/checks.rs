@@ -141,15 +141,9 @@ impl Observer for LaunchChecks<'_> {
         }
     }
 
-    fn copy_started(&mut self, warp: &Warp, copy: &AsyncCopy) {
+    fn copied(&mut self, warp: &Warp, copy: &AsyncCopy, waited: bool) {
         if let Some(races) = &mut self.races {
-            races.copy_started(warp, copy);
-        }
-    }
-
-    fn copy_waited(&mut self, warp: &Warp, copy: &AsyncCopy) {
-        if let Some(races) = &mut self.races {
-            races.copy_waited(warp, copy);
+            races.copied(warp, copy, waited);
         }
     }
 

@@ -162,7 +162,7 @@ pub(super) fn run<O: Observer>(
                 if waits {
                     copy.write(target);
                     if O::ON {
-                        observer.copy_waited(warp, &copy.observed());
+                        observer.copied(warp, &copy.observed(), true);
                     }
                 }
                 !waits
@@ -257,7 +257,7 @@ fn start<O: Observer>(
         copy.number = copies.started;
         copies.started += 1;
         if O::ON {
-            observer.copy_started(warp, &copy.observed());
+            observer.copied(warp, &copy.observed(), false);
         }
         copies.pending.push(copy);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::barrier::Barriers;
-use super::fault::{KernelFaultKind, MissingThreads, ThreadGroup, WaitingThreads};
+use super::fault::{KernelFaultKind, ThreadGroup, WaitingThreads};
 use super::kernel_access::coordinates;
 use super::launch::Launch;
 use super::registers::lanes;
@@ -92,7 +92,10 @@ impl Stuck<'_> {
                     *what = format!("{name} {id}");
                     let state = self.barriers.state(id);
                     match state.missing() {
-                        Some(missing) => _ = counted.insert(pc, missing),
+                        Some((more, count)) => {
+                            missing.count = more;
+                            counted.insert(pc, count);
+                        }
                         None => {
                             for other in self.warps {
                                 missing.add(other, other.live & !state.arrived(other.index));
@@ -122,13 +125,10 @@ impl Stuck<'_> {
             .map(|(pc, (threads, missing, what))| WaitingThreads {
                 group: group(pc, threads),
                 what: what.into(),
-                missing: match counted.get(&pc) {
-                    Some(&(missing, of)) => MissingThreads::Any { missing, of },
-                    None => MissingThreads::These {
-                        missing: missing.count,
-                        first: coordinates(missing.first.into(), self.launch.block),
-                    },
-                },
+                missing: missing.count,
+                first_missing: (!counted.contains_key(&pc))
+                    .then(|| coordinates(missing.first.into(), self.launch.block)),
+                count: counted.get(&pc).copied(),
             });
         stuck.waiting = groups.collect();
         if !counted.is_empty() {

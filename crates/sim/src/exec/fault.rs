@@ -262,27 +262,12 @@ pub struct WaitingThreads {
     pub group: ThreadGroup,
     /// The operation that they wait at, with the barrier's number or the member mask.
     pub what: Box<str>,
-    /// The threads that they wait for.
-    pub missing: MissingThreads,
-}
-
-/// The threads that have not arrived at a barrier or a warp-wide operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MissingThreads {
-    /// Given threads.
-    These {
-        /// The number of threads.
-        missing: u32,
-        /// The index of the first of them in its block.
-        first: [u32; 3],
-    },
-    /// Any threads of the block, at a barrier with a thread count.
-    Any {
-        /// The number of threads that are missing.
-        missing: u32,
-        /// The thread count.
-        of: u32,
-    },
+    /// The number of threads that they wait for; 0 if these have arrived with other member masks.
+    pub missing: u32,
+    /// The index of the first of these in its block; `None` if any threads of the block will do.
+    pub first_missing: Option<[u32; 3]>,
+    /// The thread count, if they wait at a barrier with one.
+    pub count: Option<u32>,
 }
 
 /// Threads in a text: their number, and the first one.
@@ -318,16 +303,14 @@ impl fmt::Display for ThreadGroup {
 impl fmt::Display for WaitingThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.group.write(f, &format!("at `{}`", self.what))?;
-        match self.missing {
-            MissingThreads::These { missing: 0, .. } => f.write_str(" with other member masks"),
-            MissingThreads::These { missing, first } => {
-                write!(
-                    f,
-                    " for {}",
-                    Counted(missing, first).to_string().trim_end_matches(',')
-                )
+        let missing = self.missing;
+        match (self.count, self.first_missing) {
+            (Some(count), _) => write!(f, " for {missing} more of {count} threads"),
+            (None, Some(first)) if missing > 0 => {
+                let threads = Counted(missing, first).to_string();
+                write!(f, " for {}", threads.trim_end_matches(','))
             }
-            MissingThreads::Any { missing, of } => write!(f, " for {missing} more of {of} threads"),
+            _ => f.write_str(" with other member masks"),
         }
     }
 }

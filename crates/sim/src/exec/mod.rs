@@ -74,8 +74,7 @@ pub(crate) use cooperative::{
     MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, resident_blocks,
 };
 pub use fault::{
-    Assertion, DeadlockedThreads, KernelFault, KernelFaultKind, MissingThreads, ThreadGroup,
-    WaitingThreads,
+    Assertion, DeadlockedThreads, KernelFault, KernelFaultKind, ThreadGroup, WaitingThreads,
 };
 pub(crate) use grid::run_traced;
 pub(crate) use grid::{GridStatus, run_suspending};

@@ -94,11 +94,8 @@ pub(super) trait Observer {
     /// Called when a lane has read a texel, with its address and number of bytes.
     fn image_read(&mut self, _warp: &Warp, _pc: u32, _lane: usize, _texel: (u64, u64)) {}
 
-    /// Called when a lane has started an asynchronous copy.
-    fn copy_started(&mut self, _warp: &Warp, _copy: &AsyncCopy) {}
-
-    /// Called when a lane has waited for its asynchronous copy.
-    fn copy_waited(&mut self, _warp: &Warp, _copy: &AsyncCopy) {}
+    /// Called when a lane has started an asynchronous copy, and when it has waited for it.
+    fn copied(&mut self, _warp: &Warp, _copy: &AsyncCopy, _waited: bool) {}
 
     /// Called when a lane has told an mbarrier object to track its asynchronous copies so far.
     fn copies_tracked(&mut self, _warp: u32, _lane: usize, _at: u64) {}

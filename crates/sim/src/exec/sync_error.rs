@@ -51,16 +51,22 @@ pub struct SyncError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SyncErrorKind {
-    /// Threads wait for each other at two barrier instructions. All threads of the block (for
-    /// barrier 0) or of the warp must execute one `bar` or `barrier.aligned` instruction.
+    /// Threads wait for each other at two barrier instructions: `__syncthreads()` in a branch that
+    /// some take. Warps may arrive at barriers with a number other than 0, with a count, or with
+    /// `barrier.sync` wherever they are; the lanes of one warp must execute the same instruction,
+    /// except for `barrier.sync`.
     DivergentBarrier {
         /// The barrier's number.
         barrier: u32,
         /// True if the two threads belong to one warp.
         in_warp: bool,
     },
-    /// A thread went around a barrier of the whole block at which others wait, and ended. A
-    /// thread that returns before the barrier is none.
+    /// A thread went around a barrier of the whole block at which others wait, in a branch or by
+    /// leaving a loop, and ended. A thread that returns before the barrier has not skipped it;
+    /// it has if it executes something first that the others reach only behind the barrier.
+    ///
+    /// Needs [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check). Barriers in
+    /// functions that are not inlined are not checked.
     SkippedBarrier,
     /// Two threads name different numbers of threads for one completion of a barrier.
     ThreadCounts {

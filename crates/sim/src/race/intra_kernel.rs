@@ -60,18 +60,18 @@ impl AccessChecker {
             thread: Some(access.clone()),
             ..Party::of(operation, does)
         };
-        let SyncErrorText {
-            kind,
-            problem,
-            does,
-            missing,
-        } = sync_error_text(&error.kind);
+        let (problem, does, missing) = sync_error_text(&error.kind);
         let mut missing = format!("missing: {missing}");
         if order != KernelOrder::Index {
             missing += &format!("\n  found as here with order={order}");
         }
         self.findings.add(super::Finding {
-            kind,
+            kind: match error.kind {
+                SyncErrorKind::DivergentBarrier { .. } | SyncErrorKind::SkippedBarrier => {
+                    ReportKind::DivergentBarrier
+                }
+                _ => ReportKind::SyncOperands,
+            },
             severity: Severity::Error,
             problem,
             memory: None,
@@ -201,39 +201,24 @@ impl AccessChecker {
     }
 }
 
-/// The text of an error of synchronisation.
-struct SyncErrorText {
-    kind: ReportKind,
-    problem: String,
-    /// The verbs of the later and the earlier thread.
-    does: [&'static str; 2],
-    missing: &'static str,
-}
-
-fn sync_error_text(error: &SyncErrorKind) -> SyncErrorText {
+/// Returns the description of an error of synchronisation, the verbs of the later and the earlier
+/// thread, and what is missing.
+fn sync_error_text(error: &SyncErrorKind) -> (String, [&'static str; 2], &'static str) {
     use SyncErrorKind as E;
     let count = |threads: Option<u32>| {
         threads.map_or("the whole block".to_owned(), |count| {
             format!("{count} threads")
         })
     };
-    let (problem, does, missing) = match error {
+    match error {
         E::DivergentBarrier { barrier, in_warp } => (
             format!(
                 "divergent barrier: threads of a {} wait at barrier {barrier} on two lines",
                 if *in_warp { "warp" } else { "block" },
             ),
             ["waits", "waits"],
-            match in_warp {
-                true => {
-                    "one barrier that all threads of the warp reach together; this one stands in \
-                     a branch that only some of them take"
-                }
-                false => {
-                    "one __syncthreads() that all threads of the block reach; this one stands in \
-                     a branch that only some of them take"
-                }
-            },
+            "one barrier that all of them reach together; this one stands in a branch that only \
+             some of them take",
         ),
         E::SkippedBarrier => (
             "skipped barrier: one thread of a block waits at barrier 0, another goes around it \
@@ -271,15 +256,5 @@ fn sync_error_text(error: &SyncErrorKind) -> SyncErrorText {
             "the thread's own bit in the mask, or a branch around the operation for the threads \
              that the mask leaves out",
         ),
-    };
-    let divergent = matches!(error, E::DivergentBarrier { .. } | E::SkippedBarrier);
-    SyncErrorText {
-        kind: match divergent {
-            true => ReportKind::DivergentBarrier,
-            false => ReportKind::SyncOperands,
-        },
-        problem,
-        does,
-        missing,
     }
 }

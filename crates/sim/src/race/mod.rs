@@ -157,8 +157,8 @@
 //!
 //! - accesses on paths that none of the runs took, and races that only an order shows in which the
 //!   launch did not run;
-//! - accesses to the target of a `cp.async` that an `mbarrier` object tracks, by a thread that has
-//!   not observed the phase, once another thread has;
+//! - accesses to the target of a `cp.async` behind the phase of an `mbarrier` object that another
+//!   thread has observed;
 //! - more than the last 64 unordered accesses of each word;
 //! - differences in width of strong accesses to one address, which PTX calls races;
 //! - a release operation or a relaxed read of a location that only a later operation on the same
@@ -166,40 +166,20 @@
 //!   locations in this way: it may then report a race where there is none;
 //! - accesses of other devices and of the host while the kernel runs.
 //!
-//! A `cp.async` is in flight until its thread waits for it (`cp.async.wait_group`, `wait_all`), or
-//! until a thread observes the phase of an `mbarrier` object that tracks it. Meanwhile it races with
-//! every access of its target and every write of its source, by the copying thread, too, and behind
-//! barriers: a group that is never waited for, or one too few. Behind the wait, only the copying
-//! thread sees the bytes without further synchronisation. Vector atomics are accesses to each of their elements, and operations on
-//! `mbarrier` objects are atomic accesses of scope `.cta`.
+//! A `cp.async` is in flight until its thread waits for it, or until a thread observes the phase
+//! of an `mbarrier` object that tracks it. Meanwhile it races with every access of its target and
+//! every write of its source, by the copying thread, too, and behind barriers. Vector atomics are
+//! accesses to each of their elements, and operations on `mbarrier` objects are atomic accesses of
+//! scope `.cta`.
 //!
 //! # Synchronisation within a kernel
 //!
-//! Barriers and operations between lanes are checked under every configuration; only skipped
-//! barriers need [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check). What PTX
-//! leaves undefined is an error, although the kernel goes on:
-//!
-//! - A barrier of the block that its threads reach at different lines
-//!   ([`ReportKind::DivergentBarrier`](crate::ReportKind::DivergentBarrier)): `__syncthreads()` in
-//!   a branch that only some threads take. Warps may arrive at barriers with a number other than 0,
-//!   with a count, or with `barrier.sync` wherever they are; the lanes of one warp must execute the
-//!   same instruction except for `barrier.sync`.
-//! - A `__syncthreads()` that a thread goes around, in a branch or by leaving a loop, while others
-//!   wait there until it exits (the same kind). A thread that exits before the barrier is not
-//!   waited for, as on devices since Volta. It has skipped the barrier if it executes something
-//!   first that the others reach only behind the barrier. Barriers in functions that are not
-//!   inlined are not checked for this.
-//! - Arrivals at one completion of a barrier that do not fit
-//!   ([`ReportKind::SyncOperands`](crate::ReportKind::SyncOperands)): with different thread counts,
-//!   with `barrier.red` and another operation, or twice by one thread.
-//! - An operation between lanes (`__syncwarp()`, shuffles, votes, `__match_any_sync()`,
-//!   `__reduce_add_sync()`) by a lane that its own member mask does not name (the same kind).
-//!
-//! Threads that wait for others that never arrive are a fault of the kernel
-//! ([`KernelFaultKind::BarrierDeadlock`](crate::exec::KernelFaultKind::BarrierDeadlock)), which
-//! names all that wait, the threads that each group waits for, and their lines: two groups at two
-//! barriers, a thread count that exceeds the threads, a lane of the member mask that waits
-//! elsewhere or names another mask. Lanes of a mask that have exited are not waited for.
+//! Uses of barriers and of operations between lanes that PTX leaves undefined are errors, although
+//! the kernel goes on: [`SyncErrorKind`](crate::exec::SyncErrorKind) lists them. They are found
+//! without an option, except skipped barriers. Threads that can never go on are a fault
+//! ([`BarrierDeadlock`](crate::exec::KernelFaultKind::BarrierDeadlock)), which names all that wait,
+//! the threads that each group waits for, and their lines. Threads that have exited are not waited
+//! for, as on devices since Volta: neither lanes of a member mask nor threads of the block.
 //!
 //! [ptx]: https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model
 //!

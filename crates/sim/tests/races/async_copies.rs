@@ -111,7 +111,7 @@ fn m05_a_group_that_is_never_waited_for_or_one_too_few_is_found_behind_a_barrier
         racy
     );
     // The wait of another thread completes nothing.
-    let half = "setp.lt.u32 %p1, %r1, 32;\n@%p1";
+    let half = "setp.lt.u32 %p1, %r1, 32;\n@%p1 ";
     assert_eq!(found(&[COPY, half, WAIT, BARRIER, READ].concat()), racy);
 }
 

@@ -210,15 +210,6 @@ impl<'a> RaceDetector<'a> {
         }
     }
 
-    /// Records the accesses of an asynchronous copy: plain ones of its lane. With `starts`, they
-    /// are checked against the copies in flight, too.
-    fn record_copy(&mut self, warp: &Warp, copy: &AsyncCopy, starts: bool) {
-        let lane = (warp, copy.pc, copy.lane);
-        self.record_plain(lane, (Window::Global, &copy.source), None, starts);
-        let stored = Some(&*copy.value);
-        self.record_plain(lane, (Window::Shared, &copy.target), stored, starts);
-    }
-
     /// Records a plain access of one lane: a write of the stored bytes, or a read.
     fn record_plain(
         &mut self,
@@ -407,14 +398,18 @@ impl Observer for RaceDetector<'_> {
         self.record_plain((warp, pc, lane), texel, None, false);
     }
 
-    fn copy_started(&mut self, warp: &Warp, copy: &AsyncCopy) {
-        self.record_copy(warp, copy, true);
-        self.block.copies.start(warp.index, copy);
-    }
-
-    fn copy_waited(&mut self, warp: &Warp, copy: &AsyncCopy) {
-        self.block.copies.complete(warp.index, copy.number);
-        self.record_copy(warp, copy, false);
+    fn copied(&mut self, warp: &Warp, copy: &AsyncCopy, waited: bool) {
+        if waited {
+            self.block.copies.complete(warp.index, copy.number);
+        }
+        // The copy accesses both places at its start and at the wait.
+        let lane = (warp, copy.pc, copy.lane);
+        self.record_plain(lane, (Window::Global, &copy.source), None, !waited);
+        let stored = Some(&*copy.value);
+        self.record_plain(lane, (Window::Shared, &copy.target), stored, !waited);
+        if !waited {
+            self.block.copies.start(warp.index, copy);
+        }
     }
 
     fn copies_tracked(&mut self, warp: u32, lane: usize, at: u64) {
