@@ -213,10 +213,6 @@ impl Observer for LaunchChecks<'_> {
         }
     }
 
-    fn watches(&self) -> bool {
-        self.skipped.watches()
-    }
-
     fn reached(&mut self, warp: &Warp, pc: u32, lanes: u32) {
         self.skipped.reached((self.block, warp.index), pc, lanes);
     }

@@ -151,12 +151,7 @@ pub(super) trait Observer {
     /// Called after lanes have arrived at a barrier of the block.
     fn arrived(&mut self, _warp: &Warp, _arrived: &BarrierArrivalEvent, _barriers: &Barriers) {}
 
-    /// Returns whether [`Self::reached`] must be called.
-    fn watches(&self) -> bool {
-        false
-    }
-
-    /// Called when lanes of a warp have reached an instruction.
+    /// Called when lanes of a warp have reached the end of a barrier.
     fn reached(&mut self, _warp: &Warp, _pc: u32, _lanes: u32) {}
 
     /// Called before threads exit.

@@ -17,7 +17,7 @@ use super::launch::{GlobalMemory, Launch};
 use super::observer::{BarrierArrivalEvent, IssuePoint};
 use super::sync_error::{SyncError, SyncErrorKind};
 use crate::ptx::Kernel;
-use crate::ptx::ir::{BarrierOp, Code, NO_GUARD, Op};
+use crate::ptx::ir::{BarrierEnds, BarrierOp, Code, NO_GUARD, Op};
 
 /// A thread that has exited: its number, the program counter of its exit, and the number of
 /// completions of barrier 0 before.
@@ -54,15 +54,10 @@ impl<'a> SkippedBarriers<'a> {
             kernel,
             launch,
             memory,
-            ends: if is_on { ends() } else { &[] },
+            ends: if is_on { &ends().ends } else { &[] },
             past: BTreeMap::new(),
             exited: BTreeMap::new(),
         }
-    }
-
-    /// Returns whether any barrier has an end.
-    pub(super) fn watches(&self) -> bool {
-        !self.ends.is_empty()
     }
 
     /// Notes that lanes have reached an instruction.
@@ -124,9 +119,9 @@ impl<'a> SkippedBarriers<'a> {
     }
 }
 
-/// Returns the ends of the kernel's barriers for the whole block, each with its barrier. Barriers
-/// in functions that are called have none.
-fn barrier_ends(code: &Code) -> Vec<(u32, u32)> {
+/// Returns the ends of the kernel's barriers for the whole block. Barriers in functions that are
+/// called have none.
+fn barrier_ends(code: &Code) -> BarrierEnds {
     let flow = Flow::new(code);
     let is_barrier = |pc: &u32| match code.instrs[*pc as usize].op {
         Op::Barrier(index) => {
@@ -136,9 +131,19 @@ fn barrier_ends(code: &Code) -> Vec<(u32, u32)> {
         _ => false,
     };
     let barriers = (code.entry..code.instrs.len() as u32).filter(is_barrier);
-    barriers
-        .filter_map(|barrier| Some((flow.end_of(barrier)?, barrier)))
-        .collect()
+    let ends = barriers.filter_map(|barrier| Some((flow.end_of(barrier)?, barrier)));
+    let ends: Vec<_> = ends.collect();
+    let mut is_end = vec![
+        false;
+        if ends.is_empty() {
+            0
+        } else {
+            code.instrs.len()
+        }
+    ];
+    ends.iter()
+        .for_each(|(end, _)| is_end[*end as usize] = true);
+    BarrierEnds { ends, is_end }
 }
 
 /// The control flow of a kernel's own operations.

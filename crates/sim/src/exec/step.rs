@@ -38,6 +38,10 @@ pub(super) fn run<O: Observer>(
     observer: &mut O,
 ) -> Result<WarpStatus, WarpFault> {
     let (code, instrs) = (shared.code, shared.instrs);
+    let is_end = match code.barrier_ends.get() {
+        Some(ends) if O::ON => &ends.is_end[..],
+        _ => &[],
+    };
     let only = if O::ON { None } else { warp.take_only() };
     let next = match only {
         Some(split) => Some(split),
@@ -63,7 +67,7 @@ pub(super) fn run<O: Observer>(
             }
             instr = &fused.blocks[index as usize].first;
         }
-        if O::ON && observer.watches() {
+        if O::ON && is_end.get(split.pc as usize) == Some(&true) {
             observer.reached(warp, split.pc, split.mask);
         }
         let mask = if instr.guard == NO_GUARD {

@@ -69,6 +69,15 @@ pub(crate) struct Restart {
     pub(crate) of_block: Vec<(Slot, SpecialRegister)>,
 }
 
+/// For barriers of the whole block, the operations behind which no thread reaches them again.
+#[derive(Debug, Default)]
+pub(crate) struct BarrierEnds {
+    /// The operations, each with its barrier.
+    pub(crate) ends: Vec<(u32, u32)>,
+    /// Whether an operation is one of them; empty if there are none.
+    pub(crate) is_end: Vec<bool>,
+}
+
 /// The lowered code of a kernel: its operations, and the tables they index.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
@@ -84,9 +93,8 @@ pub(crate) struct Code {
     /// for a single block.
     pub(crate) repeats: bool,
     pub(crate) fusion: Fusion,
-    /// For barriers of the whole block, the operation behind which no thread reaches the barrier
-    /// again, with the barrier; computed when a check needs them.
-    pub(crate) barrier_ends: OnceLock<Vec<(u32, u32)>>,
+    /// Computed when a check needs them.
+    pub(crate) barrier_ends: OnceLock<BarrierEnds>,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
     /// The source file number and line of each operation; zeros if the PTX has no line information.
