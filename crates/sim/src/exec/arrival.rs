@@ -34,7 +34,10 @@ pub(super) fn arrive<O: Observer>(
         mask,
         pc,
     };
-    if (!shared.barriers.state(id).arrivals.is_empty() || !warp.splits.is_empty())
+    let pending = shared.barriers.state(id);
+    let is_like = |first: &Arrival| first.pc == pc && pending.threads == threads;
+    let fits = !pending.has(warp.index) && pending.arrivals.first().is_none_or(is_like);
+    if !(fits && warp.splits.is_empty())
         && let Some((kind, earlier)) = error(warp, shared, barrier, id, threads, &arrival)
     {
         shared.report(kind, arrival.place(), Some(earlier));
@@ -69,6 +72,7 @@ pub(super) fn arrive<O: Observer>(
 
 /// Returns the rule that an arrival breaks together with an earlier one, which is given by its
 /// thread and program counter.
+#[cold]
 fn error(
     warp: &Warp,
     shared: &WarpContext<'_, '_>,

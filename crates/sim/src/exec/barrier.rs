@@ -35,9 +35,13 @@ pub(super) struct BarrierState {
     pub(super) generation: u64,
     /// The arrivals since the last completion.
     pub(super) arrivals: SmallVec<[Arrival; 2]>,
-    /// The number of threads that have arrived since the last completion. With a thread count, the
-    /// warps count as a whole: the lanes that do not exist or have exited, too.
+    /// The warps among them, one bit for each.
+    pub(super) warps: u32,
+    /// The number of threads that have arrived since the last completion.
     arrived: u32,
+    /// The number of lanes of the arrived warps that do not exist or have exited; they count
+    /// towards `threads`.
+    padding: u32,
     count_true: u32,
     /// The number of threads that must arrive; `None` for all live threads of the block.
     pub(super) threads: Option<u32>,
@@ -47,15 +51,25 @@ pub(super) struct BarrierState {
 impl BarrierState {
     /// Completes the barrier if all expected threads have arrived, of `live` threads of the block.
     fn settle(&mut self, live: u32) {
-        if !self.arrivals.is_empty() && self.arrived >= self.threads.unwrap_or(live) {
+        let complete = match self.threads {
+            Some(threads) => self.arrived + self.padding >= threads,
+            None => self.arrived >= live,
+        };
+        if self.arrived > 0 && complete {
             self.last = Completion {
                 count_true: self.count_true,
-                arrived: self.arrivals.iter().map(|of| of.mask.count_ones()).sum(),
+                arrived: self.arrived,
             };
             self.generation += 1;
             self.arrivals.clear();
-            (self.arrived, self.count_true, self.threads) = (0, 0, None);
+            (self.arrived, self.padding, self.warps) = (0, 0, 0);
+            (self.count_true, self.threads) = (0, None);
         }
+    }
+
+    /// Returns whether a warp has arrived since the last completion.
+    pub(super) fn has(&self, warp: u32) -> bool {
+        self.warps >> (warp % 32) & 1 == 1
     }
 
     /// Returns the lanes of a warp that have arrived since the last completion.
@@ -67,7 +81,7 @@ impl BarrierState {
     /// Counts the lanes that a warp lacks if all of its `live` lanes are among those that arrived.
     fn pad(&mut self, arrived: u32, live: u32) {
         if self.threads.is_some() && live & !arrived == 0 {
-            self.arrived += 32 - arrived.count_ones();
+            self.padding += 32 - arrived.count_ones();
         }
     }
 
@@ -75,7 +89,8 @@ impl BarrierState {
     /// was.
     pub(super) fn missing(&self) -> Option<(u32, u32)> {
         let threads = self.threads?;
-        Some((threads.saturating_sub(self.arrived), threads))
+        let arrived = self.arrived + self.padding;
+        Some((threads.saturating_sub(arrived), threads))
     }
 }
 
@@ -133,10 +148,11 @@ impl Barriers {
         self.used = true;
         let state = &mut self.states[by.id as usize % BARRIERS];
         let generation = state.generation;
-        let arrived = match state.arrivals.is_empty() {
-            true => by.arrival.mask,
-            false => state.arrived(by.arrival.warp) | by.arrival.mask,
+        let arrived = match state.has(by.arrival.warp) {
+            true => state.arrived(by.arrival.warp) | by.arrival.mask,
+            false => by.arrival.mask,
         };
+        state.warps |= 1 << (by.arrival.warp % 32);
         state.arrivals.push(by.arrival);
         state.arrived += by.arrival.mask.count_ones();
         state.count_true += by.count_true;
@@ -152,9 +168,11 @@ impl Barriers {
         self.live -= lanes.count_ones();
         if self.used {
             for state in &mut self.states {
-                let arrived = state.arrived(warp);
-                if arrived != 0 && live & !arrived != 0 {
-                    state.pad(arrived, live & !lanes);
+                if state.has(warp) {
+                    let arrived = state.arrived(warp);
+                    if live & !arrived != 0 {
+                        state.pad(arrived, live & !lanes);
+                    }
                 }
                 state.settle(self.live);
             }
