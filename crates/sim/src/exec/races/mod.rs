@@ -210,7 +210,8 @@ impl<'a> RaceDetector<'a> {
         }
     }
 
-    /// Records a plain access of one lane: a write of the stored bytes, or a read.
+    /// Records a plain access of one lane: a write of the stored bytes, or a read. An address of
+    /// another window is ignored.
     fn record_plain(
         &mut self,
         (warp, pc, lane): (&Warp, u32, usize),
@@ -218,7 +219,6 @@ impl<'a> RaceDetector<'a> {
         stored: Option<&[u8]>,
         checks_copies: bool,
     ) {
-        // A source may lie in another window.
         if window == Window::Global && Window::of(range.start) != window {
             return;
         }
@@ -402,7 +402,6 @@ impl Observer for RaceDetector<'_> {
         if waited {
             self.block.copies.complete(warp.index, copy.number);
         }
-        // The copy accesses both places at its start and at the wait.
         let lane = (warp, copy.pc, copy.lane);
         self.record_plain(lane, (Window::Global, &copy.source), None, !waited);
         let stored = Some(&*copy.value);
@@ -413,8 +412,9 @@ impl Observer for RaceDetector<'_> {
     }
 
     fn copies_tracked(&mut self, warp: u32, lane: usize, at: u64) {
-        let thread = warp as usize * 32 + lane;
-        self.block.threads.track_copies(thread, at);
+        self.block
+            .threads
+            .track_copies(warp as usize * 32 + lane, at);
     }
 
     fn copies_arrived(
