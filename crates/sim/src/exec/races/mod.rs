@@ -210,8 +210,7 @@ impl<'a> RaceDetector<'a> {
         }
     }
 
-    /// Records a plain access of one lane: a write of the stored bytes, or a read. An address of
-    /// another window is ignored.
+    /// Records a plain access of one lane, unless its address lies in another window.
     fn record_plain(
         &mut self,
         (warp, pc, lane): (&Warp, u32, usize),
@@ -234,12 +233,11 @@ impl<'a> RaceDetector<'a> {
         self.recorder(window).record(&mut by, range, stored);
     }
 
-    /// Checks an access of one lane against the copies in flight.
     fn check_copies(&mut self, place: (Window, Range<u64>), by: AccessRecord, stored: &[u8]) {
-        let BlockState {
-            threads, copies, ..
-        } = &self.block;
-        copies.check(place, by, stored, threads, &mut self.collector);
+        let (block, collector) = (&self.block, &mut self.collector);
+        block
+            .copies
+            .check(place, by, stored, &block.threads, collector);
     }
 
     /// Applies the acquire and release effects of the strong accesses of a warp's lanes; those in
