@@ -386,7 +386,10 @@ impl Bitmap {
 
 impl Drop for Bitmap {
     fn drop(&mut self) {
-        let chunks = self.chunks.take().into_iter().flatten();
+        let Some(chunks) = self.chunks.take() else {
+            return;
+        };
+        let chunks = chunks.into_iter();
         let chunks = chunks.filter_map(OnceLock::into_inner);
         // If another thread has the spare chunks, these are simply freed.
         if let Some(mut spare) = SPARE.try_lock() {
