@@ -44,7 +44,7 @@ PASSED = r"\bPASS(ED)?\b|[Pp]assed|[Ss]uccess|SUCCESS|\bOK\b|[Cc]orrect|VALID"
 REPEATS = r"\b(?i:\w*(?:repeat|repetition|iteration|niter|num_iter|reps|loops|nruns|num_runs|passes|trials|runs)\w*)"
 # Lines that differ from run to run, or from device to device.
 UNSTEADY = (
-    r"(?i)time|second|done in|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
+    r"(?i)time|second|done in|memcopy:|\(s\)|deviation|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
     r"|\brate|perf|device|gpu|clock|cycle|driver|compute capability|\bSMs?\b|multiprocessor|latency"
     r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
 )
