@@ -44,7 +44,7 @@ PASSED = r"\bPASS(ED)?\b|[Pp]assed|[Ss]uccess|SUCCESS|\bOK\b|[Cc]orrect|VALID"
 REPEATS = r"\b(?i:\w*(?:repeat|repetition|iteration|niter|num_iter|reps|loops|nruns|num_runs|passes|trials|runs)\w*)"
 # Lines that differ from run to run, or from device to device.
 UNSTEADY = (
-    r"(?i)time|second|done in|memcopy:|\(s\)|deviation|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
+    r"(?i)time|second|done in|memcopy:|\(s\)|efficiency|memory usage|\b\d*\.?\d+(e[+-]\d+)? ?[mun]?s\b|/s\b|/sec|took|[GM]?flop|bandwidth|throughput|elapsed|speed"
     r"|\brate|perf|device|gpu|clock|cycle|driver|compute capability|\bSMs?\b|multiprocessor|latency"
     r"|LAUNCHER|millstream|make(\[\d\])?:|ns\b|pid|0x[0-9a-f]+"
 )
@@ -206,12 +206,13 @@ class Program:
         if self.suite == "cuda-samples":
             found = [given] if once == self.folder else [given, ("repeat 1 in sources", once, self.command)]
             return found + self.smaller(once, lambda by: self.command, found)
-        lines = [self.once(line) for line in self.lines(self.folder)]
+        given_lines = self.lines()
+        lines = [self.once(line) for line in given_lines]
         command = ["sh", "-ec", "\n".join(lines)]
-        found = [given] if lines == self.lines(self.folder) else [("repeat 1", self.folder, command)]
+        found = [given] if lines == given_lines else [("repeat 1", self.folder, command)]
+        last = []
         if once != self.folder:
-            found = [("repeat 1 in sources", once, command)]
-        last = [given] if once != self.folder else []
+            found, last = [("repeat 1 in sources", once, command)], [given]
         for line in read(HERE / "sizes.txt").splitlines():
             name, _, arguments = line.partition(" ")
             if name == self.name:
@@ -221,7 +222,7 @@ class Program:
                 return [*found, ("smaller", folder, ["sh", "-ec", "\n".join(command)]), *last]
 
         def commands(by):
-            return ["sh", "-ec", "\n".join(self.divided(by, line) for line in lines)]
+            return ["sh", "-ec", "\n".join(self.divided_arguments(by, line) for line in lines)]
 
         return found + self.smaller(once, commands, [*found, ("", once, command)]) + last
 
@@ -235,14 +236,15 @@ class Program:
             ("all numbers / 64", 64, self.divided_numbers),
         ]:
             copy = self.copied(name.replace(" / ", "-").replace(" ", "-"), change(by), folder)
-            if (copy, command(by)) not in [one[1:] for one in [*known, *found]]:
-                found.append((name, copy, command(by)))
+            way = (copy, command(by))
+            if way not in [one[1:] for one in [*known, *found]]:
+                found.append((name, *way))
         return found
 
-    def lines(self, folder):
+    def lines(self):
         """Returns the commands of `make run`."""
         make = [*self.command, "-n", "LAUNCHER="]
-        said = subprocess.run(make, cwd=folder, env=self.environment, capture_output=True, text=True)
+        said = subprocess.run(make, cwd=self.folder, env=self.environment, capture_output=True, text=True)
         lines = (" ".join(line.split()) for line in said.stdout.replace("\\\n", " ").splitlines())
         return [line for line in lines if not re.match(r"(\S*nvcc|g\+\+|gcc|make\S*)\s", line)]
 
@@ -277,7 +279,7 @@ class Program:
             text = re.sub(rf"(\b{name}[ \t]*=[ \t]*|\b{name}\()[^;)\n]+", rf"\g<1>{value}", text)
         return text
 
-    def divided(self, by, text):
+    def divided_arguments(self, by, text):
         """Returns a command with its large numbers divided."""
         head, main, rest = text.partition("./main")
         return head + main + re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda it: divided(it[0], by), rest)

@@ -6,8 +6,9 @@ builds in several ways. `program.py` builds one program, and names its outcome.
 HeCBench's programs repeat their work only to take times, a hundred or ten thousand times: where a
 script finds this number, in the arguments or the sources, it is 1, unless `--given`. A program that
 is still slow runs with the smaller sizes that `sizes.txt` lists, or with its large numbers divided
-by 16, then by 256, then with all numbers divided by 16. The outcome says so. A program may refuse
-what is changed so; if it ends well on both devices, or passes its check, it counts.
+by 16, then by 256, then with all round numbers divided by 16, then by 64. The outcome says so. A
+program may refuse what is changed so; it counts if it says what it says on a GPU, or passes its check.
+Samples run with their own numbers first.
 
 A program may take 120 s of processor time. Those that need long are stopped and go on when all
 others have had their turn, so that a run that ends at its `--deadline` has tried every program.
