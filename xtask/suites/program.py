@@ -67,6 +67,11 @@ def divided(text, by, least=0):
     return str(max(number // by // unit, 1) * unit)
 
 
+def large(by, text):
+    """Returns the arguments of a command with its large numbers divided."""
+    return re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda it: divided(it[0], by), text)
+
+
 def read(path, limit=200_000):
     """Returns the text of a file, at most its first and last bytes."""
     if not path.exists():
@@ -116,7 +121,7 @@ class Program:
         self.logs = options.logs / f"{suite}-{re.sub('[/ ]', '-', name)}"
         shutil.rmtree(self.logs, ignore_errors=True)
         self.logs.mkdir(parents=True)
-        self.command = None
+        self.command = self.on_gpu = None
         self.tools, self.is_managed = options.tools, False
         path = f"{self.tools}:{self.tools}/toolkit/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path}
@@ -200,8 +205,12 @@ class Program:
         with smaller sizes, those of `sizes.txt` or large numbers divided."""
         self.steps("sm_75", self.folder)
         given = ("", self.folder, self.command)
-        if self.suite not in ("HeCBench", "cuda-samples") or self.options.given:
+        if self.suite not in ("HeCBench", "cuda-samples", "gpu-rodinia") or self.options.given:
             return [given]
+        if self.suite == "gpu-rodinia":
+            script = read(self.folder / self.command[1])
+            smaller = self.smaller(self.folder, lambda by: ["bash", "-c", large(by, script)], [given])
+            return [given, *smaller]
         once = self.copied("once", self.single)
         if self.suite == "cuda-samples":
             found = [given] if once == self.folder else [given, ("repeat 1 in sources", once, self.command)]
@@ -282,7 +291,7 @@ class Program:
     def divided_arguments(self, by, text):
         """Returns a command with its large numbers divided."""
         head, main, rest = text.partition("./main")
-        return head + main + re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda it: divided(it[0], by), rest)
+        return head + main + large(by, rest)
 
     def divided_sizes(self, by):
         """Returns what divides the large constants of a source: round numbers, since others are
@@ -355,11 +364,11 @@ class Program:
                 said = "does not compile: its build makes no program"
         return said or None
 
-    def start(self, simulated, command):
-        """Starts the program in a session of its own, and returns it."""
+    def start(self, name, command):
+        """Starts the program in a session of its own, and returns it. `name` is that of its output:
+        `run` is on the simulated device."""
         command, environment = list(map(str, command)), self.environment
-        name = "run" if simulated else "gpu"
-        if simulated:
+        if name == "run":
             options = ["--quiet", "--annotate=never", "--exit-code=0", f"--json={self.logs}/reports"]
             options += [f"--memory={os.environ.get('MEMORY', '64G')}"]
             command = [self.tools / "millstream", "run", *options, "--", *command]
@@ -373,6 +382,14 @@ class Program:
                 command, cwd=self.place, env=environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )
+
+    def is_steady(self):
+        """Returns whether the program says once more on a GPU what it has said there."""
+        try:
+            self.start("again", self.on_gpu).wait(30)
+        except subprocess.TimeoutExpired:
+            return True
+        return difference(self.said("again")[0], self.said("gpu")[0]) is None
 
     def said(self, name):
         """Returns the output of a run."""
@@ -430,6 +447,7 @@ class Program:
         if code == 2 and self.suite == "cuda-samples" and re.search("[Ww]aiv|not support", both):
             return f"excluded: the program waives: {first('[Ww]aiv|not support')}"
         same = difference(out, self.said("gpu")[0]) if reference == 0 else "not run"
+        is_steady = not same or reference != 0 or self.is_steady()
         if code != 0:
             if reference not in (None, 0):
                 return f"excluded: fails on a GPU, too: status {reference}"
@@ -446,4 +464,6 @@ class Program:
             return "pass"
         if same == "":
             return "same: but for rounding"
+        if not is_steady:
+            return "ends: two runs on a GPU differ, too"
         return "ends" if reference is None else f"differs: {same}"

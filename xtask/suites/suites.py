@@ -180,6 +180,9 @@ class Job:
         start = time.monotonic()
         reason = self.program.build(folder)
         self.facts["build"] = round(time.monotonic() - start, 1)
+        if reason and not is_first and self.left:
+            # The program may need the numbers that a script has changed.
+            return self.next_variant()
         if reason:
             self.process = None
             self.found = f"excluded: {reason}" if is_first else f"slow: {name}: {reason}"
@@ -192,11 +195,12 @@ class Job:
         if self.left and name not in GIVEN and self.reference not in (None, 0):
             self.facts["refused"] = f"{name}: status {self.reference} on a GPU"
             return self.next_variant()
-        self.process = self.program.start(True, command)
+        self.process = self.program.start("run", command)
 
     def on_gpu(self, command):
         """Runs the program on a GPU."""
-        start, process = time.monotonic(), self.program.start(False, command)
+        self.program.on_gpu = command
+        start, process = time.monotonic(), self.program.start("gpu", command)
         while time.monotonic() - start < 20:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:
