@@ -60,7 +60,10 @@ pub(crate) fn install_command(name: &str) -> Result<()> {
     if succeeds(&mut cargo(&format!("{name} --version"))) {
         return Ok(());
     }
-    run(&mut cargo(&format!("install cargo-{name} --locked")))
+    // What runs once is not worth optimising.
+    run(&mut cargo(&format!(
+        "install cargo-{name} --locked --debug"
+    )))
 }
 
 /// Installs packages of Python into a folder, without those that they depend on.

@@ -257,7 +257,9 @@ class Job:
         if not variant:
             return found
         is_good = code == 0 and kind(found) in GOOD
-        if variant not in GIVEN and not is_good and self.reference != 0 and "missing input" not in found:
+        is_changed = variant not in GIVEN and self.reference != 0
+        is_changed |= variant == "smaller" and self.reference not in (None, 0)
+        if is_changed and not is_good and "missing input" not in found:
             self.facts["refused"] = f"{variant}: {found}"
             return None if self.left else f"slow: but with {variant}: {found}"
         return f"{found} ({variant})"
