@@ -14,7 +14,7 @@ use super::{
     state::SimState,
 };
 use crate::{
-    exec::{GlobalMemory, Image, Region, SharedSyncErrors, SyncError, TracedRegion},
+    exec::{Alias, GlobalMemory, Image, Region, SharedSyncErrors, SyncError, TracedRegion},
     ids::OpId,
     memory::{AccessBitmap, AccessTime, Allocation, HeapUser, KernelHeap, MemoryKind, MemoryMap},
 };
@@ -120,6 +120,10 @@ impl GlobalMemory for KernelView<'_> {
             })
         });
         Some(TracedRegion { region, bitmap })
+    }
+
+    fn aliases(&self) -> Vec<Alias> {
+        self.map.aliases()
     }
 
     fn share(&self) {

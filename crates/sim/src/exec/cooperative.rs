@@ -6,7 +6,7 @@
 //! `%envreg2`, and waits there for the others. All blocks of a cooperative launch must therefore
 //! run at the same time.
 
-use super::launch::{GlobalMemory, Launch, Region, TracedRegion};
+use super::launch::{Alias, GlobalMemory, Launch, Region, TracedRegion};
 use super::sync_error::SyncError;
 use super::texels::Image;
 use crate::memory::Backing;
@@ -87,6 +87,10 @@ impl GlobalMemory for WithWorkspace<'_> {
             region: self.region(address)?,
             bitmap: None,
         })
+    }
+
+    fn aliases(&self) -> Vec<Alias> {
+        self.memory.aliases()
     }
 
     fn share(&self) {

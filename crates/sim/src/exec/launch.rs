@@ -1,5 +1,7 @@
 //! The inputs and statistics of a launch.
 
+use std::ops::Range;
+
 use super::jit::Jit;
 use super::kernel_access::{KernelAccess, coordinates};
 use super::sync_error::SyncError;
@@ -11,6 +13,14 @@ use crate::ptx::Kernel;
 /// The maximum shared memory of a block, static and dynamic together, in bytes. It is the maximum
 /// that an H200 allows a kernel to opt in to.
 pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
+
+/// The addresses of a mapping, and the first address where the same memory is mapped.
+pub type Alias = (Range<u64>, u64);
+
+/// Returns the mapping among `aliases` that has the address.
+pub(super) fn alias(aliases: &[Alias], address: u64) -> Option<&Alias> {
+    aliases.iter().find(|(range, _)| range.contains(&address))
+}
 
 /// Global memory, looked up by address.
 pub trait GlobalMemory: Sync {
@@ -25,6 +35,11 @@ pub trait GlobalMemory: Sync {
             region,
             bitmap: None,
         })
+    }
+
+    /// Returns the mappings of memory that is also mapped at a lower address. The default has none.
+    fn aliases(&self) -> Vec<Alias> {
+        Vec::new()
     }
 
     /// Says, before the first access, that several threads will execute the kernel.

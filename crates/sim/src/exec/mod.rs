@@ -82,7 +82,7 @@ pub use grid::{run, run_checked, run_checked_by};
 pub use jit::Jit;
 pub use kernel_access::KernelAccess;
 pub(crate) use launch::SHARED_BYTES_MAX;
-pub use launch::{GlobalMemory, KernelStats, Launch, Region, TracedRegion};
+pub use launch::{Alias, GlobalMemory, KernelStats, Launch, Region, TracedRegion};
 pub(crate) use order::KernelOrders;
 pub use order::{KernelOrder, KernelOrderError};
 pub(crate) use races::releases;

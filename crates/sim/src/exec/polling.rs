@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::launch::{GlobalMemory, Region, TracedRegion};
+use super::launch::{Alias, GlobalMemory, Region, TracedRegion};
 use super::sync_error::SyncError;
 use crate::memory::AccessBitmap;
 
@@ -116,6 +116,10 @@ impl GlobalMemory for PolledMemory<'_> {
             }
             link = &entry.next;
         }
+    }
+
+    fn aliases(&self) -> Vec<Alias> {
+        self.memory.aliases()
     }
 
     fn share(&self) {

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::launch::{GlobalMemory, Region};
+use super::launch::{Alias, GlobalMemory, Region, alias};
 use super::order::KernelOrder;
 use super::sync_error::SyncError;
 use super::sync_errors::{SharedSyncErrors, SyncErrors};
@@ -17,6 +17,7 @@ const BYTES_MAX: usize = 64 << 20;
 pub(super) struct PrivateMemory<'a> {
     original: &'a dyn GlobalMemory,
     copies: OnceLock<Box<Copied>>,
+    aliases: Vec<Alias>,
     bytes: AtomicUsize,
     exceeded: AtomicBool,
     sync_errors: SharedSyncErrors,
@@ -35,6 +36,7 @@ impl<'a> PrivateMemory<'a> {
         Self {
             original,
             copies: OnceLock::new(),
+            aliases: original.aliases(),
             bytes: AtomicUsize::new(0),
             exceeded: AtomicBool::new(false),
             sync_errors: SharedSyncErrors::default(),
@@ -87,11 +89,22 @@ impl GlobalMemory for PrivateMemory<'_> {
         self.sync_errors.add(error);
     }
 
+    fn aliases(&self) -> Vec<Alias> {
+        self.aliases.clone()
+    }
+
     fn image(&self, handle: u64) -> Option<Image> {
         self.original.image(handle)
     }
 
     fn region(&self, address: u64) -> Option<Region<'_>> {
+        if let Some((range, first)) = alias(&self.aliases, address) {
+            return Some(Region {
+                base: range.start,
+                bytes: self.region(*first)?.bytes,
+                writable: self.original.region(address)?.writable,
+            });
+        }
         let mut link = &self.copies;
         while let Some(copied) = link.get() {
             let region = copied.region();

@@ -14,7 +14,7 @@ use super::{
     backing::Backing,
 };
 
-use crate::ReportKind;
+use crate::{ReportKind, exec::Alias};
 
 /// The granularity of physical memory, reservations and mappings, in bytes.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
@@ -110,6 +110,25 @@ impl MemoryMap {
         }
         found.freed = true;
         Ok(())
+    }
+
+    /// Returns the mappings of memory that is also mapped at a lower address.
+    pub(crate) fn aliases(&self) -> Vec<Alias> {
+        let mut all = self.virtual_memory.physical.values();
+        if !all.any(|physical| physical.mappings > 1) {
+            return Vec::new();
+        }
+        let mut firsts = BTreeMap::new();
+        let mapped = self
+            .allocations
+            .values()
+            .filter(|it| it.kind == MemoryKind::Mapped);
+        mapped
+            .filter_map(|it| {
+                let first = *firsts.entry(it.info.number).or_insert(it.base);
+                (first != it.base).then(|| (it.base..it.end(), first))
+            })
+            .collect()
     }
 
     /// Creates physical memory, and returns its handle; `None` if the host is out of memory.

@@ -3,18 +3,30 @@
 use super::access_record::AccessKind;
 use super::race_model::RaceModel;
 use super::release::StrongAccess;
+use crate::exec::launch::{Alias, alias};
 use crate::exec::observer::AtomicOperands;
 use crate::exec::registers::{Registers, lanes};
 use crate::exec::warp_access::WarpAccess;
 use crate::exec::warp_access::in_window;
 use crate::ptx::ir::{Access, AccessSpace, Atomic, AtomicOp, MemoryOrder, Window};
 
-/// Calls `part` with the parts of an access that lie in shared or global memory.
+/// Calls `part` with the parts of an access that lie in shared or global memory, each byte of which
+/// gets the lowest address where it is mapped.
 pub(super) fn each_window(
+    aliases: &[Alias],
     space: AccessSpace,
     warp_access: &WarpAccess,
     mut part: impl FnMut(Window, &WarpAccess),
 ) {
+    let mut moved;
+    let warp_access = if aliases.is_empty() || space == AccessSpace::Is(Window::Shared) {
+        warp_access
+    } else {
+        moved = *warp_access;
+        let addresses = moved.addresses.iter_mut();
+        addresses.for_each(|address| *address = lowest(aliases, *address));
+        &moved
+    };
     match space {
         AccessSpace::Is(window @ (Window::Global | Window::Shared)) => part(window, warp_access),
         AccessSpace::Is(_) => {}
@@ -26,6 +38,11 @@ pub(super) fn each_window(
             }
         }
     }
+}
+
+/// Returns the lowest address where the byte at `address` is mapped.
+pub(super) fn lowest(aliases: &[Alias], address: u64) -> u64 {
+    alias(aliases, address).map_or(address, |(range, first)| address - range.start + first)
 }
 
 /// Returns the synchronisation of an access with the given memory order that neither reads nor

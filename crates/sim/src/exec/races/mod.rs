@@ -40,7 +40,7 @@ use std::{collections::BTreeMap, mem, ops::Range};
 
 use super::barrier::Barriers;
 use super::indices::Indices;
-use super::launch::{GlobalMemory, Launch};
+use super::launch::{Alias, GlobalMemory, Launch};
 use super::observer::{AsyncCopy, AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
 use super::registers::{LANES, Words, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, scatter};
@@ -64,7 +64,7 @@ use block_threads::BlockThreads;
 use code_summary::CodeSummary;
 use collector::RaceCollector;
 use copies_in_flight::CopiesInFlight;
-use instruction_access::{each_window, kind, strong_access, wrote};
+use instruction_access::{each_window, kind, lowest, strong_access, wrote};
 use lane_groups::LaneGroups;
 use release::{ReleasedMemory, StrongAccess};
 use shadow::ShadowMemory;
@@ -95,6 +95,7 @@ pub(super) struct RaceDetector<'a> {
     threads_per_block: u32,
     summary: CodeSummary,
     model: RaceModel,
+    aliases: Vec<Alias>,
     /// The running block.
     block: BlockState,
     /// The other blocks that have started and not ended.
@@ -118,6 +119,7 @@ impl<'a> RaceDetector<'a> {
             threads_per_block,
             summary,
             model,
+            aliases: memory.aliases(),
             block: BlockState::new(0, threads_per_block, summary, model),
             waiting: BTreeMap::new(),
             global: ShadowMemory::default(),
@@ -144,9 +146,11 @@ impl<'a> RaceDetector<'a> {
         kind: AccessKind,
         stored: Option<&Stage>,
     ) {
-        each_window(space, warp_access, |window, warp_access| {
+        let aliases = mem::take(&mut self.aliases);
+        each_window(&aliases, space, warp_access, |window, warp_access| {
             self.record_in(window, warp, at, warp_access, kind, stored);
         });
+        self.aliases = aliases;
     }
 
     fn record_in(
@@ -229,7 +233,7 @@ impl<'a> RaceDetector<'a> {
         if checks_copies && !self.block.copies.is_empty() {
             self.check_copies((window, range.clone()), by, stored);
         }
-        let range = (range.start, range.end - range.start);
+        let range = (lowest(&self.aliases, range.start), range.end - range.start);
         self.recorder(window).record(&mut by, range, stored);
     }
 
@@ -250,7 +254,7 @@ impl<'a> RaceDetector<'a> {
         written: u32,
         how: StrongAccess,
     ) {
-        each_window(space, warp_access, |window, warp_access| {
+        each_window(&self.aliases, space, warp_access, |window, warp_access| {
             let global = window == Window::Global;
             let released = if global {
                 &mut self.released
@@ -347,15 +351,20 @@ impl Observer for RaceDetector<'_> {
             let lanes = (access.space, &warp_access);
             self.synchronise(warp, lanes, access.count.into(), at.mask, how);
         } else if self.summary.releases {
-            each_window(access.space, &warp_access, |window, warp_access| {
-                let released = match window {
-                    Window::Global => &mut self.released,
-                    _ => &mut self.block.released,
-                };
-                for lane in lanes(warp_access.mask) {
-                    released.overwrite(warp_access.addresses[lane], warp_access.bytes as u64);
-                }
-            });
+            each_window(
+                &self.aliases,
+                access.space,
+                &warp_access,
+                |window, warp_access| {
+                    let released = match window {
+                        Window::Global => &mut self.released,
+                        _ => &mut self.block.released,
+                    };
+                    for lane in lanes(warp_access.mask) {
+                        released.overwrite(warp_access.addresses[lane], warp_access.bytes as u64);
+                    }
+                },
+            );
         }
     }
 
