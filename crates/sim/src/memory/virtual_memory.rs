@@ -14,7 +14,7 @@ use super::{
     backing::Backing,
 };
 
-use crate::{ReportKind, exec::Alias};
+use crate::ReportKind;
 
 /// The granularity of physical memory, reservations and mappings, in bytes.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
@@ -112,8 +112,8 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Returns the mappings of memory that is also mapped at a lower address.
-    pub(crate) fn aliases(&self) -> Vec<Alias> {
+    /// Returns the mappings of memory that is also mapped at a lower address, with the lowest.
+    pub(crate) fn aliases(&self) -> Vec<(Range<u64>, u64)> {
         let mut all = self.virtual_memory.physical.values();
         if !all.any(|physical| physical.mappings > 1) {
             return Vec::new();

@@ -17,6 +17,7 @@
 mod access_record;
 mod barrier_clocks;
 mod before_all;
+mod block_state;
 mod block_threads;
 mod code_summary;
 mod collector;
@@ -60,35 +61,14 @@ pub use union::RaceOrders;
 pub(super) use union::RaceUnion;
 
 use access_record::{AccessKind, AccessRecord, Sharing};
-use block_threads::BlockThreads;
+use block_state::BlockState;
 use code_summary::CodeSummary;
 use collector::RaceCollector;
-use copies_in_flight::CopiesInFlight;
 use instruction_access::{each_window, kind, lowest, strong_access, wrote};
 use lane_groups::LaneGroups;
 use release::{ReleasedMemory, StrongAccess};
 use shadow::ShadowMemory;
 use word_recorder::WordRecorder;
-
-/// A block that has started and not ended.
-struct BlockState {
-    threads: BlockThreads,
-    shared: ShadowMemory,
-    /// The clocks released in shared memory.
-    released: ReleasedMemory,
-    copies: CopiesInFlight,
-}
-
-impl BlockState {
-    fn new(block: u64, threads: u32, summary: CodeSummary, model: RaceModel) -> Self {
-        Self {
-            threads: BlockThreads::new(block, threads, summary, model),
-            shared: ShadowMemory::default(),
-            released: ReleasedMemory::default(),
-            copies: CopiesInFlight::default(),
-        }
-    }
-}
 
 pub(super) struct RaceDetector<'a> {
     collector: RaceCollector<'a>,
