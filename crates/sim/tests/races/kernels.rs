@@ -125,45 +125,36 @@ fn a_misaligned_access_is_found() {
     });
 }
 
-/// Copies words from memory into itself at another address, which lies `shift` bytes further.
-fn within_mapped_memory(sim: &SimHarness, shift: u64) {
+/// Creates memory that is mapped at two addresses.
+pub(crate) fn mapped_twice(sim: &SimHarness) -> [DevicePtr; 2] {
     let bytes = Gpu::MEMORY_GRANULARITY;
     let call = |call| sim.gpu.virtual_memory("map", call).unwrap();
     let (alignment, device, flags) = (0, 0, 3);
-    let base = call(VirtualMemoryCall::Reserve {
-        bytes: 2 * bytes,
-        alignment,
-    });
+    #[rustfmt::skip]
+    let base = call(VirtualMemoryCall::Reserve { bytes: 2 * bytes, alignment });
     let handle = call(VirtualMemoryCall::Create { bytes, device });
-    // The higher address first: which of the two is mapped first does not matter.
-    let [high, low] = [base + bytes, base].map(|base| {
-        call(VirtualMemoryCall::Map {
-            base,
-            bytes,
-            handle,
-        });
-        call(VirtualMemoryCall::SetAccess {
-            base,
-            bytes,
-            device,
-            flags,
-        });
+    // The higher address is mapped first.
+    #[rustfmt::skip]
+    let map = |base| {
+        call(VirtualMemoryCall::Map { base, bytes, handle });
+        call(VirtualMemoryCall::SetAccess { base, bytes, device, flags });
         DevicePtr::from_raw(base)
-    });
-    let stream = sim.stream();
-    sim.fill(low, 7, 2 * BYTES, stream);
-    launch(sim, "read", stream, &[high, low.offset(shift)]);
-    assert_eq!(sim.read(high, 2 * BYTES, stream), [7; 2 * BYTES]);
+    };
+    [base + bytes, base].map(map)
 }
 
 #[test]
 fn threads_race_through_two_addresses_of_one_memory() {
+    let copy = |sim: &SimHarness, shift| {
+        let ([high, low], stream) = (mapped_twice(sim), sim.stream());
+        sim.fill(low, 7, 2 * BYTES, stream);
+        launch(sim, "read", stream, &[high, low.offset(shift)]);
+        assert_eq!(sim.read(high, 2 * BYTES, stream), [7; 2 * BYTES]);
+    };
     let config = SimConfig::new()
         .kernel_race_check(true)
         .kernel_race_orders(3);
-    clean_with(config.clone(), |sim| within_mapped_memory(sim, 0));
-    clean_with(config.clone(), |sim| {
-        within_mapped_memory(sim, BYTES as u64)
-    });
-    expect_with(config, "two_addresses", |sim| within_mapped_memory(sim, 4));
+    clean_with(config.clone(), |sim| copy(sim, 0));
+    clean_with(config.clone(), |sim| copy(sim, BYTES as u64));
+    expect_with(config, "two_addresses", |sim| copy(sim, 4));
 }

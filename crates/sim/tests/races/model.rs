@@ -241,7 +241,16 @@ fn mark(races: &mut RacingBytes, later: u64, bytes: std::ops::Range<usize>) {
 /// Runs the program of a seed. Returns its races according to the model and to the checker.
 fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
     let sim = SimHarness::new(SimConfig::new().schedule(schedule));
-    let memory = zeros(&sim, BYTES);
+    // The same bytes at one address, or at two.
+    let memory = match seed % 2 {
+        0 => [zeros(&sim, BYTES); 2],
+        _ => {
+            let (memory, stream) = (kernels::mapped_twice(&sim), sim.stream());
+            sim.fill(memory[0], 0, BYTES, stream);
+            sim.stream_synchronize(stream).unwrap();
+            memory
+        }
+    };
     let scratch = sim.mem_alloc(BYTES * STREAMS).unwrap();
     let mut program = Program {
         streams: (0..STREAMS).map(|_| sim.stream()).collect(),
@@ -256,7 +265,8 @@ fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
         enqueued: 1,
     };
     for _ in 0..=seed % STEPS_MAX {
-        program.step(memory, scratch);
+        let address = program.draw(2);
+        program.step(memory[address], scratch);
     }
     sim.context_synchronize().unwrap();
     let mut found = RacingBytes::new();

@@ -1,7 +1,7 @@
 //! Fuzz tests: random calls with valid and invalid operands, and calls from many threads at once.
 
 use millstream_driver::PeerCopy2d;
-use millstream_sim::PeerPool;
+use millstream_sim::{PeerPool, VirtualMemoryCall};
 
 use crate::rules::{prelude::*, sim_harness::SCHEDULES};
 
@@ -29,6 +29,8 @@ struct Operands {
     events: Vec<EventHandle>,
     memory: Vec<DevicePtr>,
     functions: Vec<FunctionHandle>,
+    /// Handles of physical memory.
+    physical: Vec<u64>,
     pageable: Host,
     pinned: Host,
 }
@@ -43,7 +45,7 @@ fn draw_call(sim: &SimHarness, dice: &mut RandomCalls, with: &mut Operands) {
         .pick(&[with.pageable, with.pinned])
         .part(dice.roll(8), dice.roll(64));
     // The test checks only that the call returns; its result may be an error.
-    match dice.roll(24) {
+    match dice.roll(26) {
         0 => with
             .streams
             .push(sim.stream_create(dice.roll(2) == 0, 0).unwrap_or(stream)),
@@ -87,7 +89,29 @@ fn draw_call(sim: &SimHarness, dice: &mut RandomCalls, with: &mut Operands) {
                 args,
             ));
         }
+        23 | 24 => draw_mapping(sim, dice, with, memory.as_raw()),
         _ => drop(sim.event_elapsed_ms(event, dice.pick(&with.events))),
+    }
+}
+
+/// Makes a random call of virtual memory management.
+#[rustfmt::skip]
+fn draw_mapping(sim: &SimHarness, dice: &mut RandomCalls, with: &mut Operands, base: u64) {
+    let (handle, device, alignment) = (dice.pick(&with.physical), 0, 0);
+    let bytes = Gpu::MEMORY_GRANULARITY * dice.roll(3) as u64;
+    let call = match dice.roll(8) {
+        0 => VirtualMemoryCall::Reserve { bytes, alignment },
+        1 => VirtualMemoryCall::Unreserve { base, bytes },
+        2 => VirtualMemoryCall::Create { bytes, device },
+        3 => VirtualMemoryCall::Release { handle },
+        4 | 5 => VirtualMemoryCall::Map { base, bytes, handle },
+        6 => VirtualMemoryCall::SetAccess { base, bytes, device, flags: 3 },
+        _ => VirtualMemoryCall::Unmap { base, bytes },
+    };
+    match (call, sim.gpu.virtual_memory("random", call)) {
+        (VirtualMemoryCall::Reserve { .. }, Ok(base)) => with.memory.push(DevicePtr::from_raw(base)),
+        (VirtualMemoryCall::Create { .. }, Ok(handle)) => with.physical.push(handle),
+        _ => {}
     }
 }
 
@@ -100,7 +124,7 @@ fn random_calls_always_answer() {
                 SimConfig::new()
                     .schedule(schedule)
                     .rules(rules)
-                    .memory_bytes(4096),
+                    .memory_bytes(4096 + (seed % 2) * (8 << 20)),
             );
             let mut dice = RandomCalls(seed * 100 + index as u64);
             let mut with = Operands {
@@ -117,6 +141,7 @@ fn random_calls_always_answer() {
                     sim.kernel(SET, "count"),
                     FunctionHandle::from_raw(99),
                 ],
+                physical: vec![99],
                 pageable: Host::pageable(80),
                 pinned: sim.pinned(80),
             };
@@ -126,6 +151,17 @@ fn random_calls_always_answer() {
             // All operations end, even if the context is lost.
             drop(sim.context_synchronize());
             assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
+            // Physical memory belongs to no context.
+            let call = |call| sim.gpu.virtual_memory("end", call);
+            for address in &with.memory {
+                let base = address.as_raw();
+                for bytes in [1, 2].map(|count| count * Gpu::MEMORY_GRANULARITY) {
+                    drop(call(VirtualMemoryCall::Unmap { base, bytes }));
+                }
+            }
+            for handle in with.physical {
+                while call(VirtualMemoryCall::Release { handle }).is_ok() {}
+            }
             sim.release_context().unwrap();
             assert_eq!(
                 sim.gpu.live_object_counts(),
