@@ -108,9 +108,10 @@ fn draw_mapping(sim: &SimHarness, dice: &mut RandomCalls, with: &mut Operands, b
         6 => VirtualMemoryCall::SetAccess { base, bytes, device, flags: 3 },
         _ => VirtualMemoryCall::Unmap { base, bytes },
     };
-    match (call, sim.gpu.virtual_memory("random", call)) {
-        (VirtualMemoryCall::Reserve { .. }, Ok(base)) => with.memory.push(DevicePtr::from_raw(base)),
-        (VirtualMemoryCall::Create { .. }, Ok(handle)) => with.physical.push(handle),
+    let Ok(answer) = sim.gpu.virtual_memory("random", call) else { return };
+    match call {
+        VirtualMemoryCall::Reserve { .. } => with.memory.push(DevicePtr::from_raw(answer)),
+        VirtualMemoryCall::Create { .. } => with.physical.push(answer),
         _ => {}
     }
 }
