@@ -29,6 +29,7 @@ import sys
 import threading
 import time
 
+import judges
 from program import HERE, Program, read
 
 ROOT = HERE.parent.parent
@@ -43,7 +44,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def tools():
     """Builds the commands, and returns their folder, with a toolkit whose nvcc is ours."""
-    subprocess.run(["cargo", "build", "--quiet", "-p", "millstream-cli"], cwd=ROOT, check=True)
+    # The commands use the libraries beside them, which cargo puts there only if they are named.
+    names = ["cli", "libcuda", "libcudart"]
+    packages = [word for name in names for word in ("-p", f"millstream-{name}")]
+    subprocess.run(["cargo", "build", "--quiet", *packages], cwd=ROOT, check=True)
     return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
 
 
@@ -369,6 +373,7 @@ def main():
     parser.add_argument("--build-seconds", type=int, default=900, help="for each program")
     parser.add_argument("--logs", type=pathlib.Path, default=ROOT / "target/suites")
     parser.add_argument("--results", type=pathlib.Path, help="a file for lines of JSON")
+    parser.add_argument("--seconds", type=int, default=60, help="for each run of a judge's case")
     parser.add_argument("--record", action="store_true", help="write the lists")
     options = parser.parse_args()
     options.until = time.monotonic() + options.deadline
@@ -379,6 +384,8 @@ def main():
         return
     options.tools = (options.tools or tools()).resolve()
     toolkit(options.tools)
+    if options.suites[:1] == ["judges"]:
+        sys.exit(judges.run(options))
     jobs = [Job(options, suite, name) for suite in SUITES for name in chosen(options, suite)]
     run_all(options, jobs)
     differences = []
