@@ -177,7 +177,9 @@ impl<'a> Flow<'a> {
 
     /// Returns the end of a barrier, if it has one.
     fn end_of(&self, barrier: u32) -> Option<u32> {
-        let behind = self.from(barrier + 1, None)?;
+        // Behind a last loop, every end of the kernel is a conditional branch.
+        let early = self.from(barrier + 1, None, true).is_some();
+        let behind = self.from(barrier + 1, None, early)?;
         let targets = self.code.branch_targets();
         let starts = |pc: &u32| {
             let at = *pc as usize;
@@ -187,17 +189,17 @@ impl<'a> Flow<'a> {
         let mut candidates = (self.code.entry..self.next.len() as u32).filter(starts);
         candidates.find(|end| {
             let returns = |reached: Vec<bool>| reached[barrier as usize];
-            self.from(barrier + 1, Some(*end)).is_none()
+            self.from(barrier + 1, Some(*end), early).is_none()
                 && self
-                    .from(*end, None)
+                    .from(*end, None, early)
                     .is_some_and(|reached| !returns(reached))
         })
     }
 
     /// Returns the operations that are reached from one, or with `avoided` from one but not by way
-    /// of that one. Returns `None` if the kernel cannot end there, other than by a conditional
-    /// branch to its end or a conditional exit.
-    fn from(&self, start: u32, avoided: Option<u32>) -> Option<Vec<bool>> {
+    /// of that one. Returns `None` if the kernel cannot end there. With `early`, conditional
+    /// branches to its end and conditional exits are early returns, which do not count.
+    fn from(&self, start: u32, avoided: Option<u32>, early: bool) -> Option<Vec<bool>> {
         let mut reached = vec![false; self.next.len()];
         let (mut open, mut ends) = (vec![start], false);
         while let Some(pc) = open.pop() {
@@ -206,7 +208,7 @@ impl<'a> Flow<'a> {
                 continue;
             }
             ends |= self.exits[at];
-            let conditional = self.next[at].len() > 1;
+            let conditional = early && self.next[at].len() > 1;
             let next = self.next[at].iter().copied();
             open.extend(next.filter(|next| !(conditional && self.exits[*next as usize])));
         }

@@ -182,6 +182,40 @@ end:"
 }
 
 #[test]
+fn a_barrier_in_a_loop_is_skipped_also_if_the_kernel_ends_with_another_loop() {
+    // As nvcc -G compiles it: each end of the kernel is a conditional branch.
+    let body = |limit: &str| {
+        format!(
+            "mov.u32 %r3, 0;
+again:
+setp.ge.u32 %p1, %r3, 3;
+@%p1 bra behind;
+mad.lo.u32 %r4, %r3, 64, %r1;
+setp.ge.u32 %p1, %r4, {limit};
+@%p1 bra over;
+bar.sync 0;
+over:
+add.u32 %r3, %r3, 1;
+bra again;
+behind:
+setp.ne.u32 %p1, %r1, 0;
+@%p1 bra end;
+mov.u32 %r3, 0;
+last:
+setp.ge.u32 %p1, %r3, 2;
+@%p1 bra end;
+st.shared.u32 [%r2], %r3;
+add.u32 %r3, %r3, 1;
+bra last;
+end:"
+        )
+    };
+    let kind = ReportKind::DivergentBarrier;
+    found(true, kind, "goes around it", &body("176"));
+    clean(&body("192"));
+}
+
+#[test]
 fn a_loop_that_some_threads_leave_early_skips_its_barrier() {
     let body = |rounds: &str| {
         format!(
