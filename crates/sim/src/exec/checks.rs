@@ -97,6 +97,17 @@ impl<'a> LaunchChecks<'a> {
     }
 }
 
+/// Passes notifications on to the check for races.
+macro_rules! pass_on {
+    ($($name:ident($($argument:ident: $ty:ty),*);)*) => {
+        $(fn $name(&mut self, $($argument: $ty),*) {
+            if let Some(races) = &mut self.races {
+                races.$name($($argument),*);
+            }
+        })*
+    };
+}
+
 impl Observer for LaunchChecks<'_> {
     const ON: bool = true;
 
@@ -135,75 +146,23 @@ impl Observer for LaunchChecks<'_> {
         }
     }
 
-    fn image_read(&mut self, warp: &Warp, pc: u32, lane: usize, texel: (u64, u64)) {
-        if let Some(races) = &mut self.races {
-            races.image_read(warp, pc, lane, texel);
-        }
-    }
-
-    fn copied(&mut self, warp: &Warp, copy: &AsyncCopy, waited: bool) {
-        if let Some(races) = &mut self.races {
-            races.copied(warp, copy, waited);
-        }
-    }
-
-    fn copies_tracked(&mut self, warp: u32, lane: usize, at: u64) {
-        if let Some(races) = &mut self.races {
-            races.copies_tracked(warp, lane, at);
-        }
-    }
-
-    fn copies_arrived(&mut self, thread: (u32, usize), at: u64, copies: &[u64], completes: bool) {
-        if let Some(races) = &mut self.races {
-            races.copies_arrived(thread, at, copies, completes);
-        }
+    pass_on! {
+        image_read(warp: &Warp, pc: u32, lane: usize, texel: (u64, u64));
+        copied(warp: &Warp, copy: &AsyncCopy, waited: bool);
+        copies_tracked(warp: u32, lane: usize, at: u64);
+        copies_arrived(thread: (u32, usize), at: u64, copies: &[u64], completes: bool);
+        mbarrier(warp: &Warp, at: IssuePoint, warp_access: &WarpAccess, operation: &Mbarrier);
+        mbarrier_arrived(thread: (u32, usize), at: u64, releases: bool, completes: bool);
+        mbarrier_waited(warp: u32, lane: usize, at: u64);
+        fence(warp: &Warp, mask: u32, order: MemoryOrder);
+        exchanged(warp: &Warp, exchange: &Exchange, members: &Words, done: u32);
+        converged(warp: &Warp, lanes: u32);
+        exited(warp: &Warp, mask: u32, barriers: &Barriers);
     }
 
     fn preempts(&mut self) -> bool {
         self.atomics += 1;
         self.order.preempts(self.atomics)
-    }
-
-    fn mbarrier(
-        &mut self,
-        warp: &Warp,
-        at: IssuePoint,
-        warp_access: &WarpAccess,
-        operation: &Mbarrier,
-    ) {
-        if let Some(races) = &mut self.races {
-            races.mbarrier(warp, at, warp_access, operation);
-        }
-    }
-
-    fn mbarrier_arrived(&mut self, thread: (u32, usize), at: u64, releases: bool, completes: bool) {
-        if let Some(races) = &mut self.races {
-            races.mbarrier_arrived(thread, at, releases, completes);
-        }
-    }
-
-    fn mbarrier_waited(&mut self, warp: u32, lane: usize, at: u64) {
-        if let Some(races) = &mut self.races {
-            races.mbarrier_waited(warp, lane, at);
-        }
-    }
-
-    fn fence(&mut self, warp: &Warp, mask: u32, order: MemoryOrder) {
-        if let Some(races) = &mut self.races {
-            races.fence(warp, mask, order);
-        }
-    }
-
-    fn exchanged(&mut self, warp: &Warp, exchange: &Exchange, members: &Words, done: u32) {
-        if let Some(races) = &mut self.races {
-            races.exchanged(warp, exchange, members, done);
-        }
-    }
-
-    fn converged(&mut self, warp: &Warp, lanes: u32) {
-        if let Some(races) = &mut self.races {
-            races.converged(warp, lanes);
-        }
     }
 
     fn arrived(&mut self, warp: &Warp, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
@@ -219,11 +178,5 @@ impl Observer for LaunchChecks<'_> {
 
     fn exiting(&mut self, warp: &Warp, at: IssuePoint, barriers: &Barriers) {
         self.skipped.exiting((self.block, warp.index), at, barriers);
-    }
-
-    fn exited(&mut self, warp: &Warp, mask: u32, barriers: &Barriers) {
-        if let Some(races) = &mut self.races {
-            races.exited(warp, mask, barriers);
-        }
     }
 }
