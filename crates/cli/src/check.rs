@@ -9,8 +9,8 @@ use clap::Args;
 use millstream_sim::Rules;
 
 use crate::{
-    ending::Ending,
-    program::{Program, ProgramArguments, Schedule, exit_code},
+    ending::{Ending, exit_code},
+    program::{Program, ProgramArguments, Schedule},
     reports::{NO_REPORT, Reports},
     say,
     settings::{self, variable},

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{self, Write as _},
     path::Path,
-    process::ExitCode,
+    process::{ExitCode, ExitStatus},
 };
 
 use millstream_driver::printable;
@@ -173,4 +173,14 @@ impl<'a> Ending<'a> {
             false => format!("ran {work}, without a check for races"),
         }
     }
+}
+
+/// Returns the program's exit status; 128 and the signal's number for a program that a signal
+/// ended, as shells do.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return 128 | signal as u8;
+    }
+    status.code().map_or(1, |code| code as u8)
 }

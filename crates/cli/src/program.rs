@@ -81,6 +81,9 @@ pub(crate) struct ProgramArguments {
     /// The race check: on, off, kernels (also within kernels) or notes.
     #[arg(long, value_name = "CHECK")]
     race: Option<String>,
+    /// Lets kernels go on after a fault, such as an invalid access, so that one run reports all.
+    #[arg(long)]
+    keep_going: bool,
     /// Prints where the time of the simulation itself goes, by kernel, at the end of the program.
     #[arg(long)]
     pub(crate) profile_sim: bool,
@@ -135,12 +138,13 @@ pub(crate) struct Program<'a> {
 }
 
 impl ProgramArguments {
-    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 7] {
+    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 8] {
         [
             ("devices", self.devices.map(|count| count.to_string())),
             ("memory", self.memory.clone()),
             ("steps", self.steps.map(|steps| steps.to_string())),
             ("race", self.race.clone()),
+            ("keep_going", self.keep_going.then(|| "on".to_owned())),
             ("schedule", schedule.name.clone()),
             ("seed", schedule.seed.map(|seed| seed.to_string())),
             ("rules", schedule.rules.clone()),
@@ -188,10 +192,10 @@ impl ProgramArguments {
     /// Returns the command that runs the program under a schedule, as a shell takes it.
     pub(crate) fn command_line(&self, schedule: &Schedule) -> String {
         let mut words = vec!["millstream".to_owned(), "run".to_owned()];
-        let mut option = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                words.extend([format!("--{name}"), quoted(&value)]);
-            }
+        let mut option = |name: &str, value: Option<String>| match value {
+            Some(_) if name == "keep_going" => words.push("--keep-going".to_owned()),
+            Some(value) => words.extend([format!("--{name}"), quoted(&value)]),
+            None => {}
         };
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         option("device", self.device.clone());
@@ -465,16 +469,6 @@ fn loader_path(folder: &Path) -> Result<OsString, String> {
     let folders = env::split_paths(&before).filter(|path| !path.as_os_str().is_empty());
     env::join_paths([folder.to_owned()].into_iter().chain(folders))
         .map_err(|error| error.to_string())
-}
-
-/// Returns the program's exit status; 128 and the signal's number for a program that a signal
-/// ended, as shells do.
-pub(crate) fn exit_code(status: ExitStatus) -> u8 {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return 128 | signal as u8;
-    }
-    status.code().map_or(1, |code| code as u8)
 }
 
 /// Writes a file that the system runs as a program.

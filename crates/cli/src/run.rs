@@ -5,8 +5,8 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use clap::Args;
 
 use crate::{
-    ending::Ending,
-    program::{Program, ProgramArguments, Schedule, cannot, exit_code},
+    ending::{Ending, exit_code},
+    program::{Program, ProgramArguments, Schedule, cannot},
     reports::NO_REPORT,
     say,
 };

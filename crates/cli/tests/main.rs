@@ -9,6 +9,7 @@ mod doctor;
 mod ending;
 mod hand_overs;
 mod harness;
+mod keep_going;
 mod numba;
 mod nvcc;
 mod nvcc_programs;

@@ -92,6 +92,7 @@ pub struct SimConfig {
     pub(crate) kernel_race_model: RaceModel,
     pub(crate) kernel_race_orders: KernelOrders,
     pub(crate) uninitialised_reads: bool,
+    pub(crate) keep_going: bool,
     pub(crate) rely_on_blocking: bool,
 }
 
@@ -121,6 +122,7 @@ impl Default for SimConfig {
             kernel_race_model: RaceModel::new(),
             kernel_race_orders: KernelOrders::DEFAULT,
             uninitialised_reads: true,
+            keep_going: false,
             rely_on_blocking: false,
         }
     }
@@ -366,6 +368,17 @@ impl SimConfig {
     /// and discard the rest.
     pub fn uninitialised_reads(mut self, report: bool) -> Self {
         self.uninitialised_reads = report;
+        self
+    }
+
+    /// Lets kernels go on after a fault, so that one run reports all of them, each line once with
+    /// the number of failures. The thread whose access is invalid goes without it: loads give
+    /// zeros, and stores are dropped. A thread that executes `trap`, or whose assertion or call
+    /// fails, ends. What leaves no way to go on, such as a deadlock, ends the kernel. The context
+    /// is not lost, and the program sees no error: the [reports](crate::Gpu::reports) have the
+    /// faults. Disabled by default.
+    pub fn keep_going(mut self, keep_going: bool) -> Self {
+        self.keep_going = keep_going;
         self
     }
 

@@ -35,6 +35,7 @@ impl SimConfig {
     /// - `race=on`, `off`, `kernels`, `notes`: checks for [races](crate::race); `kernels` and
     ///   `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
     ///   [notes](SimConfig::kernel_race_notes)
+    /// - `keep_going=off`, `on`: kernels [go on](SimConfig::keep_going) after a fault
     /// - `acquire=strict`, `lenient`, and `volatile=plain`, `strong`: the [memory
     ///   model](crate::exec::RaceModel) of the check within kernels
     /// - `orders=N`, `order=TOKEN`: the [number of orders](SimConfig::kernel_race_orders) in which
@@ -163,6 +164,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                     ));
                 }
             },
+            "keep_going" => config = config.keep_going(either(key, value, ["off", "on"])?),
             "acquire" => {
                 let lenient = either(key, value, ["strict", "lenient"])?;
                 let model = config.kernel_race_model.lenient_acquire(lenient);
@@ -186,7 +188,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
                      rules, devices, links, peer_pool, host_memory, memory, queue, steps, jit, \
-                     race, acquire, volatile, orders, orders_seed, order, profile"
+                     race, keep_going, acquire, volatile, orders, orders_seed, order, profile"
                 ));
             }
         }
@@ -334,6 +336,8 @@ mod tests {
             let parsed = SimConfig::parse(&format!("sim:jit={text}")).unwrap();
             assert_eq!(parsed, SimConfig::new().jit(jit));
         }
+        let goes_on = SimConfig::parse("sim:keep_going=on").unwrap();
+        assert_eq!(goes_on, SimConfig::new().keep_going(true));
         let zeros = SimConfig::parse("sim:peer_pool=zeros").unwrap();
         assert_eq!(zeros, SimConfig::new().peer_pool(PeerPool::Zeros));
         let zeros = SimConfig::parse("sim:host_memory=zeros").unwrap();

@@ -11,7 +11,7 @@ use millstream_driver::{ManagedLocation, ResultCode};
 use parking_lot::Mutex;
 
 use super::{
-    objects::waiting::WaitingKernel,
+    objects::waiting::{KernelRecord, WaitingKernel},
     op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch, OpKind, PrefetchOp, StreamOp},
     peers::Reach,
     profile::{CHECKS, COPIES},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     PeerPool, ReportKind, Span,
-    exec::{self, CheckFindings, CheckOptions, GridStatus, KernelFault, KernelOrder, WaitingGrid},
+    exec::{self, CheckOptions, GridStatus, KernelFault, KernelOrder, WaitingGrid},
     ids::OpId,
     memory::{AccessError, Direction, HeapChanges},
     race::Effect,
@@ -151,7 +151,9 @@ impl SimState {
         self.retire(id, op, finish_ns);
         if let (Some(failure), Some(described)) = (failure, described) {
             let text = format!("{described}: {}", failure.text);
-            self.lose_context(context, failure.code, &text);
+            if !self.config.keep_going || failure.kind != ReportKind::KernelFault {
+                self.lose_context(context, failure.code, &text);
+            }
             self.report_for_device(Some(device), failure.kind, text);
         }
     }
@@ -225,8 +227,8 @@ impl SimState {
         let accessed = self.race_checker.is_on();
         let accessed = accessed.then(|| Mutex::new(self.go_on_recording(&mut waiting.record)));
         let timer = self.timer();
-        let findings = &mut waiting.record.findings;
-        let (outcome, heap) = self.run_kernel((id, op), launch, grid, accessed.as_ref(), findings);
+        let record = &mut waiting.record;
+        let (outcome, heap) = self.run_kernel((id, op), launch, grid, accessed.as_ref(), record);
         let instructions = match &outcome {
             Ok(GridStatus::Ended(stats)) => stats.thread_instructions,
             _ => 0,
@@ -267,7 +269,9 @@ impl SimState {
         let failure = outcome.as_ref().err();
         let fault = failure.and_then(|failure| failure.fault.as_deref());
         let timer = self.timer();
-        *effects = self.effects_of_kernel(launch, waiting.record, fault);
+        let faults = self.report_faults((id, op), launch, &waiting.record);
+        let failures = faults.iter().chain(fault);
+        *effects = self.effects_of_kernel(launch, waiting.record, failures);
         self.spent(timer, CHECKS, 0);
         outcome
     }
@@ -278,7 +282,7 @@ impl SimState {
         launch: &KernelLaunch,
         waited: Option<Box<WaitingGrid>>,
         accessed: Option<&Mutex<Vec<u64>>>,
-        findings: &mut CheckFindings,
+        record: &mut KernelRecord,
     ) -> (Result<GridStatus, KernelFault>, HeapChanges) {
         let kernel = launch
             .module
@@ -299,6 +303,7 @@ impl SimState {
             step_limit: self.config.kernel_steps_max,
             cooperative: launch.cooperative,
             jit: self.config.jit,
+            keep_going: self.config.keep_going.then_some(&record.faults),
         };
         let [x, y, z] = launch.dims.grid.map(u64::from);
         let blocks = x.saturating_mul(y).saturating_mul(z);
@@ -319,6 +324,7 @@ impl SimState {
             orders: self.config.kernel_race_orders,
             instructions: &traced_region,
         };
+        let findings = &mut record.findings;
         let ran =
             if checks && accessed.is_some() && (kernel_race_check || !traced_region.is_empty()) {
                 let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);

@@ -4,7 +4,12 @@ use std::io::Write as _;
 
 use millstream_driver::{ResultCode, printable};
 
-use super::{execute::OpFailure, op::KernelLaunch, state::SimState};
+use super::{
+    execute::OpFailure,
+    objects::waiting::KernelRecord,
+    op::{KernelLaunch, StreamOp},
+    state::SimState,
+};
 use crate::{
     ReportKind,
     exec::{KernelFault, KernelFaultKind},
@@ -90,6 +95,23 @@ impl SimState {
             text,
             fault: Some(Box::new(fault)),
         }
+    }
+
+    /// Reports the faults after which a kernel has gone on, and returns them.
+    pub(super) fn report_faults(
+        &mut self,
+        (id, op): (OpId, &StreamOp),
+        launch: &KernelLaunch,
+        record: &KernelRecord,
+    ) -> Vec<KernelFault> {
+        let report = |(fault, count): (KernelFault, u64)| {
+            let failure = self.explain_fault(id, op.device, launch, fault.clone());
+            let (described, text) = (op.describe(id), failure.text);
+            let text = format!("{described}: {text}; failures at this line: {count}");
+            self.report_for_device(Some(op.device), failure.kind, text);
+            fault
+        };
+        record.faults.take().into_iter().map(report).collect()
     }
 
     /// Returns the line of a kernel's place, followed by a space; empty for a launch as a whole.

@@ -94,18 +94,19 @@ impl SimState {
     }
 
     /// Returns the effects of a kernel: the blocks of the heap that it allocated and freed, its
-    /// accesses, the findings of the checks within it, and the access that made it fail, if any.
-    pub(super) fn effects_of_kernel(
+    /// accesses, the findings of the checks within it, and the accesses that failed.
+    pub(super) fn effects_of_kernel<'a>(
         &mut self,
         launch: &KernelLaunch,
         record: KernelRecord,
-        failure: Option<&KernelFault>,
+        failures: impl Iterator<Item = &'a KernelFault>,
     ) -> Vec<Effect> {
         let KernelRecord {
             mut accesses,
             heap: [allocated, freed],
             findings,
             waited,
+            ..
         } = record;
         accesses.sort_by_key(|(base, ..)| *base);
         let mut effects: Vec<_> = allocated.into_iter().map(Effect::Allocate).collect();
@@ -130,7 +131,7 @@ impl SimState {
         }));
         let sync_errors = findings.sync_errors.into_errors();
         effects.extend(sync_errors.map(|error| Effect::SyncError(Box::new(error))));
-        effects.extend(failure.and_then(|failure| self.invalid_access(failure)));
+        effects.extend(failures.filter_map(|failure| self.invalid_access(failure)));
         effects.extend(freed.into_iter().map(Effect::Free));
         effects
     }

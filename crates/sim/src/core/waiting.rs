@@ -258,7 +258,8 @@ impl SimState {
         let (OpKind::Kernel(launch), Some(grid)) = (kind, waiting.grid) else {
             unreachable!("only kernels wait, and only after they have run");
         };
-        *effects = self.effects_of_kernel(launch, waiting.record, None);
+        let faults = self.report_faults((id, op), launch, &waiting.record);
+        *effects = self.effects_of_kernel(launch, waiting.record, faults.iter());
         self.explain_fault(id, op.device, launch, grid.place)
     }
 

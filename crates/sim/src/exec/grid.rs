@@ -11,6 +11,7 @@ use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::chunks::{chunk, is_short};
 use super::cooperative::{self, WithWorkspace, resident_blocks};
 use super::fault::{KernelFault, KernelFaultKind};
+use super::kernel_faults::KernelFaults;
 use super::kernel_pool;
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::memory::Traffic;
@@ -180,7 +181,9 @@ pub(crate) fn run_traced(
     if let Some(model) = checked.races {
         for order in orders {
             let private = PrivateMemory::new(memory);
+            let ignored = KernelFaults::default();
             let launch = Launch {
+                keep_going: launch.keep_going.map(|_| &ignored),
                 step_limit: launch.step_limit.min(OTHER_ORDERS_STEPS_MAX),
                 ..*launch
             };

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::jit::Jit;
 use super::kernel_access::{KernelAccess, coordinates};
+use super::kernel_faults::KernelFaults;
 use super::sync_error::SyncError;
 use super::texels::Image;
 use crate::memory::AccessBitmap;
@@ -121,6 +122,10 @@ pub struct Launch<'a> {
     pub cooperative: bool,
     /// Whether machine code executes the kernel. The outcome is the same.
     pub jit: Jit,
+    /// The list of faults of a launch that goes on after them; `None` if the first one ends it.
+    /// Accesses that fail are left out, with zeros as their results. A `trap`, or a failed
+    /// assertion or call, ends the thread. A fault that leaves no way to go on ends the launch.
+    pub keep_going: Option<&'a KernelFaults>,
 }
 
 impl Launch<'_> {
@@ -152,6 +157,7 @@ impl Launch<'_> {
             step_limit: Self::STEP_LIMIT_DEFAULT,
             cooperative: false,
             jit: Jit::On,
+            keep_going: None,
         }
     }
 }

@@ -8,9 +8,7 @@ use super::registers::{LANES, Registers, lanes};
 use super::sync_error::SyncErrorKind;
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
-use super::{
-    atomic, bits, call, convert, copy, extra, float, fused, half, image, integer, mbarrier, system,
-};
+use super::{atomic, bits, call, convert, extra, float, fused, going_on, half, integer, mbarrier};
 use crate::ptx::ir::{GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
 /// The fault of a warp's thread.
@@ -51,6 +49,7 @@ pub(super) fn run<O: Observer>(
         return Ok(warp.ended());
     };
     let mut stop = warp.stop(split.pc);
+    let keep_going = shared.launch.keep_going.is_some();
     loop {
         if split.pc >= stop {
             split = warp.reconverge(split);
@@ -95,26 +94,32 @@ pub(super) fn run<O: Observer>(
                 warp.may_wait |= access.synchronises;
                 observer.load(warp, at, access);
                 let (mut memory, cached) = shared.loads(&mut warp.local, index);
-                memory
-                    .load(&mut warp.registers, access, cached, mask)
-                    .map_err(failed)?;
+                let done = memory.load(&mut warp.registers, access, cached, mask);
+                if done.is_err() {
+                    going_on::execute(warp, shared, observer, at, &instr.op)?;
+                }
             }
             Op::Store(index) => {
                 let access = &code.stores[index as usize];
                 observer.store(warp, at, access);
                 let (mut memory, cached) = shared.stores(&mut warp.local, index);
-                memory
-                    .store(&warp.registers, access, cached, mask)
-                    .map_err(failed)?;
+                let done = memory.store(&warp.registers, access, cached, mask);
+                if done.is_err() {
+                    going_on::execute(warp, shared, observer, at, &instr.op)?;
+                }
             }
             Op::Atomic(index) => {
                 let operation = &code.atomics[index as usize];
                 warp.may_wait |= atomic::may_wait(operation);
                 let operands = O::ON.then(|| atomic::operands(&warp.registers, operation, mask));
-                let (mut memory, cached) = shared.atomics(&mut warp.local, index);
-                memory
-                    .atomic(&mut warp.registers, operation, cached, mask)
-                    .map_err(failed)?;
+                if keep_going {
+                    going_on::execute(warp, shared, observer, at, &instr.op)?;
+                } else {
+                    let (mut memory, cached) = shared.atomics(&mut warp.local, index);
+                    memory
+                        .atomic(&mut warp.registers, operation, cached, mask)
+                        .map_err(failed)?;
+                }
                 if let Some(operands) = operands {
                     observer.atomic(warp, at, operation, &operands);
                     if observer.preempts() {
@@ -195,28 +200,28 @@ pub(super) fn run<O: Observer>(
                     [a, b, c],
                 );
             }
-            Op::SystemCall(index) => {
-                let system = code.system_calls[index as usize];
-                system::run(system, warp, shared, mask).map_err(failed)?;
-            }
-            Op::Copy(index) => {
-                let copy = code.copies[index as usize];
-                copy::run(&copy, warp, shared, observer, at).map_err(failed)?;
+            Op::Copy(_) | Op::Image(_) => {
+                going_on::execute(warp, shared, observer, at, &instr.op)?;
             }
             Op::Mbarrier(index) => {
                 let operation = &code.mbarriers[index as usize];
                 mbarrier::run(operation, warp, shared, observer, at).map_err(failed)?;
             }
-            Op::Image(index) => {
-                let access = &code.images[index as usize];
-                image::run(access, warp, shared, observer, at).map_err(failed)?;
-            }
             Op::Enter => {
                 split.pc = code.entry;
                 continue;
             }
-            Op::Exit => {
-                observer.exiting(warp, at, shared.barriers);
+            Op::Exit | Op::Trap | Op::SystemCall(_) => {
+                let mut mask = mask;
+                if let Op::Exit = instr.op {
+                    observer.exiting(warp, at, shared.barriers);
+                } else {
+                    mask = going_on::execute(warp, shared, observer, at, &instr.op)?;
+                    if mask == 0 {
+                        split.pc += 1;
+                        continue;
+                    }
+                }
                 let live = warp.live;
                 warp.exit(mask, split.pc);
                 shared.barriers.exit(warp.index, live, mask);
@@ -236,10 +241,6 @@ pub(super) fn run<O: Observer>(
                     }
                 }
                 stop = warp.stop(split.pc + 1);
-            }
-            Op::Trap => {
-                let lane = mask.trailing_zeros() as usize;
-                return Err(WarpFault::new(lane, split.pc, KernelFaultKind::Trap));
             }
             Op::Barrier(index) => {
                 arrive(warp, shared, observer, index, at)?;

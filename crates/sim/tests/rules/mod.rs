@@ -13,6 +13,7 @@ mod graphs;
 mod heap;
 mod host_functions;
 mod injected;
+mod keep_going;
 mod kernels;
 mod lost;
 mod managed;

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc, time::Instant};
 
 use crate::{
-    exec::{CheckFindings, WaitingGrid},
+    exec::{CheckFindings, KernelFaults, WaitingGrid},
     memory::{AccessBitmap, AllocationInfo},
 };
 
@@ -15,6 +15,8 @@ pub(crate) struct KernelRecord {
     /// The blocks of the heap that it allocated, and those that it freed.
     pub(crate) heap: [Vec<Arc<AllocationInfo>>; 2],
     pub(crate) findings: CheckFindings,
+    /// The faults after which it has gone on.
+    pub(crate) faults: KernelFaults,
     /// The addresses of bytes that an operation wrote while it waited for them.
     pub(crate) waited: Vec<Range<u64>>,
 }

@@ -308,8 +308,10 @@ impl<'a> RaceCollector<'a> {
             (u64::from(*start)..u64::from(*start) + u64::from(*bytes)).contains(&offset)
         };
         let (name, start, bytes) = variables.find(has).unwrap_or(dynamic);
+        // Threads that go on after a fault may have gone outside of shared memory.
+        let end = u64::from(code.shared_bytes) + u64::from(self.launch.dynamic_shared_bytes);
         let (start, bytes) = (u64::from(start), u64::from(bytes));
-        Some((start..start + bytes, RacedMemory::Shared { name, bytes }))
+        (offset < end).then_some((start..start + bytes, RacedMemory::Shared { name, bytes }))
     }
 
     fn access(&self, record: &AccessRecord, lane: usize) -> KernelAccess {
