@@ -87,6 +87,23 @@ fn documentation_of_parameters_and_clauses_is_listed_on_the_method() {
 }
 
 #[test]
+fn lengths_that_follow_arrays_count_among_the_parameters() {
+    let expansion = expand(quote! {
+        #[kernel(abi = "rust")]
+        unsafe mod m from PTX {
+            safe fn k(x: &[f32], n: i32, y: &mut [f64]);
+        }
+    });
+    let expansion = expansion.expect("a right declaration").to_string();
+    for array in [
+        "param : 0usize , name : \"x\"",
+        "param : 3usize , name : \"y\"",
+    ] {
+        assert!(expansion.contains(array), "{array} is not in {expansion}");
+    }
+}
+
+#[test]
 fn a_module_must_be_unsafe_and_have_its_ptx() {
     for (source, message) in [
         ("pub mod m from PTX {}", "write `unsafe mod`"),

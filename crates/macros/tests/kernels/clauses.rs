@@ -5,12 +5,12 @@
 
 use std::{hint::black_box, ops::Mul};
 
-use crate::{Device, LaunchConfig, Result, Stream, stub::Scalar};
+use crate::{Device, Error, LaunchConfig, Result, Stream};
 
 /// A size whose product needs more bits than its sides have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
-pub(crate) struct Size {
+struct Size {
     w: u32,
     h: u32,
 }
@@ -41,7 +41,7 @@ impl Mul for Secret {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
-pub(crate) struct Shape {
+struct Shape {
     dims: [u32; 3],
     size: Size,
     at: usize,
@@ -52,12 +52,6 @@ pub(crate) struct Shape {
 const SIDE: u32 = 65_536;
 const SIDES: [u32; 2] = [SIDE, SIDE];
 static LONG: u64 = u64::MAX;
-
-impl Scalar for Secret {
-    fn text(&self) -> String {
-        "a secret".to_owned()
-    }
-}
 
 /// A function of the kernels' author that a clause calls.
 fn twice(n: u32) -> u32 {
@@ -87,7 +81,7 @@ macro_rules! refusing {
         /// Launches every kernel with sides of 65,536, and returns the names of those whose clause
         /// held.
         fn held() -> Vec<&'static str> {
-            let kernels = overflowing::load(&Device::default()).expect("it loads");
+            let kernels = overflowing::load(&Device).expect("it loads");
             let size = Size { w: SIDE, h: SIDE };
             let shape = Shape {
                 dims: [SIDE; 3],
@@ -200,6 +194,7 @@ millstream_macros::kernels! {
             requires
                 p.w < 100 || p.h < 100 && p.h + n > 3,
                 n < 50 || valid(p, secret, &out),
+                grid.blocks.x * grid.block.x >= out.len() || n == 7,
                 out.len() >= p.width() * p.h.max(n) + SIDES[n - 7];
     }
 }
@@ -211,7 +206,7 @@ fn valid(size: Size, secret: Secret, _: &impl Sized) -> bool {
 
 #[test]
 fn operands_of_every_kind_mix() {
-    let kernels = mixed::load(&Device::default()).expect("it loads");
+    let kernels = mixed::load(&Device).expect("it loads");
     let size = Size { w: 8, h: 8 };
     let shape = Shape {
         dims: [2, 3, 4],
@@ -235,8 +230,8 @@ fn operands_of_every_kind_mix() {
 
 #[test]
 fn an_error_names_the_operands_that_were_evaluated_and_their_values() {
-    let kernels = mixed::load(&Device::default()).expect("it loads");
-    let error = |w, h, secret, n| {
+    let kernels = mixed::load(&Device).expect("it loads");
+    let error = |w, h, secret, n| -> Error {
         let launched = kernels.described(
             &Stream,
             LaunchConfig(1, 32),
@@ -245,17 +240,26 @@ fn an_error_names_the_operands_that_were_evaluated_and_their_values() {
             Secret(secret),
             n,
         );
-        launched.expect_err("a clause that does not hold").values
+        launched.expect_err("a clause that does not hold")
     };
-    assert_eq!(error(100, 200, 0, 0), "p.w = 100, p.h = 200");
-    assert_eq!(error(100, 1, 0, 2), "p.w = 100, p.h = 1, n = 2");
+    assert_eq!(error(100, 200, 0, 0).values, "p.w = 100, p.h = 200");
+    assert_eq!(error(100, 1, 0, 2).values, "p.w = 100, p.h = 1, n = 2");
     // The value of a type without `Debug` is left out.
     assert_eq!(
-        error(1, 2, 2, 50),
+        error(1, 2, 2, 50).values,
         "n = 50, out.len() = 64, p = Size { w: 1, h: 2 }"
     );
     assert_eq!(
-        error(1, 2, 0, 7),
+        error(1, 2, 0, 7).values,
         "out.len() = 64, p.width() = 1, p.h = 2, n = 7, SIDES[n - 7] = 65536"
     );
+    let Error {
+        kernel,
+        clause,
+        values,
+    } = error(1, 2, 0, 8);
+    let expected = "grid.blocks.x * grid.block.x >= out.len() || n == 7";
+    assert_eq!((kernel, clause), ("mixed::described", expected));
+    let expected = "grid.blocks.x = 1, grid.block.x = 32, out.len() = 64, n = 8";
+    assert_eq!(values, expected);
 }
