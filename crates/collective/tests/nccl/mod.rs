@@ -7,5 +7,4 @@ mod gpu;
 mod load;
 mod operations;
 mod prelude;
-mod processes;
 mod rank;

@@ -14,7 +14,7 @@ use millstream_sim::{Gpu, SimConfig};
 use crate::nccl::prelude::*;
 
 /// The time within which something that does not depend on other ranks must happen.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(20);
 
 /// A driver with the ordinal of a device, NCCL, the identifier of a world, a rank and their number.
 pub(crate) type Place<'a> = (
@@ -35,7 +35,6 @@ pub(crate) struct Rank {
     pub(crate) stream: StreamHandle,
     pub(crate) nccl: Arc<dyn Nccl>,
     pub(crate) rank: usize,
-    pub(crate) size: usize,
     pub(crate) comm: CommHandle,
 }
 
@@ -115,7 +114,6 @@ impl Rank {
             stream,
             nccl,
             rank,
-            size,
             comm: comm.expect("the arguments are valid"),
         }
     }

@@ -3,11 +3,12 @@
 use millstream::{
     Buffer, Result,
     driver::{DeviceOrdinal, ResultCode},
+    sim::Schedule,
 };
 
 use crate::several_processes::{
     prelude::*,
-    threads::{Rank, both},
+    threads::{Rank, both, both_under},
 };
 
 /// The deadline of collectives that hang.
@@ -118,13 +119,14 @@ fn a_deadline_loses_the_group_on_every_rank() {
 }
 
 #[test]
-fn a_delayed_operation_gives_its_result() {
+fn a_delayed_operation_gives_its_result_under_every_schedule() {
+    let schedules = [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(3),
+    ];
     for (label, operation) in OPERATIONS {
-        let results = both(Some(Fault::Delay(Duration::from_millis(30))), |rank| {
-            let result = outcome(&rank, operation).expect(label);
-            rank.collectives.close().expect("nothing is lost");
-            result
-        });
         let expected = match label {
             "all_reduce" => [vec![2, 4], vec![2, 4]],
             "reduce_scatter" => [vec![2], vec![4]],
@@ -134,7 +136,15 @@ fn a_delayed_operation_gives_its_result() {
             "all_to_all" => [vec![0, 1], vec![2, 3]],
             _ => [vec![8, 9], vec![8, 9]],
         };
-        assert_eq!(results, expected, "{label}");
+        for schedule in schedules {
+            let delay = Fault::Delay(Duration::from_millis(30));
+            let results = both_under(schedule, Some(delay), |rank| {
+                let result = outcome(&rank, operation).expect(label);
+                rank.collectives.close().expect("nothing is lost");
+                result
+            });
+            assert_eq!(results, expected, "{label} under {schedule:?}");
+        }
     }
 }
 

@@ -7,7 +7,10 @@ use std::{
     thread,
 };
 
-use millstream::{Result, sim::SimConfig};
+use millstream::{
+    Result,
+    sim::{Schedule, SimConfig},
+};
 use millstream_collective::{
     nccl::Loopback,
     world::{Rendezvous, WorldError},
@@ -52,12 +55,21 @@ pub(crate) struct Rank {
 /// Runs `body` as both ranks of a world, with this fault in the first operation of rank 0, and
 /// returns what they return.
 pub(crate) fn both<T: Send>(fault: Option<Fault>, body: impl Fn(Rank) -> T + Sync) -> [T; 2] {
+    both_under(Schedule::Timed, fault, body)
+}
+
+/// As [`both`], with another schedule of the simulated devices.
+pub(crate) fn both_under<T: Send>(
+    schedule: Schedule,
+    fault: Option<Fault>,
+    body: impl Fn(Rank) -> T + Sync,
+) -> [T; 2] {
     let store = Arc::<Store>::default();
     let location = Location::caller();
     let run = |rank: usize| {
         let store = Arc::clone(&store) as Arc<dyn Rendezvous>;
         let world = World::with_rendezvous(rank, 2, store).expect("a world");
-        let gpu = Gpu::new(SimConfig::new());
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
         let device = Device::open_simulated(&gpu, 0).expect("a device");
         let mut library = Loopback::new(gpu.driver());
         if let Some(fault) = fault.filter(|_| rank == 0) {
