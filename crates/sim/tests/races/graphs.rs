@@ -72,25 +72,6 @@ fn launches_of_one_executable_graph_are_ordered_and_those_of_two_are_not() {
     });
 }
 
-#[test]
-fn nodes_of_a_diamond_are_ordered_across_its_branches() {
-    let program = |sim: &SimHarness, joined: bool| {
-        let (a, b, c) = (zeros(sim, BYTES), zeros(sim, BYTES), zeros(sim, BYTES));
-        let graph = sim.graph_create().unwrap();
-        let top = sim.graph_add(graph, &[], &fill(a, 1, BYTES)).unwrap();
-        let left = sim.graph_add(graph, &[top], &copy(b, a, BYTES)).unwrap();
-        let right = sim.graph_add(graph, &[top], &copy(c, a, BYTES)).unwrap();
-        let after = [left, right];
-        let after = if joined { &after[..] } else { &after[..1] };
-        sim.graph_add(graph, after, &fill(c, 2, BYTES)).unwrap();
-        let stream = sim.stream();
-        launch(sim, graph, stream);
-        sim.fill(b, 2, BYTES, stream);
-    };
-    clean(|sim| program(sim, true));
-    expect("graph_diamond", |sim| program(sim, false));
-}
-
 /// A use of a graph's memory that its free does not allow.
 #[derive(Clone, Copy, PartialEq)]
 enum LateUse {

@@ -169,18 +169,6 @@ fn a_query_in_vain_orders_nothing() {
 }
 
 #[test]
-fn a_wait_for_an_event_does_not_order_later_work_of_its_stream() {
-    expect("behind_the_event", |sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let memory = zeros(sim, BYTES);
-        let event = sim.recorded(one);
-        fill(sim, memory, one);
-        sim.event_synchronize(event).unwrap();
-        fill(sim, memory, other);
-    });
-}
-
-#[test]
 fn another_thread_knows_what_one_has_waited_for() {
     clean(|sim| {
         let (one, other) = (sim.stream(), sim.stream());

@@ -75,28 +75,6 @@ fn r32_the_pointer_is_dead_to_new_work_once_the_free_is_called() {
 }
 
 #[test]
-fn r34_the_freeing_stream_reuses_at_once() {
-    each_schedule_with(SimConfig::new().memory_bytes(10 * MIB as u64), |sim| {
-        let stream = sim.stream();
-        let hold = sim.hold(stream);
-        for _ in 0..10 {
-            let memory = sim.mem_alloc_async(8 * MIB, stream).unwrap();
-            sim.fill(memory, 0, 8 * MIB, stream);
-            sim.mem_free_async(memory, stream).unwrap();
-        }
-        assert_eq!(
-            sim.pool_usage().used_bytes,
-            8 * MIB as u64,
-            "until the free has run"
-        );
-        hold.release();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(sim.pool_usage().used_bytes, 0);
-        sim.assert_clean();
-    });
-}
-
-#[test]
 fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
     let tight = || SimConfig::new().memory_bytes(10 * MIB as u64);
     each_schedule_with(tight(), |sim| {
