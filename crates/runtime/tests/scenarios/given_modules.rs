@@ -181,30 +181,6 @@ fn k07_each_load_of_a_module_has_variables_of_its_own() {
 /// A kernel that stores `in[i]` of the last of `n` words of dynamic shared memory in `out`.
 const SHARED: &str = include_str!("last.ptx");
 
-#[test]
-fn k06_dynamic_shared_memory_reaches_the_devices_limit() {
-    scenario(|harness| {
-        let module = harness.device.module(Ptx::text("shared.ptx", SHARED))?;
-        let last = module.function::<signature!(&mut [u32], u32)>("last")?;
-        let stream = harness.stream();
-        let mut out = stream.zeros::<u32>(1)?;
-        let most = harness.device.properties()?.shared_bytes_per_block_max / 4 * 4;
-        for bytes in [1024, 48 << 10, (48 << 10) + 4, most] {
-            // SAFETY: one thread accesses the last of this many words, and one element.
-            unsafe { last.launch(&stream, (1, 1, bytes), (&mut out, bytes / 4)) }?;
-            assert_eq!(stream.values(&out)?, [bytes / 4]);
-        }
-        // SAFETY: nothing is launched.
-        let refused = unsafe { last.launch(&stream, (1, 1, most + 4), (&mut out, most / 4 + 1)) };
-        assert_is!(
-            problem(refused),
-            UsageErrorKind::LaunchConfig { detail }
-                if detail.contains(&format!("limit of {most} bytes"))
-        );
-        Ok(())
-    });
-}
-
 /// `exchange(slots, arrived, out, n)`: block b of one thread stores b in its slot, waits until all
 /// `n` blocks have arrived, and stores its neighbour's slot in `out`.
 const EXCHANGE: &str = include_str!("exchange.ptx");

@@ -72,7 +72,8 @@ impl Library {
     }
 }
 
-fn launch(
+/// Launches a kernel of a library with a thread for each of `N` elements.
+pub(crate) fn launch(
     call: &ForeignCall<'_>,
     function: FunctionHandle,
     params: &[*const c_void],

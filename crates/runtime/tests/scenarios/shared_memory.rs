@@ -39,7 +39,7 @@ fn most_bytes(device: &Device) -> u32 {
 }
 
 #[test]
-fn a_kernel_can_use_all_of_the_devices_shared_memory() {
+fn k06_a_kernel_can_use_all_of_the_devices_shared_memory() {
     scenario(|harness| {
         let (stream, kernels) = (harness.stream(), shared::load(&harness.device)?);
         let most = most_bytes(&harness.device);
@@ -76,7 +76,7 @@ fn a_kernel_can_use_all_of_the_devices_shared_memory() {
 }
 
 #[test]
-fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
+fn k06_more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
     everywhere_counted(|harness, calls| {
         let (stream, kernels) = (harness.stream(), shared::load(&harness.device).unwrap());
         let most = most_bytes(&harness.device);

@@ -9,11 +9,11 @@ use half::f16;
 use millstream::{
     Texture,
     array::{AddressMode, Texel, TextureOptions},
-    driver::{FunctionHandle, LaunchDims},
+    driver::FunctionHandle,
     interop::{ForeignOperand, read},
 };
 
-use crate::scenarios::{prelude::*, sweep::Subject};
+use crate::scenarios::{prelude::*, relocatable, sweep::Subject};
 
 millstream::kernels! {
     // SAFETY: the signatures are those of texture.cu, whose threads access the first `n` texels of
@@ -110,16 +110,10 @@ fn launch(
     function: FunctionHandle,
     words: [u64; 2],
 ) -> Result<(), DriverError> {
-    let dims = LaunchDims {
-        grid: [N.div_ceil(256) as u32, 1, 1],
-        block: [256, 1, 1],
-        shared_bytes: 0,
-    };
-    let (driver, context, stream) = (call.driver(), call.context(), call.stream());
     let params = [words[0], words[1], WIDTH as u64, N as u64];
     let params = params.each_ref().map(|word| ptr::from_ref(word).cast());
-    // SAFETY: the kernels access N texels, and as many elements.
-    unsafe { driver.launch_kernel(context, function, &dims, stream, &params) }
+    // The kernels access N texels, and as many elements.
+    relocatable::launch(&call, function, &params)
 }
 
 /// Plays a call that uses its operands alone, on the given stream.
