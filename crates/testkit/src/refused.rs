@@ -110,12 +110,14 @@ impl Refused<'_> {
             .find("[profile.dev]")
             .expect("the workspace has profiles");
         let mut manifest = String::from(MANIFEST);
+        // Without the simulated device, which takes the longest to check.
         for (name, folder, feature) in self.uses {
             let path = self.package.join("..").join(folder);
             let features: Vec<_> = feature.iter().collect();
             let path = path.display();
             manifest.push_str(&format!(
-                "{name} = {{ path = \"{path}\", features = {features:?} }}\n"
+                "{name} = {{ path = \"{path}\", default-features = false, \
+                 features = {features:?} }}\n"
             ));
         }
         manifest.push_str(self.others);

@@ -10,7 +10,7 @@ fn double(x: &mut Array1<f32>, by: &Array1<f32>) {
 }
 
 fn main() -> Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let (mut x, by) = (array![1.0_f32], array![2.0_f32]);
     double(&device, &x, &by)?.wait()?; //~ E0277 "it is `&mut` of an array"
     double(&device, &mut x, &array![2.0_f64])?.wait()?; //~ E0271

@@ -65,7 +65,7 @@ fn checked<T: Float>(_: usize, x: &[T]) -> Result<Vec<T>> {
 }
 
 fn main() -> Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let layer = Layer {
         weights: Array2::eye(2),
         bias: array![1.0, 2.0],

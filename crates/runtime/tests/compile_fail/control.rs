@@ -11,7 +11,7 @@ millstream::kernels! {
 }
 
 fn main() -> Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let stream = device.stream()?;
     let kernels = sums::load(&device)?;
     let mut buffer = stream.upload(&[1.0_f32; 4])?;

@@ -4,7 +4,7 @@
 use millstream::{Device, Result};
 
 fn main() -> Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let stream = device.stream()?;
     stream.upload(&[true, false])?; //~ E0277
     stream.upload(&['a'])?; //~ E0277

@@ -3,7 +3,7 @@
 use millstream::{Device, Ptx, signature};
 
 fn main() -> millstream::Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let module = device.module(Ptx::text("k.ptx", ""))?;
     let kernel = module.function::<signature!(&mut [f32], u32)>("k")?;
     let stream = device.stream()?;

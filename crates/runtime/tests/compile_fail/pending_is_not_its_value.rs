@@ -18,7 +18,7 @@ fn taken_twice(stream: &Stream, buffer: &Buffer<u8>) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let stream = Device::simulated()?.stream()?;
+    let stream = Device::open(millstream::Select::Auto)?.stream()?;
     let buffer = stream.zeros::<u8>(4)?;
     used_before_it_came(&stream, &buffer)?;
     taken_twice(&stream, &buffer)

@@ -17,7 +17,7 @@ fn trust(driver: Arc<dyn Driver>) -> Result<Device> {
 }
 
 fn main() -> Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let stream = device.stream()?;
     let kernels = gates::load(&device)?;
     kernels.gate(&stream, LaunchConfig::linear(1), 0) //~ E0133

@@ -7,7 +7,7 @@ fn viewed(buffer: &Buffer<f32>) {
 }
 
 fn main() -> Result<()> {
-    let device = Device::simulated()?;
+    let device = Device::open(millstream::Select::Auto)?;
     let stream = device.stream()?;
     let source = stream.zeros::<f32>(3)?;
     let buffer = stream.zeros::<f32>(3)?;
