@@ -262,38 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn a_write_replaces_only_tickets_of_its_device_and_completed_ones() {
-        let mut state = HistoryState::new(100);
-        let other = |stream, sequence| Ticket::of_device(2, stream, sequence);
-        enter(&mut state, 0..100, Write, (1, 1));
-        enter(&mut state, 0..100, Read, (2, 1));
-        // On another device: if that is lost, the next writer must wait for both others.
-        enter(&mut state, 0..100, Write, other(1, 1));
-        let all = [ticket(1, 1), ticket(2, 1), other(1, 1)];
-        assert_eq!(conflicts(&mut state, 0..100, Write), all);
-        enter(&mut state, 0..100, Read, other(3, 1));
-        assert_eq!(
-            conflicts(&mut state, 0..100, Read),
-            [ticket(1, 1), other(1, 1)]
-        );
-        enter(&mut state, 0..100, Write, other(1, 2));
-        let all = [ticket(1, 1), ticket(2, 1), other(1, 2)];
-        enter(&mut state, 0..50, Write, (3, 1));
-        assert_eq!(
-            conflicts(&mut state, 0..50, Write),
-            [ticket(3, 1), other(1, 2)]
-        );
-        assert_eq!(conflicts(&mut state, 50..100, Write), all);
-        let is_done = |found: Ticket| found == (3, 1) || found == (1, 1);
-        state.access(&(0..100).into(), Write, other(2, 1), &is_done, |_| ());
-        assert_eq!(conflicts(&mut state, 0..50, Write), [other(2, 1)]);
-        assert_eq!(
-            conflicts(&mut state, 50..100, Write),
-            [ticket(2, 1), other(2, 1)]
-        );
-    }
-
-    #[test]
     fn whole_accesses_of_a_sole_stream_are_entered_without_a_search() {
         let mut state = HistoryState::new(8);
         let mut is_exclusive = |range: Range<u64>, at: (u64, u64), records| {
@@ -310,42 +278,6 @@ mod tests {
         assert!(is_exclusive(0..8, (1, 5), false));
         assert!(!is_exclusive(0..8, (2, 1), true));
         assert!(!is_exclusive(0..8, (2, 2), true), "another stream may wait");
-    }
-
-    #[test]
-    fn disjoint_bytes_do_not_conflict_and_segments_merge_again() {
-        let mut state = HistoryState::new(100);
-        enter(&mut state, 0..50, Write, (1, 1));
-        enter(&mut state, 50..100, Write, (2, 1));
-        assert_eq!(conflicts(&mut state, 0..50, Write), [(1, 1)]);
-        assert_eq!(conflicts(&mut state, 49..51, Read), [(1, 1), (2, 1)]);
-        assert_eq!(state.layout.len(), 2);
-        enter(&mut state, 0..100, Write, (3, 1));
-        assert_eq!(state.layout.len(), 1);
-    }
-
-    #[test]
-    fn an_empty_range_touches_nothing() {
-        let mut state = HistoryState::new(10);
-        enter(&mut state, 5..5, Write, (1, 1));
-        assert_eq!(state.layout.len(), 1);
-        assert!(conflicts(&mut state, 0..10, Write).is_empty());
-        let mut empty = HistoryState::new(0);
-        enter(&mut empty, 0..0, Write, (1, 1));
-        assert!(conflicts(&mut empty, 0..0, Write).is_empty());
-    }
-
-    #[test]
-    fn an_unordered_write_keeps_the_earlier_history() {
-        let mut state = HistoryState::new(10);
-        enter(&mut state, 0..10, Write, (1, 1));
-        enter(&mut state, 0..10, Read, (2, 1));
-        state.enter_unordered(&(0..10).into(), Write, ticket(3, 1));
-        assert_eq!(conflicts(&mut state, 0..10, Read), [(1, 1), (3, 1)]);
-        assert_eq!(
-            conflicts(&mut state, 0..10, Write),
-            [(1, 1), (2, 1), (3, 1)]
-        );
     }
 
     #[test]
@@ -403,18 +335,6 @@ mod tests {
         enter(&mut state, 0..256, Write, (4, 1));
         assert_eq!(state.layout.len(), 1);
         assert!(matches!(state.layout, HistoryLayout::Linear(_)));
-    }
-
-    #[test]
-    fn rectangles_of_another_pitch_are_as_exact() {
-        let mut state = HistoryState::new(256);
-        enter(&mut state, columns(0..4), Write, (1, 1));
-        enter(&mut state, Extent::strided(7..10, 20, 12), Write, (2, 1));
-        assert!(conflicts(&mut state, 4..7, Read).is_empty());
-        assert_eq!(conflicts(&mut state, 7..8, Read), [(2, 1)]);
-        assert_eq!(conflicts(&mut state, 10..12, Read), [(1, 1)]);
-        enter(&mut state, columns(0..4), Write, (1, 2));
-        assert_eq!(conflicts(&mut state, 7..10, Read), [(1, 2), (2, 1)]);
     }
 
     #[test]

@@ -358,17 +358,6 @@ mod tests {
         assert_eq!(linear.segments()[2].reads, Tickets::of(ticket(9, 6)));
     }
 
-    #[test]
-    fn bytes_rewritten_by_one_stream_become_one_segment() {
-        let mut linear = bytewise(6);
-        for range in [0..2, 4..6, 2..4] {
-            linear.update(&range, |segment| {
-                segment.enter_sole(AccessKind::Write, ticket(1, 99))
-            });
-        }
-        assert_eq!(linear.segments().len(), 1);
-    }
-
     proptest! {
         /// Compares an update of several rows in one pass with updates row by row.
         #[test]

@@ -317,41 +317,6 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stream_depends_on_the_last_write_and_records_an_event() {
-        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
-        let _ = plan((1, 1), [whole(&a, Write)]);
-        let _ = plan((1, 2), [whole(&b, Write)]);
-        let found = plan((2, 1), [whole(&a, Read), whole(&b, Read)]);
-        assert_eq!(
-            found.dependencies.as_slice(),
-            [(1, 2)],
-            "the highest ticket implies the other"
-        );
-        assert!(found.records_event);
-        let mut clock = VectorClock::default();
-        clock.advance(ticket(1, 2));
-        assert!(
-            plan_at((2, 2), &clock, [whole(&a, Read)])
-                .dependencies
-                .is_empty()
-        );
-    }
-
-    #[test]
-    fn an_unordered_access_has_no_dependencies_and_later_ones_find_it() {
-        let a = AccessHistory::new(8);
-        let _ = plan((1, 1), [whole(&a, Write)]);
-        let unordered = Access {
-            ordered: false,
-            ..whole(&a, Write)
-        };
-        assert!(plan((2, 1), [unordered]).dependencies.is_empty());
-        let mut found = plan((3, 1), [whole(&a, Read)]).dependencies;
-        found.sort();
-        assert_eq!(found.as_slice(), [(1, 1), (2, 1)]);
-    }
-
-    #[test]
     fn a_lease_finds_its_conflicts_and_is_found_by_those_behind_it_until_it_ends() {
         for (ends, stream) in [(false, 1), (true, 1), (false, 2), (false, 3), (true, 3)] {
             let a = AccessHistory::new(8);
@@ -420,20 +385,6 @@ mod tests {
         let [published, expected] =
             [&together, &apart].map(|all| all.each_ref().map(AccessHistory::all_tickets));
         assert_eq!(published, expected);
-    }
-
-    #[test]
-    fn a_failed_operation_hides_no_earlier_ticket() {
-        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
-        let _ = plan((1, 1), [whole(&a, Write)]);
-        let mut accesses = Accesses::from([whole(&a, Write), whole(&b, Read)]);
-        let failed = plan((2, 1), accesses.clone());
-        restore_displaced(&mut accesses, &failed.dependencies);
-        let mut found = plan((3, 1), [whole(&a, Read)]).dependencies;
-        found.sort();
-        assert_eq!(found.as_slice(), [(1, 1), (2, 1)]);
-        let found = plan((3, 2), [whole(&b, Write)]).dependencies;
-        assert_eq!(found.as_slice(), [(2, 1)]);
     }
 
     #[test]

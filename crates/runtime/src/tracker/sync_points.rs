@@ -263,18 +263,8 @@ pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 8]>, dev
 mod tests {
     use super::*;
 
-    fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::of(stream, sequence)
-    }
-
     fn nth(number: u64) -> Sequence {
         Sequence::of(number)
-    }
-
-    fn clock_of(tickets: &[Ticket]) -> VectorClock {
-        let mut clock = VectorClock::default();
-        tickets.iter().for_each(|&ticket| clock.advance(ticket));
-        clock
     }
 
     /// Creates a sync point behind a ticket of stream 1 with an otherwise empty clock.
@@ -286,48 +276,6 @@ mod tests {
     fn late<E>((sequence, clock): (Sequence, VectorClock), event: E) -> Arc<SyncPoint<E>> {
         let tail = Ticket::new(StreamId::of(1), sequence);
         Arc::new(SyncPoint::new(tail, &clock, event))
-    }
-
-    #[test]
-    fn a_ticket_is_covered_by_the_earliest_sync_point_behind_it() {
-        let mut points = SyncPoints::new(StreamId::of(1));
-        points.submit(nth(1), None, None);
-        points.submit(nth(2), None, Some(point(2, 'b')));
-        points.submit(nth(3), None, None);
-        points.submit(nth(4), None, Some(point(4, 'd')));
-        assert_eq!(points.covering(nth(1)).map(|p| p.event), Some('b'));
-        assert_eq!(points.covering(nth(3)).map(|p| p.event), Some('d'));
-        assert!(points.covering(nth(5)).is_none());
-        assert_eq!(points.submitted(), nth(4));
-        points.retire(nth(2), |point| assert_eq!(point.event, 'b'));
-        assert_eq!(points.covering(nth(1)).map(|p| p.event), Some('d'));
-    }
-
-    #[test]
-    fn a_late_sync_point_covers_only_tickets_submitted_at_its_tail() {
-        let mut points = SyncPoints::new(StreamId::of(1));
-        points.submit(nth(1), Some(&clock_of(&[ticket(2, 7)])), None);
-        let tail = points.tail();
-        points.submit(nth(2), Some(&clock_of(&[ticket(2, 9)])), None);
-        let late = late(tail.clone(), 'x');
-        let point = points.record_late(late, |_| {
-            unreachable!("there is no other sync point at this ticket")
-        });
-        assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
-        assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
-    }
-
-    #[test]
-    fn the_tail_includes_the_clock_of_the_newest_sync_point() {
-        let mut points = SyncPoints::new(StreamId::of(1));
-        let before = clock_of(&[ticket(2, 7)]);
-        let own = Arc::new(SyncPoint::new(ticket(1, 1), &before, 'a'));
-        points.submit(nth(1), Some(&before), Some(own));
-        points.submit(nth(2), None, None);
-        let (sequence, clock) = points.tail();
-        assert!(sequence == nth(2) && clock.covers(ticket(2, 7)));
-        points.submit(nth(3), Some(&clock_of(&[ticket(2, 9)])), None);
-        assert!(points.tail().1.covers(ticket(2, 9)));
     }
 
     #[test]
@@ -345,6 +293,21 @@ mod tests {
     }
 
     #[test]
+    fn the_tail_includes_the_clock_of_the_newest_sync_point() {
+        let mut points = SyncPoints::new(StreamId::of(1));
+        let mut clock = VectorClock::default();
+        clock.advance(Ticket::of(2, 7));
+        let own = Arc::new(SyncPoint::new(Ticket::of(1, 1), &clock, 'a'));
+        points.submit(nth(1), Some(&clock), Some(own));
+        points.submit(nth(2), None, None);
+        let (sequence, tail) = points.tail();
+        assert!(sequence == nth(2) && tail.covers(Ticket::of(2, 7)));
+        clock.advance(Ticket::of(2, 9));
+        points.submit(nth(3), Some(&clock), None);
+        assert!(points.tail().1.covers(Ticket::of(2, 9)));
+    }
+
+    #[test]
     fn a_late_sync_point_is_inserted_before_later_ones() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
@@ -355,7 +318,7 @@ mod tests {
         let point = points.record_late(late, |_| {
             unreachable!("there is no other sync point at ticket 1")
         });
-        assert_eq!((point.ticket, point.event), (ticket(1, 1), 'a'));
+        assert_eq!((point.ticket, point.event), (Ticket::of(1, 1), 'a'));
         for (sequence, event) in [(1, 'a'), (2, 'b'), (3, 'c')] {
             assert_eq!(points.covering(nth(sequence)).map(|p| p.event), Some(event));
         }
@@ -429,55 +392,23 @@ mod tests {
     }
 
     #[test]
-    fn implied_sync_points_are_removed_but_never_both_of_a_pair() {
-        let point =
-            |of: Ticket, before: &[Ticket]| Arc::new(SyncPoint::new(of, &clock_of(before), ()));
-        let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
-        let mut points = SmallVec::from_vec(vec![point(a, &[]), point(b, &[a]), point(c, &[a, b])]);
-        drop_implied(&mut points, DeviceNumber::of(1));
-        assert_eq!(points.iter().map(|p| p.ticket).collect::<Vec<_>>(), [c]);
-        let mut pair = SmallVec::from_vec(vec![point(a, &[b]), point(b, &[a])]);
-        drop_implied(&mut pair, DeviceNumber::of(1));
-        assert_eq!(pair.len(), 1);
-        let mut free = SmallVec::from_vec(vec![point(a, &[]), point(b, &[])]);
-        drop_implied(&mut free, DeviceNumber::of(1));
-        assert_eq!(free.len(), 2);
-    }
-
-    #[test]
-    fn a_point_of_another_device_implies_points_of_that_device_only() {
-        let of_device = |device, sequence| Ticket::of_device(device, 1, sequence);
-        let [own, other, third] = [1, 2, 3].map(|device| of_device(device, 5));
-        let sibling = Ticket::of_device(2, 2, 5);
-        let point = |at, tickets: &[Ticket]| Arc::new(SyncPoint::new(at, &clock_of(tickets), ()));
-        let remaining = |device, covering, covered| {
-            let covering = point(covering, &[covered]);
-            let mut points = SmallVec::from_vec(vec![covering, point(covered, &[])]);
-            drop_implied(&mut points, DeviceNumber::of(device));
-            points.len()
-        };
-        assert_eq!(remaining(1, other, own), 2);
-        assert_eq!(remaining(1, other, third), 2);
-        assert_eq!(remaining(1, other, sibling), 1);
-        assert_eq!(remaining(1, own, other), 1);
-    }
-
-    #[test]
     fn displaced_tickets_are_reported_until_they_are_complete() {
         let mut points: SyncPoints<()> = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
-        points.fail(nth(2), SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
+        points.fail(nth(2), SmallVec::from_slice(&[Ticket::of(2, 3)]), &|_| {
+            false
+        });
         let displaced_by = |points: &SyncPoints<()>, sequence| {
             let mut displaced = Vec::new();
             points.each_displaced_by(nth(sequence), |ticket| displaced.push(ticket));
             displaced
         };
         assert!(displaced_by(&points, 1).is_empty() && displaced_by(&points, 3).is_empty());
-        assert_eq!(displaced_by(&points, 2), [ticket(2, 3)]);
-        points.fail(nth(3), SmallVec::from_slice(&[ticket(4, 1)]), &|done| {
-            done == ticket(2, 3)
+        assert_eq!(displaced_by(&points, 2), [Ticket::of(2, 3)]);
+        points.fail(nth(3), SmallVec::from_slice(&[Ticket::of(4, 1)]), &|done| {
+            done == Ticket::of(2, 3)
         });
         assert!(displaced_by(&points, 2).is_empty());
-        assert_eq!(displaced_by(&points, 3), [ticket(4, 1)]);
+        assert_eq!(displaced_by(&points, 3), [Ticket::of(4, 1)]);
     }
 }
