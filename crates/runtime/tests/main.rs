@@ -5,7 +5,7 @@ mod compile_fail;
 mod compiled;
 mod documented_limits;
 mod programs;
-mod race_free;
+mod races;
 mod regressions;
 mod reports;
 mod scenarios;
