@@ -8,6 +8,17 @@ use crate::differential::{
     value::{Dev, any, each_kind, each_type, one, two},
 };
 
+/// Evaluates an expression with an array of indices of either type.
+macro_rules! with_indices {
+    ($array:expr, $index:ident => $body:expr) => {
+        match $array {
+            Dev::I32($index) => $body,
+            Dev::I64($index) => $body,
+            other => unreachable!("{other:?} is not an index"),
+        }
+    };
+}
+
 pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     let at = |slot: &usize| &slots[*slot];
     match step {
@@ -87,34 +98,26 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             _ => x.cummax(Axis(*axis)),
         }),
         Step::Take(a, axis, index) => {
-            one!(Dev, at(a), all, x => match at(index) {
-                Dev::I32(index) => x.select(Axis(*axis), &line(index)),
-                Dev::I64(index) => x.select(Axis(*axis), &line(index)),
-                other => unreachable!("{other:?} is not an index"),
+            one!(Dev, at(a), all, x => {
+                with_indices!(at(index), index => x.select(Axis(*axis), &line(index)))
             })
         }
         Step::TakeListed(a, axis, indices) => {
             one!(Dev, at(a), all, x => x.select(Axis(*axis), indices))
         }
         Step::Gather(a, axis, index) => {
-            one!(Dev, at(a), all, x => match at(index) {
-                Dev::I32(index) => x.gather(Axis(*axis), index),
-                Dev::I64(index) => x.gather(Axis(*axis), index),
-                other => unreachable!("{other:?} is not an index"),
+            one!(Dev, at(a), all, x => {
+                with_indices!(at(index), index => x.gather(Axis(*axis), index))
             })
         }
         Step::Scatter(base, axis, index, values, false) => {
-            two!(Dev, at(base), at(values), all, x, y => match at(index) {
-                Dev::I32(index) => x.scatter(Axis(*axis), index, y),
-                Dev::I64(index) => x.scatter(Axis(*axis), index, y),
-                other => unreachable!("{other:?} is not an index"),
+            two!(Dev, at(base), at(values), all, x, y => {
+                with_indices!(at(index), index => x.scatter(Axis(*axis), index, y))
             })
         }
         Step::Scatter(base, axis, index, values, true) => {
-            two!(Dev, at(base), at(values), numbers, x, y => match at(index) {
-                Dev::I32(index) => x.scatter_add(Axis(*axis), index, y),
-                Dev::I64(index) => x.scatter_add(Axis(*axis), index, y),
-                other => unreachable!("{other:?} is not an index"),
+            two!(Dev, at(base), at(values), numbers, x, y => {
+                with_indices!(at(index), index => x.scatter_add(Axis(*axis), index, y))
             })
         }
         Step::Update(Assign::Set, base, part, values) => {

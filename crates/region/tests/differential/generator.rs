@@ -217,9 +217,8 @@ impl ProgramGenerator {
 
     /// Appends an array of random indices of an axis.
     fn indices(&mut self, shape: &[usize], length: usize) -> Slot {
-        let count = shape.iter().product();
-        let indices: Vec<i64> = (0..count).map(|_| self.below(length) as i64).collect();
-        let indices = ArrayD::from_shape_vec(shape, indices).expect("the elements fill the shape");
+        let index = || self.below(length) as i64;
+        let indices = ArrayD::from_shape_simple_fn(shape, index);
         let indices = if self.chance(2) {
             Host::I64(indices)
         } else {

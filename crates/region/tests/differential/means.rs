@@ -3,39 +3,19 @@
 
 use crate::differential::prelude::*;
 
-/// Means and variances whose sums overflow `f32` are finite.
+/// Means whose sums overflow `f32` are finite.
 #[test]
 fn means_do_not_overflow() -> Outcome {
     let large = array![[3e38_f32, 3e38], [-2e38, -3e38]];
-    let far = array![1.7e19_f32, -1.7e19, 1.7e19, -1.7e19];
     everywhere(|device| {
-        let (mean, means, kept, (var, std, var_axis, std_axis)) = evaluate(device, |g| {
-            let (large, far) = (g.array(&large), g.array(&far));
-            let row = large.row(0);
-            (
-                row.mean(),
-                large.mean_axis(Axis(1)),
-                large.mean_keepdims(&[Axis(1)]),
-                (
-                    far.var(0.0),
-                    far.std(0.0),
-                    far.var_axis(Axis(0), 0.0),
-                    far.std_axis(Axis(0), 0.0),
-                ),
-            )
+        let (mean, means, kept) = evaluate(device, |g| {
+            let large = g.array(&large);
+            let kept = large.mean_keepdims(&[Axis(1)]);
+            (large.row(0).mean(), large.mean_axis(Axis(1)), kept)
         })?;
         assert_eq!(mean.into_scalar(), 3e38);
         assert_eq!(means, array![3e38, -2.5e38]);
         assert_eq!(kept, array![[3e38], [-2.5e38]]);
-        let square = 1.7e19_f32 * 1.7e19;
-        assert_eq!(
-            (var.into_scalar(), var_axis.into_scalar()),
-            (square, square)
-        );
-        assert_eq!(
-            (std.into_scalar(), std_axis.into_scalar()),
-            (1.7e19, 1.7e19)
-        );
         Ok(())
     })
 }

@@ -1,5 +1,7 @@
 //! Long rows, which larger blocks keep.
 
+use millstream_testkit::share;
+
 use crate::differential::prelude::*;
 
 /// Returns small integers, of which all sums are exact.
@@ -40,7 +42,7 @@ fn check_rows(device: &Device, rows: usize, columns: usize) -> Outcome {
 /// that are too long.
 #[test]
 fn larger_blocks_keep_rows() -> Outcome {
-    for (number, (rows, columns)) in [
+    let sizes = [
         (128, 8_193),
         (129, 8_200),
         (128, 16_384),
@@ -48,10 +50,8 @@ fn larger_blocks_keep_rows() -> Outcome {
         (128, 16_389),
         (130, 32_768),
         (128, 32_772),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ];
+    for (number, (rows, columns)) in share::cases(sizes.into_iter().enumerate(), 3) {
         // The first is checked for races within kernels.
         let configuration = configuration(if number == 0 { 3 } else { 5 });
         let device = configuration.open()?;

@@ -1,5 +1,7 @@
 //! Random programs: steps with their expected results on the host.
 
+use std::ops::Mul;
+
 use crate::differential::{
     host,
     prelude::*,
@@ -145,122 +147,70 @@ impl ProgramGenerator {
     }
 
     pub(crate) fn fresh(&mut self, kind: Kind, shape: &[usize]) -> Slot {
-        let count = shape.iter().product();
         let is_special = self.chance(2);
-        let wild = |generator: &mut Self| is_special && generator.chance(9);
         // Mostly zeros of both signs, so that they meet in every reduction.
         let is_zero = self.chance(4);
-        macro_rules! elements {
-            ($type:ty, $special:expr, $small:expr) => {{
-                let special: &[$type] = $special;
-                (0..count)
-                    .map(|_| {
-                        if wild(self) {
-                            special[self.below(special.len())]
-                        } else if is_zero && !self.chance(16) {
-                            let sign: i32 = if self.chance(2) { 1 } else { -1 };
-                            $small(0) * $small(sign)
-                        } else {
-                            let small: i32 = self.below(64) as i32 - 32;
-                            $small(small)
-                        }
-                    })
-                    .collect()
-            }};
-        }
         macro_rules! host {
-            ($kind:ident, $type:ty, $special:expr, $small:expr) => {{
-                let elements: Vec<$type> = elements!($type, $special, $small);
-                Host::$kind(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
-                )
-            }};
-        }
-        macro_rules! half {
-            ($kind:ident, $type:ty) => {
-                host!(
-                    $kind,
-                    $type,
-                    &[
-                        <$type>::NAN,
-                        <$type>::INFINITY,
-                        <$type>::NEG_INFINITY,
-                        <$type>::NEG_ZERO,
-                        <$type>::MIN_POSITIVE_SUBNORMAL,
-                        <$type>::MAX,
-                        <$type>::from_f32_const(0.333),
-                        <$type>::from_f32_const(-3e4)
-                    ],
-                    |small| <$type>::from_f32(small as f32 / 4.0)
-                )
+            ($($kind:ident: $special:expr, $small:expr;)*) => {
+                match kind {
+                    $(Kind::$kind => {
+                        let special: &[_] = if is_special { &$special } else { &[] };
+                        let element = || self.element(special, is_zero, $small);
+                        Host::$kind(ArrayD::from_shape_simple_fn(shape, element))
+                    })*
+                    Kind::Bool => {
+                        Host::Bool(ArrayD::from_shape_simple_fn(shape, || self.chance(2)))
+                    }
+                }
             };
         }
-        let host = match kind {
-            Kind::F16 => half!(F16, f16),
-            Kind::Bf16 => half!(Bf16, bf16),
-            Kind::F32 => host!(
-                F32,
-                f32,
-                &[
-                    f32::NAN,
-                    f32::INFINITY,
-                    -f32::INFINITY,
-                    -0.0,
-                    1e-40,
-                    3.4e38,
-                    0.5,
-                    1e10,
-                    -3e9
-                ],
-                |small| small as f32 / 4.0
-            ),
-            Kind::F64 => host!(
-                F64,
-                f64,
-                &[
-                    f64::NAN,
-                    f64::INFINITY,
-                    -f64::INFINITY,
-                    -0.0,
-                    5e-324,
-                    1.7e308,
-                    0.5,
-                    1e20,
-                    -3e9
-                ],
-                |small| f64::from(small) / 4.0
-            ),
-            Kind::I8 => host!(I8, i8, &[i8::MIN, i8::MAX, 0, -1, 16], |small| small as i8),
-            Kind::I16 => host!(I16, i16, &[i16::MIN, i16::MAX, 0, -1, 256], |small| small
-                as i16),
-            Kind::I32 => {
-                host!(I32, i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small)
-            }
-            Kind::I64 => {
-                host!(I64, i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from)
-            }
-            Kind::U8 => host!(U8, u8, &[255, 0, 128], |small| small as u8),
-            Kind::U16 => {
-                host!(
-                    U16,
-                    u16,
-                    &[u16::MAX, 0, 1 << 15],
-                    |small: i32| small.unsigned_abs() as u16
-                )
-            }
-            Kind::U32 => host!(U32, u32, &[u32::MAX, 0, 1 << 31], |small: i32| small
-                .unsigned_abs()),
-            Kind::U64 => host!(U64, u64, &[u64::MAX, 0, 1 << 63], |small: i32| u64::from(
-                small.unsigned_abs()
-            )),
-            Kind::Bool => {
-                let elements: Vec<bool> = (0..count).map(|_| self.chance(2)).collect();
-                Host::Bool(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
-                )
-            }
+        macro_rules! half {
+            ($type:ty) => {
+                [
+                    <$type>::NAN,
+                    <$type>::INFINITY,
+                    <$type>::NEG_INFINITY,
+                    <$type>::NEG_ZERO,
+                    <$type>::MIN_POSITIVE_SUBNORMAL,
+                    <$type>::MAX,
+                    <$type>::from_f32_const(0.333),
+                    <$type>::from_f32_const(-3e4),
+                ]
+            };
+        }
+        let host = host! {
+            F16: half!(f16), |small| f16::from_f32(small as f32 / 4.0);
+            Bf16: half!(bf16), |small| bf16::from_f32(small as f32 / 4.0);
+            F32: [f32::NAN, f32::INFINITY, -f32::INFINITY, -0.0, 1e-40, 3.4e38, 0.5, 1e10, -3e9],
+                |small| small as f32 / 4.0;
+            F64: [f64::NAN, f64::INFINITY, -f64::INFINITY, -0.0, 5e-324, 1.7e308, 0.5, 1e20, -3e9],
+                |small| f64::from(small) / 4.0;
+            I8: [i8::MIN, i8::MAX, 0, -1, 16], |small| small as i8;
+            I16: [i16::MIN, i16::MAX, 0, -1, 256], |small| small as i16;
+            I32: [i32::MIN, i32::MAX, 0, -1, 65536], |small| small;
+            I64: [i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from;
+            U8: [255, 0, 128], |small| small as u8;
+            U16: [u16::MAX, 0, 1 << 15], |small: i32| small.unsigned_abs() as u16;
+            U32: [u32::MAX, 0, 1 << 31], i32::unsigned_abs;
+            U64: [u64::MAX, 0, 1 << 63], |small: i32| small.unsigned_abs().into();
         };
         self.push(Step::Fresh(host))
+    }
+
+    /// Returns a small number, one of the special ones if there are any, or mostly a zero.
+    fn element<T: Copy + Mul<Output = T>>(
+        &mut self,
+        special: &[T],
+        is_zero: bool,
+        small: impl Fn(i32) -> T,
+    ) -> T {
+        if !special.is_empty() && self.chance(9) {
+            special[self.below(special.len())]
+        } else if is_zero && !self.chance(16) {
+            small(0) * small(if self.chance(2) { 1 } else { -1 })
+        } else {
+            small(self.below(64) as i32 - 32)
+        }
     }
 
     pub(crate) fn push(&mut self, step: Step) -> Slot {

@@ -101,6 +101,11 @@ impl Counted {
         }
     }
 
+    /// Does the same with one of the schedules, on each day another.
+    fn somewhere(test: impl Fn(&Self)) {
+        share::cases(SCHEDULES, 3).for_each(|schedule| Self::with(schedule, &test));
+    }
+
     /// Runs a test on a device with a schedule, and asserts that nothing is reported.
     fn with(schedule: Schedule, test: impl Fn(&Self)) {
         let config = SimConfig::new().schedule(schedule).kernel_race_check(true);

@@ -81,5 +81,5 @@ fn check(counted: &Counted, seed: u64) {
 
 #[test]
 fn random_functions_of_rows_give_the_bits_of_stored_values() {
-    Counted::everywhere(|counted| seeds(60).for_each(|seed| check(counted, seed)));
+    Counted::somewhere(|counted| seeds(60).for_each(|seed| check(counted, seed)));
 }

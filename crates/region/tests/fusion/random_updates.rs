@@ -130,5 +130,5 @@ fn check(counted: &Counted, seed: u64) {
 
 #[test]
 fn random_updates_give_the_elements_of_the_host() {
-    Counted::everywhere(|counted| seeds(150).for_each(|seed| check(counted, seed)));
+    Counted::somewhere(|counted| seeds(150).for_each(|seed| check(counted, seed)));
 }

@@ -29,7 +29,7 @@ type OfRows = fn(&Array<f32, Ix2>, &dyn Fn(&Array<f32, Ix2>)) -> Array<f32, Ix2>
 fn assert_one_kernel(name: &str, function: OfRows, has_rows: bool) {
     for length in LENGTHS {
         let host = of_length(length);
-        Counted::everywhere(|counted| {
+        Counted::somewhere(|counted| {
             let x = counted.array(&host);
             let (found, work) = counted.work(|_| function(&x, &|_| {}).to_host().unwrap());
             let bytes = (4 * rows(length) * length) as u64;
@@ -139,7 +139,7 @@ fn functions_of_rows_are_one_kernel() {
 fn sums_of_short_rows_load_each_element_once() {
     for length in (2..=20).chain([31, 33, 36, 63, 64, 65, 100, 127, 129, 200, 255, 256]) {
         let host = of_length(length);
-        Counted::everywhere(|counted| {
+        Counted::somewhere(|counted| {
             let x = counted.array(&host);
             let (sums, work) = counted.work(|_| x.sum_axis(Axis(1)).to_host().unwrap());
             assert_eq!(sums, host.sum_axis(Axis(1)), "{length}");
@@ -157,7 +157,7 @@ fn sums_of_short_rows_load_each_element_once() {
 fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
     for (rows, length, kernels) in [(2, 8192, [1, 1]), (2, 8193, [4, 4]), (130, 8193, [1, 1])] {
         let host = matrix((rows, length));
-        Counted::everywhere(|counted| {
+        Counted::somewhere(|counted| {
             let x = counted.array(&host);
             let softmax = || {
                 let powers = (&x - &x.max_keepdims(&[Axis(1)])).exp();
@@ -237,7 +237,7 @@ fn blocks_compute_one_long_row_after_another() {
         let total = sums.sum();
         row.mapv_inplace(|sum| sum * total);
     }
-    Counted::everywhere(|counted| {
+    Counted::somewhere(|counted| {
         let (found, work) = counted.region(|g| {
             let [x, y, z, w] = [&x, &y, &z, &w].map(|host| g.array(host));
             let sum = &x + &(&(&y + &z) + &w);

@@ -90,35 +90,6 @@ fn a_stencil_of_a_line_is_one_kernel() {
     });
 }
 
-/// A function of an array and a row, with another function at the same positions. The arrays of the
-/// first are larger than its values, which would be stored immediately before the result.
-#[test]
-fn two_functions_of_several_arrays_are_one_kernel() {
-    let (x, y) = (matrix((70, 90)), matrix((70, 90)) * 0.5);
-    let row = matrix((1, 90));
-    type Matrix = Array<f32, Ix2>;
-    let body = |[x, y, row]: [Matrix; 3]| {
-        let inner = y.slice(s![1..69, 1..89]);
-        ((x * row).exp(), (y - 0.25).cos(), inner)
-    };
-    Counted::everywhere(|counted| {
-        let arrays = [&x, &y, &row].map(|host| counted.array(host));
-        let (found, work) = counted.region(|g| {
-            let (first, second, inner) = body(arrays.each_ref().map(|x| g.array(x)));
-            stencil(&first, &STAR) * stencil(&second, &STAR) + inner
-        });
-        let written = 4 * 68 * 88;
-        assert_eq!((work.kernels, work.bytes_written), (1, written), "{work:?}");
-        let (first, second) = counted.result(|g| {
-            let (first, second, _) = body(arrays.each_ref().map(|x| g.array(x)));
-            (Keep(first), Keep(second))
-        });
-        let stored = [first, second].map(|values| of_stored(&values, &STAR));
-        let inner = y.slice(s![1..69, 1..89]);
-        assert_eq!(found, &stored[0] * &stored[1] + inner);
-    });
-}
-
 /// Asserts the number of kernels of a function of a matrix.
 #[track_caller]
 fn assert_kernels(kernels: usize, shape: (usize, usize), body: Map) {

@@ -6,7 +6,8 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 use millstream_region::product::{Factor, ProductShape, multiply, multiply_without_libraries};
-use rand_core::{RngCore, SeedableRng};
+use millstream_testkit::share;
+use rand_core::SeedableRng;
 use rand_pcg::Pcg32;
 
 use crate::product::{
@@ -151,9 +152,9 @@ fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
 #[test]
 fn random_products() -> Outcome {
     on_device(|stream| {
-        let mut rng = Pcg32::seed_from_u64(7);
-        for _ in 0..60 {
-            match rng.next_u32() % 7 {
+        for seed in share::numbers(20, 200) {
+            let mut rng = Pcg32::seed_from_u64(seed);
+            match seed % 7 {
                 5 => random_product::<f16>(stream, &mut rng)?,
                 6 => random_product::<bf16>(stream, &mut rng)?,
                 0 => random_product::<f32>(stream, &mut rng)?,

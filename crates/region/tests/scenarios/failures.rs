@@ -15,6 +15,7 @@ use millstream::{
     sim::{Fault, Links, Schedule},
 };
 use millstream_region::{Pending, Result};
+use millstream_testkit::share;
 
 use crate::scenarios::{
     configurations::Sizes,
@@ -326,7 +327,7 @@ fn program(devices: &[Device]) -> millstream::Result<()> {
 
 #[test]
 fn c07_every_driver_call_of_a_region_may_fail() {
-    for schedule in [Schedule::Timed, Schedule::Lazy] {
+    for schedule in share::cases([Schedule::Timed, Schedule::Lazy], 2) {
         let subject = Subject {
             name: String::from("a region"),
             schedule,
