@@ -93,11 +93,12 @@ impl<'m> WarpMemory<'_, 'm> {
         if warp_access.bytes == 8 {
             let (b, c) = (*r.double(atomic.b), *r.double(atomic.c));
             let mut old = [0; LANES];
+            let mut marked = None;
             for lane in lanes(warp_access.mask) {
                 let change = |old| apply_double(atomic, old, b[lane], c[lane]);
                 if window == Window::Global {
                     let (region, offset) =
-                        self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                        self.writable(cached, warp_access, lane, AccessFlags::UPDATE, &mut marked)?;
                     let found = region.bytes.update_u64(offset, change);
                     old[lane] = found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
                 } else {
@@ -114,11 +115,12 @@ impl<'m> WarpMemory<'_, 'm> {
         let (b, c) = (*r.word(atomic.b), *r.word(atomic.c));
         let mut old = [0; LANES];
         if warp_access.bytes == 2 {
+            let mut marked = None;
             for lane in lanes(warp_access.mask) {
                 let change = |old| apply_word(atomic, u32::from(old), b[lane], c[lane]) as u16;
                 let found = if window == Window::Global {
                     let (region, offset) =
-                        self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                        self.writable(cached, warp_access, lane, AccessFlags::UPDATE, &mut marked)?;
                     let found = region.bytes.update_u16(offset, change);
                     found.ok_or_else(|| warp_access.out_of_bounds(lane))?
                 } else {
@@ -160,9 +162,10 @@ impl<'m> WarpMemory<'_, 'm> {
         change: impl Fn(usize, u32) -> u32,
     ) -> Result<(), LaneFault> {
         if window == Window::Global {
+            let mut marked = None;
             for lane in lanes(warp_access.mask) {
                 let (region, offset) =
-                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE, &mut marked)?;
                 let previous = region.bytes.update_u32(offset, |old| change(lane, old));
                 old[lane] = previous.ok_or_else(|| warp_access.out_of_bounds(lane))?;
             }
@@ -203,6 +206,7 @@ impl<'m> WarpMemory<'_, 'm> {
         let pair = |low, high| (*r.double(low), *r.double(high));
         let ((b, b_high), (c, c_high)) = (pair(atomic.b, high.b), pair(atomic.c, high.c));
         let (mut old, mut old_high) = ([0; LANES], [0; LANES]);
+        let mut marked = None;
         for lane in lanes(warp_access.mask) {
             let change = |old: [u64; 2]| match atomic.f {
                 AtomicOp::Exchange => [b[lane], b_high[lane]],
@@ -211,7 +215,7 @@ impl<'m> WarpMemory<'_, 'm> {
             };
             let found = if window == Window::Global {
                 let (region, offset) =
-                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE, &mut marked)?;
                 update_wide(&region, offset, change)
                     .ok_or_else(|| warp_access.out_of_bounds(lane))?
             } else {

@@ -70,7 +70,8 @@ impl<'m> WarpMemory<'_, 'm> {
         Some((found, offset))
     }
 
-    /// Returns the region and offset that a lane writes, and marks the write in the access bitmap.
+    /// Returns the region and offset that a lane writes, and marks the write in the access bitmap,
+    /// unless the address is that in `marked`.
     #[inline(always)]
     pub(super) fn writable(
         &self,
@@ -78,19 +79,16 @@ impl<'m> WarpMemory<'_, 'm> {
         warp_access: &WarpAccess,
         lane: usize,
         flags: AccessFlags,
+        marked: &mut Option<u64>,
     ) -> Result<(Region<'m>, usize), LaneFault> {
-        let found = self.region(cached, warp_access.addresses[lane], warp_access.bytes);
+        let address = warp_access.addresses[lane];
+        let found = self.region(cached, address, warp_access.bytes);
         let (TracedRegion { region, bitmap }, offset) =
             found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
         if !region.writable {
-            return Err((
-                lane,
-                KernelFaultKind::ReadOnly {
-                    address: warp_access.addresses[lane],
-                },
-            ));
+            return Err((lane, KernelFaultKind::ReadOnly { address }));
         }
-        if let Some(bitmap) = bitmap {
+        if let Some(bitmap) = bitmap.filter(|_| marked.replace(address) != Some(address)) {
             bitmap.note(flags, offset, warp_access.bytes);
         }
         Ok((region, offset))
@@ -381,7 +379,8 @@ impl<'m> WarpMemory<'_, 'm> {
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         scatter(r, access, &mut stage, &Indices::staged(access, bytes), FULL);
         for lane in lanes(warp_access.mask) {
-            let (region, offset) = self.writable(cached, warp_access, lane, write_flags(access))?;
+            let (region, offset) =
+                self.writable(cached, warp_access, lane, write_flags(access), &mut None)?;
             let source = &stage[lane * bytes..][..bytes];
             store_lane(&region, offset, access, source)
                 .ok_or_else(|| warp_access.out_of_bounds(lane))?;

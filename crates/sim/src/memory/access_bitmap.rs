@@ -107,6 +107,11 @@ impl AccessBitmap {
     /// it needs what was there before. `flags` must be a single access kind.
     #[inline(always)]
     pub fn note(&self, flags: AccessFlags, offset: usize, bytes: usize) {
+        let low = offset % WORD_BYTES;
+        if (1..=WORD_BYTES - low).contains(&bytes) {
+            let mask = u64::MAX >> (WORD_BYTES - bytes) << low;
+            return self.mark(flags, offset / WORD_BYTES, mask);
+        }
         let end = offset + bytes;
         let mut at = offset;
         while at < end {
