@@ -228,7 +228,7 @@ impl ChainObservation {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     /// The last observation of each of a few chains.
-    chains: SmallVec<[ChainObservation; 1]>,
+    chains: SmallVec<[ChainObservation; OBSERVED_MAX]>,
     /// The joined clock of further observations.
     joined: JoinedClock,
 }
@@ -276,7 +276,7 @@ impl Observed {
 /// The observations that a thread has acquired last, which later ones of the same chains extend.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Acquired {
-    chains: SmallVec<[ChainObservation; 1]>,
+    chains: SmallVec<[ChainObservation; OBSERVED_MAX]>,
 }
 
 impl Acquired {
