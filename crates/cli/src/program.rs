@@ -81,6 +81,10 @@ pub(crate) struct ProgramArguments {
     /// The race check: on, off, kernels (also within kernels) or notes.
     #[arg(long, value_name = "CHECK")]
     race: Option<String>,
+    /// The check of initialisation: global (reads of global memory), on (also uses of shared and
+    /// local memory that was never written) or off.
+    #[arg(long, value_name = "CHECK")]
+    init: Option<String>,
     /// Lets kernels go on after a fault, such as an invalid access, so that one run reports all.
     #[arg(long)]
     keep_going: bool,
@@ -138,12 +142,13 @@ pub(crate) struct Program<'a> {
 }
 
 impl ProgramArguments {
-    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 8] {
+    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 9] {
         [
             ("devices", self.devices.map(|count| count.to_string())),
             ("memory", self.memory.clone()),
             ("steps", self.steps.map(|steps| steps.to_string())),
             ("race", self.race.clone()),
+            ("init", self.init.clone()),
             ("keep_going", self.keep_going.then(|| "on".to_owned())),
             ("schedule", schedule.name.clone()),
             ("seed", schedule.seed.map(|seed| seed.to_string())),

@@ -64,6 +64,11 @@ pub enum ReportKind {
     FreeInFlight,
     /// A read of uninitialised bytes by a kernel, or by a copy to the host.
     UninitialisedRead,
+    /// A use of a value of shared or local memory that was never written: it decides a branch or an
+    /// address, or reaches global memory.
+    UninitialisedUse,
+    /// An access by an address in one variable of shared memory that reaches other bytes.
+    VariableOverrun,
     /// A floating-point access in a kernel whose size differs from the array's declared elements.
     ElementType,
     /// The list of the race checker's findings is full: from here on, findings at the places of

@@ -92,6 +92,7 @@ pub struct SimConfig {
     pub(crate) kernel_race_model: RaceModel,
     pub(crate) kernel_race_orders: KernelOrders,
     pub(crate) uninitialised_reads: bool,
+    pub(crate) kernel_init_check: bool,
     pub(crate) keep_going: bool,
     pub(crate) rely_on_blocking: bool,
 }
@@ -122,6 +123,7 @@ impl Default for SimConfig {
             kernel_race_model: RaceModel::new(),
             kernel_race_orders: KernelOrders::DEFAULT,
             uninitialised_reads: true,
+            kernel_init_check: false,
             keep_going: false,
             rely_on_blocking: false,
         }
@@ -363,11 +365,48 @@ impl SimConfig {
         self
     }
 
-    /// Enables or disables reports of reads of uninitialised bytes. Enabled by default. A correct
-    /// kernel may trigger them: it may read padding, or a whole vector for some of its elements,
-    /// and discard the rest.
+    /// Enables or disables reports of reads of uninitialised bytes of global memory. Enabled by
+    /// default. A correct kernel may trigger them: it may read padding, or a whole vector for some
+    /// of its elements, and discard the rest.
     pub fn uninitialised_reads(mut self, report: bool) -> Self {
         self.uninitialised_reads = report;
+        self
+    }
+
+    /// Enables or disables the check of values of shared and local memory that was never written:
+    /// reports of their uses, and of accesses by an address in one variable of shared memory that
+    /// reach other bytes. Disabled by default: a checked kernel runs on one core, and many times
+    /// slower. Effective only with [`race_check`](Self::race_check).
+    ///
+    /// With the check each bit of a register, and of shared and local memory, is defined or not.
+    /// These memories are undefined when a block or a thread starts. A load of undefined bits is
+    /// no finding, and neither is a copy: within these memories, to registers, to other lanes by a
+    /// shuffle, to a function and back. It is one when an undefined bit decides a branch or
+    /// whether an instruction is executed, is part of an address or a coordinate of a texture, is
+    /// stored to global memory or a surface or is an operand of an atomic there, is printed, or is
+    /// an operand of a vote, match, reduction, barrier or call to the driver. The finding has the
+    /// line of the use, the line that loaded the bytes, and their variable. The value counts as
+    /// defined from then on.
+    ///
+    /// Logic, shifts, bit fields, byte permutations, selections and conversions of integers are
+    /// exact: `x & 0`, `x ^ x` and a bit field that was written beside one that was not are
+    /// defined. A sum or product is undefined from its lowest undefined bit on, a comparison if a
+    /// choice of the bits changes it, and any other result as a whole. Registers that were never
+    /// written count as defined, as do memory that an earlier call of a function has written and
+    /// the target of a `cp.async` in flight, whose reads are races; undefined values in the
+    /// registers of functions that are not inlined are forgotten when a call in them returns. A
+    /// launch runs in the order of indices only, and is checked until it waits for another
+    /// operation or the host.
+    ///
+    /// Global memory is checked by operations, with
+    /// [`uninitialised_reads`](Self::uninitialised_reads): there the read itself is the finding.
+    ///
+    /// The same option finds accesses by an address in one variable of shared memory, such as an
+    /// array, that reach other bytes. Dynamic shared memory is one variable. An address stays in
+    /// its variable through moves, sums and differences with numbers, and memory; if
+    /// it is computed from several addresses, nothing is reported.
+    pub fn kernel_init_check(mut self, check: bool) -> Self {
+        self.kernel_init_check = check;
         self
     }
 

@@ -35,6 +35,9 @@ impl SimConfig {
     /// - `race=on`, `off`, `kernels`, `notes`: checks for [races](crate::race); `kernels` and
     ///   `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
     ///   [notes](SimConfig::kernel_race_notes)
+    /// - `init=global`, `on`, `off`: reports of [reads of uninitialised global
+    ///   memory](SimConfig::uninitialised_reads), with `on` also of uses of [uninitialised shared
+    ///   and local memory](SimConfig::kernel_init_check)
     /// - `keep_going=off`, `on`: kernels [go on](SimConfig::keep_going) after a fault
     /// - `acquire=strict`, `lenient`, and `volatile=plain`, `strong`: the [memory
     ///   model](crate::exec::RaceModel) of the check within kernels
@@ -164,6 +167,18 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                     ));
                 }
             },
+            "init" => match value {
+                "global" | "on" | "off" => {
+                    config = config
+                        .uninitialised_reads(value != "off")
+                        .kernel_init_check(value == "on");
+                }
+                _ => {
+                    return Err(format!(
+                        "init={value} is invalid; use one of `global`, `on` and `off`"
+                    ));
+                }
+            },
             "keep_going" => config = config.keep_going(either(key, value, ["off", "on"])?),
             "acquire" => {
                 let lenient = either(key, value, ["strict", "lenient"])?;
@@ -188,7 +203,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
                      rules, devices, links, peer_pool, host_memory, memory, queue, steps, jit, \
-                     race, keep_going, acquire, volatile, orders, orders_seed, order, profile"
+                     race, init, keep_going, acquire, volatile, orders, orders_seed, order, profile"
                 ));
             }
         }
@@ -336,6 +351,10 @@ mod tests {
             let parsed = SimConfig::parse(&format!("sim:jit={text}")).unwrap();
             assert_eq!(parsed, SimConfig::new().jit(jit));
         }
+        let init = SimConfig::parse("sim:init=on").unwrap();
+        assert_eq!(init, SimConfig::new().kernel_init_check(true));
+        let init = SimConfig::parse("sim:init=off").unwrap();
+        assert_eq!(init, SimConfig::new().uninitialised_reads(false));
         let goes_on = SimConfig::parse("sim:keep_going=on").unwrap();
         assert_eq!(goes_on, SimConfig::new().keep_going(true));
         let zeros = SimConfig::parse("sim:peer_pool=zeros").unwrap();
@@ -378,6 +397,7 @@ mod tests {
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),
             ("sim:race=maybe", "one of `on`, `off`"),
+            ("sim:init=1", "one of `global`"),
             ("sim:acquire=loose", "use `strict` or `lenient`"),
             ("sim:volatile=weak", "use `plain` or `strong`"),
             ("sim:orders=0", "at least 1"),

@@ -321,18 +321,19 @@ impl SimState {
         let kernel_race_check = self.config.kernel_race_check;
         let checked = CheckOptions {
             races: kernel_race_check.then_some(self.config.kernel_race_model),
+            initialisation: self.config.kernel_init_check,
             orders: self.config.kernel_race_orders,
             instructions: &traced_region,
         };
         let findings = &mut record.findings;
-        let ran =
-            if checks && accessed.is_some() && (kernel_race_check || !traced_region.is_empty()) {
-                let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
-                *findings = found;
-                ran
-            } else {
-                exec::run_suspending(kernel, &shape, &view, waited)
-            };
+        let is_checked = kernel_race_check || checked.initialisation || !traced_region.is_empty();
+        let ran = if checks && accessed.is_some() && is_checked {
+            let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
+            *findings = found;
+            ran
+        } else {
+            exec::run_suspending(kernel, &shape, &view, waited)
+        };
         *self.running_kernel.kernel.lock() = None;
         let mut own = view.sync_errors.of_order(KernelOrder::Index);
         if let Err(fault) = &ran {

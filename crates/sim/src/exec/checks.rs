@@ -1,9 +1,10 @@
-//! Observers of a launch: the checks for races within it and for skipped barriers, and the
-//! recording of watched instructions.
+//! Observers of a launch: the checks for races within it, for skipped barriers and for uses of
+//! uninitialised values, and the recording of watched instructions.
 
 use std::collections::BTreeMap;
 
 use super::barrier::Barriers;
+use super::initialisation::InitialisationCheck;
 use super::kernel_access::KernelAccess;
 use super::launch::{GlobalMemory, Launch};
 use super::observer::{AsyncCopy, AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
@@ -23,6 +24,8 @@ pub(crate) struct CheckOptions<'a> {
     /// The memory model of the checks for races between the launch's threads and for skipped
     /// barriers, if they are enabled.
     pub(crate) races: Option<RaceModel>,
+    /// Whether uses of uninitialised values and accesses to wrong variables are found.
+    pub(crate) initialisation: bool,
     /// The orders in which the launch runs to be checked.
     pub(crate) orders: KernelOrders,
     /// The instructions whose first execution is recorded, in ascending order.
@@ -42,6 +45,7 @@ pub(super) struct LaunchChecks<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
     races: Option<RaceDetector<'a>>,
+    pub(super) initialisation: Option<InitialisationCheck<'a>>,
     skipped: SkippedBarriers<'a>,
     order: &'a LaunchOrder,
     /// The number of atomics executed.
@@ -65,6 +69,7 @@ impl<'a> LaunchChecks<'a> {
             launch,
             skipped: SkippedBarriers::new(kernel, launch, memory, races.is_some()),
             races,
+            initialisation: None,
             order,
             atomics: 0,
             instructions,
@@ -111,6 +116,16 @@ macro_rules! pass_on {
 impl Observer for LaunchChecks<'_> {
     const ON: bool = true;
 
+    fn steps(&self) -> bool {
+        self.initialisation.is_some()
+    }
+
+    fn step(&mut self, warp: &mut Warp, at: IssuePoint, reached: u32) {
+        if let Some(check) = &mut self.initialisation {
+            check.step(self.block, warp, at, reached);
+        }
+    }
+
     fn enter(&mut self, block: u64) {
         self.block = block;
         if let Some(races) = &mut self.races {
@@ -119,6 +134,9 @@ impl Observer for LaunchChecks<'_> {
     }
 
     fn leave(&mut self, block: u64) {
+        if let Some(check) = &mut self.initialisation {
+            check.leave(block);
+        }
         if let Some(races) = &mut self.races {
             races.leave(block);
             self.skipped.leave(block);

@@ -11,6 +11,7 @@ use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::chunks::{chunk, is_short};
 use super::cooperative::{self, WithWorkspace, resident_blocks};
 use super::fault::{KernelFault, KernelFaultKind};
+use super::initialisation::InitialisationCheck;
 use super::kernel_faults::KernelFaults;
 use super::kernel_pool;
 use super::launch::{GlobalMemory, KernelStats, Launch};
@@ -136,6 +137,7 @@ pub fn run_checked_by(
 ) -> (Result<KernelStats, KernelFault>, Vec<KernelRace>) {
     let checked = CheckOptions {
         races: Some(model),
+        initialisation: false,
         orders: KernelOrders::One(KernelOrder::Index),
         instructions: &[],
     };
@@ -206,6 +208,9 @@ pub(crate) fn run_traced(
     let races = model.map(|model| RaceDetector::new(kernel, launch, memory, model));
     let order = LaunchOrder::new(KernelOrder::Index, launch);
     let mut checks = LaunchChecks::new(kernel, launch, memory, races, &order, checked.instructions);
+    if checked.initialisation {
+        checks.initialisation = Some(InitialisationCheck::new(kernel, launch, memory));
+    }
     let of = Ordered::new(kernel, launch, &order);
     let mut turns = Turns::new(false);
     let end = turns.run_until_waiting(of, memory, &mut checks);

@@ -10,6 +10,7 @@ use super::texels::Image;
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;
 use crate::ptx::Kernel;
+use crate::ptx::ir::Code;
 
 /// The maximum shared memory of a block, static and dynamic together, in bytes. It is the maximum
 /// that an H200 allows a kernel to opt in to.
@@ -145,6 +146,22 @@ impl Launch<'_> {
         }
     }
 
+    /// Returns the range and the name of the variable that contains an offset of shared memory.
+    pub(super) fn shared_variable(&self, code: &Code, offset: u64) -> (Range<u64>, String) {
+        let variables = code.shared_variables.iter();
+        let mut variables = variables.map(|(name, start, bytes)| {
+            let range = u64::from(*start)..u64::from(*start) + u64::from(*bytes);
+            (range, format!("`{}`", short(name)))
+        });
+        let dynamic = || {
+            let start = u64::from(code.shared_bytes);
+            let end = start + u64::from(self.dynamic_shared_bytes);
+            (start..end, "dynamic shared memory".to_owned())
+        };
+        let found = variables.find(|(range, _)| range.contains(&offset));
+        found.unwrap_or_else(dynamic)
+    }
+
     /// Creates a launch without parameters or dynamic shared memory, and with the default step
     /// limit.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
@@ -160,6 +177,20 @@ impl Launch<'_> {
             keep_going: None,
         }
     }
+}
+
+/// Returns the source name of a variable that CUDA C++ declares in a function: the last part of a
+/// mangled name such as `_ZZ5shiftPKfPfE4tile`.
+pub(super) fn short(name: &str) -> &str {
+    let local = name.strip_prefix("_ZZ").and_then(|mangled| {
+        mangled.rmatch_indices('E').find_map(|(at, _)| {
+            let rest = &mangled[at + 1..];
+            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+            let (length, short) = rest.split_at(digits);
+            (length.parse() == Ok(short.len())).then_some(short)
+        })
+    });
+    local.unwrap_or(name)
 }
 
 /// Statistics of a launch.

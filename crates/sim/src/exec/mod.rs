@@ -38,6 +38,7 @@ mod grid;
 mod half;
 mod image;
 mod indices;
+mod initialisation;
 mod integer;
 mod jit;
 mod kernel_access;

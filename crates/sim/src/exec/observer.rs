@@ -64,6 +64,15 @@ pub(super) trait Observer {
     /// True if the observer uses the notifications.
     const ON: bool;
 
+    /// Returns whether [`step`](Self::step) does anything.
+    fn steps(&self) -> bool {
+        false
+    }
+
+    /// Called before each instruction, with the lanes that have reached it. Those of `at`, if any,
+    /// execute it.
+    fn step(&mut self, _warp: &mut Warp, _at: IssuePoint, _reached: u32) {}
+
     /// Called before a block starts or resumes.
     fn enter(&mut self, _block: u64) {}
 

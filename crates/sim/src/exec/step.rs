@@ -4,7 +4,7 @@ use super::arrival::arrive;
 use super::deadlock::deadlock;
 use super::fault::KernelFaultKind;
 use super::observer::{IssuePoint, Observer};
-use super::registers::{LANES, Registers, lanes};
+use super::registers::{FULL, LANES, Registers, lanes};
 use super::sync_error::SyncErrorKind;
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
@@ -49,6 +49,7 @@ pub(super) fn run<O: Observer>(
         return Ok(warp.ended());
     };
     let mut stop = warp.stop(split.pc);
+    let steps = O::ON && observer.steps();
     let keep_going = shared.launch.keep_going.is_some();
     loop {
         if split.pc >= stop {
@@ -82,6 +83,10 @@ pub(super) fn run<O: Observer>(
         };
         shared.counters.warp += u64::from(instr.counted);
         shared.counters.thread += u64::from(instr.counted * mask.count_ones());
+        if steps {
+            let at = IssuePoint { pc: split.pc, mask };
+            observer.step(warp, at, split.mask);
+        }
         if mask == 0 {
             split.pc += 1;
             continue;
@@ -394,6 +399,12 @@ pub(super) fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         };
     }
     register_operations!(dispatch);
+}
+
+/// Executes an operation on registers in all lanes.
+#[inline(never)]
+pub(super) fn execute_alone(r: &mut Registers, op: Op) {
+    arithmetic(r, FULL, op);
 }
 
 #[inline(always)]

@@ -87,6 +87,22 @@ pub enum SyncErrorKind {
         /// The barrier's number.
         barrier: u32,
     },
+    /// A value that was loaded from shared or local memory without having been written decides a
+    /// branch or an address, takes part in an operation with other threads, or reaches global
+    /// memory. The earlier thread is the one that loaded it.
+    ///
+    /// Needs [`SimConfig::kernel_init_check`](crate::SimConfig::kernel_init_check).
+    UninitialisedUse {
+        /// The use, the bytes and their variable.
+        text: String,
+    },
+    /// An access by an address in one variable of shared memory that reaches other bytes.
+    ///
+    /// Needs [`SimConfig::kernel_init_check`](crate::SimConfig::kernel_init_check).
+    VariableOverrun {
+        /// The two variables and the bytes.
+        text: String,
+    },
     /// A thread executes a warp-wide operation without a bit in its own member mask.
     NotInMask {
         /// The operation, such as `shfl.sync`.
@@ -106,6 +122,8 @@ impl SyncErrorKind {
             Self::MixedOperations { .. } => 3,
             Self::ArrivedTwice { .. } => 4,
             Self::NotInMask { .. } => 5,
+            Self::UninitialisedUse { .. } => 6,
+            Self::VariableOverrun { .. } => 7,
         }
     }
 }

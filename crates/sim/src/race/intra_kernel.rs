@@ -1,5 +1,5 @@
-//! Findings within one kernel: races between its threads, errors of synchronisation, invalid
-//! accesses, element types.
+//! Findings within one kernel: races between its threads, errors of synchronisation, uses of
+//! uninitialised values, invalid accesses, element types.
 
 use std::sync::Arc;
 
@@ -70,6 +70,8 @@ impl AccessChecker {
                 SyncErrorKind::DivergentBarrier { .. } | SyncErrorKind::SkippedBarrier => {
                     ReportKind::DivergentBarrier
                 }
+                SyncErrorKind::UninitialisedUse { .. } => ReportKind::UninitialisedUse,
+                SyncErrorKind::VariableOverrun { .. } => ReportKind::VariableOverrun,
                 _ => ReportKind::SyncOperands,
             },
             severity: Severity::Error,
@@ -249,6 +251,17 @@ fn sync_error_text(error: &SyncErrorKind) -> (String, [&'static str; 2], &'stati
             format!("arrival at barrier {barrier}, which has not completed since the last one"),
             ["arrives again", "arrives"],
             "a wait for the barrier between the two arrivals, or another barrier for one of them",
+        ),
+        E::UninitialisedUse { text } => (
+            text.clone(),
+            ["uses the value", "loads it"],
+            "a write of the bytes before they are loaded, and a barrier between the two if another \
+             thread writes them",
+        ),
+        E::VariableOverrun { text } => (
+            text.clone(),
+            ["accesses it", ""],
+            "a check of the index, or a larger variable",
         ),
         E::NotInMask { operation, mask } => (
             format!("`{operation}` by a thread that its member mask {mask:#010x} does not name"),

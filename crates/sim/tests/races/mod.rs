@@ -13,6 +13,7 @@ mod expect;
 mod graphs;
 mod grid_barrier;
 mod host;
+mod initialisation;
 mod kernels;
 mod labels;
 mod lifetimes;

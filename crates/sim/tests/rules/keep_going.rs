@@ -16,7 +16,7 @@ ld.param.u64 %rd1, [k_0]; mov.u32 %r1, %tid.x;
 mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2;
 {body}\nret; }}"
     );
-    for options in ["jit=off", "jit=now", "race=kernels"] {
+    for options in ["jit=off", "jit=now", "race=kernels,init=on"] {
         let config = SimConfig::parse(&format!("sim:keep_going=on,{options}")).unwrap();
         let sim = SimHarness::new(config);
         let (stream, array) = (sim.stream(), sim.mem_alloc(256).unwrap());

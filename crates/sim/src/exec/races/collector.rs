@@ -296,22 +296,11 @@ impl<'a> RaceCollector<'a> {
 
     fn variable(&self, offset: u64) -> Option<(Range<u64>, RacedMemory)> {
         let code = &self.kernel.code;
-        let variables = code.shared_variables.iter();
-        let mut variables =
-            variables.map(|(name, start, bytes)| (format!("`{}`", short(name)), *start, *bytes));
-        let dynamic = (
-            "dynamic shared memory".to_owned(),
-            code.shared_bytes,
-            self.launch.dynamic_shared_bytes,
-        );
-        let has = |(_, start, bytes): &(String, u32, u32)| {
-            (u64::from(*start)..u64::from(*start) + u64::from(*bytes)).contains(&offset)
-        };
-        let (name, start, bytes) = variables.find(has).unwrap_or(dynamic);
+        let (range, name) = self.launch.shared_variable(code, offset);
+        let bytes = range.end - range.start;
         // Threads that go on after a fault may have gone outside of shared memory.
         let end = u64::from(code.shared_bytes) + u64::from(self.launch.dynamic_shared_bytes);
-        let (start, bytes) = (u64::from(start), u64::from(bytes));
-        (offset < end).then_some((start..start + bytes, RacedMemory::Shared { name, bytes }))
+        (offset < end).then_some((range, RacedMemory::Shared { name, bytes }))
     }
 
     fn access(&self, record: &AccessRecord, lane: usize) -> KernelAccess {
@@ -384,20 +373,6 @@ fn class(later: &AccessRecord, pair: &RacingPair<'_>) -> RaceClass {
     }
 }
 
-/// Returns the source name of a variable that CUDA C++ declares in a function: the last part of a
-/// mangled name such as `_ZZ5shiftPKfPfE4tile`.
-fn short(name: &str) -> &str {
-    let local = name.strip_prefix("_ZZ").and_then(|mangled| {
-        mangled.rmatch_indices('E').find_map(|(at, _)| {
-            let rest = &mangled[at + 1..];
-            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-            let (length, short) = rest.split_at(digits);
-            (length.parse() == Ok(short.len())).then_some(short)
-        })
-    });
-    local.unwrap_or(name)
-}
-
 /// Adds a byte to ascending, non-adjacent ranges, or returns `false` if there would be too many.
 fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) -> bool {
     let at = ranges.partition_point(|range| range.end < byte);
@@ -421,6 +396,7 @@ fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::launch::short;
     use proptest::prelude::*;
 
     #[test]

@@ -49,6 +49,17 @@ pub(crate) enum AccessSpace {
 }
 
 impl AccessSpace {
+    /// Returns the window of an address, and the offset there.
+    pub(crate) fn place(self, address: u64) -> (Window, u64) {
+        match self {
+            Self::Is(window) => (window, address),
+            Self::Generic => {
+                let window = Window::of(address);
+                (window, address.wrapping_sub(window.base()))
+            }
+        }
+    }
+
     /// Returns whether other blocks may access the same memory.
     pub(crate) fn is_outside_block(self) -> bool {
         matches!(self, Self::Generic | Self::Is(Window::Global))

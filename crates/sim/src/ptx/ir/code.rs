@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::{
     Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Fusion, ImageAccess,
-    Mbarrier, Op, Slot, SystemCall,
+    Mbarrier, Op, RegisterClass, Slot, SystemCall,
 };
 
 /// The [`Instr::guard`] of an unconditional operation.
@@ -101,6 +101,9 @@ pub(crate) struct Code {
     pub(crate) locations: Vec<(u32, u32)>,
     /// The name, offset and size of each variable in shared memory.
     pub(crate) shared_variables: Vec<(String, u32, u32)>,
+    /// The registers that hold addresses in variables of shared memory, and the offset of the
+    /// variable; `u32::MAX` for dynamic shared memory.
+    pub(crate) shared_addresses: Vec<((RegisterClass, Slot), u32)>,
     pub(crate) loads: Vec<Access>,
     pub(crate) stores: Vec<Access>,
     pub(crate) atomics: Vec<Atomic>,

@@ -26,7 +26,8 @@ pub(super) struct Lowerer<'a> {
     /// The position of each label, once known. Branches hold label numbers until
     /// [`Lowerer::finish`].
     pub(super) labels: Vec<Option<u32>>,
-    pub(super) constants: BTreeMap<(RegisterClass, u64), Slot>,
+    /// The slots of constants. Addresses in a variable of shared memory have its offset, too.
+    pub(super) constants: BTreeMap<(RegisterClass, u64, Option<u32>), Slot>,
     pub(super) specials: BTreeMap<(RegisterClass, SpecialRegister), Slot>,
     /// The offsets of the shared variables that this kernel uses. A variable declared in a function
     /// exists once per block, however often the function is called.

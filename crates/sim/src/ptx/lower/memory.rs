@@ -156,8 +156,8 @@ impl<'a> Lowerer<'a> {
                 if !fits {
                     return Err(m.mismatch(operand, "the variable lies in another memory space"));
                 }
-                let offset = offset.wrapping_add(i64::from(start));
-                Ok((address(AddressBase::None, offset), AccessSpace::Is(window)))
+                let (base, offset) = self.place_in_variable(window, start, offset)?;
+                Ok((address(base, offset), AccessSpace::Is(window)))
             }
             symbol @ (Symbol::Frame(_) | Symbol::Formal(_))
                 if matches!(

@@ -4,7 +4,8 @@ use super::lowerer::Lowerer;
 use super::mnemonic::Mnemonic;
 use super::symbols::{Register, Symbol};
 use crate::ptx::ir::{
-    GUARD_NEGATED, InitialValue, NO_GUARD, Narrow, Op, PredOp, RegisterClass, Slot, SpecialRegister,
+    GUARD_NEGATED, InitialValue, NO_GUARD, Narrow, Op, PredOp, RegisterClass, Slot,
+    SpecialRegister, Window,
 };
 use millstream_ptx::Type;
 use millstream_ptx::ast::{Operand, is_number_below};
@@ -63,10 +64,22 @@ impl<'a> Lowerer<'a> {
     }
 
     pub(super) fn constant(&mut self, class: RegisterClass, bits: u64) -> Result<Slot, PtxError> {
-        if let Some(slot) = self.constants.get(&(class, bits)) {
+        self.constant_of(class, bits, None)
+    }
+
+    /// Returns the slot of a constant, which may be an address in a variable of shared memory.
+    pub(super) fn constant_of(
+        &mut self,
+        class: RegisterClass,
+        bits: u64,
+        variable: Option<u32>,
+    ) -> Result<Slot, PtxError> {
+        if let Some(slot) = self.constants.get(&(class, bits, variable)) {
             return Ok(*slot);
         }
         let slot = self.new_slot(class)?;
+        let addresses = &mut self.code.shared_addresses;
+        addresses.extend(variable.map(|start| ((class, slot), start)));
         match class {
             RegisterClass::Word => self
                 .code
@@ -78,7 +91,7 @@ impl<'a> Lowerer<'a> {
                 .push((slot, InitialValue::Constant(bits))),
             RegisterClass::Predicate => self.code.initial_predicates.push((slot, bits != 0)),
         }
-        self.constants.insert((class, bits), slot);
+        self.constants.insert((class, bits, variable), slot);
         Ok(slot)
     }
 
@@ -100,6 +113,9 @@ impl<'a> Lowerer<'a> {
                 .code
                 .initial_words
                 .push((slot, InitialValue::Special(special))),
+        }
+        if let SpecialRegister::DynamicShared(_) = special {
+            self.code.shared_addresses.push(((class, slot), u32::MAX));
         }
         self.specials.insert((class, special), slot);
         Ok(slot)
@@ -228,6 +244,10 @@ impl<'a> Lowerer<'a> {
         }
         let class = RegisterClass::of(ty);
         match symbol {
+            Symbol::Memory {
+                window: Window::Shared,
+                offset: start,
+            } => self.shared_address(class, start, offset),
             Symbol::Memory { offset: base, .. } => {
                 let address = u64::from(base).wrapping_add(offset.cast_unsigned());
                 self.constant(class, truncate(address, ty.bytes()))

@@ -1,10 +1,11 @@
 //! Declarations and name resolution.
 
 use super::lowerer::Lowerer;
+use super::operand::truncate;
 use super::symbols::{self, Register, Scope, Symbol};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::function_address;
-use crate::ptx::ir::{Slot, Window};
+use crate::ptx::ir::{AddressBase, Slot, Window};
 use millstream_ptx::Type;
 use millstream_ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
 use millstream_ptx::{PtxError, PtxErrorKind};
@@ -80,6 +81,37 @@ impl<'a> Lowerer<'a> {
         let offset = self.allocate(Window::Shared, variable)?;
         self.shared.insert(key, offset);
         Ok(offset)
+    }
+
+    /// Returns the slot of an address in the shared variable that starts at `start`. It is not that
+    /// of an equal number, so that checks know the variable.
+    pub(super) fn shared_address(
+        &mut self,
+        class: RegisterClass,
+        start: u32,
+        offset: i64,
+    ) -> Result<Slot, PtxError> {
+        let address = u64::from(start).wrapping_add(offset.cast_unsigned());
+        let bytes = if class == RegisterClass::Double { 8 } else { 4 };
+        self.constant_of(class, truncate(address, bytes), Some(start))
+    }
+
+    /// Returns the address at an offset from the start of a variable. If it lies outside of a
+    /// variable of shared memory, a register keeps the variable for the check that finds that.
+    pub(super) fn place_in_variable(
+        &mut self,
+        window: Window,
+        start: u32,
+        offset: i64,
+    ) -> Result<(AddressBase, i64), PtxError> {
+        let is_outside = |(_, at, bytes): &(String, u32, u32)| {
+            *at == start && *bytes > 0 && !(0..i64::from(*bytes)).contains(&offset)
+        };
+        if window == Window::Shared && self.code.shared_variables.iter().any(is_outside) {
+            let slot = self.shared_address(RegisterClass::Double, start, offset)?;
+            return Ok((AddressBase::Double(slot), 0));
+        }
+        Ok((AddressBase::None, offset.wrapping_add(i64::from(start))))
     }
 
     /// Returns the slot of a special register that describes the reserved shared memory, where
