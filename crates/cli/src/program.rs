@@ -88,6 +88,9 @@ pub(crate) struct ProgramArguments {
     /// Lets kernels go on after a fault, such as an invalid access, so that one run reports all.
     #[arg(long)]
     keep_going: bool,
+    /// Prints at the end the waits of the program that order nothing, with their time.
+    #[arg(long, value_name = "SWITCH", num_args = 0..=1, default_missing_value = "on")]
+    redundant: Option<String>,
     /// Prints where the time of the simulation itself goes, by kernel, at the end of the program.
     #[arg(long)]
     pub(crate) profile_sim: bool,
@@ -142,7 +145,7 @@ pub(crate) struct Program<'a> {
 }
 
 impl ProgramArguments {
-    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 9] {
+    fn settings(&self, schedule: &Schedule) -> [(&'static str, Option<String>); 10] {
         [
             ("devices", self.devices.map(|count| count.to_string())),
             ("memory", self.memory.clone()),
@@ -150,6 +153,7 @@ impl ProgramArguments {
             ("race", self.race.clone()),
             ("init", self.init.clone()),
             ("keep_going", self.keep_going.then(|| "on".to_owned())),
+            ("redundant", self.redundant.clone()),
             ("schedule", schedule.name.clone()),
             ("seed", schedule.seed.map(|seed| seed.to_string())),
             ("rules", schedule.rules.clone()),
@@ -305,8 +309,8 @@ impl<'a> Program<'a> {
         };
         let suppress = arguments.suppress.as_deref().map(absolute).transpose()?;
         let timeline = timeline.map(absolute).transpose()?;
-        let [device, cuda] = [&arguments.device, &arguments.cuda];
-        let [device, cuda] = [device, cuda].map(|option| option.clone().map(OsString::from));
+        let options = [&arguments.device, &arguments.cuda];
+        let [device, cuda] = options.map(|option| option.clone().map(OsString::from));
         let leaks = arguments.leaks.then(|| "on".into());
         let sites = arguments.no_call_sites.then(|| "off".into());
         for (option, name, value) in [

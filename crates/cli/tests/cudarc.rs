@@ -65,14 +65,16 @@ fn inner_client() -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs the client in a process in which the library takes the place of the driver.
-fn run(mode: &str) -> Run {
+fn run(mode: &str, variables: &[(&str, &str)]) -> Run {
     let arguments = ["--exact", "cudarc::inner_client", "--ignored"];
-    Program::this().run(&arguments, &[(MODE, mode)])
+    let variables = [&[(MODE, mode)], variables].concat();
+    Program::this().run(&arguments, &variables)
 }
 
+/// V5: the edge that is proposed is the event that cudarc loses, of the first reader.
 #[test]
-fn cudarc_s_lost_reader_is_reported() {
-    let run = run("lost");
+fn v05_cudarc_s_lost_reader_is_reported_with_its_event() {
+    let run = run("lost", &[]);
     run.succeeded();
     let report = &run.errors;
     for part in [
@@ -83,11 +85,21 @@ fn cudarc_s_lost_reader_is_reported() {
     ] {
         assert!(report.contains(part), "no `{part}` in:\n{report}");
     }
+    let proposal = report.split("to order them: record an event after operation ");
+    let proposal = proposal.last().unwrap();
+    let (after, rest) = proposal.split_once(' ').unwrap();
+    let text = "on stream 2 and make stream 1 wait for it before operation ";
+    let rest = rest.strip_prefix(text).expect(report);
+    let (before, end) = rest.split_once(' ').unwrap();
+    assert!(end.starts_with("(checked: the race is gone, no other appears)"));
+    let device = format!("sim:edges={after}-{before}");
+    let tried = self::run("lost", &[("MILLSTREAM_DEVICE", &device)]);
+    tried.is_clean();
 }
 
 #[test]
 fn a_writer_that_waits_for_both_readers_is_clean() {
-    let run = run("mended");
+    let run = run("mended", &[]);
     run.is_clean();
     assert!(run.output.contains(" 1 passed"), "{}", run.output);
 }

@@ -56,6 +56,13 @@ fn a_race_between_two_streams_is_reported() {
     let operations = ["kernel `vecadd`, at ", "fill (16384 bytes), at "];
     reports(&run, &operations);
     reports(&run, &["missing: stream 2 "]);
+    let proposed = "to order them: record an event after operation 1 on stream 1 and make stream 2 \
+                    wait for it before operation 2 (checked: the race is gone, no other appears)";
+    reports(&run, &[proposed]);
+    let tried = [("MILLSTREAM_DEVICE", "sim:edges=1-2")];
+    Program::compiled("two_streams")
+        .run(&[PTX], &tried)
+        .is_clean();
 }
 
 #[test]
@@ -85,6 +92,26 @@ fn races_name_the_function_that_allocated_and_the_rule_of_a_pageable_copy() {
 fn a_wait_for_an_event_or_the_legacy_stream_orders_the_streams() {
     run("two_streams", &["ordered"]).is_clean();
     run("two_streams", &["legacy"]).is_clean();
+}
+
+/// V5: the event is needed; the waits of the host in front of and behind the work order nothing.
+#[test]
+fn v05_waits_that_order_nothing_are_listed() {
+    let device = [("MILLSTREAM_DEVICE", "sim:redundant=on")];
+    let run = Program::compiled("two_streams").run(&[PTX, "ordered"], &device);
+    run.succeeded();
+    let waits = run
+        .errors
+        .lines()
+        .filter(|line| line.contains("redundant: "));
+    let waits: Vec<_> = waits.collect();
+    assert_eq!(waits.len(), 2, "{}", run.errors);
+    for wait in waits {
+        assert!(
+            wait.contains("cuCtxSynchronize, at ") && wait.contains("two_streams.c:"),
+            "{wait}"
+        );
+    }
 }
 
 #[test]

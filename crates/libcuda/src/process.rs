@@ -46,6 +46,8 @@ pub(crate) struct Process {
     problems: Mutex<Problems>,
     /// The operations in the last line about the work done.
     work_reported: AtomicU64,
+    /// Set if redundant waits are listed at the end.
+    pub(crate) lists_waits: bool,
     /// The places of the program's calls; `None` if reports show none.
     sites: Option<Sites>,
     /// The id of the process that called `cuInit`. The driver does not work in a forked child.
@@ -89,6 +91,7 @@ pub(crate) fn initialise() -> Answer {
             objects: Mutex::default(),
             problems: Mutex::default(),
             work_reported: AtomicU64::default(),
+            lists_waits: options.config == options.config.clone().redundant(true),
             sites: options.sites.then(Sites::default),
             id: std::process::id(),
         }
@@ -211,6 +214,18 @@ impl Process {
         }
     }
 
+    /// Prints and returns the waits that order nothing, if they are looked for.
+    fn redundant(&self) -> Vec<String> {
+        let waits = self.gpu.redundant_syncs().into_iter();
+        let texts = waits.map(|wait| {
+            let text = format!("redundant: {wait}");
+            let text = sites::describe(self.sites.as_ref(), &text).text;
+            say(&text);
+            text
+        });
+        texts.collect()
+    }
+
     /// Adds the findings that the simulator only counted.
     fn add_unlisted(&self) {
         let unlisted = self.gpu.unlisted_findings();
@@ -323,7 +338,9 @@ extern "C" fn report_at_exit() {
         let problems = process.problems.lock();
         // A report that cannot be written is lost: the process is about to end.
         let _ = std::io::stderr().write_all(problems.summary(standard_error()).as_bytes());
-        append_to_report(options, problems.to_json(&process.work()));
+        let mut work = process.work();
+        work["redundant"] = process.redundant().into();
+        append_to_report(options, problems.to_json(&work));
         if let Some(path) = &options.timeline {
             append(path, &timeline::events(process.id, &process.gpu.timeline()));
         }

@@ -9,7 +9,7 @@
 use std::sync::Once;
 
 use millstream_driver::*;
-use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction};
+use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction, race::Label};
 
 use crate::{
     codes::Answer,
@@ -80,6 +80,20 @@ fn is_labelled(name: &str) -> bool {
     )
 }
 
+/// Returns whether the call is a wait, whose place a list of redundant ones shows.
+#[inline(always)]
+fn is_wait(name: &str) -> bool {
+    name == "stream_wait_event" || name.ends_with("_synchronize")
+}
+
+impl Process {
+    #[inline(always)]
+    fn label_of(&self, name: &str) -> Option<Label> {
+        let is_shown = is_labelled(name) || is_wait(name) && self.lists_waits;
+        if is_shown { self.label() } else { None }
+    }
+}
+
 /// Returns whether what kernels have printed is written at the start of a call, or else at its end,
 /// as the CUDA C++ Programming Guide says ("Formatted Output").
 #[inline(always)]
@@ -120,7 +134,7 @@ macro_rules! method {
     };
     ($name:ident [unsafe] ($($argument:ident: $ty:ty),*) -> $value:ty) => {
         pub(crate) fn $name(&self, $($argument: $ty),*) -> Answer<$value> {
-            let _label = if is_labelled(stringify!($name)) { self.label() } else { None };
+            let _label = self.label_of(stringify!($name));
             // SAFETY: the simulator checks handles and device addresses; the program vouches for
             // host memory and for the order of accesses, as the module says.
             let result = unsafe { simulated!(self, $name($($argument),*)) };
@@ -217,7 +231,7 @@ macro_rules! detailed {
         impl Process {$(
             $(#[$doc])*
             pub(crate) fn $name(&self, $($argument: $ty),*) -> Result<$value, DriverError> {
-                let _label = if is_labelled(stringify!($name)) { self.label() } else { None };
+                let _label = self.label_of(stringify!($name));
                 // SAFETY: the simulator checks the handles.
                 unsafe { simulated!(self, $name($($argument),*)) }
             }

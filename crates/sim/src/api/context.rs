@@ -156,8 +156,7 @@ impl StateGuard<'_> {
         self.refuse_in_capture_of(context)?;
         let wait_set = self.context_wait_set(context);
         let seen = self.context_snapshot(context);
-        self.wait(&wait_set);
-        self.race_checker.host_observed(&seen);
+        self.wait_of_program(&wait_set, &seen);
         self.synchronised(context)
     }
 

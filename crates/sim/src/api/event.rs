@@ -143,8 +143,7 @@ impl StateGuard<'_> {
         self.context(context)?;
         self.refuse_captured_event(handle)?;
         let seen = self.race_checker.event(handle);
-        self.wait(&wait_set);
-        self.race_checker.host_observed(&seen);
+        self.wait_of_program(&wait_set, &seen);
         self.synchronised(context)
     }
 

@@ -96,7 +96,8 @@ impl StateGuard<'_> {
         image: &[u8],
     ) -> CallResult<ModuleHandle> {
         let device = self.context(context)?;
-        let module = ptx::parse(text(image)?)
+        let source = text(image)?;
+        let module = ptx::parse(source)
             .map_err(|error| CallError::new(code_of(&error), error.to_string()))?;
         for note in module.notes() {
             if !self.notes.contains(note) {
@@ -125,6 +126,7 @@ impl StateGuard<'_> {
         let loaded = LoadedModule {
             context,
             ptx: module,
+            text: self.config.kernel_race_check.then(|| source.into()),
             variables,
             site: Site::current(),
         };
@@ -169,6 +171,7 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         let module = self.module_even_lost(context, handle)?;
+        self.race_checker.relied();
         let in_use = self.ops.iter().find_map(|(id, op)| match &op.kind {
             OpKind::Kernel(launch) if launch.module_handle == handle => {
                 Some((*id, op.kind.summary()))
@@ -223,6 +226,7 @@ impl StateGuard<'_> {
                 name: kernel.into(),
                 mismatches: Arc::default(),
                 dynamic_shared_bytes: None,
+                launches: 0,
             },
         );
         Ok(function)

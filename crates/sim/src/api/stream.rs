@@ -10,7 +10,7 @@ use crate::{
         call_error::CallResult, gpu::StateGuard, objects::stream::WaitSet, op::OpKind,
         state::SimState,
     },
-    ids::{StreamKind, name},
+    ids::{OpId, StreamKind, name},
 };
 
 /// The range of stream priorities of an H200.
@@ -105,8 +105,7 @@ impl StateGuard<'_> {
         self.refuse_in_capture(stream, "a wait of the host")?;
         let wait_set = self.stream_wait_set(stream);
         let seen = self.stream_snapshot(stream);
-        self.wait(&wait_set);
-        self.race_checker.host_observed(&seen);
+        self.wait_of_program(&wait_set, &seen);
         self.synchronised(context)
     }
 
@@ -124,6 +123,8 @@ impl StateGuard<'_> {
             return Ok(());
         }
         self.race_checker.waits(stream, event);
+        let (call, next, now_ns) = (self.call, OpId(self.ops_enqueued + 1), self.now_ns);
+        self.race_checker.is_wait(call, now_ns, Some(next));
         self.enqueue(stream, OpKind::Marker, &wait_set);
         Ok(())
     }

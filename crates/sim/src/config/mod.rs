@@ -7,7 +7,7 @@ mod peers;
 mod rules;
 mod token;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use crate::exec::{Jit, KernelOrder, KernelOrders, Launch, RaceModel};
 
@@ -86,6 +86,8 @@ pub struct SimConfig {
     pub(crate) timeline: bool,
     pub(crate) profile: bool,
     pub(crate) faults: Vec<Fault>,
+    pub(crate) edges: BTreeMap<u64, Vec<u64>>,
+    pub(crate) redundant: bool,
     pub(crate) race_check: bool,
     pub(crate) kernel_race_check: bool,
     pub(crate) kernel_race_notes: bool,
@@ -117,6 +119,8 @@ impl Default for SimConfig {
             timeline: false,
             profile: false,
             faults: Vec::new(),
+            edges: BTreeMap::new(),
+            redundant: false,
             race_check: true,
             kernel_race_check: false,
             kernel_race_notes: false,
@@ -291,6 +295,25 @@ impl SimConfig {
     /// [`Gpu::inject`](crate::Gpu::inject) at the start. May be repeated.
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
+        self
+    }
+
+    /// Makes operation `before` wait for operation `after`, as an event between their streams would
+    /// or a dependency in a graph, to try a [proposal](crate::race::Proposal). The numbers are
+    /// those of a report. Without effect unless `after` is the smaller one. A node in the body of a
+    /// conditional node is ordered for the race checker alone. May be repeated.
+    pub fn edge(mut self, after: u64, before: u64) -> Self {
+        if after < before {
+            self.edges.entry(before).or_default().push(after);
+        }
+        self
+    }
+
+    /// Records the run, for [`Gpu::redundant_syncs`](crate::Gpu::redundant_syncs). Disabled by
+    /// default: the record grows with the run. Effective only with
+    /// [`race_check`](Self::race_check).
+    pub fn redundant(mut self, record: bool) -> Self {
+        self.redundant = record;
         self
     }
 

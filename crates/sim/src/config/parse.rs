@@ -39,6 +39,9 @@ impl SimConfig {
     ///   memory](SimConfig::uninitialised_reads), with `on` also of uses of [uninitialised shared
     ///   and local memory](SimConfig::kernel_init_check)
     /// - `keep_going=off`, `on`: kernels [go on](SimConfig::keep_going) after a fault
+    /// - `edges=3-5+4-7`: [orders](SimConfig::edge) that are tried, between operations 3 and 5, and
+    ///   4 and 7
+    /// - `redundant=on`, `off`: a record of the run, for [redundant waits](SimConfig::redundant)
     /// - `acquire=strict`, `lenient`, and `volatile=plain`, `strong`: the [memory
     ///   model](crate::exec::RaceModel) of the check within kernels
     /// - `orders=N`, `order=TOKEN`: the [number of orders](SimConfig::kernel_race_orders) in which
@@ -180,6 +183,17 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 }
             },
             "keep_going" => config = config.keep_going(either(key, value, ["off", "on"])?),
+            "redundant" => config = config.redundant(either(key, value, ["off", "on"])?),
+            "edges" => {
+                for edge in value.split('+') {
+                    let (after, before) = edge.split_once('-').unwrap_or((edge, ""));
+                    let [after, before] = [number(key, after)?, number(key, before)?];
+                    if after >= before {
+                        return Err(format!("edges={edge} is no order of an earlier operation"));
+                    }
+                    config = config.edge(after, before);
+                }
+            }
             "acquire" => {
                 let lenient = either(key, value, ["strict", "lenient"])?;
                 let model = config.kernel_race_model.lenient_acquire(lenient);
@@ -203,7 +217,8 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
                      rules, devices, links, peer_pool, host_memory, memory, queue, steps, jit, \
-                     race, init, keep_going, acquire, volatile, orders, orders_seed, order, profile"
+                     race, init, keep_going, edges, redundant, acquire, volatile, orders, \
+                     orders_seed, order, profile"
                 ));
             }
         }
@@ -347,6 +362,8 @@ mod tests {
         assert_eq!(notes, within.clone().kernel_race_notes(true));
         let seed = SimConfig::parse("sim:race=kernels,orders=8,orders_seed=300").unwrap();
         assert_eq!(seed, within.kernel_race_orders(8).kernel_race_seed(300));
+        let edges = SimConfig::parse("sim:edges=3-5+4-7").unwrap();
+        assert_eq!(edges, SimConfig::new().edge(3, 5).edge(4, 7));
         for (text, jit) in [("on", Jit::On), ("off", Jit::Off), ("now", Jit::AtOnce)] {
             let parsed = SimConfig::parse(&format!("sim:jit={text}")).unwrap();
             assert_eq!(parsed, SimConfig::new().jit(jit));
@@ -397,7 +414,8 @@ mod tests {
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),
             ("sim:race=maybe", "one of `on`, `off`"),
-            ("sim:init=1", "one of `global`"),
+            ("sim:edges=3", "not a whole number"),
+            ("sim:edges=3-5+5-4", "no order"),
             ("sim:acquire=loose", "use `strict` or `lenient`"),
             ("sim:volatile=weak", "use `plain` or `strong`"),
             ("sim:orders=0", "at least 1"),

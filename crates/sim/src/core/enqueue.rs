@@ -105,9 +105,12 @@ impl SimState {
         (stream, context, device): (StreamHandle, ContextHandle, u32),
         kind: OpKind,
         (node, site): (Option<NodePlace>, Option<Site>),
-        predecessors: BTreeSet<OpId>,
+        mut predecessors: BTreeSet<OpId>,
         ready_ns: u64,
     ) {
+        if let Some(tried) = self.config.edges.get(&id.0) {
+            predecessors.extend(tried.iter().map(|op| OpId(*op)));
+        }
         let mut unmet = 0;
         for predecessor in &predecessors {
             if let Some(op) = self.ops.get_mut(predecessor) {
@@ -142,6 +145,10 @@ impl SimState {
         self.progress += 1;
         self.node_ops -= usize::from(op.node.is_some());
         if let Some(stream) = self.streams.get_mut(&op.stream) {
+            if matches!(op.kind, OpKind::Marker) {
+                self.race_checker
+                    .waited(id, stream.last_finish_ns, finish_ns);
+            }
             stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
             // The first, because a stream runs its operations in order; a graph's nodes are in no
             // queue.

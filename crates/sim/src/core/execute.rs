@@ -324,6 +324,7 @@ impl SimState {
             initialisation: self.config.kernel_init_check,
             orders: self.config.kernel_race_orders,
             instructions: &traced_region,
+            text: launch.module.text.as_deref().filter(|_| launch.tries),
         };
         let findings = &mut record.findings;
         let is_checked = kernel_race_check || checked.initialisation || !traced_region.is_empty();

@@ -21,7 +21,7 @@ use super::{
     schedule::Scheduler,
     state::{KernelProgress, SimState},
 };
-use crate::{ReportKind, SimConfig, ids::OpId};
+use crate::{ReportKind, SimConfig, ids::OpId, race::ClockSnapshot};
 
 /// A simulated GPU. Clones share one GPU; dropping the last clone ends it.
 ///
@@ -176,6 +176,15 @@ impl StateGuard<'_> {
     /// time. The lock is released while the thread sleeps.
     pub(crate) fn wait(&mut self, wait_set: &WaitSet) {
         self.with_call_restored(|state| state.wait_for(wait_set));
+    }
+
+    /// Waits at a call of the program that synchronises, after which the host has seen that work.
+    pub(crate) fn wait_of_program(&mut self, wait_set: &WaitSet, seen: &ClockSnapshot) {
+        let since_ns = self.now_ns;
+        self.wait(wait_set);
+        self.race_checker.host_observed(seen);
+        let (call, ns) = (self.call, self.now_ns - since_ns);
+        self.race_checker.is_wait(call, ns, None);
     }
 
     /// Runs `work`, during which other threads may call the driver, and restores this call's name

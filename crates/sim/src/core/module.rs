@@ -10,6 +10,8 @@ use crate::{ids::name, ptx, race::ElementMismatch};
 pub(crate) struct LoadedModule {
     pub(crate) context: ContextHandle,
     pub(crate) ptx: ptx::Module,
+    /// The text, to try repairs of races within its kernels.
+    pub(crate) text: Option<Box<str>>,
     /// The addresses of the module's variables.
     pub(crate) variables: Vec<u64>,
     /// The label and source line of the load call, if recorded.
@@ -36,4 +38,6 @@ pub(crate) struct Function {
     /// The limit for dynamic shared memory set with `cuFuncSetAttribute`, in bytes; `None` before
     /// it is set.
     pub(crate) dynamic_shared_bytes: Option<u32>,
+    /// The number of launches.
+    pub(crate) launches: u32,
 }

@@ -92,6 +92,8 @@ pub(crate) struct KernelLaunch {
     pub(crate) threads: u64,
     /// The floating-point accesses that do not match the declared element types.
     pub(crate) mismatches: Arc<[ElementMismatch]>,
+    /// Set if repairs of races within the kernel are tried.
+    pub(crate) tries: bool,
 }
 
 #[derive(Clone, Debug)]

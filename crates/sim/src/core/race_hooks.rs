@@ -298,6 +298,7 @@ fn synchronisation(
     let mut releases = None;
     let mut own = Synchronisation {
         is_wait: launch.is_wait_for_value(),
+        loops: kernel.code.repeats,
         ..Synchronisation::default()
     };
     for (base, info, bitmap) in accesses {

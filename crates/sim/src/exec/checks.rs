@@ -30,6 +30,8 @@ pub(crate) struct CheckOptions<'a> {
     pub(crate) orders: KernelOrders,
     /// The instructions whose first execution is recorded, in ascending order.
     pub(crate) instructions: &'a [u32],
+    /// The text of the module, if repairs of races are to be tried.
+    pub(crate) text: Option<&'a str>,
 }
 
 #[derive(Debug, Default)]

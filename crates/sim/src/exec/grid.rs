@@ -20,6 +20,7 @@ use super::observer::NoObserver;
 use super::order::{KernelOrder, KernelOrders, LaunchOrder};
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
+use super::repair::{KeptMemory, Trial};
 use super::sync_errors::SyncErrors;
 use super::turns::{Ordered, Turns, TurnsEnd, WaitingGrid, fault};
 use super::warp_context::Counters;
@@ -140,6 +141,7 @@ pub fn run_checked_by(
         initialisation: false,
         orders: KernelOrders::One(KernelOrder::Index),
         instructions: &[],
+        text: None,
     };
     let (ran, findings) = run_traced(kernel, launch, memory, checked);
     let ran = ran.and_then(|status| match status {
@@ -182,28 +184,17 @@ pub(crate) fn run_traced(
     orders.retain(|order| *order != KernelOrder::Index);
     if let Some(model) = checked.races {
         for order in orders {
-            let private = PrivateMemory::new(memory);
-            let ignored = KernelFaults::default();
-            let launch = Launch {
-                keep_going: launch.keep_going.map(|_| &ignored),
-                step_limit: launch.step_limit.min(OTHER_ORDERS_STEPS_MAX),
-                ..*launch
-            };
-            let launch_order = LaunchOrder::new(order, &launch);
-            let races = RaceDetector::new(kernel, &launch, &private, model);
-            let mut checks =
-                LaunchChecks::new(kernel, &launch, &private, Some(races), &launch_order, &[]);
-            let of = Ordered::new(kernel, &launch, &launch_order);
-            let ran = Turns::new(false).run_until_waiting(of, &private, &mut checks);
-            let findings = checks.findings();
-            if private.is_exceeded() {
+            let Some((races, found, ended)) = run_privately(kernel, launch, memory, model, order)
+            else {
                 break;
-            }
-            let ended = matches!(ran, Ok(TurnsEnd::Ended));
-            union.add(order, findings.races, ended);
-            sync_errors.add_all(private.sync_errors(order));
+            };
+            union.add(order, races, ended);
+            sync_errors.add_all(found);
         }
     }
+    let tries = checked.text.is_some() && checked.races.is_some() && !kernel.uses_heap();
+    let kept = tries.then(|| KeptMemory::new(memory));
+    let memory = kept.as_ref().map_or(memory, |kept| kept);
     let model = checked.races.filter(|_| in_index_order);
     let races = model.map(|model| RaceDetector::new(kernel, launch, memory, model));
     let order = LaunchOrder::new(KernelOrder::Index, launch);
@@ -220,8 +211,48 @@ pub(crate) fn run_traced(
         union.add(KernelOrder::Index, findings.races, ended);
     }
     (findings.races, findings.sync_errors) = (union.races(), sync_errors);
+    if let (Some(kept), Some(text), Some(model)) = (&kept, checked.text, checked.races)
+        && matches!(end, Ok(TurnsEnd::Ended))
+        && !kept.before.is_exceeded()
+    {
+        let trial = Trial {
+            kernel,
+            launch,
+            text,
+            orders: checked.orders.of(launch, kernel.code.synchronises),
+            steps: turns.counters.warp,
+            run: &|kernel, launch, order| run_privately(kernel, launch, &kept.before, model, order),
+        };
+        trial.repair(&mut findings.races);
+    }
     let ran = end.map(|end| status(turns, of, end, workspace));
     (ran, findings)
+}
+
+/// Runs a kernel in an order on a private copy of the memory. Returns its races, its errors of
+/// synchronisation, and whether all threads have exited; `None` if the copies would be too large.
+fn run_privately(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+    model: RaceModel,
+    order: KernelOrder,
+) -> Option<(Vec<KernelRace>, SyncErrors, bool)> {
+    let private = PrivateMemory::new(memory);
+    let ignored = KernelFaults::default();
+    let launch = Launch {
+        keep_going: launch.keep_going.map(|_| &ignored),
+        step_limit: launch.step_limit.min(OTHER_ORDERS_STEPS_MAX),
+        ..*launch
+    };
+    let launch_order = LaunchOrder::new(order, &launch);
+    let races = RaceDetector::new(kernel, &launch, &private, model);
+    let mut checks = LaunchChecks::new(kernel, &launch, &private, Some(races), &launch_order, &[]);
+    let of = Ordered::new(kernel, &launch, &launch_order);
+    let ran = Turns::new(false).run_until_waiting(of, &private, &mut checks);
+    let races = checks.findings().races;
+    let ended = matches!(ran, Ok(TurnsEnd::Ended));
+    (!private.is_exceeded()).then(|| (races, private.sync_errors(order), ended))
 }
 
 /// Returns the status of a launch whose blocks have stopped taking turns.

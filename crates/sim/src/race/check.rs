@@ -16,7 +16,7 @@ use super::{
         Actor, ActorKind, Histories, INITIALISED, MemoryAccess, OperationInfo, PriorAccess,
         TransitionCache, UNINITIALISED,
     },
-    pages::Pages,
+    pages::{Pages, add, split_uninitialised},
     through_memory::MemoryOrders,
 };
 use crate::{
@@ -47,6 +47,18 @@ pub(super) struct AccessChecker {
     /// Set if notes about races within kernels are findings.
     pub(super) notes: bool,
     pub(super) findings: Findings,
+    pub(super) proposals: Proposals,
+}
+
+/// The findings of the operation that is checked, and the edges proposed so far.
+#[derive(Debug, Default)]
+pub(super) struct Proposals {
+    /// The indices of findings without a proposal, with the earlier operation.
+    pub(super) open: Vec<(usize, Arc<OperationInfo>)>,
+    /// All users of the memory that the operation frees too early.
+    pub(super) users: Vec<Arc<OperationInfo>>,
+    /// The two ends of each edge.
+    pub(super) edges: VecDeque<(Arc<OperationInfo>, Actor)>,
 }
 
 /// The conflicts of one actor with bytes of one allocation, by the other operation.
@@ -66,6 +78,7 @@ impl AccessChecker {
             uninitialised_reads: config.uninitialised_reads,
             notes: config.kernel_race_notes,
             findings: Findings::default(),
+            proposals: Proposals::default(),
         }
     }
 
@@ -114,6 +127,7 @@ impl AccessChecker {
                 }
             }
         }
+        self.propose(actor, effects);
         if self.histories.is_full() {
             let shadows = &mut self.shadows;
             self.histories.clear_out(|renumber| {
@@ -162,7 +176,7 @@ impl AccessChecker {
                 problem,
                 Some((info, Vec::new())),
                 (actor, does),
-                Some((Party::of(&end, "ends it"), missing)),
+                Some((&end, "ends it", missing)),
             );
             return false;
         }
@@ -180,7 +194,7 @@ impl AccessChecker {
                 "use before the allocation of".to_owned(),
                 Some((info, Vec::new())),
                 (actor, does),
-                Some((Party::of(&allocated_by, "begins it"), missing)),
+                Some((&allocated_by, "begins it", missing)),
             );
         }
         true
@@ -240,7 +254,7 @@ impl AccessChecker {
         for (used, flags, ranges) in conflicts.by.into_values() {
             let (kind, with) = match actor.kind {
                 ActorKind::Operation(..) => (ReportKind::Race, ""),
-                ActorKind::Host(..) => (ReportKind::HostRace, " with the host"),
+                ActorKind::Host { .. } => (ReportKind::HostRace, " with the host"),
             };
             let problem = format!("{}/{} race{with} on", noun(used.flags), noun(flags));
             let mut missing = missing_edge(actor, &used.by);
@@ -253,7 +267,7 @@ impl AccessChecker {
                 problem,
                 Some((info, ranges)),
                 (actor, verb(flags)),
-                Some((Party::of(&used.by, verb(used.flags)), missing)),
+                Some((&used.by, verb(used.flags), missing)),
             );
         }
         if !conflicts.uninitialised.is_empty() && self.uninitialised_reads {
@@ -390,6 +404,14 @@ impl AccessChecker {
                 }
             }
         });
+        if !users.is_empty() {
+            let mut all = Vec::new();
+            shadow.pages.each(|history| {
+                let accesses = histories.accesses(history).iter();
+                all.extend(accesses.map(|used| Arc::clone(&used.by)));
+            });
+            self.proposals.users = all;
+        }
         for used in users.into_values() {
             let missing = missing_edge(actor, &used.by);
             self.find(
@@ -397,7 +419,7 @@ impl AccessChecker {
                 format!("{end} in flight of"),
                 Some((info, Vec::new())),
                 (actor, does),
-                Some((Party::of(&used.by, verb(used.flags)), missing)),
+                Some((&used.by, verb(used.flags), missing)),
             );
         }
     }
@@ -408,13 +430,16 @@ impl AccessChecker {
         problem: String,
         memory: Option<(&Arc<AllocationInfo>, Vec<Range<u64>>)>,
         (actor, does): (&Actor, &'static str),
-        earlier: Option<(Party, String)>,
+        earlier: Option<(&Arc<OperationInfo>, &'static str, String)>,
     ) {
         let later = match &actor.kind {
             ActorKind::Operation(_, operation) => Party::of(operation, does),
-            ActorKind::Host(call, site) => Party::host(call, site.as_ref(), does),
+            ActorKind::Host { call, site, .. } => Party::host(call, site.as_ref(), does),
         };
-        let (earlier, missing) = earlier.unzip();
+        let by = earlier.as_ref().map(|(by, ..)| Arc::clone(by));
+        let (earlier, missing) = earlier
+            .map(|(by, does, missing)| (Party::of(by, does), missing))
+            .unzip();
         let finding = Finding {
             kind,
             severity: Severity::Error,
@@ -423,6 +448,7 @@ impl AccessChecker {
             later,
             earlier,
             missing,
+            proposal: None,
             class: None,
         };
         // An access of the host may be checked at both its ends.
@@ -432,53 +458,11 @@ impl AccessChecker {
                 .listed()
                 .iter()
                 .any(|reported| reported.is_the_race_of(&finding));
-        if !is_told {
-            self.findings.add(finding);
+        if !is_told
+            && let Some(index) = self.findings.add(finding)
+            && let Some(by) = by
+        {
+            self.proposals.open.push((index, by));
         }
     }
-}
-
-/// Adds a range, merged with the last one if they are adjacent.
-fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
-    match ranges.last_mut() {
-        Some(last) if last.end == range.start => last.end = range.end,
-        _ => ranges.push(range),
-    }
-}
-
-/// Splits the runs of a copy's target at the boundaries of uninitialised bytes. `uninitialised`
-/// counts from the start of the copy.
-fn split_uninitialised(
-    runs: &[Range<u64>],
-    uninitialised: &[Range<u64>],
-) -> Vec<(Range<u64>, MemoryAccess)> {
-    let write = |range, uninitialised| {
-        let access = MemoryAccess {
-            uninitialised,
-            ..MemoryAccess::of(AccessFlags::WRITE)
-        };
-        (range, access)
-    };
-    let mut split = Vec::new();
-    let mut copied = 0;
-    for run in runs {
-        let bytes = run.end - run.start;
-        let mut at = 0;
-        for hole in uninitialised {
-            let from = hole.start.clamp(copied, copied + bytes) - copied;
-            let to = hole.end.clamp(copied, copied + bytes) - copied;
-            if from < to {
-                if at < from {
-                    split.push(write(run.start + at..run.start + from, false));
-                }
-                split.push(write(run.start + from..run.start + to, true));
-                at = to;
-            }
-        }
-        if at < bytes {
-            split.push(write(run.start + at..run.end, false));
-        }
-        copied += bytes;
-    }
-    split
 }

@@ -25,7 +25,7 @@ impl ByteRanges {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Effect {
     /// An access to bytes.
     Access(Arc<AllocationInfo>, Vec<(Range<u64>, AccessFlags)>),
@@ -58,8 +58,24 @@ pub(crate) enum Effect {
     InvalidAccess(Box<InvalidAccess>),
 }
 
+impl Effect {
+    /// Returns whether it accesses memory that the host can access without a call.
+    pub(super) fn is_seen_by_host(&self) -> bool {
+        let is_seen =
+            |info: &AllocationInfo| info.is_host_memory || info.initialised && !info.variable;
+        match self {
+            Self::Access(info, _) => is_seen(info),
+            Self::Copy { from, to } => {
+                let mut ends = from.iter().chain(to);
+                ends.any(|end| is_seen(&end.info))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// An access that is out of bounds or misaligned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InvalidAccess {
     /// Set if the access is misaligned; otherwise it is out of bounds.
     pub(crate) misaligned: bool,

@@ -4,6 +4,7 @@ use std::{fmt, ops::Range};
 
 use serde_json::{Value, json};
 
+use super::proposal::Proposal;
 use crate::{
     ReportKind, Severity,
     exec::{KernelAccess, RaceClass},
@@ -51,6 +52,8 @@ pub struct Finding {
     pub earlier: Option<Party>,
     /// The missing ordering edge between the two.
     pub missing: Option<String>,
+    /// The smallest synchronisation that would order the two.
+    pub proposal: Option<Proposal>,
     /// The reason for the severity of a race within a kernel.
     pub class: Option<RaceClass>,
 }
@@ -105,6 +108,7 @@ impl Finding {
             "later": self.later.json(),
             "earlier": self.earlier.as_ref().map(Party::json),
             "missing": self.missing,
+            "proposal": self.proposal.as_ref().map(Proposal::json),
             "class": self.class.map(|class| class.to_string()),
         })
         .to_string()
@@ -187,6 +191,9 @@ impl fmt::Display for Finding {
         }
         if let Some(missing) = &self.missing {
             write!(f, "\n  {missing}")?;
+        }
+        if let Some(proposal) = &self.proposal {
+            write!(f, "\n  to order them: {proposal}")?;
         }
         if let Some(class) = &self.class {
             write!(f, "\n  {}: {class}", self.severity)?;

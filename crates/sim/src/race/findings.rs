@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::Finding;
+use super::{finding::Finding, proposal::Proposal};
 
 /// The number of findings that are listed whatever their places are.
 const LISTED_MAX: usize = 1 << 10;
@@ -39,8 +39,9 @@ pub struct UnlistedFindings {
 }
 
 impl Findings {
-    /// Adds a finding. Beyond [`LISTED_MAX`] it is listed only if its places are new.
-    pub(super) fn add(&mut self, finding: Finding) {
+    /// Adds a finding, and returns its index if it is listed. Beyond [`LISTED_MAX`] that is only if
+    /// its places are new.
+    pub(super) fn add(&mut self, finding: Finding) -> Option<usize> {
         let next = self.listed.len();
         match self.places.get_mut(&finding.places()) {
             None if next < PLACES_MAX => {
@@ -53,16 +54,28 @@ impl Findings {
             None => {
                 self.elsewhere += 1;
                 self.omits_some = true;
-                return;
+                return None;
             }
             Some(_) if next < LISTED_MAX => {}
             Some(known) => {
                 known.unlisted += 1;
                 self.omits_some = true;
-                return;
+                return None;
             }
         }
         self.listed.push(finding);
+        Some(next)
+    }
+
+    /// Adds the proposal to a listed finding.
+    pub(super) fn propose(&mut self, finding: usize, proposal: Proposal) {
+        self.listed[finding].proposal = Some(proposal);
+    }
+
+    /// Returns the first finding at the places of this one.
+    pub(super) fn known(&self, finding: &Finding) -> Option<&Finding> {
+        let place = self.places.get(&finding.places())?;
+        self.listed.get(place.first)
     }
 
     pub(super) fn listed(&self) -> &[Finding] {
@@ -107,6 +120,7 @@ mod tests {
             },
             earlier: None,
             missing: None,
+            proposal: None,
             class: None,
         }
     }

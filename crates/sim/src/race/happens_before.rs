@@ -30,9 +30,9 @@ impl StreamClock {
     }
 }
 
-/// A clock that a waiter joins.
+/// A clock that a waiter joins, and its entry in the trace.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClockSnapshot(Arc<VectorClock>);
+pub(crate) struct ClockSnapshot(Arc<VectorClock>, pub(super) usize);
 
 /// Destroyed streams whose work is complete.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +177,7 @@ impl HappensBefore {
         streams: impl Iterator<Item = StreamHandle>,
         destroyed: DestroyedStreams,
     ) -> ClockSnapshot {
-        let mut snapshot = ClockSnapshot(self.destroyed(destroyed).cloned().unwrap_or_default());
+        let mut snapshot = ClockSnapshot(self.destroyed(destroyed).cloned().unwrap_or_default(), 0);
         for stream_clock in streams.filter_map(|stream| self.stream_clocks.get(&stream)) {
             stream_clock.timestamp().join_into(&mut snapshot.0);
         }
@@ -209,7 +209,7 @@ impl ClockSnapshot {
     }
 
     pub(super) fn before(timestamp: &Timestamp) -> Self {
-        let mut snapshot = Self(Arc::clone(&timestamp.before));
+        let mut snapshot = Self(Arc::clone(&timestamp.before), 0);
         Arc::make_mut(&mut snapshot.0).raise(timestamp.slot, timestamp.previous);
         snapshot
     }

@@ -28,6 +28,8 @@ pub(super) const INITIALISED: HistoryId = 1;
 pub(super) struct OperationInfo {
     pub(super) op: u64,
     pub(super) slot: usize,
+    /// What it is ordered after on other streams.
+    pub(super) before: Arc<VectorClock>,
     pub(super) stream: StreamHandle,
     pub(super) summary: OperationSummary,
     pub(super) call: &'static str,
@@ -36,12 +38,33 @@ pub(super) struct OperationInfo {
     pub(super) launch: Option<OpId>,
 }
 
+impl OperationInfo {
+    /// Returns the last operation of that stream that is this one or happens before it.
+    pub(super) fn last_of(&self, slot: usize) -> u64 {
+        if slot == self.slot {
+            self.op
+        } else {
+            self.before.last_of(slot)
+        }
+    }
+
+    /// Returns whether the other is this operation or happens before it.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.last_of(other.slot) >= other.op
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum ActorKind {
     /// An operation, with its timestamp.
     Operation(Timestamp, Arc<OperationInfo>),
     /// The host, with the function and, if known, the source line.
-    Host(&'static str, Option<Site>),
+    Host {
+        call: &'static str,
+        site: Option<Site>,
+        /// The last operation that was enqueued before.
+        last: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +84,15 @@ impl Actor {
     pub(super) fn last_of(&self, slot: usize) -> u64 {
         match &self.kind {
             ActorKind::Operation(timestamp, _) => timestamp.last_of(slot),
-            ActorKind::Host(..) => self.host_clock.last_of(slot),
+            ActorKind::Host { .. } => self.host_clock.last_of(slot),
+        }
+    }
+
+    /// Returns the operation's number, or for the host that of the last operation before.
+    pub(super) fn number(&self) -> u64 {
+        match &self.kind {
+            ActorKind::Operation(_, operation) => operation.op,
+            ActorKind::Host { last, .. } => *last,
         }
     }
 
@@ -69,7 +100,7 @@ impl Actor {
     pub(super) fn operation(&self) -> Option<&Arc<OperationInfo>> {
         match &self.kind {
             ActorKind::Operation(_, operation) => Some(operation),
-            ActorKind::Host(..) => None,
+            ActorKind::Host { .. } => None,
         }
     }
 }

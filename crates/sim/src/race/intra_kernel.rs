@@ -9,6 +9,7 @@ use super::{
     effect::InvalidAccess,
     finding::{FindingMemory, Party},
     history::Actor,
+    proposal::Proposal,
 };
 use crate::{
     ReportKind, Severity,
@@ -42,6 +43,7 @@ impl AccessChecker {
             },
             earlier: None,
             missing: None,
+            proposal: None,
             class: None,
         });
     }
@@ -80,6 +82,7 @@ impl AccessChecker {
             later: party(&error.later, does[0]),
             earlier: error.earlier.as_ref().map(|access| party(access, does[1])),
             missing: Some(missing),
+            proposal: None,
             class: None,
         });
     }
@@ -122,6 +125,7 @@ impl AccessChecker {
             },
             earlier: None,
             missing: None,
+            proposal: None,
             class: None,
         };
         let is_told =
@@ -190,7 +194,7 @@ impl AccessChecker {
                         threads elsewhere, only because the threads come to it in that order";
         }
         let (earlier, later) = (race.earlier.noun(), race.later.noun());
-        self.findings.add(super::Finding {
+        let mut finding = super::Finding {
             kind,
             severity: race.class.severity(),
             problem: format!("{earlier}/{later} race within a kernel, in {place} memory, on"),
@@ -198,8 +202,14 @@ impl AccessChecker {
             later: party(&race.later),
             earlier: Some(party(&race.earlier)),
             missing: Some(missing),
+            proposal: Proposal::within(race),
             class: Some(race.class),
-        });
+        };
+        // Other launches report the same, so that equal reports can be counted.
+        if let Some(known) = self.findings.known(&finding) {
+            finding.proposal.clone_from(&known.proposal);
+        }
+        self.findings.add(finding);
     }
 }
 

@@ -183,6 +183,13 @@
 //!
 //! [ptx]: https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model
 //!
+//! # Proposals
+//!
+//! A race has a [`Proposal`]: the smallest synchronisation that would order the two, judged on the
+//! trace. [`SimConfig::edge`](crate::SimConfig::edge) tries one between two operations. A
+//! [repair](crate::exec::KernelRepair) of a race within a kernel was tried by running the launch
+//! again. [`Gpu::redundant_syncs`](crate::Gpu::redundant_syncs) lists waits that order nothing.
+//!
 //! # Labels
 //!
 //! A finding shows the [`Label`] that was set where an operation was enqueued, with its source
@@ -213,20 +220,25 @@
 //! |---|---|
 //! | `vector_clock` | vector clocks and timestamps |
 //! | `happens_before` | the order of streams, events, barriers and the host |
+//! | `enqueued` | an operation as it is enqueued, with its order |
 //! | `effect` | the effects of operations on memory |
 //! | `through_memory` | the order of kernels by flags in memory |
 //! | `pending` | operations that are not checked yet |
 //! | `history`, `pages` | shadow memory: histories, and the history of each byte |
-//! | `check` | the checks |
+//! | `checker`, `check` | the race checker, and its checks of accesses |
 //! | `finding`, `findings`, `describe` | findings, their list and their texts |
+//! | `proposal`, `propose` | the synchronisation that would order the two actors of a finding |
+//! | `trace`, `redundant` | the calls of a run; waits that order nothing which a conflict needs |
 //! | `intra_kernel` | findings within one kernel: races, synchronisation, invalid accesses |
 //!
 //! The simulator state reports the effects of operations (`core/race_hooks.rs`), the host its own
 //! accesses (`api/host_access.rs`).
 
 mod check;
+mod checker;
 mod describe;
 mod effect;
+mod enqueued;
 mod finding;
 mod findings;
 mod happens_before;
@@ -234,265 +246,22 @@ mod history;
 mod intra_kernel;
 mod pages;
 mod pending;
+mod proposal;
+mod propose;
+mod redundant;
 mod through_memory;
+mod trace;
 mod vector_clock;
-
-use std::sync::Arc;
-
-use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 
 pub use finding::{Finding, FindingMemory, Party};
 pub use findings::UnlistedFindings;
 pub use millstream_ptx::{Label, Site};
+pub use proposal::{Proposal, ProposalKind};
+pub use trace::RedundantSync;
 
+pub(crate) use checker::RaceChecker;
 pub(crate) use describe::OperationSummary;
 pub(crate) use effect::{ByteRanges, Effect, ElementMismatch, InvalidAccess};
+pub(crate) use enqueued::{EnqueuedOp, OpClock};
 pub(crate) use happens_before::{ClockSnapshot, DestroyedStreams};
 pub(crate) use through_memory::Synchronisation;
-
-use check::AccessChecker;
-use happens_before::HappensBefore;
-use history::{Actor, ActorKind, OperationInfo};
-use pending::PendingChecks;
-use vector_clock::Timestamp;
-
-use crate::{SimConfig, ids::OpId};
-
-/// The race checker of one simulated GPU; does nothing when it is off.
-#[derive(Debug)]
-pub(crate) struct RaceChecker {
-    on: Option<Box<CheckerParts>>,
-}
-
-#[derive(Debug)]
-struct CheckerParts {
-    happens_before: HappensBefore,
-    pending: PendingChecks,
-    checker: AccessChecker,
-}
-
-pub(crate) struct EnqueuedOp<'a> {
-    pub(crate) id: OpId,
-    pub(crate) stream: StreamHandle,
-    /// The stream, or for a node of a graph its branch.
-    pub(crate) branch: StreamHandle,
-    /// The streams whose tails it is ordered after.
-    pub(crate) queues: &'a [StreamHandle],
-    /// The destroyed streams whose work it is ordered after.
-    pub(crate) gone: DestroyedStreams,
-    /// Further pending operations that it waits for.
-    pub(crate) after: &'a [OpId],
-    /// The clocks of further operations that it is ordered after.
-    pub(crate) clocks: &'a [OpClock],
-    /// The kind of the operation; `None` for one that accesses no memory.
-    pub(crate) summary: Option<OperationSummary>,
-    pub(crate) call: &'static str,
-    /// The label and source line of the operation, if recorded.
-    pub(crate) site: Option<Site>,
-    /// The start of the launch, for a node of a graph.
-    pub(crate) launch: Option<OpId>,
-}
-
-/// The clock of an enqueued operation; empty if the checker is off.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OpClock(Option<Timestamp>);
-
-impl RaceChecker {
-    pub(crate) fn new(config: &SimConfig) -> Self {
-        let parts = || CheckerParts {
-            happens_before: HappensBefore::default(),
-            pending: PendingChecks::default(),
-            checker: AccessChecker::new(config),
-        };
-        Self {
-            on: config.race_check.then(|| Box::new(parts())),
-        }
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.on.is_some()
-    }
-
-    pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) -> OpClock {
-        let Some(CheckerParts {
-            happens_before,
-            pending,
-            ..
-        }) = self.on.as_deref_mut()
-        else {
-            return OpClock::default();
-        };
-        let after: Vec<_> = op
-            .after
-            .iter()
-            .filter_map(|op| match &pending.actor(*op)?.kind {
-                ActorKind::Operation(timestamp, _) => Some(timestamp.clone()),
-                ActorKind::Host(..) => None,
-            })
-            .chain(op.clocks.iter().filter_map(|clock| clock.0.clone()))
-            .collect();
-        let timestamp =
-            happens_before.enqueue(op.branch, op.id.0, (op.queues, op.gone), after.into_iter());
-        let clock = OpClock(Some(timestamp.clone()));
-        let Some(summary) = op.summary else {
-            return clock;
-        };
-        let operation = OperationInfo {
-            op: op.id.0,
-            slot: timestamp.slot,
-            stream: op.stream,
-            summary,
-            call: op.call,
-            site: op.site,
-            launch: op.launch,
-        };
-        let actor = Actor {
-            kind: ActorKind::Operation(timestamp, Arc::new(operation)),
-            host_clock: Arc::clone(happens_before.host_clock()),
-        };
-        pending.push_operation(op.id, actor);
-        clock
-    }
-
-    /// Notes the record of an event: the operation is the last of its stream.
-    pub(crate) fn recorded(&mut self, event: EventHandle, stream: StreamHandle) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.record(event, stream);
-        }
-    }
-
-    /// Notes that later operations of the stream wait for the event.
-    pub(crate) fn waits(&mut self, stream: StreamHandle, event: EventHandle) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.wait(stream, event);
-        }
-    }
-
-    pub(crate) fn event_destroyed(&mut self, event: EventHandle) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.forget_event(event);
-        }
-    }
-
-    /// Returns a snapshot of all work on these streams so far.
-    pub(crate) fn snapshot_of(
-        &self,
-        streams: impl Iterator<Item = StreamHandle>,
-        gone: DestroyedStreams,
-    ) -> ClockSnapshot {
-        self.on
-            .as_deref()
-            .map_or_else(ClockSnapshot::default, |parts| {
-                parts.happens_before.snapshot_of(streams, gone)
-            })
-    }
-
-    /// Notes that the stream was destroyed and its work is complete.
-    pub(crate) fn stream_destroyed(
-        &mut self,
-        stream: StreamHandle,
-        of: ContextHandle,
-        blocking: bool,
-    ) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.forget_stream(stream, of, blocking);
-        }
-    }
-
-    pub(crate) fn context_destroyed(&mut self, context: ContextHandle) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.forget_context(context);
-        }
-    }
-
-    /// Returns the work that the event captured.
-    pub(crate) fn event(&self, event: EventHandle) -> ClockSnapshot {
-        self.on
-            .as_deref()
-            .map_or_else(ClockSnapshot::default, |parts| {
-                parts.happens_before.event(event)
-            })
-    }
-
-    /// Returns a snapshot of the operation and all before it, or only of the latter. The operation
-    /// has not run.
-    pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> ClockSnapshot {
-        let pending = self.on.as_deref_mut().map(|parts| &mut parts.pending);
-        match pending
-            .and_then(|pending| pending.actor(op))
-            .map(|actor| &actor.kind)
-        {
-            Some(ActorKind::Operation(timestamp, _)) if itself => {
-                ClockSnapshot::timestamp(timestamp)
-            }
-            Some(ActorKind::Operation(timestamp, _)) => ClockSnapshot::before(timestamp),
-            _ => ClockSnapshot::default(),
-        }
-    }
-
-    /// Notes that the host has seen all of this work complete.
-    pub(crate) fn host_observed(&mut self, snapshot: &ClockSnapshot) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.host_observed(snapshot);
-        }
-    }
-
-    /// Adds effects of an operation. With `over`, these are the last.
-    pub(crate) fn did(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            if let Some(actor) = parts.pending.actor(op) {
-                for effect in &effects {
-                    if let Effect::Synchronise(own) = effect {
-                        parts.checker.memory_orders.ran(actor, own);
-                    }
-                }
-            }
-            parts.pending.note(op, effects, over);
-            parts.judge();
-        }
-    }
-
-    /// Adds an access of the host, made now.
-    pub(crate) fn host_did(
-        &mut self,
-        effects: Vec<Effect>,
-        call: &'static str,
-        site: Option<Site>,
-    ) {
-        if let Some(parts) = self.on.as_deref_mut() {
-            let actor = Actor {
-                kind: ActorKind::Host(call, site),
-                host_clock: Arc::clone(parts.happens_before.host_clock()),
-            };
-            parts.pending.push_host(actor, effects);
-            parts.judge();
-        }
-    }
-
-    pub(crate) fn findings(&self) -> &[Finding] {
-        self.on
-            .as_deref()
-            .map_or(&[], |parts| parts.checker.findings.listed())
-    }
-
-    pub(crate) fn omits_findings(&self) -> bool {
-        let parts = self.on.as_deref();
-        parts.is_some_and(|parts| parts.checker.findings.omits_some())
-    }
-
-    pub(crate) fn unlisted_findings(&self) -> UnlistedFindings {
-        let parts = self.on.as_deref();
-        parts.map_or_else(UnlistedFindings::default, |parts| {
-            parts.checker.findings.unlisted()
-        })
-    }
-}
-
-impl CheckerParts {
-    /// Checks all entries that can be checked.
-    fn judge(&mut self) {
-        while let Some((actor, effects)) = self.pending.next(&self.checker.memory_orders) {
-            self.checker.judge(&actor, &effects);
-        }
-    }
-}

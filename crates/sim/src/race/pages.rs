@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::history::HistoryId;
+use super::history::{HistoryId, MemoryAccess};
+use crate::memory::AccessFlags;
 
 const PAGE: u64 = 4096;
 const WORD: u64 = 4;
@@ -316,6 +317,51 @@ fn refine(page_histories: &mut PageHistories, by_words: bool) {
         }
         PageHistories::Words(_) | PageHistories::Bytes(_) => {}
     }
+}
+
+/// Adds a range, merged with the last one if they are adjacent.
+pub(super) fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
+
+/// Splits the runs of a copy's target at the boundaries of uninitialised bytes. `uninitialised`
+/// counts from the start of the copy.
+pub(super) fn split_uninitialised(
+    runs: &[Range<u64>],
+    uninitialised: &[Range<u64>],
+) -> Vec<(Range<u64>, MemoryAccess)> {
+    let write = |range, uninitialised| {
+        let access = MemoryAccess {
+            uninitialised,
+            ..MemoryAccess::of(AccessFlags::WRITE)
+        };
+        (range, access)
+    };
+    let mut split = Vec::new();
+    let mut copied = 0;
+    for run in runs {
+        let bytes = run.end - run.start;
+        let mut at = 0;
+        for hole in uninitialised {
+            let from = hole.start.clamp(copied, copied + bytes) - copied;
+            let to = hole.end.clamp(copied, copied + bytes) - copied;
+            if from < to {
+                if at < from {
+                    split.push(write(run.start + at..run.start + from, false));
+                }
+                split.push(write(run.start + from..run.start + to, true));
+                at = to;
+            }
+        }
+        if at < bytes {
+            split.push(write(run.start + at..run.end, false));
+        }
+        copied += bytes;
+    }
+    split
 }
 
 #[cfg(test)]

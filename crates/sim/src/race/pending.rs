@@ -47,6 +47,11 @@ impl PendingChecks {
             .insert(self.last, PendingCheck { actor, effects });
     }
 
+    /// Returns the number of the last operation.
+    pub(super) fn last_operation(&self) -> u64 {
+        self.last.0
+    }
+
     /// Returns the entry of an operation that accesses memory and is not checked yet.
     pub(super) fn actor(&self, op: OpId) -> Option<&Actor> {
         self.checks.get(&(op.0, 0)).map(|check| &check.actor)

@@ -27,6 +27,8 @@ pub(crate) struct Synchronisation {
     pub(crate) released: Vec<ByteRanges>,
     /// Set for a wait of a stream for a value.
     pub(crate) is_wait: bool,
+    /// Set for a kernel with a loop, which may wait for a value.
+    pub(crate) loops: bool,
 }
 
 /// The kernels with strong accesses, and the orders between them.
@@ -101,6 +103,26 @@ impl MemoryOrders {
             self.kernels.drain(..excess.min(self.kernels.len()));
             self.orders.drain(..excess.min(self.orders.len()));
         }
+    }
+
+    /// Returns the kernels up to `last` that are not ordered before the actor and may loop until a
+    /// value changes that no earlier kernel releases, with the bytes that they read.
+    pub(super) fn polling(
+        &self,
+        actor: &Actor,
+        last: &OperationInfo,
+    ) -> impl Iterator<Item = (&OperationInfo, &[ByteRanges])> {
+        self.kernels.iter().filter_map(move |(kernel, own)| {
+            let of = kernel.operation()?;
+            let polls = own.loops || own.is_wait;
+            let is_new = polls && last.covers(of) && !actor.is_after(of);
+            let is_met = |(other, its): &(Actor, Synchronisation)| {
+                let other = other.operation().is_some_and(|other| other.op != of.op);
+                other && overlap(&its.released, &own.acquired)
+            };
+            let waits = is_new && !own.acquired.is_empty() && !self.kernels.iter().any(is_met);
+            waits.then_some((&**of, &own.acquired[..]))
+        })
     }
 
     /// Returns whether an order through memory lies between two operations, either way.

@@ -13,7 +13,7 @@ use crate::{
     core::{objects::fault::ActiveFault, schedule::Scheduler},
     exec::KernelStats,
     memory::MemoryKind,
-    race::{Finding, UnlistedFindings},
+    race::{Finding, RedundantSync, UnlistedFindings},
 };
 
 /// A kernel that runs: see [`Gpu::running_kernel`].
@@ -98,6 +98,17 @@ impl Gpu {
     #[must_use]
     pub fn unlisted_findings(&self) -> UnlistedFindings {
         self.inner.lock().race_checker.unlisted_findings()
+    }
+
+    /// Returns the waits of the run so far that order nothing which a conflict needs, by call and
+    /// source line, those that took the longest virtual time first: waits of streams for events and
+    /// of the host for events, streams and contexts. Without all of them the operations would have
+    /// no other race, and the host would wait as early for what it may access. A wait that serves
+    /// another purpose is listed, too, such as the measurement of a time. Empty unless
+    /// [recorded](crate::SimConfig::redundant).
+    #[must_use]
+    pub fn redundant_syncs(&self) -> Vec<RedundantSync> {
+        self.inner.lock().race_checker.redundant()
     }
 
     /// Returns the notes about loaded modules, without duplicates. A note is not an error; it

@@ -21,6 +21,7 @@ mod model;
 mod orders;
 mod peers;
 mod prelude;
+mod proposals;
 mod rows;
 mod severities;
 mod streams;

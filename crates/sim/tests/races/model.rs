@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use millstream_driver::{
     ConditionalKind, EventHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
 };
+use millstream_sim::race::{Finding, Party, RedundantSync};
 
 use crate::races::{
     harness::graphs::{copy, fill},
@@ -54,6 +55,9 @@ struct Program<'r> {
     captures: Vec<Before>,
     host: Before,
     enqueued: u64,
+    /// The number of waits so far, and those that are left out.
+    waits: usize,
+    skipped: BTreeSet<usize>,
 }
 
 impl Program<'_> {
@@ -63,6 +67,17 @@ impl Program<'_> {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         (self.state >> 33) as usize % below
+    }
+
+    /// Calls a wait, with its number as the label, unless it is left out.
+    fn wait(&mut self, wait: impl FnOnce(&SimHarness)) -> bool {
+        self.waits += 1;
+        let runs = !self.skipped.contains(&self.waits);
+        if runs {
+            let _label = Label::new(format!("wait {}", self.waits));
+            wait(self.sim);
+        }
+        runs
     }
 
     fn range(&mut self) -> std::ops::Range<usize> {
@@ -116,18 +131,23 @@ impl Program<'_> {
                 self.captures[event] = &self.tails[at] | &self.host;
             }
             5 | 6 => {
-                sim.stream_wait_event(stream, self.events[event]).unwrap();
-                self.enqueued += 1;
-                self.tails[at] = &self.tails[at] | &self.captures[event];
+                let awaited = self.events[event];
+                if self.wait(|sim| sim.stream_wait_event(stream, awaited).unwrap()) {
+                    self.enqueued += 1;
+                    self.tails[at] = &self.tails[at] | &self.captures[event];
+                }
             }
             7 => self.launch_graph(memory),
             _ if self.draw(3) == 0 => {
-                sim.stream_synchronize(stream).unwrap();
-                self.host = &self.host | &self.tails[at];
+                if self.wait(|sim| sim.stream_synchronize(stream).unwrap()) {
+                    self.host = &self.host | &self.tails[at];
+                }
             }
             _ => {
-                sim.event_synchronize(self.events[event]).unwrap();
-                self.host = &self.host | &self.captures[event];
+                let awaited = self.events[event];
+                if self.wait(|sim| sim.event_synchronize(awaited).unwrap()) {
+                    self.host = &self.host | &self.captures[event];
+                }
             }
         }
     }
@@ -238,9 +258,20 @@ fn mark(races: &mut RacingBytes, later: u64, bytes: std::ops::Range<usize>) {
     }
 }
 
-/// Runs the program of a seed. Returns its races according to the model and to the checker.
-fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
-    let sim = SimHarness::new(SimConfig::new().schedule(schedule));
+/// Runs the program of a seed. Returns its races according to the model, and the findings.
+fn play(seed: u64, config: SimConfig) -> (RacingBytes, Vec<Finding>) {
+    let (races, sim, _) = play_without(seed, config, &BTreeSet::new());
+    (races, sim.gpu.findings())
+}
+
+/// Runs the program of a seed without some of its waits. Returns its races according to the model,
+/// the simulator, and the number of waits.
+fn play_without(
+    seed: u64,
+    config: SimConfig,
+    skipped: &BTreeSet<usize>,
+) -> (RacingBytes, SimHarness, usize) {
+    let sim = SimHarness::new(config);
     // The same bytes at one address, or at two.
     let memory = match seed % 2 {
         0 => [zeros(&sim, BYTES); 2],
@@ -263,14 +294,23 @@ fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
         host: Before::new(),
         // The fill with zeros.
         enqueued: 1,
+        waits: 0,
+        skipped: skipped.clone(),
     };
     for _ in 0..=seed % STEPS_MAX {
         let address = program.draw(2);
         program.step(memory[address], scratch);
     }
     sim.context_synchronize().unwrap();
+    let (races, waits) = (program.races(), program.waits);
+    (races, sim, waits)
+}
+
+/// Runs the program of a seed. Returns its races according to the model and to the checker.
+fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
+    let (races, findings) = play(seed, SimConfig::new().schedule(schedule));
     let mut found = RacingBytes::new();
-    for finding in sim.gpu.findings() {
+    for finding in findings {
         assert_eq!(finding.kind, ReportKind::Race, "{finding}");
         let memory = finding.memory.unwrap();
         assert_eq!(memory.allocation, 1, "{memory}");
@@ -279,7 +319,120 @@ fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
             mark(&mut found, later, range.start as usize..range.end as usize);
         }
     }
-    [program.races(), found]
+    [races, found]
+}
+
+/// The operations of the races of a program, with the edge that is proposed for each.
+type Proposed = BTreeMap<(u64, u64), (u64, u64)>;
+
+fn proposed(seed: u64, config: SimConfig) -> Proposed {
+    let findings = play(seed, config).1.into_iter();
+    let edges = findings.map(|finding| {
+        let proposal = finding.proposal.as_ref().expect("a race without proposal");
+        assert!(
+            proposal
+                .text
+                .ends_with("(checked: the race is gone, no other appears)"),
+            "{finding}"
+        );
+        let earlier = finding.earlier.unwrap().operation.unwrap();
+        let edge = (proposal.after.unwrap(), proposal.before.unwrap());
+        ((earlier, finding.later.operation.unwrap()), edge)
+    });
+    edges.collect()
+}
+
+/// V5: an edge that is proposed orders the race, and no other race appears; all of them together
+/// leave none.
+#[test]
+fn v05_the_edge_that_is_proposed_orders_the_race_of_random_programs() {
+    let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1)];
+    let (mut tried, mut again) = (0, 0);
+    for seed in (0..PROGRAMS).step_by(4) {
+        let races = proposed(seed, SimConfig::new());
+        let edges: BTreeSet<(u64, u64)> = races.values().copied().collect();
+        again += races.len() - edges.len();
+        for schedule in schedules {
+            let config = SimConfig::new().schedule(schedule);
+            assert_eq!(
+                proposed(seed, config.clone()),
+                races,
+                "{seed}, {schedule:?}"
+            );
+            let mut all = config.clone();
+            for (after, before) in &edges {
+                all = all.edge(*after, *before);
+                let left = proposed(seed, config.clone().edge(*after, *before));
+                for (race, edge) in &races {
+                    let gone = !left.contains_key(race);
+                    assert!(
+                        gone || *edge != (*after, *before),
+                        "{seed}: {race:?}, {edge:?}"
+                    );
+                }
+                for race in left.keys() {
+                    assert!(races.contains_key(race), "{seed}: {race:?} is new");
+                }
+                tried += 1;
+            }
+            assert_eq!(proposed(seed, all), Proposed::new(), "{seed}, {schedule:?}");
+        }
+    }
+    assert!(
+        tried > 100 && again > 10,
+        "{tried} edges, {again} of several races"
+    );
+}
+
+/// V5: without the waits that are listed as redundant a random program has the races that it had,
+/// under every schedule, and without any other one it has more.
+#[test]
+fn v05_no_wait_that_is_needed_is_listed_as_redundant() {
+    // The numbers of operations and their kinds, since those of waits are missing.
+    let races = |seed, schedule, skipped: &BTreeSet<usize>| -> Vec<String> {
+        let (_, sim, _) = play_without(seed, SimConfig::new().schedule(schedule), skipped);
+        let findings = sim.gpu.findings().into_iter();
+        let texts = findings.map(|it| {
+            let what = |party: &Party| (party.what.clone(), party.stream.clone());
+            let parties = (what(&it.later), it.earlier.as_ref().map(what));
+            format!("{:?}", (parties, it.memory))
+        });
+        texts.collect()
+    };
+    let (mut listed, mut needed) = (0, 0);
+    for seed in (0..PROGRAMS).step_by(2) {
+        let config = SimConfig::new().redundant(true);
+        let (_, sim, waits) = play_without(seed, config, &BTreeSet::new());
+        let number = |wait: &RedundantSync| {
+            let site = wait.site.as_ref()?.strip_prefix("`wait ")?;
+            site.split('`').next()?.parse().ok()
+        };
+        let redundant: BTreeSet<usize> = sim
+            .gpu
+            .redundant_syncs()
+            .iter()
+            .filter_map(number)
+            .collect();
+        for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(seed)] {
+            let before = races(seed, schedule, &BTreeSet::new());
+            assert_eq!(races(seed, schedule, &redundant), before, "{seed}");
+        }
+        for other in (1..=waits).filter(|wait| !redundant.contains(wait)) {
+            let with = &redundant | &BTreeSet::from([other]);
+            let before = races(seed, Schedule::Timed, &redundant);
+            assert_ne!(
+                races(seed, Schedule::Timed, &with),
+                before,
+                "{seed}: wait {other}"
+            );
+            needed += 1;
+        }
+        listed += redundant.len();
+    }
+    assert!(
+        listed > 100 && needed > 10,
+        "{listed} redundant, {needed} needed"
+    );
 }
 
 #[test]

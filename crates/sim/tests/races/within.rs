@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use millstream_driver::LaunchDims;
+use millstream_sim::race::{Finding, Party};
 
 use crate::{harness::dims, races::prelude::*};
 
@@ -13,10 +14,16 @@ fn config() -> SimConfig {
     SimConfig::parse("sim:race=kernels").unwrap()
 }
 
+const PTX: &str = include_str!("within/kernels.ptx");
+
 /// Launches a kernel with `arrays` zeroed arrays and, if it has such a parameter, a number.
-fn launch(
+fn launch(sim: &SimHarness, name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
+    launch_text(sim, (PTX, name), shape, arrays, number);
+}
+
+fn launch_text(
     sim: &SimHarness,
-    name: &str,
+    (ptx, name): (&str, &str),
     (grid, block): (u32, u32),
     arrays: usize,
     number: Option<u32>,
@@ -30,27 +37,41 @@ fn launch(
         block: [block, 1, 1],
         shared_bytes: if name.starts_with("warp_sum") { 128 } else { 0 },
     };
-    let kernel = sim.kernel(include_str!("within/kernels.ptx"), name);
+    let kernel = sim.kernel(ptx, name);
     sim.launch_shaped(kernel, &dims, stream, &args).unwrap();
     sim.stream_synchronize(stream).unwrap();
 }
 
-/// Every line of `within/kernels.txt` is a kernel that races or one that does not, with the numbers
-/// of blocks, threads and arrays, and a number that it takes.
-#[test]
-fn kernels_without_an_order_have_the_expected_findings_and_ordered_ones_have_none() {
-    for line in include_str!("within/kernels.txt").lines() {
+/// A line of `within/kernels.txt`: whether the kernel races, its name, the numbers of blocks,
+/// threads and arrays, and a number that it takes.
+type Line = (bool, &'static str, (u32, u32), usize, Option<u32>);
+
+fn lines() -> impl Iterator<Item = Line> {
+    let lines = include_str!("within/kernels.txt").lines();
+    lines.filter_map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         let [kind @ ("racy" | "right"), name, shape, arrays, number @ ..] = &words[..] else {
             assert!(line.starts_with('#'), "{line}");
-            continue;
+            return None;
         };
         let (grid, block) = shape.split_once('x').unwrap();
         let shape = (grid.parse().unwrap(), block.parse().unwrap());
-        let arrays = arrays.parse().unwrap();
         let number = number.first().map(|number| number.parse().unwrap());
+        Some((
+            *kind == "racy",
+            *name,
+            shape,
+            arrays.parse().unwrap(),
+            number,
+        ))
+    })
+}
+
+#[test]
+fn kernels_without_an_order_have_the_expected_findings_and_ordered_ones_have_none() {
+    for (races, name, shape, arrays, number) in lines() {
         let program = |sim: &SimHarness| launch(sim, name, shape, arrays, number);
-        if *kind == "right" {
+        if !races {
             clean_with(config(), program);
             continue;
         }
@@ -60,6 +81,50 @@ fn kernels_without_an_order_have_the_expected_findings_and_ordered_ones_have_non
         program(&off);
         off.assert_clean();
     }
+}
+
+/// V5: the synchronisation that is proposed, inserted into the PTX.
+#[test]
+fn v05_a_kernel_with_the_proposed_synchronisation_has_no_race() {
+    let places = |findings: &[Finding]| -> BTreeSet<(u32, u32)> {
+        let lines = findings.iter().map(|finding| {
+            let line = |party: &Party| party.thread.as_ref().unwrap().ptx_line;
+            let [one, other] = [&finding.later, finding.earlier.as_ref().unwrap()].map(line);
+            (one.min(other), one.max(other))
+        });
+        lines.collect()
+    };
+    let mut without = BTreeSet::new();
+    for (_, name, shape, arrays, number) in lines().filter(|line| line.0) {
+        let found = |ptx: &str| {
+            let sim = SimHarness::new(config());
+            launch_text(&sim, (ptx, name), shape, arrays, number);
+            sim.gpu.findings()
+        };
+        let findings = found(PTX);
+        for finding in &findings {
+            let proposal = finding.proposal.as_ref();
+            let Some(repair) = proposal.and_then(|proposal| proposal.repair.as_ref()) else {
+                without.insert(name);
+                continue;
+            };
+            let left = places(&found(&repair.apply(PTX).unwrap()));
+            let own = places(std::slice::from_ref(finding));
+            assert!(left.is_disjoint(&own), "{name}: {finding}");
+            assert!(
+                left.is_subset(&places(&findings)),
+                "{name}: {left:?} after {repair}"
+            );
+        }
+    }
+    // Updates and flags need atomics, and neighbours a barrier of the grid.
+    let expected = [
+        "count_both_ways",
+        "count_plainly",
+        "hand_volatile",
+        "neighbours",
+    ];
+    assert!(without.iter().eq(&expected), "{without:?}");
 }
 
 /// V01: every thread fences, one takes a ticket between two barriers, and the last block fences and

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::exec::cooperative::is_workspace;
 use crate::exec::kernel_access::KernelAccess;
+use crate::exec::kernel_repair::KernelRepair;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
 
@@ -70,6 +71,8 @@ pub struct KernelRace {
     pub class: RaceClass,
     /// The orders of execution in which the race was found.
     pub orders: RaceOrders,
+    /// A repair that was tried, if one was looked for and found.
+    pub repair: Option<KernelRepair>,
 }
 
 /// The memory that contains the bytes of a [`KernelRace`].
@@ -285,6 +288,7 @@ impl<'a> RaceCollector<'a> {
             missing,
             class,
             orders: RaceOrders::ONLY,
+            repair: None,
         }
     }
 
