@@ -495,8 +495,6 @@ fn link_to(target: &Path, link: &Path) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 fn link_to(_target: &Path, _link: &Path) -> std::io::Result<()> {
-    Err(std::io::Error::new(
-        std::io::ErrorKind::Unsupported,
-        "programs run over the simulated driver on Linux",
-    ))
+    let text = "programs run over the simulated driver on Linux";
+    Err(std::io::Error::other(text))
 }

@@ -55,8 +55,8 @@ fn invalid_accesses_are_left_out_and_loads_give_zeros() {
     let far = "mul.wide.u32 %rd3, %r1, 8;\nadd.s64 %rd3, %rd3, %rd1;\nshl.b32 %r2, %r1, 2;\n";
     for (access, failures) in [
         (
-            "ld.global.u32 %r3, [%rd3];",
-            "line 12 of the PTX of module 1 in block (0, 0, 0), thread (32, 0, 0): read of 4 bytes",
+            "mov.u32 %r3, 5;\nld.global.u32 %r3, [%rd3];",
+            "line 13 of the PTX of module 1 in block (0, 0, 0), thread (32, 0, 0): read of 4 bytes",
         ),
         (
             "ld.global.u32 %r3, [%rd3+1];",
