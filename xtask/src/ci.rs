@@ -1,8 +1,9 @@
 //! `cargo xtask ci`: all checks that a change must pass before it is merged, in a fixed order.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 use crate::{breakages, clients, pages::blocks, process, runs, targets, tidy};
 
@@ -84,13 +85,29 @@ fn installed() -> Result<()> {
     if tests.is_empty() {
         return Ok(());
     }
-    // With the tests of libraries cargo settles on the units of the README's command, `syn` as an
-    // ordinary dependency among them. Without, it compiles nearly all of them once more.
-    let mut cargo = process::cargo("test --workspace --lib --test all -- --ignored --skip inner_");
-    cargo.args(tests);
-    cargo.envs(nvrtc.map(|folder| ("MILLSTREAM_NVRTC", folder)));
-    cargo.envs(numba.ok().map(|python| ("MILLSTREAM_NUMBA", python)));
-    process::run(&mut cargo)
+    // The programs that the README's command has built. `--test all` would compile nearly all of
+    // them once more: without the tests of the macros, `syn` and what needs it are other units.
+    let json = "test --workspace --no-run --message-format=json-render-diagnostics";
+    for line in process::output(&mut process::cargo(json))?.lines() {
+        let message: Value = serde_json::from_str(line).context("cargo prints JSON")?;
+        let program = message["executable"].as_str();
+        let (Some(program), Some("all")) = (program, message["target"]["name"].as_str()) else {
+            continue;
+        };
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+        let mut all = process::command(program);
+        all.args(["--ignored", "--skip", "inner_"]).args(&tests);
+        all.current_dir(manifest.parent().context("a manifest is in a folder")?);
+        all.envs(nvrtc.as_ref().map(|folder| ("MILLSTREAM_NVRTC", folder)));
+        all.envs(
+            numba
+                .as_ref()
+                .ok()
+                .map(|python| ("MILLSTREAM_NUMBA", python)),
+        );
+        process::run(&mut all)?;
+    }
+    Ok(())
 }
 
 /// Runs one step: prints a heading, does the work, and prints its outcome and duration.
