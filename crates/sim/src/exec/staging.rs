@@ -202,6 +202,7 @@ pub(super) fn load_apart(
 }
 
 /// Loads one lane's values into `target`, each value as a single access.
+#[inline(always)]
 pub(super) fn load_lane(
     region: &Region<'_>,
     offset: usize,
@@ -222,6 +223,7 @@ pub(super) fn load_lane(
 }
 
 /// Stores one lane's values from `source`, each value as a single access.
+#[inline(always)]
 pub(super) fn store_lane(
     region: &Region<'_>,
     offset: usize,
