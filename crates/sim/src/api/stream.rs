@@ -124,7 +124,7 @@ impl StateGuard<'_> {
         }
         self.race_checker.waits(stream, event);
         let (call, next, now_ns) = (self.call, OpId(self.ops_enqueued + 1), self.now_ns);
-        self.race_checker.is_wait(call, now_ns, Some(next));
+        self.race_checker.note_wait(call, now_ns, Some(next));
         self.enqueue(stream, OpKind::Marker, &wait_set);
         Ok(())
     }

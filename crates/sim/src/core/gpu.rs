@@ -184,7 +184,7 @@ impl StateGuard<'_> {
         self.wait(wait_set);
         self.race_checker.host_observed(seen);
         let (call, ns) = (self.call, self.now_ns - since_ns);
-        self.race_checker.is_wait(call, ns, None);
+        self.race_checker.note_wait(call, ns, None);
     }
 
     /// Runs `work`, during which other threads may call the driver, and restores this call's name

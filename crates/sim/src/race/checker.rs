@@ -54,9 +54,9 @@ impl RaceChecker {
     }
 
     /// Notes that the call just noted is a wait of the program: see [`Trace::is_wait`].
-    pub(crate) fn is_wait(&mut self, call: &'static str, ns: u64, by: Option<OpId>) {
+    pub(crate) fn note_wait(&mut self, call: &'static str, ns: u64, by: Option<OpId>) {
         if let Some(trace) = &mut self.trace {
-            trace.is_wait(call, ns, by);
+            trace.note_wait(call, ns, by);
         }
     }
 

@@ -85,7 +85,7 @@ impl Trace {
 
     /// Notes that the last entry is a wait by a call of the program, of the host for that long or
     /// of a stream by the operation that was enqueued at that time.
-    pub(super) fn is_wait(&mut self, call: &'static str, ns: u64, by: Option<OpId>) {
+    pub(super) fn note_wait(&mut self, call: &'static str, ns: u64, by: Option<OpId>) {
         let number = self.entries.borrow().len();
         let wait = RedundantSync {
             call,
