@@ -336,12 +336,12 @@ impl SimState {
             exec::run_suspending(kernel, &shape, &view, waited)
         };
         *self.running_kernel.kernel.lock() = None;
-        let mut own = view.sync_errors.of_order(KernelOrder::Index);
+        let mut own = view.kernel_errors.of_order(KernelOrder::Index);
         if let Err(fault) = &ran {
             own.until(fault.block);
         }
-        own.add_all(mem::take(&mut findings.sync_errors));
-        findings.sync_errors = own;
+        own.add_all(mem::take(&mut findings.kernel_errors));
+        findings.kernel_errors = own;
         (ran, view.heap.finish())
     }
 

@@ -14,7 +14,7 @@ use super::{
     state::SimState,
 };
 use crate::{
-    exec::{Alias, GlobalMemory, Image, Region, SharedSyncErrors, SyncError, TracedRegion},
+    exec::{Alias, GlobalMemory, Image, KernelError, Region, SharedKernelErrors, TracedRegion},
     ids::OpId,
     memory::{AccessBitmap, AccessTime, Allocation, HeapUser, KernelHeap, MemoryKind, MemoryMap},
 };
@@ -39,7 +39,7 @@ pub(crate) struct KernelView<'a> {
     pub(crate) conditions: Option<&'a Conditions>,
     /// True if several threads execute the kernel.
     is_shared: AtomicBool,
-    pub(crate) sync_errors: SharedSyncErrors,
+    pub(crate) kernel_errors: SharedKernelErrors,
     /// The number of blocks that have ended, for those who watch the kernel.
     pub(crate) blocks_done: &'a AtomicU64,
 }
@@ -71,7 +71,7 @@ impl SimState {
             printf_output: &self.printf_output,
             conditions: op.node.as_ref().map(|place| &*place.conditions),
             is_shared: AtomicBool::new(false),
-            sync_errors: SharedSyncErrors::default(),
+            kernel_errors: SharedKernelErrors::default(),
             blocks_done: &self.running_kernel.blocks_done,
         }
     }
@@ -134,8 +134,8 @@ impl GlobalMemory for KernelView<'_> {
         self.blocks_done.fetch_add(count, Relaxed);
     }
 
-    fn sync_error(&self, error: SyncError) {
-        self.sync_errors.add(error);
+    fn kernel_error(&self, error: KernelError) {
+        self.kernel_errors.add(error);
     }
 
     fn print(&self, output: &[u8]) {

@@ -129,8 +129,8 @@ impl SimState {
             };
             Effect::KernelRace(info, Box::new(race))
         }));
-        let sync_errors = findings.sync_errors.into_errors();
-        effects.extend(sync_errors.map(|error| Effect::SyncError(Box::new(error))));
+        let kernel_errors = findings.kernel_errors.into_errors();
+        effects.extend(kernel_errors.map(|error| Effect::KernelError(Box::new(error))));
         effects.extend(failures.filter_map(|failure| self.invalid_access(failure)));
         effects.extend(freed.into_iter().map(Effect::Free));
         effects

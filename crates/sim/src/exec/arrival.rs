@@ -2,9 +2,9 @@
 
 use super::barrier::{Arrival, BARRIERS, BarrierArrival};
 use super::fault::KernelFaultKind;
+use super::kernel_error::KernelErrorKind;
 use super::observer::{BarrierArrivalEvent, IssuePoint, Observer};
 use super::step::WarpFault;
-use super::sync_error::SyncErrorKind;
 use super::warp::{WaitReason, Warp, WarpSplit};
 use super::warp_context::WarpContext;
 use crate::ptx::ir::{Barrier, BarrierOp, Op};
@@ -80,7 +80,7 @@ fn error(
     id: u32,
     threads: Option<u32>,
     by: &Arrival,
-) -> Option<(SyncErrorKind, (u32, u32))> {
+) -> Option<(KernelErrorKind, (u32, u32))> {
     let pending = shared.barriers.state(id);
     let own = pending.arrivals.iter().filter(|of| of.warp == warp.index);
     if let Some(twice) = own.clone().find(|of| of.mask & by.mask != 0) {
@@ -88,7 +88,7 @@ fn error(
             mask: twice.mask & by.mask,
             ..*twice
         };
-        return Some((SyncErrorKind::ArrivedTwice { barrier: id }, again.place()));
+        return Some((KernelErrorKind::ArrivedTwice { barrier: id }, again.place()));
     }
     if barrier.aligned {
         let waits = |split: &&WarpSplit| matches!(split.wait, WaitReason::Barrier { .. });
@@ -99,7 +99,7 @@ fn error(
         });
         let mut others = own.copied().chain(waiting);
         if let Some(other) = others.find(|of| of.pc != by.pc) {
-            let kind = SyncErrorKind::DivergentBarrier {
+            let kind = KernelErrorKind::DivergentBarrier {
                 barrier: id,
                 in_warp: true,
             };
@@ -117,17 +117,17 @@ fn error(
     };
     let operation = &shared.code.barriers[index as usize];
     let kind = if count != pending_count {
-        SyncErrorKind::ThreadCounts {
+        KernelErrorKind::ThreadCounts {
             barrier: id,
             counts: [threads, pending.threads],
         }
     } else if !barrier.f.joins(operation.f) {
-        SyncErrorKind::MixedOperations {
+        KernelErrorKind::MixedOperations {
             barrier: id,
             operations: [barrier.name(), operation.name()],
         }
     } else if barrier.aligned && id == 0 && threads.is_none() && barrier.f != BarrierOp::Arrive {
-        SyncErrorKind::DivergentBarrier {
+        KernelErrorKind::DivergentBarrier {
             barrier: id,
             in_warp: false,
         }

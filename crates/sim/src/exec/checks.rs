@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::barrier::Barriers;
 use super::initialisation::InitialisationCheck;
 use super::kernel_access::KernelAccess;
+use super::kernel_errors::KernelErrors;
 use super::launch::{GlobalMemory, Launch};
 use super::observer::{AsyncCopy, AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
 use super::order::{KernelOrders, LaunchOrder};
 use super::races::{KernelRace, RaceDetector, RaceModel};
 use super::registers::Words;
 use super::skipped_barriers::SkippedBarriers;
-use super::sync_errors::SyncErrors;
 use super::warp::Warp;
 use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
@@ -37,8 +37,8 @@ pub(crate) struct CheckOptions<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct CheckFindings {
     pub(crate) races: Vec<KernelRace>,
-    /// Errors of synchronisation that only other orders than that of the indices showed.
-    pub(crate) sync_errors: SyncErrors,
+    /// Errors that only other orders than that of the indices showed.
+    pub(crate) kernel_errors: KernelErrors,
     /// The first execution of each watched instruction that was executed.
     pub(crate) executed: Vec<(u32, KernelAccess)>,
 }
@@ -82,7 +82,7 @@ impl<'a> LaunchChecks<'a> {
 
     pub(super) fn findings(self) -> CheckFindings {
         CheckFindings {
-            sync_errors: SyncErrors::default(),
+            kernel_errors: KernelErrors::default(),
             races: self.races.map(RaceDetector::into_races).unwrap_or_default(),
             executed: self.executed.into_iter().collect(),
         }

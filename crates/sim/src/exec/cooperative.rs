@@ -6,8 +6,8 @@
 //! `%envreg2`, and waits there for the others. All blocks of a cooperative launch must therefore
 //! run at the same time.
 
+use super::kernel_error::KernelError;
 use super::launch::{Alias, GlobalMemory, Launch, Region, TracedRegion};
-use super::sync_error::SyncError;
 use super::texels::Image;
 use crate::memory::Backing;
 
@@ -101,8 +101,8 @@ impl GlobalMemory for WithWorkspace<'_> {
         self.memory.blocks_done(count);
     }
 
-    fn sync_error(&self, error: SyncError) {
-        self.memory.sync_error(error);
+    fn kernel_error(&self, error: KernelError) {
+        self.memory.kernel_error(error);
     }
 
     fn print(&self, output: &[u8]) {

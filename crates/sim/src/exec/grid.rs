@@ -12,6 +12,7 @@ use super::chunks::{chunk, is_short};
 use super::cooperative::{self, WithWorkspace, resident_blocks};
 use super::fault::{KernelFault, KernelFaultKind};
 use super::initialisation::InitialisationCheck;
+use super::kernel_errors::KernelErrors;
 use super::kernel_faults::KernelFaults;
 use super::kernel_pool;
 use super::launch::{GlobalMemory, KernelStats, Launch};
@@ -21,7 +22,6 @@ use super::order::{KernelOrder, KernelOrders, LaunchOrder};
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
 use super::repair::{KeptMemory, Trial};
-use super::sync_errors::SyncErrors;
 use super::turns::{Ordered, Turns, TurnsEnd, WaitingGrid, fault};
 use super::warp_context::Counters;
 use crate::memory::Backing;
@@ -174,7 +174,7 @@ pub(crate) fn run_traced(
         .map(|own| WithWorkspace::new(memory, own));
     let memory = with.as_ref().map_or(memory, |with| with);
     let mut union = RaceUnion::default();
-    let mut sync_errors = SyncErrors::default();
+    let mut kernel_errors = KernelErrors::default();
     let mut orders = checked.orders.of(launch, kernel.code.synchronises);
     if kernel.uses_heap() {
         // The heap has no private copy for another order.
@@ -189,7 +189,7 @@ pub(crate) fn run_traced(
                 break;
             };
             union.add(order, races, ended);
-            sync_errors.add_all(found);
+            kernel_errors.add_all(found);
         }
     }
     let tries = checked.text.is_some() && checked.races.is_some() && !kernel.uses_heap();
@@ -210,7 +210,7 @@ pub(crate) fn run_traced(
         let ended = matches!(end, Ok(TurnsEnd::Ended));
         union.add(KernelOrder::Index, findings.races, ended);
     }
-    (findings.races, findings.sync_errors) = (union.races(), sync_errors);
+    (findings.races, findings.kernel_errors) = (union.races(), kernel_errors);
     if let (Some(kept), Some(text), Some(model)) = (&kept, checked.text, checked.races)
         && matches!(end, Ok(TurnsEnd::Ended))
         && !kept.before.is_exceeded()
@@ -237,7 +237,7 @@ fn run_privately(
     memory: &dyn GlobalMemory,
     model: RaceModel,
     order: KernelOrder,
-) -> Option<(Vec<KernelRace>, SyncErrors, bool)> {
+) -> Option<(Vec<KernelRace>, KernelErrors, bool)> {
     let private = PrivateMemory::new(memory);
     let ignored = KernelFaults::default();
     let launch = Launch {
@@ -252,7 +252,7 @@ fn run_privately(
     let ran = Turns::new(false).run_until_waiting(of, &private, &mut checks);
     let races = checks.findings().races;
     let ended = matches!(ran, Ok(TurnsEnd::Ended));
-    (!private.is_exceeded()).then(|| (races, private.sync_errors(order), ended))
+    (!private.is_exceeded()).then(|| (races, private.kernel_errors(order), ended))
 }
 
 /// Returns the status of a launch whose blocks have stopped taking turns.

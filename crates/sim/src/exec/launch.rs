@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::jit::Jit;
 use super::kernel_access::{KernelAccess, coordinates};
+use super::kernel_error::KernelError;
 use super::kernel_faults::KernelFaults;
-use super::sync_error::SyncError;
 use super::texels::Image;
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;
@@ -55,7 +55,7 @@ pub trait GlobalMemory: Sync {
 
     /// Receives an error of synchronisation that does not end the launch. Blocks may report the
     /// same one in any order. The default ignores it.
-    fn sync_error(&self, _error: SyncError) {}
+    fn kernel_error(&self, _error: KernelError) {}
 
     /// Allocates memory of the heap for a kernel (`malloc`). Returns `None` if too little is left.
     /// The default has no heap.

@@ -11,8 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::kernel_error::KernelError;
 use super::launch::{Alias, GlobalMemory, Region, TracedRegion};
-use super::sync_error::SyncError;
 use crate::memory::AccessBitmap;
 
 /// The maximum number of accessed bytes of a cycle.
@@ -130,8 +130,8 @@ impl GlobalMemory for PolledMemory<'_> {
         self.memory.blocks_done(count);
     }
 
-    fn sync_error(&self, error: SyncError) {
-        self.memory.sync_error(error);
+    fn kernel_error(&self, error: KernelError) {
+        self.memory.kernel_error(error);
     }
 
     fn print(&self, output: &[u8]) {

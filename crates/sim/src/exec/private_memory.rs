@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use super::kernel_error::KernelError;
+use super::kernel_errors::{KernelErrors, SharedKernelErrors};
 use super::launch::{Alias, GlobalMemory, Region, alias};
 use super::order::KernelOrder;
-use super::sync_error::SyncError;
-use super::sync_errors::{SharedSyncErrors, SyncErrors};
 use super::texels::Image;
 use crate::memory::Backing;
 
@@ -20,7 +20,7 @@ pub(super) struct PrivateMemory<'a> {
     aliases: Vec<Alias>,
     bytes: AtomicUsize,
     exceeded: AtomicBool,
-    sync_errors: SharedSyncErrors,
+    kernel_errors: SharedKernelErrors,
 }
 
 /// The copy of an allocation, and the next copy of the list.
@@ -39,7 +39,7 @@ impl<'a> PrivateMemory<'a> {
             aliases: original.aliases(),
             bytes: AtomicUsize::new(0),
             exceeded: AtomicBool::new(false),
-            sync_errors: SharedSyncErrors::default(),
+            kernel_errors: SharedKernelErrors::default(),
         }
     }
 
@@ -49,9 +49,9 @@ impl<'a> PrivateMemory<'a> {
         self.exceeded.load(Relaxed)
     }
 
-    /// Returns the errors of synchronisation of the run, which had the given order.
-    pub(super) fn sync_errors(self, order: KernelOrder) -> SyncErrors {
-        self.sync_errors.of_order(order)
+    /// Returns the errors of the run, which had the given order.
+    pub(super) fn kernel_errors(self, order: KernelOrder) -> KernelErrors {
+        self.kernel_errors.of_order(order)
     }
 
     fn copy(&self, address: u64) -> Option<Box<Copied>> {
@@ -85,8 +85,8 @@ impl Copied {
 }
 
 impl GlobalMemory for PrivateMemory<'_> {
-    fn sync_error(&self, error: SyncError) {
-        self.sync_errors.add(error);
+    fn kernel_error(&self, error: KernelError) {
+        self.kernel_errors.add(error);
     }
 
     fn aliases(&self) -> Vec<Alias> {

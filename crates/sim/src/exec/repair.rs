@@ -2,18 +2,18 @@
 //! running the launch again on the memory as it was before.
 //!
 //! The places that are tried are those of the two accesses, the join behind each, and the branch in
-//! front of it, alone and in pairs. A repair counts if the launch ends without errors of
-//! synchronisation, the race is gone in every order that was checked, and no other appears.
+//! front of it, alone and in pairs. A repair counts if the launch ends without other errors, the
+//! race is gone in every order that was checked, and no other appears.
 
 use std::collections::BTreeSet;
 
+use super::kernel_error::KernelError;
+use super::kernel_errors::KernelErrors;
 use super::kernel_repair::{InsertedSync, KernelEdit, KernelRepair};
 use super::launch::{Alias, GlobalMemory, Launch, Region, TracedRegion};
 use super::order::KernelOrder;
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, MissingOrder, RacedMemory};
-use super::sync_error::SyncError;
-use super::sync_errors::SyncErrors;
 use super::texels::Image;
 use crate::ptx::{self, Kernel};
 
@@ -65,8 +65,8 @@ impl GlobalMemory for KeptMemory<'_> {
         self.memory.blocks_done(count);
     }
 
-    fn sync_error(&self, error: SyncError) {
-        self.memory.sync_error(error);
+    fn kernel_error(&self, error: KernelError) {
+        self.memory.kernel_error(error);
     }
 
     fn print(&self, output: &[u8]) {
@@ -91,8 +91,8 @@ fn lines(race: &KernelRace) -> Lines {
     (global, one.min(other), one.max(other))
 }
 
-/// The races of a run, its errors of synchronisation, and whether all threads have exited.
-type Outcome = (Vec<KernelRace>, SyncErrors, bool);
+/// The races of a run, its other errors, and whether all threads have exited.
+type Outcome = (Vec<KernelRace>, KernelErrors, bool);
 
 /// A launch with races, which is tried again.
 pub(super) struct Trial<'a> {
@@ -145,8 +145,8 @@ impl Trial<'_> {
         };
         let mut left = BTreeSet::new();
         for order in &self.orders {
-            let (races, sync_errors, ended) = (self.run)(kernel, &launch, *order)?;
-            if !ended || sync_errors.into_errors().next().is_some() {
+            let (races, kernel_errors, ended) = (self.run)(kernel, &launch, *order)?;
+            if !ended || kernel_errors.into_errors().next().is_some() {
                 return None;
             }
             left.extend(races.iter().map(lines));

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::barrier::Barriers;
+use super::kernel_error::{KernelError, KernelErrorKind};
 use super::launch::{GlobalMemory, Launch};
 use super::observer::{BarrierArrivalEvent, IssuePoint};
-use super::sync_error::{SyncError, SyncErrorKind};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{BarrierEnds, BarrierOp, Code, NO_GUARD, Op};
 
@@ -111,8 +111,8 @@ impl<'a> SkippedBarriers<'a> {
 
     fn report(&self, block: u64, waits: (u32, u32), exits: (u32, u32)) {
         let access = |(thread, pc)| self.launch.place(self.kernel, block, thread, pc);
-        self.memory.sync_error(SyncError {
-            kind: SyncErrorKind::SkippedBarrier,
+        self.memory.kernel_error(KernelError {
+            kind: KernelErrorKind::SkippedBarrier,
             later: access(exits),
             earlier: Some(access(waits)),
         });

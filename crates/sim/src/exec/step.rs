@@ -3,9 +3,9 @@
 use super::arrival::arrive;
 use super::deadlock::deadlock;
 use super::fault::KernelFaultKind;
+use super::kernel_error::KernelErrorKind;
 use super::observer::{IssuePoint, Observer};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::sync_error::SyncErrorKind;
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
 use super::{atomic, bits, call, convert, extra, float, fused, going_on, half, integer, mbarrier};
@@ -268,7 +268,7 @@ pub(super) fn run<O: Observer>(
                 let (waiting, outside) = warp.exchange(exchange, mask);
                 if let Some((lane, mask)) = outside {
                     let operation = exchange.f.name();
-                    let kind = SyncErrorKind::NotInMask { operation, mask };
+                    let kind = KernelErrorKind::NotInMask { operation, mask };
                     shared.report(kind, (warp.index * 32 + lane, split.pc), None);
                 }
                 if let Some(members) = members {

@@ -2,9 +2,9 @@
 
 use super::barrier::Barriers;
 use super::copy::BlockCopies;
+use super::kernel_error::{KernelError, KernelErrorKind};
 use super::launch::{GlobalMemory, Launch};
 use super::memory::{CachedRegion, Traffic, WarpMemory};
-use super::sync_error::{SyncError, SyncErrorKind};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Code, FusedCode, Instr};
 
@@ -67,12 +67,12 @@ impl<'m> WarpContext<'_, 'm> {
     #[cold]
     pub(super) fn report(
         &self,
-        kind: SyncErrorKind,
+        kind: KernelErrorKind,
         (later, pc): (u32, u32),
         earlier: Option<(u32, u32)>,
     ) {
         let place = |(thread, pc)| self.launch.place(self.kernel, self.block, thread, pc);
-        self.global.sync_error(SyncError {
+        self.global.kernel_error(KernelError {
             kind,
             later: place((later, pc)),
             earlier: earlier.map(place),

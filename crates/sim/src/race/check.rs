@@ -118,7 +118,7 @@ impl AccessChecker {
                 Effect::KernelRace(info, race) => {
                     self.report_kernel_race(actor, info.as_ref(), race)
                 }
-                Effect::SyncError(error) => self.report_sync_error(actor, &error.0, error.1),
+                Effect::KernelError(error) => self.report_kernel_error(actor, &error.0, error.1),
                 Effect::ElementMismatch(found) => {
                     self.report_element_mismatch(actor, &found.0, &found.1)
                 }

@@ -6,7 +6,7 @@ use millstream_driver::FloatOperand;
 
 use super::through_memory::Synchronisation;
 use crate::{
-    exec::{KernelAccess, KernelOrder, KernelRace, SyncError},
+    exec::{KernelAccess, KernelError, KernelOrder, KernelRace},
     memory::{AccessFlags, AllocationInfo},
     ptx::ParamType,
 };
@@ -51,7 +51,7 @@ pub(crate) enum Effect {
     /// A race between threads of the kernel, in memory of that allocation or in shared memory.
     KernelRace(Option<Arc<AllocationInfo>>, Box<KernelRace>),
     /// An error of synchronisation of the kernel's threads, and an order that shows it.
-    SyncError(Box<(SyncError, KernelOrder)>),
+    KernelError(Box<(KernelError, KernelOrder)>),
     /// An access to floating-point numbers of another size than the declared element type.
     ElementMismatch(Box<(ElementMismatch, KernelAccess)>),
     /// An access that is out of bounds or misaligned.

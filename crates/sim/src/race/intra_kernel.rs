@@ -1,5 +1,5 @@
-//! Findings within one kernel: races between its threads, errors of synchronisation, uses of
-//! uninitialised values, invalid accesses, element types.
+//! Findings within one kernel: races between its threads, its other errors, invalid accesses,
+//! element types.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use super::{
 use crate::{
     ReportKind, Severity,
     exec::{
-        KernelAccess, KernelOrder, KernelRace, MissingOrder, RacedMemory, SyncError, SyncErrorKind,
+        KernelAccess, KernelError, KernelErrorKind, KernelOrder, KernelRace, MissingOrder,
+        RacedMemory,
     },
     memory::AllocationInfo,
 };
@@ -48,11 +49,11 @@ impl AccessChecker {
         });
     }
 
-    /// Adds an error of synchronisation of threads of the actor's kernel.
-    pub(super) fn report_sync_error(
+    /// Adds an error of threads of the actor's kernel.
+    pub(super) fn report_kernel_error(
         &mut self,
         actor: &Actor,
-        error: &SyncError,
+        error: &KernelError,
         order: KernelOrder,
     ) {
         let Some(operation) = actor.operation() else {
@@ -62,18 +63,18 @@ impl AccessChecker {
             thread: Some(access.clone()),
             ..Party::of(operation, does)
         };
-        let (problem, does, missing) = sync_error_text(&error.kind);
+        let (problem, does, missing) = kernel_error_text(&error.kind);
         let mut missing = format!("missing: {missing}");
         if order != KernelOrder::Index {
             missing += &format!("\n  found as here with order={order}");
         }
         self.findings.add(super::Finding {
             kind: match error.kind {
-                SyncErrorKind::DivergentBarrier { .. } | SyncErrorKind::SkippedBarrier => {
+                KernelErrorKind::DivergentBarrier { .. } | KernelErrorKind::SkippedBarrier => {
                     ReportKind::DivergentBarrier
                 }
-                SyncErrorKind::UninitialisedUse { .. } => ReportKind::UninitialisedUse,
-                SyncErrorKind::VariableOverrun { .. } => ReportKind::VariableOverrun,
+                KernelErrorKind::UninitialisedUse { .. } => ReportKind::UninitialisedUse,
+                KernelErrorKind::VariableOverrun { .. } => ReportKind::VariableOverrun,
                 _ => ReportKind::SyncOperands,
             },
             severity: Severity::Error,
@@ -213,10 +214,10 @@ impl AccessChecker {
     }
 }
 
-/// Returns the description of an error of synchronisation, the verbs of the later and the earlier
-/// thread, and what is missing.
-fn sync_error_text(error: &SyncErrorKind) -> (String, [&'static str; 2], &'static str) {
-    use SyncErrorKind as E;
+/// Returns the description of an error, the verbs of the later and the earlier thread, and what is
+/// missing.
+fn kernel_error_text(error: &KernelErrorKind) -> (String, [&'static str; 2], &'static str) {
+    use KernelErrorKind as E;
     let count = |threads: Option<u32>| {
         threads.map_or("the whole block".to_owned(), |count| {
             format!("{count} threads")

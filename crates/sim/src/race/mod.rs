@@ -175,7 +175,7 @@
 //! # Synchronisation within a kernel
 //!
 //! Uses of barriers and of operations between lanes that PTX leaves undefined are errors, although
-//! the kernel goes on: [`SyncErrorKind`](crate::exec::SyncErrorKind) lists them. They are found
+//! the kernel goes on: [`KernelErrorKind`](crate::exec::KernelErrorKind) lists them. They are found
 //! without an option, except skipped barriers. Threads that can never go on are a fault
 //! ([`BarrierDeadlock`](crate::exec::KernelFaultKind::BarrierDeadlock)), which names all that wait,
 //! the threads that each group waits for, and their lines. Threads that have exited are not waited

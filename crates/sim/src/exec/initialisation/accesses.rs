@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::shadow::{Load, MIXED, Register, Shadow, ShadowMemory};
 use super::{ADDRESS, Place, STORED, Step};
+use crate::exec::kernel_error::KernelErrorKind;
 use crate::exec::registers::{LANES, lanes};
-use crate::exec::sync_error::SyncErrorKind;
 use crate::exec::warp_access::WarpAccess;
 use crate::ptx::ir::{
     Access, AccessSpace, Address, AddressBase, Atomic, AtomicOp, RegisterClass, Window,
@@ -50,7 +50,7 @@ impl Step<'_, '_> {
         if !stays && end <= self.shared.bits.len() as u64 {
             let reached = self.memory_text(Window::Shared, offset, bytes);
             let text = format!("an address in {name} leads to {reached}");
-            self.error(SyncErrorKind::VariableOverrun { text }, lane, None);
+            self.error(KernelErrorKind::VariableOverrun { text }, lane, None);
         }
     }
 

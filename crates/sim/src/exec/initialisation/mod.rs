@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use super::kernel_error::{KernelError, KernelErrorKind};
 use super::launch::{GlobalMemory, Launch};
 use super::observer::IssuePoint;
 use super::registers::{Doubles, FULL, LANES, Registers, Words, lanes};
-use super::sync_error::{SyncError, SyncErrorKind};
 use super::warp::Warp;
 use super::{printf, step};
 use crate::ptx::ir::{
@@ -177,18 +177,18 @@ impl Step<'_, '_> {
         if let Some(load) = shadow.load {
             let memory = self.memory_text(load.window, load.offset, load.bytes);
             let text = format!("{how} uninitialised {memory}");
-            self.error(SyncErrorKind::UninitialisedUse { text }, lane, Some(load));
+            self.error(KernelErrorKind::UninitialisedUse { text }, lane, Some(load));
         }
     }
 
-    fn error(&self, kind: SyncErrorKind, lane: usize, load: Option<Load>) {
+    fn error(&self, kind: KernelErrorKind, lane: usize, load: Option<Load>) {
         let Checked {
             kernel,
             launch,
             memory,
         } = self.of;
         let place = |thread, pc| launch.place(kernel, self.block, thread, pc);
-        memory.sync_error(SyncError {
+        memory.kernel_error(KernelError {
             kind,
             later: place(self.thread(lane), self.pc),
             earlier: load.map(|load| place(load.thread, load.pc)),

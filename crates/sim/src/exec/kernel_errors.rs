@@ -1,29 +1,29 @@
-//! The errors of synchronisation of a launch, from all its blocks and orders.
+//! The errors of a launch, from all its blocks and orders.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use parking_lot::Mutex;
 
+use super::kernel_error::KernelError;
 use super::order::KernelOrder;
-use super::sync_error::SyncError;
 
 /// The errors of a launch, by their kinds and lines, each with an order of execution that shows
 /// it. Of several blocks, the first one counts.
 #[derive(Debug, Default)]
-pub(crate) struct SyncErrors(BTreeMap<(u8, u32, u32), (SyncError, KernelOrder)>);
+pub(crate) struct KernelErrors(BTreeMap<(u8, u32, u32), (KernelError, KernelOrder)>);
 
 /// Errors that several threads of the host add.
 #[derive(Debug, Default)]
-pub(crate) struct SharedSyncErrors(Mutex<SyncErrors>);
+pub(crate) struct SharedKernelErrors(Mutex<KernelErrors>);
 
 /// Returns a key that sorts blocks by their indices.
 fn index([x, y, z]: [u32; 3]) -> [u32; 3] {
     [z, y, x]
 }
 
-impl SyncErrors {
-    fn add(&mut self, error: SyncError, order: KernelOrder) {
+impl KernelErrors {
+    fn add(&mut self, error: KernelError, order: KernelOrder) {
         let later = error.later.ptx_line;
         let earlier = error.earlier.as_ref().map_or(0, |other| other.ptx_line);
         let lines = (later.min(earlier), later.max(earlier));
@@ -53,18 +53,18 @@ impl SyncErrors {
     }
 
     /// Returns the errors by kind, and then by line.
-    pub(crate) fn into_errors(self) -> impl Iterator<Item = (SyncError, KernelOrder)> {
+    pub(crate) fn into_errors(self) -> impl Iterator<Item = (KernelError, KernelOrder)> {
         self.0.into_values()
     }
 }
 
-impl SharedSyncErrors {
-    pub(crate) fn add(&self, error: SyncError) {
+impl SharedKernelErrors {
+    pub(crate) fn add(&self, error: KernelError) {
         self.0.lock().add(error, KernelOrder::Index);
     }
 
     /// Returns the errors as those of a run in the given order.
-    pub(crate) fn of_order(self, order: KernelOrder) -> SyncErrors {
+    pub(crate) fn of_order(self, order: KernelOrder) -> KernelErrors {
         let mut errors = self.0.into_inner();
         errors
             .0

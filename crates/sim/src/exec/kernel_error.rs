@@ -1,24 +1,24 @@
-//! Errors of synchronisation: uses of barriers and warp-wide operations that PTX leaves undefined,
-//! although the kernel can go on.
+//! Errors within a kernel, after which it goes on: uses of barriers and warp-wide operations that
+//! PTX leaves undefined, and of memory that was never written.
 //!
-//! They are found where threads arrive, under every configuration, and given to the launch's
-//! [`GlobalMemory`](super::GlobalMemory). Threads that can never go on are a
-//! [fault](super::KernelFaultKind::BarrierDeadlock) instead.
+//! They are found where threads execute the instruction, and given to the launch's
+//! [`GlobalMemory`](super::GlobalMemory). What a thread cannot do is a
+//! [fault](super::KernelFault) instead.
 
 use super::kernel_access::KernelAccess;
 
-/// An error of synchronisation within a launch, at one or two places.
+/// An error within a launch, which goes on, at one or two places.
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use millstream_sim::exec::{self, GlobalMemory, Launch, Region, SyncError, SyncErrorKind};
+/// use millstream_sim::exec::{self, GlobalMemory, Launch, Region, KernelError, KernelErrorKind};
 /// #[derive(Default)]
-/// struct Errors(Mutex<Vec<SyncError>>);
+/// struct Errors(Mutex<Vec<KernelError>>);
 /// impl GlobalMemory for Errors {
 ///     fn region(&self, _: u64) -> Option<Region<'_>> {
 ///         None
 ///     }
-///     fn sync_error(&self, error: SyncError) {
+///     fn kernel_error(&self, error: KernelError) {
 ///         self.0.lock().unwrap().push(error);
 ///     }
 /// }
@@ -33,24 +33,24 @@ use super::kernel_access::KernelAccess;
 /// let launch = Launch::new([1; 3], [32, 1, 1]);
 /// exec::run(module.kernel("k").unwrap(), &launch, &errors).unwrap();
 /// let found = &errors.0.lock().unwrap()[0];
-/// assert!(matches!(found.kind, SyncErrorKind::NotInMask { mask: 0xffff, .. }));
+/// assert!(matches!(found.kind, KernelErrorKind::NotInMask { mask: 0xffff, .. }));
 /// assert_eq!(found.later.thread, [16, 0, 0]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SyncError {
+pub struct KernelError {
     /// The kind of the error.
-    pub kind: SyncErrorKind,
+    pub kind: KernelErrorKind,
     /// The thread at whose instruction the error was found.
     pub later: KernelAccess,
     /// The other thread, if there are two.
     pub earlier: Option<KernelAccess>,
 }
 
-/// The kind of a [`SyncError`], with the rule of the PTX ISA that it breaks.
+/// The kind of a [`KernelError`], with the rule of the PTX ISA that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum SyncErrorKind {
+pub enum KernelErrorKind {
     /// Threads wait for each other at two barrier instructions: `__syncthreads()` in a branch that
     /// some take. Warps may arrive at barriers with a number other than 0, with a count, or with
     /// `barrier.sync` wherever they are; the lanes of one warp must execute the same instruction,
@@ -112,7 +112,7 @@ pub enum SyncErrorKind {
     },
 }
 
-impl SyncErrorKind {
+impl KernelErrorKind {
     /// Returns the number of the kind. Errors of one kind at the same lines are reported once.
     pub(super) fn number(&self) -> u8 {
         match self {
