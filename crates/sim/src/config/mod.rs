@@ -436,9 +436,10 @@ impl SimConfig {
     /// Lets kernels go on after a fault, so that one run reports all of them, each line once with
     /// the number of failures. The thread whose access is invalid goes without it: loads give
     /// zeros, and stores are dropped. A thread that executes `trap`, or whose assertion or call
-    /// fails, ends. What leaves no way to go on, such as a deadlock, ends the kernel. The context
-    /// is not lost, and the program sees no error: the [reports](crate::Gpu::reports) have the
-    /// faults. Disabled by default.
+    /// fails, ends. What leaves no way to go on, such as a deadlock, ends the kernel, as does the
+    /// 2^18th failure. The context is not lost, and the program sees no error: the
+    /// [reports](crate::Gpu::reports) have the faults. Disabled by default: kernels run on one
+    /// core.
     pub fn keep_going(mut self, keep_going: bool) -> Self {
         self.keep_going = keep_going;
         self

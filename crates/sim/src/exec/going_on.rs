@@ -2,7 +2,7 @@
 //!
 //! The lanes whose instruction fails go without it: their results are zeros, and they write
 //! nothing. A lane that executes `trap`, or whose assertion or call fails, ends. What leaves no
-//! way to go on, such as a deadlock, still ends the launch.
+//! way to go on, such as a deadlock, still ends the launch, as do very many faults.
 
 use super::fault::{KernelFault, KernelFaultKind};
 use super::observer::{IssuePoint, Observer};
@@ -14,6 +14,9 @@ use super::warp_context::WarpContext;
 use super::{copy, image, system};
 use crate::ptx::ir::{Op, RegisterClass};
 use crate::ptx::{each_result, other_results};
+
+/// The number of faults with which a launch ends: a loop may wait for a value that it cannot read.
+const FAULTS_MAX: u64 = 1 << 18;
 
 /// Returns whether a thread can go on after a fault.
 fn goes_on(kind: &KernelFaultKind) -> bool {
@@ -43,15 +46,18 @@ impl WarpContext<'_, '_> {
         };
         let thread = warp * 32 + lane as u32;
         let place = self.launch.place(self.kernel, self.block, thread, pc);
-        faults.add(KernelFault {
+        let count = faults.add(KernelFault {
             kernel: self.kernel.name().into(),
             block: place.block,
             thread: place.thread,
             ptx_line: place.ptx_line,
             source_line: place.source.map(String::into_boxed_str),
-            kind,
+            kind: kind.clone(),
         });
-        Ok(())
+        if count < FAULTS_MAX {
+            return Ok(());
+        }
+        Err(WarpFault::new(lane, pc, kind))
     }
 }
 

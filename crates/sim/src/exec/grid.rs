@@ -65,7 +65,9 @@ pub fn run(
 /// Runs the blocks that can run on all cores, and returns those that must run in turn.
 fn begin(of: Ordered<'_>, memory: &dyn GlobalMemory) -> Result<Turns, KernelFault> {
     let blocks = of.order.blocks();
-    if of.kernel.is_ordered() || of.launch.cooperative || blocks == 1 {
+    // In parallel, a block behind one that ends the launch may have had faults or not.
+    let in_turn = of.kernel.is_ordered() || of.launch.keep_going.is_some();
+    if in_turn || of.launch.cooperative || blocks == 1 {
         Ok(Turns::new(blocks > 1 || of.kernel.code.repeats))
     } else {
         run_in_parallel(of, memory)

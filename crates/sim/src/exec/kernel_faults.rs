@@ -17,16 +17,20 @@ fn key(fault: &KernelFault) -> (u32, [u32; 6]) {
 }
 
 impl KernelFaults {
-    pub(super) fn add(&self, fault: KernelFault) {
+    /// Adds a fault, and returns the number of faults so far.
+    pub(super) fn add(&self, fault: KernelFault) -> u64 {
         let kind = |of: &KernelFault| (of.ptx_line, mem::discriminant(&of.kind));
         let mut all = self.0.lock();
-        let Some((known, count)) = all.iter_mut().find(|(of, _)| kind(of) == kind(&fault)) else {
-            return all.push((fault, 1));
-        };
-        *count += 1;
-        if key(&fault) < key(known) {
-            *known = fault;
+        match all.iter_mut().find(|(of, _)| kind(of) == kind(&fault)) {
+            Some((known, count)) => {
+                *count += 1;
+                if key(&fault) < key(known) {
+                    *known = fault;
+                }
+            }
+            None => all.push((fault, 1)),
         }
+        all.iter().map(|(_, count)| count).sum()
     }
 
     /// Returns the faults by line, and forgets them: each kind of fault at a line once, with its

@@ -53,7 +53,7 @@ pub trait GlobalMemory: Sync {
     /// Receives the text that a thread prints.
     fn print(&self, _output: &[u8]) {}
 
-    /// Receives an error of synchronisation that does not end the launch. Blocks may report the
+    /// Receives an error that does not end the launch. Blocks may report the
     /// same one in any order. The default ignores it.
     fn kernel_error(&self, _error: KernelError) {}
 
@@ -125,7 +125,8 @@ pub struct Launch<'a> {
     pub jit: Jit,
     /// The list of faults of a launch that goes on after them; `None` if the first one ends it.
     /// Accesses that fail are left out, with zeros as their results. A `trap`, or a failed
-    /// assertion or call, ends the thread. A fault that leaves no way to go on ends the launch.
+    /// assertion or call, ends the thread. A fault that leaves no way to go on ends the launch, as
+    /// does the 2^18th. Blocks run in order.
     pub keep_going: Option<&'a KernelFaults>,
 }
 

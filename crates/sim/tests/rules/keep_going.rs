@@ -27,7 +27,8 @@ mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2;
         sim.stream_synchronize(stream).unwrap();
         let words = sim.read(array, 256, stream);
         let mut found = sim.gpu.reports();
-        found.retain(|report| report.kind == ReportKind::KernelFault);
+        let kinds = [ReportKind::KernelFault, ReportKind::UninitialisedUse];
+        found.retain(|report| kinds.contains(&report.kind));
         assert_eq!(found.len(), reports.len(), "{body}, {options}: {found:#?}");
         for (report, end) in found.iter().zip(reports) {
             assert!(
@@ -67,6 +68,10 @@ fn invalid_accesses_are_left_out_and_loads_give_zeros() {
             "failures at this line: 48",
         ),
         (
+            "mov.u32 %r3, 5;\nld.shared.u32 %r3, [%r2+2];",
+            "not a multiple of 4; failures at this line: 64",
+        ),
+        (
             "mov.u32 %r3, 0;\nst.local.u32 [%r2], 1;",
             "failures at this line: 48",
         ),
@@ -100,4 +105,41 @@ fn each_line_is_reported_once_a_trap_ends_its_thread_and_a_deadlock_the_kernel()
     let (writes, waits) = ("failures at this line: 64", "that will never arrive");
     let stuck = "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra end;\nbar.sync 1, 64;\nend:";
     goes_on(&[store, stuck].concat(), &[writes, waits], 64);
+}
+
+/// Runs blocks of 64 threads that go on after faults, and requires the end of the first report.
+fn first(body: &str, blocks: u32, end: &str) {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64
+.visible .entry k() {{ .reg .pred %p<2>; .reg .b32 %r<3>;
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+{body}
+ret; }}"
+    );
+    let sim = SimHarness::new(SimConfig::new().keep_going(true));
+    let (stream, kernel) = (sim.stream(), sim.kernel(&text, "k"));
+    sim.launch(kernel, (blocks, 64), stream, &[]).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    let first = sim.gpu.reports()[0].to_string();
+    assert!(first.ends_with(end), "{first}");
+}
+
+/// Blocks behind the one that ends the launch do not run.
+#[test]
+fn the_number_of_faults_is_the_same_in_each_run() {
+    let body = "st.global.u32 [8], 1;
+setp.ne.u32 %p0, %r2, 40; setp.lt.or.u32 %p1, %r1, 32, %p0;
+@%p1 ret;
+bar.sync 1, 64;";
+    for _ in 0..20 {
+        first(body, 400, "failures at this line: 2624");
+    }
+}
+
+#[test]
+fn a_loop_that_waits_for_what_it_cannot_read_ends() {
+    let body = "loop: ld.volatile.global.u32 %r1, [8];
+setp.eq.u32 %p1, %r1, 0;
+@%p1 bra loop;";
+    first(body, 1, "failures at this line: 262144");
 }

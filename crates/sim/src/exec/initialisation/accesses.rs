@@ -31,10 +31,16 @@ impl Step<'_, '_> {
         base.iter().for_each(|base| self.uses(*base, ADDRESS));
         let mut places = SmallVec::new();
         for lane in lanes(self.mask) {
-            let (window, offset) = space.place(access.addresses[lane]);
+            let (mut window, offset) = space.place(access.addresses[lane]);
             let variable = base.map_or(0, |base| self.own.get(base, lane).variable);
             if window == Window::Shared && variable != 0 && variable != MIXED {
                 self.stays(lane, u64::from(variable - 1), (offset, bytes as u64));
+            }
+            let is_own = matches!(window, Window::Shared | Window::Local);
+            let is_aligned = offset.is_multiple_of(bytes as u64);
+            if is_own && !(is_aligned && self.memory((lane, window, offset), bytes).is_some()) {
+                // A kernel that goes on after the fault does so with zeros.
+                window = Window::Param;
             }
             places.push((lane, window, offset));
         }
