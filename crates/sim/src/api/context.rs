@@ -14,6 +14,7 @@ use crate::{
     },
     ids::StreamKind,
     memory::{HEAP_BYTES, MemoryKind},
+    race::Input,
 };
 
 impl StateGuard<'_> {
@@ -110,7 +111,7 @@ impl StateGuard<'_> {
         let wait_set = self.context_wait_set(context);
         let seen = self.context_snapshot(context);
         self.wait(&wait_set);
-        self.race_checker.host_observed(&seen);
+        self.race_checker.take(Input::Observed(seen));
         self.destroy_context(context);
     }
 
@@ -135,7 +136,7 @@ impl StateGuard<'_> {
             other.peers.remove(&context);
         }
         state.streams.retain(|_, stream| stream.context != context);
-        state.race_checker.context_destroyed(context);
+        state.race_checker.take(Input::ContextDestroyed(context));
         state.events.retain(|_, event| event.context != context);
         state.drop_captures(context);
         state.images.context_destroyed(context);
@@ -156,7 +157,7 @@ impl StateGuard<'_> {
         self.refuse_in_capture_of(context)?;
         let wait_set = self.context_wait_set(context);
         let seen = self.context_snapshot(context);
-        self.wait_of_program(&wait_set, &seen);
+        self.wait_of_program(&wait_set, seen);
         self.synchronised(context)
     }
 

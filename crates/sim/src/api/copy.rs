@@ -20,7 +20,7 @@ use crate::{
         AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows,
         SMALL_UPLOAD_BYTES,
     },
-    race::ClockSnapshot,
+    race::{ClockSnapshot, Input, SnapshotOf},
 };
 
 /// The largest pageable source that is staged without waiting for the stream (rule 8: pageable
@@ -376,9 +376,11 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let seen = match (promised, copy.ops.first()) {
             (HostWait::Not, _) | (_, None) => ClockSnapshot::default(),
-            (_, Some(id)) => self
-                .race_checker
-                .operation(*id, promised == HostWait::ForTheCopy),
+            (_, Some(id)) => {
+                let itself = promised == HostWait::ForTheCopy;
+                self.race_checker
+                    .snapshot(SnapshotOf::Operation(*id, itself))
+            }
         };
         let wait_set = match host_wait {
             HostWait::Not => return Ok(()),
@@ -392,7 +394,7 @@ impl StateGuard<'_> {
             }
         };
         self.wait(&wait_set);
-        self.race_checker.host_observed(&seen);
+        self.race_checker.take(Input::Observed(seen));
         self.synchronised(context)
     }
 

@@ -6,6 +6,7 @@ use crate::{
     ReportKind,
     core::{call_error::CallResult, gpu::StateGuard, objects::stream::WaitSet, op::OpKind},
     memory::MemoryKind,
+    race::Input,
 };
 
 impl StateGuard<'_> {
@@ -96,8 +97,8 @@ impl StateGuard<'_> {
             .map(|context| self.context_snapshot(*context))
             .collect();
         self.wait(&wait_set);
-        for seen in &seen {
-            self.race_checker.host_observed(seen);
+        for seen in seen {
+            self.race_checker.take(Input::Observed(seen));
         }
     }
 }

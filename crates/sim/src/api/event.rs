@@ -16,6 +16,7 @@ use crate::{
         state::SimState,
     },
     ids::name,
+    race::{Input, SnapshotOf},
 };
 
 impl StateGuard<'_> {
@@ -56,7 +57,7 @@ impl StateGuard<'_> {
         let lost = self.context_even_lost(context)?;
         self.event(event)?;
         self.events.remove(&event);
-        self.race_checker.event_destroyed(event);
+        self.race_checker.take(Input::EventDestroyed(event));
         lost
     }
 
@@ -99,7 +100,7 @@ impl StateGuard<'_> {
             _ => WaitSet::default(),
         };
         let op = self.enqueue(stream, OpKind::Record(handle), &earlier);
-        self.race_checker.recorded(handle, stream);
+        self.race_checker.take(Input::Recorded(handle, stream));
         if let Some(event) = self.events.get_mut(&handle) {
             event.capture = Some(Capture {
                 op,
@@ -124,8 +125,8 @@ impl StateGuard<'_> {
         self.refuse_if_unsafe()?;
         let done = self.query(|state| SimState::event_wait_set(&state.events[&handle]));
         if done {
-            let seen = self.race_checker.event(handle);
-            self.race_checker.host_observed(&seen);
+            let seen = self.race_checker.snapshot(SnapshotOf::Event(handle));
+            self.race_checker.take(Input::Observed(seen));
         }
         self.context(context)?;
         Ok(completion(done))
@@ -142,8 +143,8 @@ impl StateGuard<'_> {
         let (context, wait_set) = (event.context, SimState::event_wait_set(event));
         self.context(context)?;
         self.refuse_captured_event(handle)?;
-        let seen = self.race_checker.event(handle);
-        self.wait_of_program(&wait_set, &seen);
+        let seen = self.race_checker.snapshot(SnapshotOf::Event(handle));
+        self.wait_of_program(&wait_set, seen);
         self.synchronised(context)
     }
 
@@ -175,8 +176,12 @@ impl StateGuard<'_> {
             let text = format!("{} {problem}", name(handle));
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
         }
+        let op = capture.map(|capture| capture.op);
         match capture.and_then(|capture| capture.finish_ns) {
-            Some(finish_ns) if self.has_passed(finish_ns) => Ok(finish_ns),
+            Some(finish_ns) if self.has_passed(finish_ns) => {
+                self.race_checker.take(Input::Relied(op));
+                Ok(finish_ns)
+            }
             _ => Err(CallError::new(
                 ResultCode::NOT_READY,
                 format!("{} is not complete", name(handle)),

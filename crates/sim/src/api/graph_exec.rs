@@ -17,7 +17,7 @@ use crate::{
         graph_template::Template,
     },
     ids::name,
-    race::OpClock,
+    race::{Input, OpClock},
 };
 
 impl StateGuard<'_> {
@@ -88,7 +88,8 @@ impl StateGuard<'_> {
         // Another thread may have destroyed it during the wait.
         if let Some(gone) = self.executables.remove(&exec) {
             for branch in gone.branches {
-                self.race_checker.stream_destroyed(branch, context, false);
+                let input = Input::StreamDestroyed(branch, context, false);
+                self.race_checker.take(input);
             }
         }
         self.free_graph_memory();

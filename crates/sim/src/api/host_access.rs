@@ -10,7 +10,7 @@ use crate::{
     Gpu,
     core::host_functions,
     memory::{AccessFlags, MemoryMap, Rows},
-    race::{Effect, Label},
+    race::{Effect, Input, Label},
 };
 
 impl Gpu {
@@ -97,10 +97,11 @@ impl Gpu {
                 .accessed(touch),
         ];
         match host_functions::operation_here(&self.inner) {
-            Some(op) => state.race_checker.did(op, effects, false),
+            Some(op) => state.race_checker.take(Input::Did(op, effects, false)),
             None => {
                 let site = Site::current().unwrap_or_else(|| Site::at(location));
-                state.race_checker.host_did(effects, "the host", Some(site));
+                let input = Input::HostDid(effects, "the host", Some(site));
+                state.race_checker.take(input);
             }
         }
         state.take_findings();
@@ -117,9 +118,8 @@ impl Gpu {
         // The host may have initialised memory that it can access.
         if state.race_checker.is_on() && !info.initialised {
             let effects = vec![Effect::Reuse(info)];
-            state
-                .race_checker
-                .host_did(effects, "the host", Site::current());
+            let input = Input::HostDid(effects, "the host", Site::current());
+            state.race_checker.take(input);
             state.take_findings();
         }
     }

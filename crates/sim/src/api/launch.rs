@@ -25,10 +25,6 @@ use crate::{
     ptx::Kernel,
 };
 
-/// The number of launches of a function that are run again to try repairs of races within them. It
-/// costs a copy of the memory that the kernel accesses.
-const TRIED_LAUNCHES: u32 = 2;
-
 /// The maximum block size in each dimension.
 pub(crate) const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 
@@ -203,11 +199,8 @@ impl StateGuard<'_> {
         {
             context.heap_is_used = true;
         }
-        let function = self.functions.get_mut(&function);
-        let (mismatches, launches) = function.map_or_else(Default::default, |function| {
-            function.launches = function.launches.saturating_add(1);
-            (Arc::clone(&function.mismatches), function.launches)
-        });
+        let of = &self.functions[&function];
+        let (mismatches, launches) = (Arc::clone(&of.mismatches), Arc::clone(&of.launches));
         Ok(KernelLaunch {
             threads: self.config.cost.kernel_threads(dims.grid, dims.block),
             module_handle,
@@ -217,7 +210,7 @@ impl StateGuard<'_> {
             params: bytes,
             module,
             mismatches,
-            tries: launches <= TRIED_LAUNCHES,
+            launches,
         })
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     ids::name,
     memory::MemoryKind,
     ptx::{self, Kernel, PtxError, PtxErrorKind, Variable},
-    race::ElementMismatch,
+    race::{ElementMismatch, Input},
 };
 
 /// The maximum number of threads in a block.
@@ -171,7 +171,7 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         let module = self.module_even_lost(context, handle)?;
-        self.race_checker.relied();
+        self.race_checker.take(Input::Relied(None));
         let in_use = self.ops.iter().find_map(|(id, op)| match &op.kind {
             OpKind::Kernel(launch) if launch.module_handle == handle => {
                 Some((*id, op.kind.summary()))
@@ -226,7 +226,7 @@ impl StateGuard<'_> {
                 name: kernel.into(),
                 mismatches: Arc::default(),
                 dynamic_shared_bytes: None,
-                launches: 0,
+                launches: Arc::default(),
             },
         );
         Ok(function)

@@ -11,6 +11,7 @@ use crate::{
         state::SimState,
     },
     ids::{OpId, StreamKind, name},
+    race::Input,
 };
 
 /// The range of stream priorities of an H200.
@@ -79,7 +80,7 @@ impl StateGuard<'_> {
         let done = self.query(|state| state.stream_wait_set(stream));
         if done {
             let seen = self.stream_snapshot(stream);
-            self.race_checker.host_observed(&seen);
+            self.race_checker.take(Input::Observed(seen));
         }
         self.context(context)?;
         Ok(completion(done))
@@ -105,7 +106,7 @@ impl StateGuard<'_> {
         self.refuse_in_capture(stream, "a wait of the host")?;
         let wait_set = self.stream_wait_set(stream);
         let seen = self.stream_snapshot(stream);
-        self.wait_of_program(&wait_set, &seen);
+        self.wait_of_program(&wait_set, seen);
         self.synchronised(context)
     }
 
@@ -122,7 +123,7 @@ impl StateGuard<'_> {
         if self.capture_wait(stream, event)? {
             return Ok(());
         }
-        self.race_checker.waits(stream, event);
+        self.race_checker.take(Input::Waits(stream, event));
         let (call, next, now_ns) = (self.call, OpId(self.ops_enqueued + 1), self.now_ns);
         self.race_checker.note_wait(call, now_ns, Some(next));
         self.enqueue(stream, OpKind::Marker, &wait_set);

@@ -15,7 +15,7 @@ use crate::{
         host_out_of_memory,
     },
     memory::virtual_memory::{GRANULARITY, Physical},
-    race::Effect,
+    race::{Effect, Input},
 };
 
 /// A call of virtual memory management, for [`Gpu::virtual_memory`]. Sizes are in bytes; they and
@@ -195,7 +195,8 @@ impl StateGuard<'_> {
         for (info, last, gone) in self.memory.unmap(range)? {
             if last {
                 let (effects, call) = (vec![Effect::Unmap(info)], self.call);
-                self.race_checker.host_did(effects, call, Site::current());
+                let input = Input::HostDid(effects, call, Site::current());
+                self.race_checker.take(input);
                 self.take_findings();
             }
             self.end_physical(gone);
@@ -208,7 +209,7 @@ impl StateGuard<'_> {
         if let Some(gone) = gone {
             self.devices[gone.device as usize].non_pool_bytes -= budgeted(gone.bytes);
             let (effects, call) = (vec![Effect::Discard(gone.info)], self.call);
-            self.race_checker.host_did(effects, call, None);
+            self.race_checker.take(Input::HostDid(effects, call, None));
         }
     }
 }

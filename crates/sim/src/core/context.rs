@@ -14,6 +14,7 @@ use super::{
 use crate::{
     ReportKind,
     ids::{OpId, StreamKind, name},
+    race::Input,
 };
 
 impl SimState {
@@ -105,7 +106,7 @@ impl SimState {
         }
         // No operation of the context runs after this.
         let seen = self.context_snapshot(context);
-        self.race_checker.host_observed(&seen);
+        self.race_checker.take(Input::Observed(seen));
         self.drain(context);
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use millstream_driver::{ContextHandle, StreamHandle};
 use millstream_ptx::Site;
+use smallvec::smallvec;
 
 use super::{
     graph::NodePlace,
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     ids::OpId,
-    race::{DestroyedStreams, EnqueuedOp, OpClock},
+    race::{DestroyedStreams, EnqueuedOp, Input, OpClock},
 };
 
 impl SimState {
@@ -60,25 +61,24 @@ impl SimState {
             ready_ns = ready_ns.max(context.destroyed_blocking_until_ns);
             self.blocking_streams(context_handle).collect()
         } else if self.streams[&stream].non_blocking {
-            vec![stream]
+            smallvec![stream]
         } else {
-            vec![stream, context.legacy]
+            smallvec![stream, context.legacy]
         };
         let summary = (self.race_checker.is_on() && kind.accesses_memory()).then(|| kind.summary());
         let site = Site::current();
-        let clock = self.race_checker.enqueued(EnqueuedOp {
+        let op = EnqueuedOp {
             id,
             stream,
             branch: stream,
-            queues: &queues,
+            queues: queues.clone(),
             gone,
-            after: &after.ops,
-            clocks,
             summary,
             call: self.call,
             site: site.clone(),
             launch: None,
-        });
+        };
+        let clock = self.race_checker.enqueued(op, &after.ops, clocks);
         for queue in queues {
             let queue = &self.streams[&queue];
             ready_ns = ready_ns.max(queue.last_finish_ns);
@@ -236,8 +236,8 @@ impl SimState {
             *until_ns = stream.last_finish_ns.max(*until_ns);
         }
         let blocking = !stream.non_blocking;
-        self.race_checker
-            .stream_destroyed(handle, stream.context, blocking);
+        let input = Input::StreamDestroyed(handle, stream.context, blocking);
+        self.race_checker.take(input);
     }
 
     pub(crate) fn release_hold(&mut self, id: OpId) {

@@ -25,6 +25,10 @@ use crate::{
     race::Effect,
 };
 
+/// The number of launches of a function that are run again to try repairs of races within them. It
+/// costs a copy of the memory that the kernel accesses.
+const TRIED_LAUNCHES: u32 = 2;
+
 /// The failure of an operation; it loses the operation's context.
 pub(super) struct OpFailure {
     pub(super) kind: ReportKind,
@@ -115,7 +119,7 @@ impl SimState {
         // The operation is gone if the context was lost meanwhile.
         if let Some(op) = self.ops.remove(&id) {
             let start_ns = op.ready_ns;
-            self.race_done(id, Vec::new());
+            self.race_done(id, vec![Effect::Output]);
             self.finish(id, op, start_ns, self.config.cost.host_function_ns, None);
         }
     }
@@ -324,7 +328,11 @@ impl SimState {
             initialisation: self.config.kernel_init_check,
             orders: self.config.kernel_race_orders,
             instructions: &traced_region,
-            text: launch.module.text.as_deref().filter(|_| launch.tries),
+            text: launch
+                .module
+                .text
+                .as_deref()
+                .filter(|_| checks && launch.launches.fetch_add(1, Relaxed) < TRIED_LAUNCHES),
         };
         let findings = &mut record.findings;
         let is_checked = kernel_race_check || checked.initialisation || !traced_region.is_empty();

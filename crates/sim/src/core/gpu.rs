@@ -21,7 +21,11 @@ use super::{
     schedule::Scheduler,
     state::{KernelProgress, SimState},
 };
-use crate::{ReportKind, SimConfig, ids::OpId, race::ClockSnapshot};
+use crate::{
+    ReportKind, SimConfig,
+    ids::OpId,
+    race::{ClockSnapshot, Input},
+};
 
 /// A simulated GPU. Clones share one GPU; dropping the last clone ends it.
 ///
@@ -179,10 +183,10 @@ impl StateGuard<'_> {
     }
 
     /// Waits at a call of the program that synchronises, after which the host has seen that work.
-    pub(crate) fn wait_of_program(&mut self, wait_set: &WaitSet, seen: &ClockSnapshot) {
+    pub(crate) fn wait_of_program(&mut self, wait_set: &WaitSet, seen: ClockSnapshot) {
         let since_ns = self.now_ns;
         self.wait(wait_set);
-        self.race_checker.host_observed(seen);
+        self.race_checker.take(Input::Observed(seen));
         let (call, ns) = (self.call, self.now_ns - since_ns);
         self.race_checker.note_wait(call, ns, None);
     }

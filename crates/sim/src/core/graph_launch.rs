@@ -15,6 +15,7 @@ use millstream_driver::{
     ConditionHandle, ContextHandle, EventHandle, GraphExecHandle, StreamHandle,
 };
 use millstream_ptx::Site;
+use smallvec::smallvec;
 
 use super::{
     graph::{
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     ids::{OpId, StreamKind},
-    race::{DestroyedStreams, EnqueuedOp, OpClock, OperationSummary},
+    race::{DestroyedStreams, EnqueuedOp, Input, OpClock, OperationSummary},
 };
 
 #[derive(Clone)]
@@ -278,7 +279,8 @@ impl SimState {
                     });
                     event.captured = None;
                 }
-                self.race_checker.recorded(*event, launch.branch_of(done));
+                let input = Input::Recorded(*event, launch.branch_of(done));
+                self.race_checker.take(input);
             }
             _ => {}
         }
@@ -293,7 +295,8 @@ impl SimState {
         before: &[Enqueued],
     ) -> Enqueued {
         let start = self.clock_node(launch, &place, site, None, before);
-        self.race_checker.waits(launch.branch_of(&start), event);
+        self.race_checker
+            .take(Input::Waits(launch.branch_of(&start), event));
         let done = self.clock_node(launch, &place, site, None, std::slice::from_ref(&start));
         let recorded = self.events.get(&event).map(Self::event_wait_set);
         let recorded = recorded.unwrap_or_default();
@@ -328,19 +331,18 @@ impl SimState {
         launch.tails[branch] = id;
         let handle = launch.branches[branch];
         let clocks: Vec<_> = before.iter().map(|done| done.clock.clone()).collect();
-        let clock = self.race_checker.enqueued(EnqueuedOp {
+        let op = EnqueuedOp {
             id,
             stream: launch.stream,
             branch: handle,
-            queues: &[handle],
+            queues: smallvec![handle],
             gone: DestroyedStreams::None,
-            after: &[],
-            clocks: &clocks,
             summary: summary.map(|summary| place.summary(summary)),
             call: self.call,
             site: site.cloned(),
             launch: Some(launch.start),
-        });
+        };
+        let clock = self.race_checker.enqueued(op, &[], &clocks);
         Enqueued {
             id,
             clock,

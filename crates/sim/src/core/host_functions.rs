@@ -21,7 +21,11 @@ use millstream_driver::HostFunction;
 use parking_lot::MutexGuard;
 
 use super::{gpu::GpuInner, objects::host_functions::Signal, state::SimState};
-use crate::{Gpu, ids::OpId};
+use crate::{
+    Gpu,
+    ids::OpId,
+    race::{Input, SnapshotOf},
+};
 
 /// The real time without a driver call after which a pending host function is forced to run.
 const QUIET: Duration = Duration::from_millis(2);
@@ -104,8 +108,9 @@ fn look(gpu: &Gpu, calls_seen: &mut u64) -> CallbackAction {
         if state.ops.contains_key(&id) {
             // A thread that the function wakes happens after everything ordered before the
             // function.
-            let seen = state.race_checker.operation(id, true);
-            state.race_checker.host_observed(&seen);
+            let of = SnapshotOf::Operation(id, true);
+            let seen = state.race_checker.snapshot(of);
+            state.race_checker.take(Input::Called(seen));
             return CallbackAction::Run(id, function);
         }
         // The context was lost meanwhile: the function is never called, and is leaked (rule 28).

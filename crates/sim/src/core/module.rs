@@ -1,6 +1,6 @@
 //! Loaded modules and kernel handles.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU32};
 
 use millstream_driver::{ContextHandle, ModuleHandle};
 use millstream_ptx::Site;
@@ -38,6 +38,6 @@ pub(crate) struct Function {
     /// The limit for dynamic shared memory set with `cuFuncSetAttribute`, in bytes; `None` before
     /// it is set.
     pub(crate) dynamic_shared_bytes: Option<u32>,
-    /// The number of launches.
-    pub(crate) launches: u32,
+    /// The number of launches that have run under the check for races.
+    pub(crate) launches: Arc<AtomicU32>,
 }

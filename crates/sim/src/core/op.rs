@@ -1,6 +1,9 @@
 //! Operations: the elements of a stream's queue.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU32},
+};
 
 use millstream_driver::{
     ContextHandle, EventHandle, GraphExecHandle, HostFunction, LaunchDims, ManagedLocation,
@@ -92,8 +95,8 @@ pub(crate) struct KernelLaunch {
     pub(crate) threads: u64,
     /// The floating-point accesses that do not match the declared element types.
     pub(crate) mismatches: Arc<[ElementMismatch]>,
-    /// Set if repairs of races within the kernel are tried.
-    pub(crate) tries: bool,
+    /// The number of launches of the function that have run under the check for races.
+    pub(crate) launches: Arc<AtomicU32>,
 }
 
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ use crate::{
     exec::{self, KernelAccess, KernelFault, KernelFaultKind, RacedMemory},
     ids::OpId,
     memory::{AccessBitmap, AccessFlags, AllocationInfo, Rows},
-    race::{ByteRanges, Effect, Finding, InvalidAccess, Synchronisation},
+    ptx,
+    race::{ByteRanges, Effect, Finding, Input, InvalidAccess, Synchronisation},
 };
 
 impl SimState {
@@ -87,6 +88,7 @@ impl SimState {
                 info: Arc::new(AllocationInfo {
                     initialised: true,
                     is_host_memory: true,
+                    is_everyones: true,
                     ..AllocationInfo::default()
                 }),
                 runs: runs(address, rows, pitch),
@@ -111,6 +113,9 @@ impl SimState {
         accesses.sort_by_key(|(base, ..)| *base);
         let mut effects: Vec<_> = allocated.into_iter().map(Effect::Allocate).collect();
         effects.extend(synchronisation(launch, &accesses, &waited).map(Effect::Synchronise));
+        let kernel = launch.module.ptx.kernel(&launch.name);
+        let prints = kernel.is_some_and(ptx::Kernel::prints);
+        effects.extend(prints.then_some(Effect::Output));
         let accesses = accesses.into_iter();
         effects.extend(accesses.map(|(_, info, bitmap)| Effect::Access(info, bitmap.runs())));
         for (pc, access) in findings.executed {
@@ -202,21 +207,21 @@ impl SimState {
         if self.race_checker.is_on() {
             let read = self.host_byte_ranges(address, rows, rows.source_pitch);
             let read = read.accessed(AccessFlags::READ);
-            self.race_checker
-                .host_did(vec![read], self.call, Site::current());
+            let input = Input::HostDid(vec![read], self.call, Site::current());
+            self.race_checker.take(input);
             self.take_findings();
         }
     }
 
     /// Records the effects of a completed operation.
     pub(crate) fn race_done(&mut self, op: OpId, effects: Vec<Effect>) {
-        self.race_checker.did(op, effects, true);
+        self.race_checker.take(Input::Did(op, effects, true));
         self.take_findings();
     }
 
     /// Records effects of an operation that may have more.
     pub(crate) fn race_did(&mut self, op: OpId, effects: Vec<Effect>) {
-        self.race_checker.did(op, effects, false);
+        self.race_checker.take(Input::Did(op, effects, false));
     }
 
     /// Records an operation that never runs because its context is lost. Lifetimes of memory still
@@ -240,8 +245,8 @@ impl SimState {
     pub(crate) fn race_freed(&mut self, base: u64) {
         if let Some(found) = self.memory.at(base) {
             let end = Effect::Free(Arc::clone(&found.info));
-            self.race_checker
-                .host_did(vec![end], self.call, Site::current());
+            let input = Input::HostDid(vec![end], self.call, Site::current());
+            self.race_checker.take(input);
             self.take_findings();
         }
     }
@@ -250,7 +255,8 @@ impl SimState {
     pub(crate) fn race_discarded(&mut self, base: u64) {
         if let Some(found) = self.memory.at(base) {
             let end = Effect::Discard(Arc::clone(&found.info));
-            self.race_checker.host_did(vec![end], self.call, None);
+            let input = Input::HostDid(vec![end], self.call, None);
+            self.race_checker.take(input);
         }
     }
 

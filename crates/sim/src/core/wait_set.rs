@@ -6,7 +6,7 @@ use super::objects::stream::WaitSet;
 use super::state::SimState;
 use crate::{
     core::objects::stream::{Capture, Event, Stream},
-    race::{ClockSnapshot, DestroyedStreams},
+    race::{ClockSnapshot, DestroyedStreams, SnapshotOf},
 };
 
 impl SimState {
@@ -58,14 +58,13 @@ impl SimState {
     /// Returns the race checker's clock of the work in [`stream_wait_set`](Self::stream_wait_set).
     pub(crate) fn stream_snapshot(&self, handle: StreamHandle) -> ClockSnapshot {
         if !self.is_legacy(handle) {
-            return self
-                .race_checker
-                .snapshot_of([handle].into_iter(), DestroyedStreams::None);
+            let of = SnapshotOf::Streams(vec![handle], DestroyedStreams::None);
+            return self.race_checker.snapshot(of);
         }
         let context = self.streams[&handle].context;
-        let streams = self.blocking_streams(context);
-        self.race_checker
-            .snapshot_of(streams, DestroyedStreams::Blocking(context))
+        let streams = self.blocking_streams(context).collect();
+        let of = SnapshotOf::Streams(streams, DestroyedStreams::Blocking(context));
+        self.race_checker.snapshot(of)
     }
 
     /// Returns all work enqueued in the context so far.
@@ -105,8 +104,8 @@ impl SimState {
             .streams
             .iter()
             .filter(|(_, stream)| stream.context == context);
-        let streams = streams.map(|(handle, _)| *handle);
-        self.race_checker
-            .snapshot_of(streams, DestroyedStreams::All(context))
+        let streams = streams.map(|(handle, _)| *handle).collect();
+        let of = SnapshotOf::Streams(streams, DestroyedStreams::All(context));
+        self.race_checker.snapshot(of)
     }
 }

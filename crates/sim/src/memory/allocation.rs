@@ -109,6 +109,8 @@ pub(crate) struct AllocationInfo {
     pub(crate) initialised: bool,
     /// Set for host memory: the host sees the data that is copied to it.
     pub(crate) is_host_memory: bool,
+    /// Set if the host can access the memory without the simulator's knowledge.
+    pub(crate) is_everyones: bool,
     /// Set for a module's variable, which the driver frees with the module.
     pub(crate) variable: bool,
 }

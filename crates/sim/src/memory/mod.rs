@@ -240,6 +240,7 @@ impl MemoryMap {
             site: Site::current(),
             initialised: kind.is_everyones() || kind.is_variable(),
             is_host_memory: kind.is_host(),
+            is_everyones: kind.is_everyones(),
             variable: kind.is_variable(),
         })
     }

@@ -193,6 +193,12 @@ impl Kernel {
         calls.into_iter().any(heap)
     }
 
+    /// Returns whether the kernel can call `printf`.
+    pub(crate) fn prints(&self) -> bool {
+        let mut calls = self.code.system_calls.iter();
+        calls.any(|system| matches!(system, SystemCall::Print { .. }))
+    }
+
     /// Returns whether a launch runs its blocks in order, because the result could otherwise differ
     /// from run to run.
     pub fn is_ordered(&self) -> bool {

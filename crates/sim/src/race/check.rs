@@ -125,6 +125,7 @@ impl AccessChecker {
                 Effect::InvalidAccess(invalid_access) => {
                     self.report_invalid_access(actor, invalid_access)
                 }
+                Effect::Output => {}
             }
         }
         self.propose(actor, effects);

@@ -2,32 +2,31 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
-
 use super::{
-    Site,
     check::AccessChecker,
     effect::Effect,
     enqueued::{EnqueuedOp, OpClock, TriedEdges},
     finding::Finding,
-    findings::UnlistedFindings,
-    happens_before::{ClockSnapshot, DestroyedStreams, HappensBefore},
+    findings::{Findings, UnlistedFindings},
+    happens_before::{ClockSnapshot, HappensBefore},
     history::{Actor, ActorKind, OperationInfo},
     pending::PendingChecks,
-    trace::{Entry, Trace},
+    trace::{Input, SnapshotOf, Trace},
+    vector_clock::Timestamp,
 };
 use crate::{SimConfig, ids::OpId};
 
 /// The race checker of one simulated GPU; does nothing when it is off.
 #[derive(Debug)]
 pub(crate) struct RaceChecker {
-    on: Option<Box<CheckerParts>>,
-    /// The calls so far, if redundant waits are looked for.
+    on: Option<Box<Checks>>,
+    /// The inputs so far, if redundant waits are looked for.
     pub(super) trace: Option<Box<Trace>>,
 }
 
+/// The checks of a run, which its inputs determine.
 #[derive(Debug)]
-struct CheckerParts {
+pub(super) struct Checks {
     happens_before: HappensBefore,
     pending: PendingChecks,
     checker: AccessChecker,
@@ -36,24 +35,26 @@ struct CheckerParts {
 
 impl RaceChecker {
     pub(crate) fn new(config: &SimConfig) -> Self {
-        let parts = || CheckerParts {
-            happens_before: HappensBefore::default(),
-            pending: PendingChecks::default(),
-            checker: AccessChecker::new(config),
-            edges: TriedEdges::new(&config.edges),
-        };
         Self {
-            on: config.race_check.then(|| Box::new(parts())),
+            on: config.race_check.then(|| Box::new(Checks::new(config))),
             trace: (config.race_check && config.redundant).then(Box::default),
         }
     }
 
-    /// Adds a call to the trace, if there is one, and returns its number.
-    fn note(&self, entry: impl FnOnce() -> Entry) -> usize {
-        self.trace.as_ref().map_or(0, |trace| trace.add(entry()))
+    /// Adds an input to the trace, if there is one, and returns its number.
+    fn note(&self, input: impl FnOnce() -> Input) -> usize {
+        self.trace.as_ref().map_or(0, |trace| trace.add(input()))
     }
 
-    /// Notes that the call just noted is a wait of the program: see [`Trace::is_wait`].
+    /// Gives an input other than an operation or a snapshot to the checks.
+    pub(crate) fn take(&mut self, input: Input) {
+        self.note(|| input.clone());
+        if let Some(checks) = self.on.as_deref_mut() {
+            checks.take(input);
+        }
+    }
+
+    /// Notes that the last input is a wait of the program: see [`Trace::note_wait`].
     pub(crate) fn note_wait(&mut self, call: &'static str, ns: u64, by: Option<OpId>) {
         if let Some(trace) = &mut self.trace {
             trace.note_wait(call, ns, by);
@@ -67,58 +68,90 @@ impl RaceChecker {
         }
     }
 
-    /// Notes that the program relies on all that the host has seen complete.
-    pub(crate) fn relied(&self) {
-        self.note(|| Entry::Relied);
-    }
-
-    /// Returns whether the host has seen that operation complete.
-    pub(super) fn host_saw(&self, clock: &OpClock) -> bool {
-        let (Some(parts), Some(timestamp)) = (&self.on, &clock.0) else {
-            return false;
-        };
-        parts.happens_before.host_clock().last_of(timestamp.slot) >= timestamp.op
-    }
-
     pub(crate) fn is_on(&self) -> bool {
         self.on.is_some()
     }
 
-    pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) -> OpClock {
-        let Some(CheckerParts {
-            happens_before,
-            pending,
-            edges,
-            ..
-        }) = self.on.as_deref_mut()
-        else {
+    /// Adds an operation that is ordered after these pending operations and those of these clocks.
+    pub(crate) fn enqueued(
+        &mut self,
+        op: EnqueuedOp,
+        after: &[OpId],
+        clocks: &[OpClock],
+    ) -> OpClock {
+        let Some(checks) = self.on.as_deref_mut() else {
             return OpClock::default();
         };
-        let after: Vec<_> = op
-            .after
+        let after = after
             .iter()
-            .filter_map(|op| match &pending.actor(*op)?.kind {
+            .filter_map(|op| match &checks.pending.actor(*op)?.kind {
                 ActorKind::Operation(timestamp, _) => Some(timestamp.clone()),
                 ActorKind::Host { .. } => None,
             })
-            .chain(op.clocks.iter().filter_map(|clock| clock.0.clone()))
-            .chain(edges.before(op.id))
-            .collect();
+            .chain(clocks.iter().filter_map(|clock| clock.0.clone()))
+            .chain(checks.edges.before(op.id));
+        let after: Vec<_> = after.collect();
         if let Some(trace) = &self.trace {
-            trace.add(Entry::Enqueued {
-                id: op.id,
-                stream: op.stream,
-                branch: op.branch,
-                queues: op.queues.to_vec(),
-                gone: op.gone,
-                after: after.iter().map(|timestamp| timestamp.op).collect(),
-                summary: op.summary.clone(),
-                launch: op.launch,
-            });
+            let after = after.iter().map(|timestamp| timestamp.op).collect();
+            trace.add(Input::Enqueued(Box::new(op.clone()), after));
         }
-        let timestamp =
-            happens_before.enqueue(op.branch, op.id.0, (op.queues, op.gone), after.into_iter());
-        edges.enqueued(op.id, &timestamp);
+        checks.enqueued(op, after)
+    }
+
+    /// Returns a snapshot of work, of which the host may see the end.
+    pub(crate) fn snapshot(&self, of: SnapshotOf) -> ClockSnapshot {
+        let Some(checks) = self.on.as_deref() else {
+            return ClockSnapshot::default();
+        };
+        let mut snapshot = checks.snapshot(&of);
+        snapshot.1 = self.note(|| Input::Snapshot(of));
+        snapshot
+    }
+
+    pub(crate) fn findings(&self) -> &[Finding] {
+        let checks = self.on.as_deref();
+        checks.map_or(&[], |checks| checks.findings().listed())
+    }
+
+    pub(crate) fn omits_findings(&self) -> bool {
+        let checks = self.on.as_deref();
+        checks.is_some_and(|checks| checks.findings().omits_some())
+    }
+
+    pub(crate) fn unlisted_findings(&self) -> UnlistedFindings {
+        let checks = self.on.as_deref();
+        checks.map_or_else(UnlistedFindings::default, |checks| {
+            checks.findings().unlisted()
+        })
+    }
+}
+
+impl Checks {
+    pub(super) fn new(config: &SimConfig) -> Self {
+        Self {
+            happens_before: HappensBefore::default(),
+            pending: PendingChecks::default(),
+            checker: AccessChecker::new(config),
+            edges: TriedEdges::new(&config.edges),
+        }
+    }
+
+    /// Returns whether the host has seen that operation complete.
+    pub(super) fn host_saw(&self, clock: &OpClock) -> bool {
+        let host_clock = self.happens_before.host_clock();
+        let timestamp = clock.0.as_ref();
+        timestamp.is_some_and(|own| host_clock.last_of(own.slot) >= own.op)
+    }
+
+    pub(super) fn findings(&self) -> &Findings {
+        &self.checker.findings
+    }
+
+    pub(super) fn enqueued(&mut self, op: EnqueuedOp, after: Vec<Timestamp>) -> OpClock {
+        let queues = (&*op.queues, op.gone);
+        let order = &mut self.happens_before;
+        let timestamp = order.enqueue(op.branch, op.id.0, queues, after.into_iter());
+        self.edges.enqueued(op.id, &timestamp);
         let clock = OpClock(Some(timestamp.clone()));
         let Some(summary) = op.summary else {
             return clock;
@@ -135,163 +168,63 @@ impl RaceChecker {
         };
         let actor = Actor {
             kind: ActorKind::Operation(timestamp, Arc::new(operation)),
-            host_clock: Arc::clone(happens_before.host_clock()),
+            host_clock: Arc::clone(order.host_clock()),
         };
-        pending.push_operation(op.id, actor);
+        self.pending.push_operation(op.id, actor);
         clock
     }
 
-    /// Notes the record of an event: the operation is the last of its stream.
-    pub(crate) fn recorded(&mut self, event: EventHandle, stream: StreamHandle) {
-        self.note(|| Entry::Recorded(event, stream));
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.record(event, stream);
-        }
-    }
-
-    /// Notes that later operations of the stream wait for the event.
-    pub(crate) fn waits(&mut self, stream: StreamHandle, event: EventHandle) {
-        self.note(|| Entry::Waits(stream, event));
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.wait(stream, event);
-        }
-    }
-
-    pub(crate) fn event_destroyed(&mut self, event: EventHandle) {
-        self.note(|| Entry::EventDestroyed(event));
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.forget_event(event);
-        }
-    }
-
-    /// Returns a snapshot of all work on these streams so far.
-    pub(crate) fn snapshot_of(
-        &self,
-        streams: impl Iterator<Item = StreamHandle>,
-        gone: DestroyedStreams,
-    ) -> ClockSnapshot {
-        let Some(parts) = self.on.as_deref() else {
-            return ClockSnapshot::default();
-        };
-        let streams: Vec<_> = streams.collect();
-        let mut snapshot = parts
-            .happens_before
-            .snapshot_of(streams.iter().copied(), gone);
-        snapshot.1 = self.note(|| Entry::StreamsSnapshot(streams, gone));
-        snapshot
-    }
-
-    /// Notes that the stream was destroyed and its work is complete.
-    pub(crate) fn stream_destroyed(
-        &mut self,
-        stream: StreamHandle,
-        of: ContextHandle,
-        blocking: bool,
-    ) {
-        self.note(|| Entry::StreamDestroyed(stream, of, blocking));
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.forget_stream(stream, of, blocking);
-        }
-    }
-
-    pub(crate) fn context_destroyed(&mut self, context: ContextHandle) {
-        self.note(|| Entry::ContextDestroyed(context));
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.forget_context(context);
-        }
-    }
-
-    /// Returns the work that the event captured.
-    pub(crate) fn event(&self, event: EventHandle) -> ClockSnapshot {
-        let parts = self.on.as_deref();
-        let mut snapshot = parts.map_or_else(ClockSnapshot::default, |parts| {
-            parts.happens_before.event(event)
-        });
-        snapshot.1 = self.note(|| Entry::EventSnapshot(event));
-        snapshot
-    }
-
-    /// Returns a snapshot of the operation and all before it, or only of the latter. The operation
-    /// has not run.
-    pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> ClockSnapshot {
-        let actor = self.on.as_deref().and_then(|parts| parts.pending.actor(op));
-        let mut snapshot = match actor.map(|actor| &actor.kind) {
-            Some(ActorKind::Operation(timestamp, _)) if itself => {
-                ClockSnapshot::timestamp(timestamp)
-            }
-            Some(ActorKind::Operation(timestamp, _)) => ClockSnapshot::before(timestamp),
-            _ => ClockSnapshot::default(),
-        };
-        snapshot.1 = self.note(|| Entry::OperationSnapshot(op, itself));
-        snapshot
-    }
-
-    /// Notes that the host has seen all of this work complete.
-    pub(crate) fn host_observed(&mut self, snapshot: &ClockSnapshot) {
-        self.note(|| Entry::Observed(snapshot.1));
-        if let Some(parts) = self.on.as_deref_mut() {
-            parts.happens_before.host_observed(snapshot);
-        }
-    }
-
-    /// Adds effects of an operation. With `over`, these are the last.
-    pub(crate) fn did(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
-        self.note(|| Entry::Did(op, effects.clone(), over));
-        if let Some(parts) = self.on.as_deref_mut() {
-            if let Some(actor) = parts.pending.actor(op) {
-                for effect in &effects {
-                    if let Effect::Synchronise(own) = effect {
-                        parts.checker.memory_orders.ran(actor, own);
-                    }
+    pub(super) fn snapshot(&self, of: &SnapshotOf) -> ClockSnapshot {
+        match of {
+            SnapshotOf::Streams(streams, gone) => self
+                .happens_before
+                .snapshot_of(streams.iter().copied(), *gone),
+            SnapshotOf::Event(event) => self.happens_before.event(*event),
+            SnapshotOf::Operation(op, itself) => {
+                match self.pending.actor(*op).map(|actor| &actor.kind) {
+                    Some(ActorKind::Operation(own, _)) if *itself => ClockSnapshot::timestamp(own),
+                    Some(ActorKind::Operation(own, _)) => ClockSnapshot::before(own),
+                    _ => ClockSnapshot::default(),
                 }
             }
-            parts.pending.note(op, effects, over);
-            parts.judge();
         }
     }
 
-    /// Adds an access of the host, made now.
-    pub(crate) fn host_did(
-        &mut self,
-        effects: Vec<Effect>,
-        call: &'static str,
-        site: Option<Site>,
-    ) {
-        self.note(|| Entry::HostDid(effects.clone()));
-        if let Some(parts) = self.on.as_deref_mut() {
-            let actor = Actor {
-                kind: ActorKind::Host {
-                    call,
-                    site,
-                    last: parts.pending.last_operation(),
-                },
-                host_clock: Arc::clone(parts.happens_before.host_clock()),
-            };
-            parts.pending.push_host(actor, effects);
-            parts.judge();
+    pub(super) fn take(&mut self, input: Input) {
+        let order = &mut self.happens_before;
+        match input {
+            Input::Recorded(event, stream) => order.record(event, stream),
+            Input::Waits(stream, event) => order.wait(stream, event),
+            Input::EventDestroyed(event) => order.forget_event(event),
+            Input::StreamDestroyed(stream, of, blocking) => {
+                order.forget_stream(stream, of, blocking);
+            }
+            Input::ContextDestroyed(context) => order.forget_context(context),
+            Input::Observed(seen) | Input::Called(seen) => order.host_observed(&seen),
+            Input::Did(op, effects, over) => {
+                if let Some(actor) = self.pending.actor(op) {
+                    for effect in &effects {
+                        if let Effect::Synchronise(own) = effect {
+                            self.checker.memory_orders.ran(actor, own);
+                        }
+                    }
+                }
+                self.pending.note(op, effects, over);
+                self.judge();
+            }
+            Input::HostDid(effects, call, site) => {
+                let last = self.pending.last_operation();
+                let actor = Actor {
+                    kind: ActorKind::Host { call, site, last },
+                    host_clock: Arc::clone(order.host_clock()),
+                };
+                self.pending.push_host(actor, effects);
+                self.judge();
+            }
+            Input::Enqueued(..) | Input::Snapshot(_) | Input::Relied(_) => {}
         }
     }
 
-    pub(crate) fn findings(&self) -> &[Finding] {
-        self.on
-            .as_deref()
-            .map_or(&[], |parts| parts.checker.findings.listed())
-    }
-
-    pub(crate) fn omits_findings(&self) -> bool {
-        let parts = self.on.as_deref();
-        parts.is_some_and(|parts| parts.checker.findings.omits_some())
-    }
-
-    pub(crate) fn unlisted_findings(&self) -> UnlistedFindings {
-        let parts = self.on.as_deref();
-        parts.map_or_else(UnlistedFindings::default, |parts| {
-            parts.checker.findings.unlisted()
-        })
-    }
-}
-
-impl CheckerParts {
     /// Checks all entries that can be checked.
     fn judge(&mut self) {
         while let Some((actor, effects)) = self.pending.next(&self.checker.memory_orders) {

@@ -50,25 +50,23 @@ pub(crate) enum Effect {
     Discard(Arc<AllocationInfo>),
     /// A race between threads of the kernel, in memory of that allocation or in shared memory.
     KernelRace(Option<Arc<AllocationInfo>>, Box<KernelRace>),
-    /// An error of synchronisation of the kernel's threads, and an order that shows it.
+    /// An error of the kernel's threads, and an order that shows it.
     KernelError(Box<(KernelError, KernelOrder)>),
     /// An access to floating-point numbers of another size than the declared element type.
     ElementMismatch(Box<(ElementMismatch, KernelAccess)>),
     /// An access that is out of bounds or misaligned.
     InvalidAccess(Box<InvalidAccess>),
+    /// A call of a host function, or output that a kernel may have printed.
+    Output,
 }
 
 impl Effect {
-    /// Returns whether it accesses memory that the host can access without a call.
+    /// Returns whether the host can see it without a call.
     pub(super) fn is_seen_by_host(&self) -> bool {
-        let is_seen =
-            |info: &AllocationInfo| info.is_host_memory || info.initialised && !info.variable;
         match self {
-            Self::Access(info, _) => is_seen(info),
-            Self::Copy { from, to } => {
-                let mut ends = from.iter().chain(to);
-                ends.any(|end| is_seen(&end.info))
-            }
+            Self::Access(info, _) => info.is_everyones,
+            Self::Copy { from, to } => from.iter().chain(to).any(|end| end.info.is_everyones),
+            Self::Output => true,
             _ => false,
         }
     }

@@ -1,26 +1,24 @@
-//! An operation as it is enqueued: what it is ordered after.
+//! An operation as it is enqueued.
 
 use std::collections::BTreeMap;
 
 use millstream_driver::StreamHandle;
 use millstream_ptx::Site;
+use smallvec::SmallVec;
 
 use super::{DestroyedStreams, OperationSummary, vector_clock::Timestamp};
 use crate::ids::OpId;
 
-pub(crate) struct EnqueuedOp<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct EnqueuedOp {
     pub(crate) id: OpId,
     pub(crate) stream: StreamHandle,
     /// The stream, or for a node of a graph its branch.
     pub(crate) branch: StreamHandle,
     /// The streams whose tails it is ordered after.
-    pub(crate) queues: &'a [StreamHandle],
+    pub(crate) queues: SmallVec<[StreamHandle; 2]>,
     /// The destroyed streams whose work it is ordered after.
     pub(crate) gone: DestroyedStreams,
-    /// Further pending operations that it waits for.
-    pub(crate) after: &'a [OpId],
-    /// The clocks of further operations that it is ordered after.
-    pub(crate) clocks: &'a [OpClock],
     /// The kind of the operation; `None` for one that accesses no memory.
     pub(crate) summary: Option<OperationSummary>,
     pub(crate) call: &'static str,

@@ -220,7 +220,7 @@
 //! |---|---|
 //! | `vector_clock` | vector clocks and timestamps |
 //! | `happens_before` | the order of streams, events, barriers and the host |
-//! | `enqueued` | an operation as it is enqueued, with its order |
+//! | `enqueued` | an operation as it is enqueued |
 //! | `effect` | the effects of operations on memory |
 //! | `through_memory` | the order of kernels by flags in memory |
 //! | `pending` | operations that are not checked yet |
@@ -228,8 +228,8 @@
 //! | `checker`, `check` | the race checker, and its checks of accesses |
 //! | `finding`, `findings`, `describe` | findings, their list and their texts |
 //! | `proposal`, `propose` | the synchronisation that would order the two actors of a finding |
-//! | `trace`, `redundant` | the calls of a run; waits that order nothing which a conflict needs |
-//! | `intra_kernel` | findings within one kernel: races, synchronisation, invalid accesses |
+//! | `trace`, `redundant` | inputs of the checks; waits that order nothing which a conflict needs |
+//! | `intra_kernel` | findings within one kernel: races, other errors, invalid accesses |
 //!
 //! The simulator state reports the effects of operations (`core/race_hooks.rs`), the host its own
 //! accesses (`api/host_access.rs`).
@@ -265,3 +265,4 @@ pub(crate) use effect::{ByteRanges, Effect, ElementMismatch, InvalidAccess};
 pub(crate) use enqueued::{EnqueuedOp, OpClock};
 pub(crate) use happens_before::{ClockSnapshot, DestroyedStreams};
 pub(crate) use through_memory::Synchronisation;
+pub(crate) use trace::{Input, SnapshotOf};

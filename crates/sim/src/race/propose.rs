@@ -10,6 +10,7 @@ use std::{mem, ops::Range, sync::Arc};
 
 use super::{
     check::AccessChecker,
+    describe::OperationSummary,
     effect::Effect,
     history::{Actor, OperationInfo},
     proposal::{Proposal, ProposalKind},
@@ -160,6 +161,23 @@ fn place(operation: &OperationInfo) -> String {
     }
 }
 
+/// Returns the numbers of the nodes of two operations of a launch, and its graph. A node of a
+/// nested graph has an edge only to its neighbours, so that those around both are meant where only
+/// one is nested.
+fn nodes<'a>(from: &'a OperationSummary, to: &'a OperationSummary) -> [&'a str; 3] {
+    let [(from, _), (to, graph)] = [from, to].map(|of| match of {
+        OperationSummary::Node { number, graph, .. } => (&**number, &**graph),
+        _ => ("", ""),
+    });
+    let parts = from.split('.').zip(to.split('.'));
+    let common = parts.take_while(|(from, to)| from == to).count();
+    let cut = |number: &'a str| {
+        let end = number.match_indices('.').nth(common);
+        end.map_or(number, |(end, _)| &number[..end])
+    };
+    [cut(from), cut(to), graph]
+}
+
 /// Returns the proposal of an edge from `last`, which may be another than the finding's operation.
 fn edge(actor: &Actor, last: &OperationInfo, is_same: bool, polls: Option<u64>) -> Proposal {
     let (kind, stream, mut after) = (actor.edge(last), name(last.stream), place(last));
@@ -173,8 +191,8 @@ fn edge(actor: &Actor, last: &OperationInfo, is_same: bool, polls: Option<u64>) 
              or by an event recorded behind it"
         ),
         Some(own) if kind == ProposalKind::Dependency => {
-            let (from, to) = (last.op, own.op);
-            format!("make the node of operation {to} depend on that of operation {from}")
+            let [from, to, graph] = nodes(&last.summary, &own.summary);
+            format!("make node {to} of {graph} depend on node {from}")
         }
         Some(own) => format!(
             "record an event after {after} on {stream} and make {} wait for it before {}",

@@ -1,9 +1,9 @@
 //! Redundant synchronisation: the waits of a run that order nothing which a conflict needs.
 //!
-//! The run is recorded as the calls of the race checker, and repeated by another checker without
-//! the waits of one place of the program. They are redundant if that one finds no other race, and
-//! the host has waited as early as before for each operation that accesses memory that the host can
-//! access without the simulator's knowledge.
+//! The run is recorded as the inputs of the checks, which are repeated without the waits of one
+//! place of the program. They are redundant if that finds no other race, and the host has waited as
+//! early as before for each operation whose effect it can see without the simulator's knowledge: an
+//! access to memory of the host, a call of a host function, and output.
 
 use std::{
     cmp::Reverse,
@@ -11,11 +11,11 @@ use std::{
 };
 
 use super::{
-    checker::RaceChecker,
+    checker::{Checks, RaceChecker},
     effect::Effect,
-    enqueued::{EnqueuedOp, OpClock},
+    enqueued::OpClock,
     happens_before::ClockSnapshot,
-    trace::{Entry, RedundantSync, Trace},
+    trace::{Input, RedundantSync, Trace},
 };
 use crate::{SimConfig, ids::OpId};
 
@@ -61,25 +61,29 @@ impl RaceChecker {
 /// Returns whether the run without these waits has no other race, and the host has waited for
 /// what it may access.
 fn holds_without(trace: &Trace, skipped: &BTreeSet<usize>) -> bool {
-    let entries = trace.entries.borrow();
-    let is_seen = |effect: &Effect| effect.is_seen_by_host();
-    let seen = entries.iter().filter_map(|entry| match entry {
-        Entry::Did(op, effects, _) if effects.iter().any(is_seen) => Some(*op),
-        _ => None,
-    });
-    let mut open: BTreeSet<OpId> = seen.collect();
+    let inputs = trace.inputs.borrow();
+    let with = |has: fn(&Effect) -> bool| -> BTreeSet<OpId> {
+        let ops = inputs.iter().filter_map(|input| match input {
+            Input::Did(op, effects, _) if effects.iter().any(has) => Some(*op),
+            _ => None,
+        });
+        ops.collect()
+    };
+    let seen = with(Effect::is_seen_by_host);
+    let mut open = seen.clone();
     let (mut whole, mut part) = (Replay::new(), Replay::new());
-    for (number, entry) in (1..).zip(entries.iter()) {
-        whole.play(number, entry);
+    for (number, input) in (1..).zip(inputs.iter()) {
+        whole.play(number, input);
         if !skipped.contains(&number) {
-            part.play(number, entry);
+            part.play(number, input);
         }
-        let holds = match entry {
-            Entry::Observed(_) => {
+        let holds = match input {
+            Input::Observed(_) => {
                 let done: Vec<_> = open.iter().copied().filter(|op| whole.saw(*op)).collect();
                 done.iter().all(|op| open.remove(op) && part.saw(*op))
             }
-            Entry::Relied => {
+            Input::Relied(Some(op)) => !whole.saw(*op) || part.saw(*op),
+            Input::Relied(None) => {
                 let mut all = whole.clocks.keys();
                 all.all(|op| !whole.saw(OpId(*op)) || part.saw(OpId(*op)))
             }
@@ -89,15 +93,23 @@ fn holds_without(trace: &Trace, skipped: &BTreeSet<usize>) -> bool {
             return false;
         }
     }
-    let known = whole.checker.findings();
-    let mut found = part.checker.findings().iter();
-    !part.checker.omits_findings()
+    // What a host function accesses is not known.
+    let calls = with(|effect| matches!(effect, Effect::Output));
+    let mut pairs = calls
+        .iter()
+        .flat_map(|call| seen.iter().flat_map(move |op| [(*call, *op), (*op, *call)]));
+    if pairs.any(|(one, other)| whole.orders(one, other) && !part.orders(one, other)) {
+        return false;
+    }
+    let known = whole.checks.findings().listed();
+    let mut found = part.checks.findings().listed().iter();
+    !part.checks.findings().omits_some()
         && found.all(|finding| known.iter().any(|known| known.is_the_race_of(finding)))
 }
 
-/// A race checker that repeats a run.
+/// The checks of a run that is repeated.
 struct Replay {
-    checker: RaceChecker,
+    checks: Checks,
     clocks: BTreeMap<u64, OpClock>,
     snapshots: BTreeMap<usize, ClockSnapshot>,
 }
@@ -105,7 +117,7 @@ struct Replay {
 impl Replay {
     fn new() -> Self {
         Self {
-            checker: RaceChecker::new(&SimConfig::new()),
+            checks: Checks::new(&SimConfig::new()),
             clocks: BTreeMap::new(),
             snapshots: BTreeMap::new(),
         }
@@ -114,61 +126,34 @@ impl Replay {
     /// Returns whether the host has seen the operation complete.
     fn saw(&self, op: OpId) -> bool {
         let clock = self.clocks.get(&op.0);
-        clock.is_some_and(|clock| self.checker.host_saw(clock))
+        clock.is_some_and(|clock| self.checks.host_saw(clock))
     }
 
-    fn play(&mut self, number: usize, entry: &Entry) {
-        let checker = &mut self.checker;
-        let snapshot = match entry {
-            Entry::Enqueued {
-                id,
-                stream,
-                branch,
-                queues,
-                gone,
-                after,
-                summary,
-                launch,
-            } => {
-                let clocks = after.iter().filter_map(|op| self.clocks.get(op).cloned());
-                let clock = checker.enqueued(EnqueuedOp {
-                    id: *id,
-                    stream: *stream,
-                    branch: *branch,
-                    queues,
-                    gone: *gone,
-                    after: &[],
-                    clocks: &clocks.collect::<Vec<_>>(),
-                    summary: summary.clone(),
-                    call: "",
-                    site: None,
-                    launch: *launch,
-                });
-                self.clocks.insert(id.0, clock);
-                return;
+    /// Returns whether an operation comes before another.
+    fn orders(&self, one: OpId, other: OpId) -> bool {
+        let [one, other] = [one, other].map(|op| self.clocks.get(&op.0)?.0.as_ref());
+        one.zip(other)
+            .is_some_and(|(one, other)| other.last_of(one.slot) >= one.op)
+    }
+
+    fn play(&mut self, number: usize, input: &Input) {
+        match input {
+            Input::Enqueued(op, after) => {
+                let clocks = after.iter().filter_map(|op| self.clocks.get(op)?.0.clone());
+                let clock = self.checks.enqueued((**op).clone(), clocks.collect());
+                self.clocks.insert(op.id.0, clock);
             }
-            Entry::Recorded(event, stream) => return checker.recorded(*event, *stream),
-            Entry::Waits(stream, event) => return checker.waits(*stream, *event),
-            Entry::EventDestroyed(event) => return checker.event_destroyed(*event),
-            Entry::StreamDestroyed(stream, context, blocking) => {
-                return checker.stream_destroyed(*stream, *context, *blocking);
+            Input::Snapshot(of) => {
+                self.snapshots.insert(number, self.checks.snapshot(of));
             }
-            Entry::ContextDestroyed(context) => return checker.context_destroyed(*context),
-            Entry::Did(op, effects, over) => return checker.did(*op, effects.clone(), *over),
-            Entry::HostDid(effects) => return checker.host_did(effects.clone(), "", None),
-            Entry::Observed(snapshot) => {
-                if let Some(snapshot) = self.snapshots.get(snapshot) {
-                    checker.host_observed(snapshot);
+            Input::Observed(seen) => {
+                if let Some(seen) = self.snapshots.get(&seen.1) {
+                    self.checks.take(Input::Observed(seen.clone()));
                 }
-                return;
             }
-            Entry::Relied => return,
-            Entry::StreamsSnapshot(streams, gone) => {
-                checker.snapshot_of(streams.iter().copied(), *gone)
-            }
-            Entry::EventSnapshot(event) => checker.event(*event),
-            Entry::OperationSnapshot(op, itself) => checker.operation(*op, *itself),
-        };
-        self.snapshots.insert(number, snapshot);
+            // The threads of the program may wait for the call, or not.
+            Input::Called(_) => {}
+            input => self.checks.take(input.clone()),
+        }
     }
 }

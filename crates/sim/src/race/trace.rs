@@ -1,50 +1,64 @@
-//! The trace of a run: the calls of the race checker, and the waits among them.
+//! The trace of a run: the inputs of the checks, and the waits among them.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 
 use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 use millstream_ptx::Site;
 
-use super::{describe::OperationSummary, effect::Effect, happens_before::DestroyedStreams};
+use super::{
+    effect::Effect,
+    enqueued::EnqueuedOp,
+    happens_before::{ClockSnapshot, DestroyedStreams},
+};
 use crate::ids::OpId;
 
-/// A call of the race checker.
-#[derive(Debug)]
-pub(super) enum Entry {
-    Enqueued {
-        id: OpId,
-        stream: StreamHandle,
-        branch: StreamHandle,
-        queues: Vec<StreamHandle>,
-        gone: DestroyedStreams,
-        /// Further operations that it is ordered after.
-        after: Vec<u64>,
-        summary: Option<OperationSummary>,
-        launch: Option<OpId>,
-    },
+/// An input of the checks.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    /// An operation is enqueued, ordered after these, too.
+    Enqueued(Box<EnqueuedOp>, Vec<u64>),
+    /// A snapshot is taken.
+    Snapshot(SnapshotOf),
+    /// An event is recorded: it has the work of the stream so far.
     Recorded(EventHandle, StreamHandle),
+    /// Later operations of the stream wait for the event.
     Waits(StreamHandle, EventHandle),
     EventDestroyed(EventHandle),
+    /// A stream is destroyed, and its work is complete. `true` for a blocking stream.
     StreamDestroyed(StreamHandle, ContextHandle, bool),
     ContextDestroyed(ContextHandle),
-    StreamsSnapshot(Vec<StreamHandle>, DestroyedStreams),
-    EventSnapshot(EventHandle),
-    OperationSnapshot(OpId, bool),
-    /// The host has seen the work of an earlier snapshot complete.
-    Observed(usize),
-    /// From here on the program relies on all that the host has seen.
-    Relied,
+    /// The host has seen all of this work complete.
+    Observed(ClockSnapshot),
+    /// A host function starts, which happens after all that it waits for. Whether the program's
+    /// threads wait for it otherwise than by the driver is not known.
+    Called(ClockSnapshot),
+    /// The program relies on it that the host has seen this operation complete, or all that it has
+    /// seen.
+    Relied(Option<OpId>),
+    /// An operation has further effects. With `true`, these are the last.
     Did(OpId, Vec<Effect>, bool),
-    HostDid(Vec<Effect>),
+    /// The host accesses memory in a call.
+    HostDid(Vec<Effect>, &'static str, Option<Site>),
+}
+
+/// The work of a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) enum SnapshotOf {
+    /// All work of these streams so far, and of destroyed ones.
+    Streams(Vec<StreamHandle>, DestroyedStreams),
+    /// The work that the event captured.
+    Event(EventHandle),
+    /// The operation, which has not run, and all before it; or with `false` only the latter.
+    Operation(OpId, bool),
 }
 
 /// The recorded run.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    pub(super) entries: RefCell<Vec<Entry>>,
-    /// The waits of the program, by their entries.
+    pub(super) inputs: RefCell<Vec<Input>>,
+    /// The waits of the program, by the numbers of inputs.
     pub(super) waits: BTreeMap<usize, RedundantSync>,
-    /// The waits of streams that have not run: the entry, and the time of the call.
+    /// The waits of streams that have not run: the input, and the time of the call.
     pending: BTreeMap<OpId, (usize, u64)>,
 }
 
@@ -76,17 +90,17 @@ impl fmt::Display for RedundantSync {
 }
 
 impl Trace {
-    /// Adds an entry, and returns its number from 1.
-    pub(super) fn add(&self, entry: Entry) -> usize {
-        let mut entries = self.entries.borrow_mut();
-        entries.push(entry);
-        entries.len()
+    /// Adds an input, and returns its number from 1.
+    pub(super) fn add(&self, input: Input) -> usize {
+        let mut inputs = self.inputs.borrow_mut();
+        inputs.push(input);
+        inputs.len()
     }
 
-    /// Notes that the last entry is a wait by a call of the program, of the host for that long or
+    /// Notes that the last input is a wait by a call of the program, of the host for that long or
     /// of a stream by the operation that was enqueued at that time.
     pub(super) fn note_wait(&mut self, call: &'static str, ns: u64, by: Option<OpId>) {
-        let number = self.entries.borrow().len();
+        let number = self.inputs.borrow().len();
         let wait = RedundantSync {
             call,
             site: Site::current().map(|site| site.to_string()),

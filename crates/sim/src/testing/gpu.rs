@@ -103,9 +103,11 @@ impl Gpu {
     /// Returns the waits of the run so far that order nothing which a conflict needs, by call and
     /// source line, those that took the longest virtual time first: waits of streams for events and
     /// of the host for events, streams and contexts. Without all of them the operations would have
-    /// no other race, and the host would wait as early for what it may access. A wait that serves
-    /// another purpose is listed, too, such as the measurement of a time. Empty unless
-    /// [recorded](crate::SimConfig::redundant).
+    /// no other race, and the host would wait as early for what it may see: accesses to memory of
+    /// the host, calls of host functions, output of `printf`, and the time of an event that it asks
+    /// for. Orders between host functions and accesses to memory of the host are kept, too. A wait
+    /// that serves another purpose is listed, such as the measurement of a time by a clock of the
+    /// host. Empty unless [recorded](crate::SimConfig::redundant).
     #[must_use]
     pub fn redundant_syncs(&self) -> Vec<RedundantSync> {
         self.inner.lock().race_checker.redundant()

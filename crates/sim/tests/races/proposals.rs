@@ -1,8 +1,9 @@
 //! Proposals: the synchronisation that a report proposes for each kind of race, applied.
 
+use millstream_driver::{ConditionalKind, EventKind};
 use millstream_sim::race::{Proposal, ProposalKind as P};
 
-use crate::races::{kernels, prelude::*};
+use crate::races::{harness::graphs::fill, kernels, prelude::*};
 
 const POLLING: &str = include_str!("../rules/polling.ptx");
 /// A size whose fill takes longer than a call.
@@ -185,6 +186,37 @@ fn v05_no_wait_is_proposed_that_would_be_a_deadlock() {
     assert_eq!(found.kind, P::Release, "{found}");
 }
 
+/// A node has no edge to one in another's body, but the two around them have.
+#[test]
+fn v05_nodes_of_nested_graphs_are_ordered_by_those_around_them() {
+    let found = repaired(|sim, applied| {
+        let (memory, graph) = (zeros(sim, BYTES), sim.graph_create().unwrap());
+        let condition = sim.graph_condition(graph, 1).unwrap();
+        let first = sim.graph_add(graph, &[], &fill(memory, 1, 4)).unwrap();
+        let after = if applied { &[first][..] } else { &[] };
+        let kind = ConditionalKind::If;
+        let around = sim.graph_add_conditional(graph, after, condition, kind);
+        let body = around.unwrap().body;
+        sim.graph_add(body, &[], &fill(memory, 2, 4)).unwrap();
+        let exec = sim.graph_instantiate(graph).unwrap();
+        sim.graph_launch(exec, sim.stream()).unwrap();
+    });
+    let text = format!("make node 2 of executable graph 1 depend on node 1 {CHECKED}");
+    let (kind, .., found) = only(&found);
+    assert_eq!((kind, found), (P::Dependency, text.as_str()));
+}
+
+/// Kernels with an effect that the host sees.
+const SEEN: &str = ".version 8.0\n.target sm_75\n.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.visible .global .attribute(.managed) .align 4 .u32 seen;
+.global .align 1 .b8 text[2] = {10, 0};
+.visible .entry write() { st.global.u32 [seen], 1; ret; }
+.visible .entry print() {
+.reg .b64 %r<2>; .param .b64 f; .param .b64 a; .param .b32 r;
+mov.u64 %r1, text; st.param.b64 [f], %r1; st.param.b64 [a], 0;
+call (r), vprintf, (f, a); ret; }";
+
 #[test]
 fn v05_waits_that_order_nothing_are_listed_with_their_cost() {
     let listed = |program: &dyn Fn(&SimHarness)| -> Vec<(&str, u64, bool)> {
@@ -230,6 +262,36 @@ fn v05_waits_that_order_nothing_are_listed_with_their_cost() {
     let sim = SimHarness::new(SimConfig::new());
     program(&sim, true);
     assert_eq!(sim.gpu.redundant_syncs(), []);
+    // The program sees a call, output, a managed variable and the time without another call.
+    let seen = |name: &'static str| {
+        move |sim: &SimHarness| {
+            let (stream, kernel) = (sim.stream(), sim.kernel(SEEN, name));
+            sim.launch(kernel, (1, 1), stream, &[]).unwrap();
+            sim.stream_synchronize(stream).unwrap();
+        }
+    };
+    let call = |sim: &SimHarness| {
+        let stream = sim.stream();
+        sim.host_function(stream, || {});
+        sim.stream_synchronize(stream).unwrap();
+    };
+    let time = |sim: &SimHarness| {
+        let (stream, event) = (sim.stream(), sim.event_create(EventKind::Timing).unwrap());
+        sim.event_record(event, stream).unwrap();
+        sim.event_synchronize(event).unwrap();
+        sim.event_elapsed_ms(event, event).unwrap();
+    };
+    // A host function may write what a copy on another stream reads.
+    let writes = |sim: &SimHarness| {
+        let (one, other, memory) = (sim.stream(), sim.stream(), sim.mem_alloc(BYTES).unwrap());
+        sim.host_function(one, || {});
+        sim.stream_wait_event(other, sim.recorded(one)).unwrap();
+        sim.upload(memory, sim.pinned(BYTES), other).unwrap();
+    };
+    let needed: [&dyn Fn(&SimHarness); 5] = [&seen("print"), &seen("write"), &call, &time, &writes];
+    for program in needed {
+        assert_eq!(listed(program), []);
+    }
     // A wait in front of a module's end is needed.
     let unload = |sim: &SimHarness| {
         let (stream, memory) = (sim.stream(), sim.mem_alloc(BYTES).unwrap());
