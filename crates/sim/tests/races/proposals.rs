@@ -287,6 +287,7 @@ fn v05_waits_that_order_nothing_are_listed_with_their_cost() {
         sim.host_function(one, || {});
         sim.stream_wait_event(other, sim.recorded(one)).unwrap();
         sim.upload(memory, sim.pinned(BYTES), other).unwrap();
+        sim.context_synchronize().unwrap();
     };
     let needed: [&dyn Fn(&SimHarness); 5] = [&seen("print"), &seen("write"), &call, &time, &writes];
     for program in needed {
