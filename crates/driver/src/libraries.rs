@@ -32,6 +32,34 @@ use crate::printable;
 use layout::Layout;
 pub use nvidia::NvidiaLibrary;
 
+/// Declares the table `Functions` of a library's functions, and `Functions::find`, which looks all
+/// up or returns the name of the first that is missing. The types must be those of the library's
+/// header.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! library_functions {
+    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        #[expect(non_snake_case, reason = "fields have the names of the library's functions")]
+        struct Functions {
+            $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Functions {
+            fn find(
+                library: &$crate::libraries::LoadedLibrary,
+            ) -> std::result::Result<Self, &'static str> {
+                Ok(Self {
+                    $(
+                        // SAFETY: the type is that of the function of this name in the header.
+                        $name: unsafe { library.function(stringify!($name)) }
+                            .ok_or(stringify!($name))?,
+                    )*
+                })
+            }
+        }
+    };
+}
+
 /// The names and folders of a library that [`LibrarySpec::find`] searches for.
 ///
 /// ```

@@ -1,5 +1,8 @@
 //! All tests of regions, in one program. A test's name begins with its folder or file here.
 
+#[macro_use]
+extern crate millstream_testkit;
+
 mod compile_fail;
 mod differential;
 mod fusion;

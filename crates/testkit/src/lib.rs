@@ -24,3 +24,5 @@ pub mod sweep;
 #[cfg(feature = "sim")]
 pub mod tensors;
 pub mod watch;
+
+pub use millstream_testkit_macros::run_by;

@@ -18,8 +18,7 @@ use super::{
     OperationType, Progress, Reduce, Result, UniqueId,
 };
 use millstream_driver::{
-    ContextHandle, DevicePtr, StreamHandle,
-    libraries::{LoadedLibrary, NvidiaLibrary},
+    ContextHandle, DevicePtr, StreamHandle, libraries::NvidiaLibrary, library_functions,
 };
 
 /// The oldest supported version of NCCL: 2.18.0.
@@ -63,30 +62,7 @@ impl Config {
     }
 }
 
-/// Declares the table of functions and the lookup of each.
-macro_rules! functions {
-    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        #[expect(non_snake_case, reason = "fields have the names of NCCL's functions")]
-        struct Functions {
-            $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-        }
-
-        impl Functions {
-            /// Finds all functions; the error is the name of the first that is missing.
-            fn find(library: &LoadedLibrary) -> std::result::Result<Self, &'static str> {
-                Ok(Self {
-                    $(
-                        // SAFETY: the type is that of the function of this name in nccl.h.
-                        $name: unsafe { library.function(stringify!($name)) }
-                            .ok_or(stringify!($name))?,
-                    )*
-                })
-            }
-        }
-    };
-}
-
-functions! {
+library_functions! {
     ncclGetVersion: fn(*mut c_int) -> NcclCode;
     ncclGetUniqueId: fn(*mut UniqueId) -> NcclCode;
     ncclCommInitRankConfig: fn(*mut CommHandle, c_int, UniqueId, c_int, *mut Config) -> NcclCode;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::{Compiled, Installation, NvrtcCode, NvrtcError, NvrtcLoadError, Program};
-use crate::libraries::{LoadedLibrary, NvidiaLibrary};
+use crate::{libraries::NvidiaLibrary, library_functions};
 
 /// The beginning of the name of the library that NVRTC loads for its built-in headers.
 const BUILTINS: &str = if cfg!(windows) {
@@ -30,30 +30,7 @@ const BUILTINS: &str = if cfg!(windows) {
 #[derive(Clone, Copy)]
 struct ProgramHandle(usize);
 
-/// Declares the table of functions and the lookup of each.
-macro_rules! functions {
-    ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
-        #[expect(non_snake_case, reason = "fields have the names of NVRTC's functions")]
-        struct Functions {
-            $($name: unsafe extern "C" fn($($argument),*) -> $result,)*
-        }
-
-        impl Functions {
-            /// Finds all functions; the error is the name of the first that is missing.
-            fn find(library: &LoadedLibrary) -> Result<Self, &'static str> {
-                Ok(Self {
-                    $(
-                        // SAFETY: the type is that of the function of this name in nvrtc.h.
-                        $name: unsafe { library.function(stringify!($name)) }
-                            .ok_or(stringify!($name))?,
-                    )*
-                })
-            }
-        }
-    };
-}
-
-functions! {
+library_functions! {
     nvrtcVersion: fn(*mut c_int, *mut c_int) -> NvrtcCode;
     nvrtcGetNumSupportedArchs: fn(*mut c_int) -> NvrtcCode;
     nvrtcGetSupportedArchs: fn(*mut c_int) -> NvrtcCode;

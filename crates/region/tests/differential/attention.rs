@@ -78,7 +78,7 @@ fn attention_with_masks_is_within_its_error_bound() -> Outcome {
     Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn attention_takes_views() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(14);
     let mut case = Case::random(&mut rng, (3, 21, 70), (12, 20));
@@ -89,51 +89,49 @@ fn attention_takes_views() -> Outcome {
             .to_owned(),
     );
     let unit = f64::from(f32::EPSILON) / 2.0;
-    everywhere(|device| {
-        let narrow = |x: &Array3<f64>| x.mapv(|x| x as f32);
-        let (q, k, v) = (narrow(&case.q), narrow(&case.k), narrow(&case.v));
-        let transposed = q
-            .view()
-            .permuted_axes([2, 0, 1])
-            .as_standard_layout()
-            .into_owned();
-        // Every second row of this array is a key; the others are no numbers.
-        let mut spread = Array3::from_elem((3, 140, 13), f32::NAN);
-        spread.slice_mut(s![.., ..;2, 1..]).assign(&k);
-        let reversed = v
-            .slice(s![.., ..;-1, ..;-1])
-            .as_standard_layout()
-            .into_owned();
-        let row = narrow(&row);
-        let found = evaluate(device, |g| {
-            let q = g.array(&transposed).permuted_axes([1, 2, 0]);
-            let k = g.array(&spread).slice(s![.., ..;2, 1..]);
-            let v = g.array(&reversed).slice(s![.., ..;-1, ..;-1]);
-            let mask = AttentionMask::added(&g.array(&row));
-            q.attention_masked(&k, &v, case.scale as f32, &mask)
-        })?;
-        case.assert_near(&found.mapv(f64::from), unit);
-        // One array is queries, keys and values; batch axes of length 1 broadcast.
-        let shared = evaluate(device, |g| {
-            let k = g.array(&k);
-            k.attention(&k.slice(s![..1, .., ..]), &k, 0.375)
-        })?;
-        let first = case.k.slice(s![..1, .., ..]);
-        let shared_case = Case {
-            q: case.k.clone(),
-            k: first.broadcast((3, 70, 12)).expect("one batch").to_owned(),
-            v: case.k.clone(),
-            scale: 0.375,
-            mask: None,
-            is_causal: false,
-        };
-        shared_case.assert_near(&shared.mapv(f64::from), unit);
-        Ok(())
-    })
+    let narrow = |x: &Array3<f64>| x.mapv(|x| x as f32);
+    let (q, k, v) = (narrow(&case.q), narrow(&case.k), narrow(&case.v));
+    let transposed = q
+        .view()
+        .permuted_axes([2, 0, 1])
+        .as_standard_layout()
+        .into_owned();
+    // Every second row of this array is a key; the others are no numbers.
+    let mut spread = Array3::from_elem((3, 140, 13), f32::NAN);
+    spread.slice_mut(s![.., ..;2, 1..]).assign(&k);
+    let reversed = v
+        .slice(s![.., ..;-1, ..;-1])
+        .as_standard_layout()
+        .into_owned();
+    let row = narrow(&row);
+    let found = evaluate(device, |g| {
+        let q = g.array(&transposed).permuted_axes([1, 2, 0]);
+        let k = g.array(&spread).slice(s![.., ..;2, 1..]);
+        let v = g.array(&reversed).slice(s![.., ..;-1, ..;-1]);
+        let mask = AttentionMask::added(&g.array(&row));
+        q.attention_masked(&k, &v, case.scale as f32, &mask)
+    })?;
+    case.assert_near(&found.mapv(f64::from), unit);
+    // One array is queries, keys and values; batch axes of length 1 broadcast.
+    let shared = evaluate(device, |g| {
+        let k = g.array(&k);
+        k.attention(&k.slice(s![..1, .., ..]), &k, 0.375)
+    })?;
+    let first = case.k.slice(s![..1, .., ..]);
+    let shared_case = Case {
+        q: case.k.clone(),
+        k: first.broadcast((3, 70, 12)).expect("one batch").to_owned(),
+        v: case.k.clone(),
+        scale: 0.375,
+        mask: None,
+        is_causal: false,
+    };
+    shared_case.assert_near(&shared.mapv(f64::from), unit);
+    Ok(())
 }
 
 /// Batch axes that no single stride passes through, and none.
-#[test]
+#[run_by(everywhere, |device|)]
 fn attention_has_several_batch_axes() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(15);
     let case = Case::random(&mut rng, (6, 5, 7), (4, 4));
@@ -149,23 +147,20 @@ fn attention_has_several_batch_axes() -> Outcome {
         .permuted_axes([1, 0, 2, 3])
         .as_standard_layout()
         .into_owned();
-    everywhere(|device| {
-        let (all, first) = evaluate(device, |g| {
-            let (q, k, v) = (g.array(&q), g.array(&turned), g.array(&v));
-            let k = k.permuted_axes([1, 0, 2, 3]);
-            let first =
-                |x: &Array<f32, ndarray::Ix4>| x.index_axis(Axis(0), 0).index_axis(Axis(0), 0);
-            let scale = case.scale as f32;
-            (
-                q.attention(&k, &v, scale),
-                first(&q).attention(&first(&k), &first(&v), scale),
-            )
-        })?;
-        assert_eq!(first, all.slice(s![0, 0, .., ..]));
-        let all = all.into_shape_with_order((6, 5, 4))?;
-        case.assert_near(&all.mapv(f64::from), unit);
-        Ok(())
-    })
+    let (all, first) = evaluate(device, |g| {
+        let (q, k, v) = (g.array(&q), g.array(&turned), g.array(&v));
+        let k = k.permuted_axes([1, 0, 2, 3]);
+        let first = |x: &Array<f32, ndarray::Ix4>| x.index_axis(Axis(0), 0).index_axis(Axis(0), 0);
+        let scale = case.scale as f32;
+        (
+            q.attention(&k, &v, scale),
+            first(&q).attention(&first(&k), &first(&v), scale),
+        )
+    })?;
+    assert_eq!(first, all.slice(s![0, 0, .., ..]));
+    let all = all.into_shape_with_order((6, 5, 4))?;
+    case.assert_near(&all.mapv(f64::from), unit);
+    Ok(())
 }
 
 #[test]
@@ -192,7 +187,7 @@ fn formula([q, k, v]: [&Array<f32, Ix3>; 3], mask: &Array<f32, Ix3>) -> Array<f3
     (&powers / &powers.sum_keepdims(&[Axis(2)])).matmul(v)
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
     let keys = 70;
     let q = Array3::from_elem((1, 6, 1), 1.0_f32);
@@ -208,32 +203,30 @@ fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
     mask[[0, 2, 3]] = f32::NAN;
     mask[[0, 3, 3]] = f32::INFINITY;
     mask[[0, 4, 66]] = f32::INFINITY;
-    everywhere(|device| {
-        let (found, expected) = evaluate(device, |g| {
-            let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
-            let mask = g.array(&mask);
-            let added = AttentionMask::added(&mask);
-            (
-                q.attention_masked(&k, &v, 1.0, &added),
-                formula([&q, &k, &v], &mask),
-            )
-        })?;
-        assert_eq!(found.slice(s![0, 1, ..]), array![134.0, 135.0]);
-        for query in [0, 2, 3, 4] {
-            assert!(
-                found.slice(s![0, query, ..]).iter().all(|x| x.is_nan()),
-                "{query}"
-            );
-        }
-        for (found, expected) in found.iter().zip(&expected) {
-            let is_near = (found - expected).abs() < 1e-3;
-            assert!(
-                is_near || (found.is_nan() && expected.is_nan()),
-                "{found} {expected}"
-            );
-        }
-        Ok(())
-    })
+    let (found, expected) = evaluate(device, |g| {
+        let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
+        let mask = g.array(&mask);
+        let added = AttentionMask::added(&mask);
+        (
+            q.attention_masked(&k, &v, 1.0, &added),
+            formula([&q, &k, &v], &mask),
+        )
+    })?;
+    assert_eq!(found.slice(s![0, 1, ..]), array![134.0, 135.0]);
+    for query in [0, 2, 3, 4] {
+        assert!(
+            found.slice(s![0, query, ..]).iter().all(|x| x.is_nan()),
+            "{query}"
+        );
+    }
+    for (found, expected) in found.iter().zip(&expected) {
+        let is_near = (found - expected).abs() < 1e-3;
+        assert!(
+            is_near || (found.is_nan() && expected.is_nan()),
+            "{found} {expected}"
+        );
+    }
+    Ok(())
 }
 
 #[test]
@@ -249,7 +242,7 @@ fn attention_of_large_heads_is_composed() -> Outcome {
     Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn attention_of_nothing_is_zero_or_empty() -> Outcome {
     let shapes = [
         ((2, 3, 0), (4, 5)),
@@ -257,43 +250,39 @@ fn attention_of_nothing_is_zero_or_empty() -> Outcome {
         ((0, 2, 3), (4, 5)),
         ((2, 3, 4), (5, 0)),
     ];
-    everywhere(|device| {
-        for ((batches, queries, keys), (key_size, value_size)) in shapes {
-            let found = evaluate(device, |g| {
-                g.ones::<f32, _>((batches, queries, key_size)).attention(
-                    &g.ones((batches, keys, key_size)),
-                    &g.ones((batches, keys, value_size)),
-                    1.0,
-                )
-            })?;
-            assert_eq!(found, Array3::<f32>::zeros((batches, queries, value_size)));
-        }
-        // Without elements, all keys have equal weights.
-        let (v, mask) = (array![[1.0_f64], [3.0]], AttentionMask::causal());
+    for ((batches, queries, keys), (key_size, value_size)) in shapes {
         let found = evaluate(device, |g| {
-            let (q, k, v) = (g.zeros((2, 0)), g.zeros((2, 0)), g.array(&v));
-            q.attention_masked(&k, &v, 1.0, &mask)
+            g.ones::<f32, _>((batches, queries, key_size)).attention(
+                &g.ones((batches, keys, key_size)),
+                &g.ones((batches, keys, value_size)),
+                1.0,
+            )
         })?;
-        assert_eq!(found, array![[1.0], [2.0]]);
-        Ok(())
-    })
+        assert_eq!(found, Array3::<f32>::zeros((batches, queries, value_size)));
+    }
+    // Without elements, all keys have equal weights.
+    let (v, mask) = (array![[1.0_f64], [3.0]], AttentionMask::causal());
+    let found = evaluate(device, |g| {
+        let (q, k, v) = (g.zeros((2, 0)), g.zeros((2, 0)), g.array(&v));
+        q.attention_masked(&k, &v, 1.0, &mask)
+    })?;
+    assert_eq!(found, array![[1.0], [2.0]]);
+    Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn attention_of_halves_is_rounded_once() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(18);
     let case = Case::random(&mut rng, (1, 9, 21), (8, 8));
-    everywhere(|device| {
-        let [q, k, v] = [&case.q, &case.k, &case.v].map(|x| x.mapv(f16::from_f64));
-        let (halves, wide) = evaluate(device, |g| {
-            let [q, k, v] = [&q, &k, &v].map(|x| g.array(x));
-            let [a, b, c] = [&q, &k, &v].map(|x| x.cast::<f32>());
-            let scale = f16::from_f64(0.25);
-            (q.attention(&k, &v, scale), a.attention(&b, &c, 0.25))
-        })?;
-        assert_eq!(halves, wide.mapv(f16::from_f32));
-        Ok(())
-    })
+    let [q, k, v] = [&case.q, &case.k, &case.v].map(|x| x.mapv(f16::from_f64));
+    let (halves, wide) = evaluate(device, |g| {
+        let [q, k, v] = [&q, &k, &v].map(|x| g.array(x));
+        let [a, b, c] = [&q, &k, &v].map(|x| x.cast::<f32>());
+        let scale = f16::from_f64(0.25);
+        (q.attention(&k, &v, scale), a.attention(&b, &c, 0.25))
+    })?;
+    assert_eq!(halves, wide.mapv(f16::from_f32));
+    Ok(())
 }
 
 #[test]
@@ -309,23 +298,21 @@ fn attention_has_the_same_bits_under_every_schedule() -> Outcome {
     })
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn a_prepared_region_has_attention() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(20);
     let hosts: Vec<Array3<f32>> = (0..4)
         .map(|_| numbers(&mut rng, (2, 20, 12)).mapv(|x| x as f32))
         .collect();
-    everywhere(|device| {
-        let body = |x: &Array<f32, Ix3>| x.attention(&(x * 0.5), x, 0.25) + 1.0;
-        let upload = |host: &Array3<f32>| Array::from_host(device, host);
-        let prepared = device.prepare(&upload(&hosts[0])?, |_, x| body(x))?;
-        for host in &hosts {
-            let x = upload(host)?;
-            let expected = evaluate(device, |g| body(&g.array(&x)))?;
-            assert_eq!(prepared.call(&x)?.to_host()?, expected);
-        }
-        Ok(())
-    })
+    let body = |x: &Array<f32, Ix3>| x.attention(&(x * 0.5), x, 0.25) + 1.0;
+    let upload = |host: &Array3<f32>| Array::from_host(device, host);
+    let prepared = device.prepare(&upload(&hosts[0])?, |_, x| body(x))?;
+    for host in &hosts {
+        let x = upload(host)?;
+        let expected = evaluate(device, |g| body(&g.array(&x)))?;
+        assert_eq!(prepared.call(&x)?.to_host()?, expected);
+    }
+    Ok(())
 }
 
 #[test]

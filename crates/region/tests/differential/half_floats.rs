@@ -231,17 +231,15 @@ fn scaled(x: &Array1<f16>, factor: f16) -> (Array1<f16>, bf16) {
     (scaled, sum)
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn regions_take_and_return_half_floats() -> Outcome {
-    everywhere(|device| {
-        let x = array![1.5, -2.0, 0.25].mapv(f16::from_f32);
-        let (found, sum) = scaled(device, &x, f16::from_f32(4.0))?.wait()?;
-        assert_eq!(found, array![6.0, -8.0, 1.0].mapv(f16::from_f32));
-        assert_eq!(sum, bf16::from_f32(-1.0));
-        let stream = device.stream()?;
-        let buffer = stream.upload(&found.to_vec())?;
-        let from_buffer: Array<f16, Ix1> = Array::from_buffer(buffer, 3)?;
-        assert_eq!(from_buffer.to_host()?, found);
-        Ok(())
-    })
+    let x = array![1.5, -2.0, 0.25].mapv(f16::from_f32);
+    let (found, sum) = scaled(device, &x, f16::from_f32(4.0))?.wait()?;
+    assert_eq!(found, array![6.0, -8.0, 1.0].mapv(f16::from_f32));
+    assert_eq!(sum, bf16::from_f32(-1.0));
+    let stream = device.stream()?;
+    let buffer = stream.upload(&found.to_vec())?;
+    let from_buffer: Array<f16, Ix1> = Array::from_buffer(buffer, 3)?;
+    assert_eq!(from_buffer.to_host()?, found);
+    Ok(())
 }

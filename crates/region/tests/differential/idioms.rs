@@ -145,29 +145,27 @@ fn check(device: &Device) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn masks_are_counted_and_select_values() -> Outcome {
     let x: Array1<f32> = Array1::from_shape_fn(1000, |index| (index % 7) as f32 - 3.0);
-    everywhere(|device| {
-        let (count, positive, negative, numbers, truths) = evaluate(device, |g| {
-            let x = g.array(&x);
-            let is_positive = x.greater(0.0);
-            (
-                is_positive.sum(),
-                is_positive.where_cond(&x, 0.0),
-                is_positive.where_cond(0.0, &x),
-                is_positive.where_cond(1_u8, 2),
-                is_positive.where_cond(true, x.less(-2.0)),
-            )
-        })?;
-        assert_eq!(
-            count.into_scalar(),
-            x.iter().filter(|&&v| v > 0.0).count() as i64
-        );
-        assert_eq!(positive, x.mapv(|v| if v > 0.0 { v } else { 0.0 }));
-        assert_eq!(negative, x.mapv(|v| if v > 0.0 { 0.0 } else { v }));
-        assert_eq!(numbers, x.mapv(|v| if v > 0.0 { 1 } else { 2 }));
-        assert_eq!(truths, x.mapv(|v| !(-2.0..=0.0).contains(&v)));
-        Ok(())
-    })
+    let (count, positive, negative, numbers, truths) = evaluate(device, |g| {
+        let x = g.array(&x);
+        let is_positive = x.greater(0.0);
+        (
+            is_positive.sum(),
+            is_positive.where_cond(&x, 0.0),
+            is_positive.where_cond(0.0, &x),
+            is_positive.where_cond(1_u8, 2),
+            is_positive.where_cond(true, x.less(-2.0)),
+        )
+    })?;
+    assert_eq!(
+        count.into_scalar(),
+        x.iter().filter(|&&v| v > 0.0).count() as i64
+    );
+    assert_eq!(positive, x.mapv(|v| if v > 0.0 { v } else { 0.0 }));
+    assert_eq!(negative, x.mapv(|v| if v > 0.0 { 0.0 } else { v }));
+    assert_eq!(numbers, x.mapv(|v| if v > 0.0 { 1 } else { 2 }));
+    assert_eq!(truths, x.mapv(|v| !(-2.0..=0.0).contains(&v)));
+    Ok(())
 }

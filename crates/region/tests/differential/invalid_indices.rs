@@ -11,70 +11,66 @@ use crate::differential::{
 };
 
 /// Checks that an error propagates to computations that use the elements.
-#[test]
+#[run_by(everywhere, |device|)]
 fn errors_of_invalid_indices_propagate() -> Outcome {
     let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Usage(_)));
-    everywhere(|device| {
-        let x = Array::from_host(device, &array![1.0_f32, 2.0])?;
-        let y = Array::from_host(device, &array![5.0_f32])?;
-        let index = Array::from_host(device, &array![7_i64])?;
-        let chosen = x.select(Axis(0), &index);
-        assert!(is_wrong(chosen.to_host().err()));
-        // The elements of `chosen` are stored by now; the sum does not check indices itself.
-        let sum = &y + &chosen;
-        assert!(is_wrong(sum.to_host().err()));
-        assert!(is_wrong((&sum * 2.0).to_host().err()));
-        assert!(is_wrong(
-            device.region(|g| g.array(&sum) * 2.0)?.wait().err()
-        ));
-        assert_eq!((&y + &y).to_host()?, array![10.0]);
-        Ok(())
-    })
+    let x = Array::from_host(device, &array![1.0_f32, 2.0])?;
+    let y = Array::from_host(device, &array![5.0_f32])?;
+    let index = Array::from_host(device, &array![7_i64])?;
+    let chosen = x.select(Axis(0), &index);
+    assert!(is_wrong(chosen.to_host().err()));
+    // The elements of `chosen` are stored by now; the sum does not check indices itself.
+    let sum = &y + &chosen;
+    assert!(is_wrong(sum.to_host().err()));
+    assert!(is_wrong((&sum * 2.0).to_host().err()));
+    assert!(is_wrong(
+        device.region(|g| g.array(&sum) * 2.0)?.wait().err()
+    ));
+    assert_eq!((&y + &y).to_host()?, array![10.0]);
+    Ok(())
 }
 
 /// Checks that a region whose results stay on the device succeeds, and that the error appears where
 /// an element is downloaded, however many regions later.
-#[test]
+#[run_by(everywhere, |device|)]
 fn arrays_on_the_device_carry_the_error_of_an_invalid_index() -> Outcome {
-    everywhere(|device| {
-        let x = Array::from_host(device, &array![1.0_f32, 2.0, 3.0])?;
-        let right = Array::from_host(device, &array![2_i64, 0, 1])?;
-        // More regions than remember their checks without a download.
-        for (wrong, regions) in [(None, 100), (Some(3), 1), (Some(-1), 30), (Some(3), 100)] {
-            let index = match wrong {
-                Some(wrong) => Array::from_host(device, &array![0, wrong, 1])?,
-                None => right.clone(),
-            };
-            let chosen = |x: &Array<f32, Ix1>, index: &Array<i64, Ix1>| {
-                device
-                    .region(|g| Keep(g.array(x).gather(Axis(0), &g.array(index)) + 1.0))?
-                    .wait()
-            };
-            let mut y = chosen(&x, &index)?;
-            for _ in 1..regions {
-                y = chosen(&y, &right)?;
-            }
-            let line = line!() - 7;
-            let other = evaluate(device, |g| g.array(&x) * 2.0)?;
-            assert_eq!(other, array![2.0, 4.0, 6.0], "an array without the error");
-            let sum = device.region(|g| (g.array(&y) + g.array(&x)).sum())?.wait();
-            match (wrong, y.to_host()) {
-                (None, Ok(_)) => assert_eq!(sum?[()], 12.0 + 300.0),
-                (Some(wrong), Err(Error::Usage(usage_error))) => {
-                    let problem = UsageErrorKind::Index {
-                        index: Some(wrong),
-                        axis: 0,
-                        length: 3,
-                    };
-                    assert_eq!(*usage_error.problem(), problem);
-                    assert_eq!(usage_error.location().line(), line);
-                    assert!(matches!(sum, Err(Error::Usage(_))), "{sum:?}");
-                }
-                (_, other) => return Err(format!("{wrong:?}, {regions}: {other:?}").into()),
-            }
+    let x = Array::from_host(device, &array![1.0_f32, 2.0, 3.0])?;
+    let right = Array::from_host(device, &array![2_i64, 0, 1])?;
+    // More regions than remember their checks without a download.
+    for (wrong, regions) in [(None, 100), (Some(3), 1), (Some(-1), 30), (Some(3), 100)] {
+        let index = match wrong {
+            Some(wrong) => Array::from_host(device, &array![0, wrong, 1])?,
+            None => right.clone(),
+        };
+        let chosen = |x: &Array<f32, Ix1>, index: &Array<i64, Ix1>| {
+            device
+                .region(|g| Keep(g.array(x).gather(Axis(0), &g.array(index)) + 1.0))?
+                .wait()
+        };
+        let mut y = chosen(&x, &index)?;
+        for _ in 1..regions {
+            y = chosen(&y, &right)?;
         }
-        Ok(())
-    })
+        let line = line!() - 7;
+        let other = evaluate(device, |g| g.array(&x) * 2.0)?;
+        assert_eq!(other, array![2.0, 4.0, 6.0], "an array without the error");
+        let sum = device.region(|g| (g.array(&y) + g.array(&x)).sum())?.wait();
+        match (wrong, y.to_host()) {
+            (None, Ok(_)) => assert_eq!(sum?[()], 12.0 + 300.0),
+            (Some(wrong), Err(Error::Usage(usage_error))) => {
+                let problem = UsageErrorKind::Index {
+                    index: Some(wrong),
+                    axis: 0,
+                    length: 3,
+                };
+                assert_eq!(*usage_error.problem(), problem);
+                assert_eq!(usage_error.location().line(), line);
+                assert!(matches!(sum, Err(Error::Usage(_))), "{sum:?}");
+            }
+            (_, other) => return Err(format!("{wrong:?}, {regions}: {other:?}").into()),
+        }
+    }
+    Ok(())
 }
 
 /// Replaces its argument, in place where nothing else needs it.
@@ -88,25 +84,23 @@ fn replaced(x: &mut Array1<f32>, y: &mut Array1<f32>, index: &Array1<i64>) -> Ar
     x.gather(Axis(0), index)
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn an_invalid_index_leaves_arguments_unchanged() -> Outcome {
-    everywhere(|device| {
-        let host = array![1.0_f32, 2.0, 3.0];
-        for wrong in [-1, 3] {
-            let index = array![0, wrong, 1];
-            let (mut x, mut y) = (host.clone(), Array::from_host(device, &host)?);
-            let found = replaced(device, &mut x, &mut y, &index)?.wait();
-            assert!(matches!(found, Err(Error::Usage(_))), "{found:?}");
-            assert_eq!((&x, &y.to_host()?), (&host, &host));
-            let found = replaced(device, &mut x, &mut y, array![2, 0, 1])?.wait()?;
-            assert_eq!(found.to_host()?, array![6.0, 6.0, 6.0]);
-            assert_eq!(
-                (x, y.to_host()?),
-                (array![6.0, 6.0, 6.0], array![7.0, 8.0, 9.0])
-            );
-        }
-        Ok(())
-    })
+    let host = array![1.0_f32, 2.0, 3.0];
+    for wrong in [-1, 3] {
+        let index = array![0, wrong, 1];
+        let (mut x, mut y) = (host.clone(), Array::from_host(device, &host)?);
+        let found = replaced(device, &mut x, &mut y, &index)?.wait();
+        assert!(matches!(found, Err(Error::Usage(_))), "{found:?}");
+        assert_eq!((&x, &y.to_host()?), (&host, &host));
+        let found = replaced(device, &mut x, &mut y, array![2, 0, 1])?.wait()?;
+        assert_eq!(found.to_host()?, array![6.0, 6.0, 6.0]);
+        assert_eq!(
+            (x, y.to_host()?),
+            (array![6.0, 6.0, 6.0], array![7.0, 8.0, 9.0])
+        );
+    }
+    Ok(())
 }
 
 type Body = fn(&Region, &Array<f32, Ix1>, &Array<i32, Ix1>) -> Array<f32, Ix1>;

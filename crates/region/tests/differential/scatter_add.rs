@@ -195,7 +195,7 @@ fn floats_are_added_to_many_elements_within_their_bounds() -> Outcome {
     })
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn many_zeros_keep_the_sign_of_few_elements() -> Outcome {
     let base = ndarray::array![[-0.0], [-0.0], [-0.0], [0.0], [1.0]];
     let count = 6000;
@@ -204,27 +204,23 @@ fn many_zeros_keep_the_sign_of_few_elements() -> Outcome {
         1 => 0.0,
         _ => -0.0,
     });
-    everywhere(|device| {
-        let found = on_device(device, &base, (&index, 0), &values)?;
-        let bits: Vec<u64> = found.iter().map(|x: &f64| x.to_bits()).collect();
-        let expected = [-0.0_f64, 0.0, -0.0, 0.0, 1.0].map(f64::to_bits);
-        assert_eq!(bits, expected);
-        Ok(())
-    })
+    let found = on_device(device, &base, (&index, 0), &values)?;
+    let bits: Vec<u64> = found.iter().map(|x: &f64| x.to_bits()).collect();
+    let expected = [-0.0_f64, 0.0, -0.0, 0.0, 1.0].map(f64::to_bits);
+    assert_eq!(bits, expected);
+    Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn an_invalid_index_among_many_is_an_error() -> Outcome {
     let base = Array2::<f32>::ones((4, 1));
     let values = Array2::<f32>::ones((5000, 1));
-    everywhere(|device| {
-        for wrong in [-1, 4, i64::MAX, i64::MIN] {
-            let mut index = Array2::from_shape_fn((5000, 1), |(at, _)| (at % 4) as i64);
-            index[[4321, 0]] = wrong;
-            let error = on_device(device, &base, (&index, 0), &values);
-            let text = error.expect_err("the index is out of bounds").to_string();
-            assert!(text.contains("index"), "{text}");
-        }
-        Ok(())
-    })
+    for wrong in [-1, 4, i64::MAX, i64::MIN] {
+        let mut index = Array2::from_shape_fn((5000, 1), |(at, _)| (at % 4) as i64);
+        index[[4321, 0]] = wrong;
+        let error = on_device(device, &base, (&index, 0), &values);
+        let text = error.expect_err("the index is out of bounds").to_string();
+        assert!(text.contains("index"), "{text}");
+    }
+    Ok(())
 }

@@ -98,79 +98,73 @@ fn assert_floats(device: &Device, shape: &[usize], places: Places) -> Outcome {
 
 /// Results of no element and of one, of less than a tile, of a tile, and of one and several tiles
 /// with some elements more, along both axes.
-#[test]
+#[run_by(everywhere, |device|)]
 fn stencils_of_matrices_have_the_bits_of_stored_functions() -> Outcome {
-    everywhere(|device| {
-        for shape in [[2, 9], [9, 2], [3, 3], [3, 4], [4, 3]] {
-            assert_floats(device, &shape, STAR)?;
-        }
-        for shape in [
-            [18, 66],
-            [18, 67],
-            [19, 66],
-            [35, 130],
-            [7, 300],
-            [150, 9],
-            [17, 34],
-        ] {
-            assert_floats(device, &shape, STAR)?;
-            assert_floats(device, &shape, BOX)?;
-        }
-        for shape in [[20, 70], [21, 71], [40, 75]] {
-            assert_floats(device, &shape, ASIDE)?;
-            assert_floats(device, &shape, COLUMN)?;
-        }
-        Ok(())
-    })
+    for shape in [[2, 9], [9, 2], [3, 3], [3, 4], [4, 3]] {
+        assert_floats(device, &shape, STAR)?;
+    }
+    for shape in [
+        [18, 66],
+        [18, 67],
+        [19, 66],
+        [35, 130],
+        [7, 300],
+        [150, 9],
+        [17, 34],
+    ] {
+        assert_floats(device, &shape, STAR)?;
+        assert_floats(device, &shape, BOX)?;
+    }
+    for shape in [[20, 70], [21, 71], [40, 75]] {
+        assert_floats(device, &shape, ASIDE)?;
+        assert_floats(device, &shape, COLUMN)?;
+    }
+    Ok(())
 }
 
 /// A batch of matrices has tiles of its own for each of them.
-#[test]
+#[run_by(everywhere, |device|)]
 fn stencils_of_lines_and_batches_have_the_bits_of_stored_functions() -> Outcome {
-    everywhere(|device| {
-        for length in [7, 1028, 1029, 1030, 1029 + 1024] {
-            assert_floats(device, &[length], LINE)?;
-        }
-        for shape in [[3, 20, 70], [2, 18, 66], [4, 5, 40]] {
-            assert_floats(device, &shape, BATCH)?;
-        }
-        for shape in [[20, 3, 70], [18, 1, 66], [9, 4, 5]] {
-            assert_floats(device, &shape, AROUND)?;
-        }
-        Ok(())
-    })
+    for length in [7, 1028, 1029, 1030, 1029 + 1024] {
+        assert_floats(device, &[length], LINE)?;
+    }
+    for shape in [[3, 20, 70], [2, 18, 66], [4, 5, 40]] {
+        assert_floats(device, &shape, BATCH)?;
+    }
+    for shape in [[20, 3, 70], [18, 1, 66], [9, 4, 5]] {
+        assert_floats(device, &shape, AROUND)?;
+    }
+    Ok(())
 }
 
 /// Arithmetic of integers wraps around, so that it has one right result.
-#[test]
+#[run_by(everywhere, |device|)]
 fn stencils_of_integers_are_those_of_the_host() -> Outcome {
     fn mixed<T: Number>(x: &Array<T, IxDyn>, factor: T) -> Array<T, IxDyn> {
         (0..6).fold(x.clone(), |y, _| (&y * factor) + x)
     }
-    everywhere(|device| {
-        for shape in [[18, 67], [40, 75], [3, 5]] {
-            let wide = numbers(&shape).mapv(|x| (x * 1e9) as i64);
-            let narrow = wide.mapv(|x| x as i32);
-            let half = wide.mapv(|x| f16::from_f64(x as f64 * 1e-9));
-            assert_stencil(device, (&narrow, BOX), |x| mixed(x, 7), |&x| x)?;
-            assert_stencil(device, (&wide, BOX), |x| mixed(x, -7), |&x| x)?;
-            assert_stencil(device, (&half, BOX), |x| x.exp(), |x| x.to_bits())?;
-            let x = Array::from_host(device, &narrow)?;
-            let found = stencil(&mixed(&x, 7), BOX).to_host()?;
-            let host = narrow.mapv(|x| (0..6).fold(x, |y, _| y.wrapping_mul(7).wrapping_add(x)));
-            let expected = ArrayD::from_shape_fn(found.raw_dim(), |at| {
-                let element = |place: &&[usize]| host[[at[0] + place[0], at[1] + place[1]]];
-                BOX.iter().map(element).fold(0, i32::wrapping_add)
-            });
-            assert_eq!(found, expected);
-        }
-        Ok(())
-    })
+    for shape in [[18, 67], [40, 75], [3, 5]] {
+        let wide = numbers(&shape).mapv(|x| (x * 1e9) as i64);
+        let narrow = wide.mapv(|x| x as i32);
+        let half = wide.mapv(|x| f16::from_f64(x as f64 * 1e-9));
+        assert_stencil(device, (&narrow, BOX), |x| mixed(x, 7), |&x| x)?;
+        assert_stencil(device, (&wide, BOX), |x| mixed(x, -7), |&x| x)?;
+        assert_stencil(device, (&half, BOX), |x| x.exp(), |x| x.to_bits())?;
+        let x = Array::from_host(device, &narrow)?;
+        let found = stencil(&mixed(&x, 7), BOX).to_host()?;
+        let host = narrow.mapv(|x| (0..6).fold(x, |y, _| y.wrapping_mul(7).wrapping_add(x)));
+        let expected = ArrayD::from_shape_fn(found.raw_dim(), |at| {
+            let element = |place: &&[usize]| host[[at[0] + place[0], at[1] + place[1]]];
+            BOX.iter().map(element).fold(0, i32::wrapping_add)
+        });
+        assert_eq!(found, expected);
+    }
+    Ok(())
 }
 
 /// One of the functions has another function, a row, a view and its own position as operands. The
 /// kernel reads another array, too.
-#[test]
+#[run_by(everywhere, |device|)]
 fn a_stencil_of_several_functions_has_the_bits_of_stored_ones() -> Outcome {
     fn functions(x: &Array<f32, IxDyn>, row: &Array<f32, IxDyn>) -> [Array<f32, IxDyn>; 2] {
         let below = x.slice_axis(Axis(0), Slice::from(1..));
@@ -178,36 +172,34 @@ fn a_stencil_of_several_functions_has_the_bits_of_stored_ones() -> Outcome {
         let first = (&below * row).exp();
         [first, (&above - 0.25).cos() + &below.sqrt()]
     }
-    everywhere(|device| {
-        let host = numbers(&[38, 75]).mapv(|x| x.abs() as f32);
-        let row = numbers(&[75]).mapv(|x| x as f32);
-        let [x, row] = [
-            Array::from_host(device, &host)?,
-            Array::from_host(device, &row)?,
-        ];
-        let result = |[first, second]: [&Array<f32, IxDyn>; 2], x: &Array<f32, IxDyn>| {
-            let inner = stencil(x, &[&[1, 2], &[3, 1]]).slice_axis(Axis(1), Slice::from(..-4));
-            stencil(first, ASIDE) * inner.slice_axis(Axis(0), Slice::from(..-2))
-                - stencil(second, ASIDE)
-        };
-        let found = device.region(|g| {
-            let x = g.array(&x);
-            let [first, second] = functions(&x, &g.array(&row));
-            let result = result([&first, &second], &x);
-            let kernels = g.explain(&result)?.kernels().to_vec();
-            assert_eq!(kernels.len(), 1, "{kernels:?}");
-            assert_eq!(kernels[0].in_shared_memory, ["exp", "add"]);
-            Ok(result)
-        });
-        let (first, second) = evaluate(device, |g| {
-            let [first, second] = functions(&g.array(&x), &g.array(&row));
-            (Keep(first), Keep(second))
-        })?;
-        let bits = |result: ArrayD<f32>| result.mapv(f32::to_bits);
-        let expected = result([&first, &second], &x).to_host()?;
-        assert_eq!(bits(found?.wait()?), bits(expected));
-        Ok(())
-    })
+    let host = numbers(&[38, 75]).mapv(|x| x.abs() as f32);
+    let row = numbers(&[75]).mapv(|x| x as f32);
+    let [x, row] = [
+        Array::from_host(device, &host)?,
+        Array::from_host(device, &row)?,
+    ];
+    let result = |[first, second]: [&Array<f32, IxDyn>; 2], x: &Array<f32, IxDyn>| {
+        let inner = stencil(x, &[&[1, 2], &[3, 1]]).slice_axis(Axis(1), Slice::from(..-4));
+        stencil(first, ASIDE) * inner.slice_axis(Axis(0), Slice::from(..-2))
+            - stencil(second, ASIDE)
+    };
+    let found = device.region(|g| {
+        let x = g.array(&x);
+        let [first, second] = functions(&x, &g.array(&row));
+        let result = result([&first, &second], &x);
+        let kernels = g.explain(&result)?.kernels().to_vec();
+        assert_eq!(kernels.len(), 1, "{kernels:?}");
+        assert_eq!(kernels[0].in_shared_memory, ["exp", "add"]);
+        Ok(result)
+    });
+    let (first, second) = evaluate(device, |g| {
+        let [first, second] = functions(&g.array(&x), &g.array(&row));
+        (Keep(first), Keep(second))
+    })?;
+    let bits = |result: ArrayD<f32>| result.mapv(f32::to_bits);
+    let expected = result([&first, &second], &x).to_host()?;
+    assert_eq!(bits(found?.wait()?), bits(expected));
+    Ok(())
 }
 
 /// Returns a stencil of a function of an array, and an element beside it.
@@ -220,32 +212,30 @@ fn with_neighbour(x: &Array<f32, IxDyn>, values: &Array<f32, IxDyn>) -> Array<f3
 }
 
 /// The old elements are read by blocks that run after others have written new ones.
-#[test]
+#[run_by(everywhere, |device|)]
 fn a_stencil_in_the_place_of_its_array_reads_old_elements() -> Outcome {
-    everywhere(|device| {
-        let host = numbers(&[40, 75]).mapv(|x| x as f32);
-        let expected = {
-            let x = Array::from_host(device, &host)?;
-            let values = evaluate(device, |g| Keep(g.array(&x).exp()))?;
-            let mut expected = host.clone();
-            let inner = with_neighbour(&x, &values).to_host()?;
-            expected.slice_mut(s![1..39, 1..74]).assign(&inner);
-            expected
-        };
-        let mut x = Array::from_host(device, &host)?;
+    let host = numbers(&[40, 75]).mapv(|x| x as f32);
+    let expected = {
+        let x = Array::from_host(device, &host)?;
+        let values = evaluate(device, |g| Keep(g.array(&x).exp()))?;
+        let mut expected = host.clone();
+        let inner = with_neighbour(&x, &values).to_host()?;
+        expected.slice_mut(s![1..39, 1..74]).assign(&inner);
+        expected
+    };
+    let mut x = Array::from_host(device, &host)?;
+    let inner = with_neighbour(&x, &x.exp());
+    x.slice_mut(s![1..39, 1..74]).assign(&inner);
+    drop(inner);
+    assert_eq!(x.to_host()?, expected);
+    let mut changed = host.clone();
+    let pending = device.region(|g| {
+        let mut x = g.array(&changed);
         let inner = with_neighbour(&x, &x.exp());
         x.slice_mut(s![1..39, 1..74]).assign(&inner);
-        drop(inner);
-        assert_eq!(x.to_host()?, expected);
-        let mut changed = host.clone();
-        let pending = device.region(|g| {
-            let mut x = g.array(&changed);
-            let inner = with_neighbour(&x, &x.exp());
-            x.slice_mut(s![1..39, 1..74]).assign(&inner);
-            Ok(x)
-        });
-        changed.assign(&pending?.wait()?);
-        assert_eq!(changed, expected);
-        Ok(())
-    })
+        Ok(x)
+    });
+    changed.assign(&pending?.wait()?);
+    assert_eq!(changed, expected);
+    Ok(())
 }

@@ -112,38 +112,36 @@ fn lengthen(pair: &mut Pair) {
         .expect("the arrays have compatible shapes");
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn a_changed_shape_of_a_mut_argument_names_the_call() -> Outcome {
-    everywhere(|device| {
-        let (mut x, mut y) = (array![1.0, 2.0], [3.0]);
-        let (error_of_x, line) = (usage_error(shorten(device, &mut x, &mut y)), line!());
-        let mut view = x.view_mut();
-        let line_of_view = line!() + 1;
-        let error_of_view = usage_error(shorten(device, view.view_mut(), &mut y));
-        let mut pair = Pair {
-            first: array![1.0],
-            second: vec![1, 2],
+    let (mut x, mut y) = (array![1.0, 2.0], [3.0]);
+    let (error_of_x, line) = (usage_error(shorten(device, &mut x, &mut y)), line!());
+    let mut view = x.view_mut();
+    let line_of_view = line!() + 1;
+    let error_of_view = usage_error(shorten(device, view.view_mut(), &mut y));
+    let mut pair = Pair {
+        first: array![1.0],
+        second: vec![1, 2],
+    };
+    let (error_of_pair, line_of_pair) = (usage_error(lengthen(device, &mut pair)), line!());
+    for (usage_error, line, left, right) in [
+        (error_of_x, line, 1, 2),
+        (error_of_view, line_of_view, 1, 2),
+        (error_of_pair, line_of_pair, 4, 2),
+    ] {
+        let problem = UsageErrorKind::Shapes {
+            left: [left][..].into(),
+            right: [right][..].into(),
         };
-        let (error_of_pair, line_of_pair) = (usage_error(lengthen(device, &mut pair)), line!());
-        for (usage_error, line, left, right) in [
-            (error_of_x, line, 1, 2),
-            (error_of_view, line_of_view, 1, 2),
-            (error_of_pair, line_of_pair, 4, 2),
-        ] {
-            let problem = UsageErrorKind::Shapes {
-                left: [left][..].into(),
-                right: [right][..].into(),
-            };
-            assert_eq!(*usage_error.problem(), problem);
-            assert_eq!(
-                (usage_error.location().file(), usage_error.location().line()),
-                (file!(), line)
-            );
-        }
-        assert_eq!((x, y), (array![1.0, 2.0], [3.0]));
-        assert_eq!((pair.first, pair.second), (array![1.0], vec![1, 2]));
-        Ok(())
-    })
+        assert_eq!(*usage_error.problem(), problem);
+        assert_eq!(
+            (usage_error.location().file(), usage_error.location().line()),
+            (file!(), line)
+        );
+    }
+    assert_eq!((x, y), (array![1.0, 2.0], [3.0]));
+    assert_eq!((pair.first, pair.second), (array![1.0], vec![1, 2]));
+    Ok(())
 }
 
 #[test]
@@ -175,28 +173,26 @@ fn invalid_joins_are_errors() -> Outcome {
     Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |device|)]
 fn differences_of_short_axes_are_empty() -> Outcome {
     let x = array![[1.0_f32, 4.0, 9.0], [1.0, 8.0, 27.0]];
-    everywhere(|device| {
-        let (twice, thrice, often, of_none, never) = evaluate(device, |g| {
-            let x = g.array(&x);
-            (
-                x.diff(2, Axis(1)),
-                x.diff(3, Axis(1)),
-                x.diff(usize::MAX, Axis(0)),
-                x.slice(s![.., ..0]).diff(1, Axis(1)),
-                x.diff(0, Axis(0)),
-            )
-        })?;
-        assert_eq!(twice, array![[2.0], [12.0]]);
-        assert_eq!(
-            (thrice.shape(), often.shape(), of_none.shape()),
-            (&[2, 0][..], &[0, 3][..], &[2, 0][..])
-        );
-        assert_eq!(never, x);
-        Ok(())
-    })
+    let (twice, thrice, often, of_none, never) = evaluate(device, |g| {
+        let x = g.array(&x);
+        (
+            x.diff(2, Axis(1)),
+            x.diff(3, Axis(1)),
+            x.diff(usize::MAX, Axis(0)),
+            x.slice(s![.., ..0]).diff(1, Axis(1)),
+            x.diff(0, Axis(0)),
+        )
+    })?;
+    assert_eq!(twice, array![[2.0], [12.0]]);
+    assert_eq!(
+        (thrice.shape(), often.shape(), of_none.shape()),
+        (&[2, 0][..], &[0, 3][..], &[2, 0][..])
+    );
+    assert_eq!(never, x);
+    Ok(())
 }
 
 /// Slices of slices and of fused operations, with steps beyond every index.

@@ -77,30 +77,28 @@ fn shapes() -> Vec<(usize, usize)> {
     shapes
 }
 
-#[test]
+#[run_by(Counted::with(Schedule::Timed), |counted|)]
 fn an_expression_for_many_shapes_takes_few_compilations() {
-    Counted::with(Schedule::Timed, |counted| {
-        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-        for (what, _, compute) in &KINDS {
-            counted.calls.forget();
-            for shape in shapes() {
-                if what.starts_with("product") && shape.0 > 40 {
-                    continue;
-                }
-                let x = counted.array(&Array2::<f32>::ones(shape));
-                drop(compute(&x).to_host().unwrap());
+    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+    for (what, _, compute) in &KINDS {
+        counted.calls.forget();
+        for shape in shapes() {
+            if what.starts_with("product") && shape.0 > 40 {
+                continue;
             }
-            found.insert(*what, counted.calls.count("module_load"));
+            let x = counted.array(&Array2::<f32>::ones(shape));
+            drop(compute(&x).to_host().unwrap());
         }
-        let is_few = |(what, most, _): &Kind| (1..=*most).contains(&found[what]);
-        assert!(KINDS.iter().all(is_few), "{found:#?}");
-    });
+        found.insert(*what, counted.calls.count("module_load"));
+    }
+    let is_few = |(what, most, _): &Kind| (1..=*most).contains(&found[what]);
+    assert!(KINDS.iter().all(is_few), "{found:#?}");
 }
 
 /// A kernel's text contains no lengths. It only depends on how many threads share a result or a
 /// tile, so that the texts for arrays of some heights serve all other widths of these heights. Rows
 /// of 36 have eight threads with single elements, those of 52 eight with groups of four.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn other_shapes_take_no_further_compilation() {
     let kinds: [(&str, Compute); 5] = [
         ("element-wise", |x| (x * 2.0 + 1.0).abs()),
@@ -114,22 +112,20 @@ fn other_shapes_take_no_further_compilation() {
         }),
         ("scan", |x| (x * 0.5).cumsum(Axis(1))),
     ];
-    Counted::everywhere(|counted| {
-        for (kind, compute) in kinds {
-            let compilations = |columns: &[usize]| {
-                counted.calls.forget();
-                for &columns in columns {
-                    for rows in [4, 8, 12, 20, 40] {
-                        let host = Array2::<f32>::ones((rows, columns));
-                        let x = counted.array(&host);
-                        drop(compute(&x).to_host().unwrap());
-                    }
+    for (kind, compute) in kinds {
+        let compilations = |columns: &[usize]| {
+            counted.calls.forget();
+            for &columns in columns {
+                for rows in [4, 8, 12, 20, 40] {
+                    let host = Array2::<f32>::ones((rows, columns));
+                    let x = counted.array(&host);
+                    drop(compute(&x).to_host().unwrap());
                 }
-                counted.calls.count("module_load")
-            };
-            let first = compilations(&[36, 52]);
-            assert!((1..=3).contains(&first), "{kind}: {first} compilations");
-            assert_eq!(compilations(&[44, 40, 60]), 0, "{kind}");
-        }
-    });
+            }
+            counted.calls.count("module_load")
+        };
+        let first = compilations(&[36, 52]);
+        assert!((1..=3).contains(&first), "{kind}: {first} compilations");
+        assert_eq!(compilations(&[44, 40, 60]), 0, "{kind}");
+    }
 }

@@ -109,45 +109,41 @@ fn sixty_mandelbrot_steps_are_cut_between_steps() {
     assert_chain_of((4, 8), |x| mandelbrot(x, 60), |x| mandelbrot_on_host(x, 60));
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_function_of_a_row_is_stored_as_a_row() {
     let x = Array2::<f32>::zeros((64, 32));
     let row = Array1::from_shape_fn(32, |index| index as f32 / 64.0);
-    Counted::everywhere(|counted| {
-        let (found, work) = counted.region(|g| {
-            let stretched = g.array(&row).exp().broadcast((64, 32));
-            (&stretched + &g.array(&x), &stretched * 2.0)
-        });
-        assert_eq!(found.1, &found.0 * 2.0);
-        // The row, and the two results.
-        assert_eq!(
-            (work.kernels, work.bytes_written),
-            (3, 4 * (32 + 2 * 64 * 32))
-        );
+    let (found, work) = counted.region(|g| {
+        let stretched = g.array(&row).exp().broadcast((64, 32));
+        (&stretched + &g.array(&x), &stretched * 2.0)
     });
+    assert_eq!(found.1, &found.0 * 2.0);
+    // The row, and the two results.
+    assert_eq!(
+        (work.kernels, work.bytes_written),
+        (3, 4 * (32 + 2 * 64 * 32))
+    );
 }
 
 /// All lengths have one plan, and each has a graph of its own.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_chain_of_three_kernels_is_replayed_for_each_length() {
-    Counted::everywhere(|counted| {
-        for length in [64, 100, 64, 260] {
-            let host = Array1::from_shape_fn(length, |index| (index % 97) as f32 + 1.0);
-            let x = counted.array(&host);
-            let expected = (0..100).fold(host, |y, _| (y / 1.01).sqrt());
-            for call in 1..=4 {
-                let (found, work) = counted.work(|device| {
-                    let chain = |x| (0..100).fold(x, |y: Array<f32, Ix1>, _| (y / 1.01).sqrt());
-                    device
-                        .region(|g| chain(g.array(&x)))
-                        .unwrap()
-                        .wait()
-                        .unwrap()
-                });
-                assert_eq!(found, expected, "{length}");
-                // The third call of a length records its graph.
-                assert!(call < 4 || work.kernels == 0, "{length}: {work:?}");
-            }
+    for length in [64, 100, 64, 260] {
+        let host = Array1::from_shape_fn(length, |index| (index % 97) as f32 + 1.0);
+        let x = counted.array(&host);
+        let expected = (0..100).fold(host, |y, _| (y / 1.01).sqrt());
+        for call in 1..=4 {
+            let (found, work) = counted.work(|device| {
+                let chain = |x| (0..100).fold(x, |y: Array<f32, Ix1>, _| (y / 1.01).sqrt());
+                device
+                    .region(|g| chain(g.array(&x)))
+                    .unwrap()
+                    .wait()
+                    .unwrap()
+            });
+            assert_eq!(found, expected, "{length}");
+            // The third call of a length records its graph.
+            assert!(call < 4 || work.kernels == 0, "{length}: {work:?}");
         }
-    });
+    }
 }

@@ -91,67 +91,61 @@ fn the_explained_kernels_are_those_that_run() {
     }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn explanations_tell_what_is_read_and_what_is_too_large() {
-    Counted::everywhere(|counted| {
-        let x = counted.array(&Array2::<f32>::ones((3, 8)));
-        let pending = counted.device.region(|g| {
-            let x = g.array(&x);
-            let (y, sum) = (long(&x), x.sum_axis(Axis(0)));
-            let plan = g.explain(&(Keep(y.clone()), sum.clone()))?;
-            let found = reasons(&plan);
-            let size = |&(_, reason): &(&str, StoreReason)| reason == StoreReason::Size;
-            assert!(found.iter().any(size), "{plan}");
-            let results = found
-                .iter()
-                .filter(|(_, reason)| *reason == StoreReason::Requested);
-            assert_eq!(results.count(), 2, "{plan}");
-            assert_eq!(plan.kernels()[0].bytes_read, [96], "{plan}");
-            let wrong = y.into_shape_with_order(7);
-            assert!(matches!(g.explain(&wrong), Err(Error::Usage(_))));
-            Ok(sum)
-        });
-        assert!(pending.is_err(), "the body contains a wrong operation");
+    let x = counted.array(&Array2::<f32>::ones((3, 8)));
+    let pending = counted.device.region(|g| {
+        let x = g.array(&x);
+        let (y, sum) = (long(&x), x.sum_axis(Axis(0)));
+        let plan = g.explain(&(Keep(y.clone()), sum.clone()))?;
+        let found = reasons(&plan);
+        let size = |&(_, reason): &(&str, StoreReason)| reason == StoreReason::Size;
+        assert!(found.iter().any(size), "{plan}");
+        let results = found
+            .iter()
+            .filter(|(_, reason)| *reason == StoreReason::Requested);
+        assert_eq!(results.count(), 2, "{plan}");
+        assert_eq!(plan.kernels()[0].bytes_read, [96], "{plan}");
+        let wrong = y.into_shape_with_order(7);
+        assert!(matches!(g.explain(&wrong), Err(Error::Usage(_))));
+        Ok(sum)
     });
+    assert!(pending.is_err(), "the body contains a wrong operation");
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn an_explanation_tells_what_is_computed_in_shared_memory() {
-    Counted::everywhere(|counted| {
-        let x = counted.array(&Array2::<f32>::ones((40, 8)));
-        counted.result(|g| {
-            let powers = g.array(&x).exp();
-            let parts = (0..5).map(|row| powers.slice(s![row..row + 36, ..]));
-            let sum = parts.reduce(|sum, part| sum + part).unwrap();
-            let plan = g.explain(&sum)?;
-            assert_eq!(reasons(&plan), [("add", StoreReason::Requested)], "{plan}");
-            assert_eq!(plan.kernels()[0].in_shared_memory, ["exp"]);
-            let line = "computes exp in shared memory: a stencil reads it";
-            assert!(plan.to_string().contains(line), "{plan}");
-            Ok(sum)
-        });
+    let x = counted.array(&Array2::<f32>::ones((40, 8)));
+    counted.result(|g| {
+        let powers = g.array(&x).exp();
+        let parts = (0..5).map(|row| powers.slice(s![row..row + 36, ..]));
+        let sum = parts.reduce(|sum, part| sum + part).unwrap();
+        let plan = g.explain(&sum)?;
+        assert_eq!(reasons(&plan), [("add", StoreReason::Requested)], "{plan}");
+        assert_eq!(plan.kernels()[0].in_shared_memory, ["exp"]);
+        let line = "computes exp in shared memory: a stencil reads it";
+        assert!(plan.to_string().contains(line), "{plan}");
+        Ok(sum)
     });
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn an_explanation_names_the_precision_of_a_product() {
-    Counted::everywhere(|counted| {
-        let x = counted.array(&Array2::<f32>::ones((4, 4)));
-        let wide = counted.array(&Array2::<f64>::ones((4, 4)));
-        counted.result(|g| {
-            let (x, wide) = (g.array(&x), g.array(&wide));
-            let operations = |plan: Explanation| plan.kernels()[0].operations.clone();
-            for (precision, name) in [
-                (ProductPrecision::Full, "matrix product"),
-                (ProductPrecision::Tf32, "matrix product in TF32"),
-            ] {
-                let product = x.dot_with(&x, precision);
-                assert_eq!(operations(g.explain(&product)?), [name]);
-                // Other elements than `f32` have no other precision.
-                let product = wide.matmul_with(&wide, precision);
-                assert_eq!(operations(g.explain(&product)?), ["matrix product"]);
-            }
-            Ok(())
-        });
+    let x = counted.array(&Array2::<f32>::ones((4, 4)));
+    let wide = counted.array(&Array2::<f64>::ones((4, 4)));
+    counted.result(|g| {
+        let (x, wide) = (g.array(&x), g.array(&wide));
+        let operations = |plan: Explanation| plan.kernels()[0].operations.clone();
+        for (precision, name) in [
+            (ProductPrecision::Full, "matrix product"),
+            (ProductPrecision::Tf32, "matrix product in TF32"),
+        ] {
+            let product = x.dot_with(&x, precision);
+            assert_eq!(operations(g.explain(&product)?), [name]);
+            // Other elements than `f32` have no other precision.
+            let product = wide.matmul_with(&wide, precision);
+            assert_eq!(operations(g.explain(&product)?), ["matrix product"]);
+        }
+        Ok(())
     });
 }

@@ -28,39 +28,35 @@ fn a_gather_that_stays_on_the_device_waits_for_nothing() {
     assert!(gpu.kernel_stats().blocks > before);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_gather_takes_one_kernel_and_no_transfer() {
-    Counted::everywhere(|counted| {
-        let x = counted.array(&Array1::<f32>::ones(1000));
-        let index = counted.array(&Array1::<i64>::zeros(1000));
-        let (_, work) = counted.work(|device| {
-            let pending = device.region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))));
-            let gathered = pending.unwrap().wait().unwrap();
-            for call in ["copy_host_to_device_async", "copy_device_to_host_async"] {
-                assert_eq!(counted.calls.count(call), 0, "{call}");
-            }
-            gathered.to_host().unwrap()
-        });
-        // No index raises the flag.
-        let gathered = Work::of(1, 12_000, 4000);
-        assert_eq!(work, gathered);
+    let x = counted.array(&Array1::<f32>::ones(1000));
+    let index = counted.array(&Array1::<i64>::zeros(1000));
+    let (_, work) = counted.work(|device| {
+        let pending = device.region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))));
+        let gathered = pending.unwrap().wait().unwrap();
+        for call in ["copy_host_to_device_async", "copy_device_to_host_async"] {
+            assert_eq!(counted.calls.count(call), 0, "{call}");
+        }
+        gathered.to_host().unwrap()
     });
+    // No index raises the flag.
+    let gathered = Work::of(1, 12_000, 4000);
+    assert_eq!(work, gathered);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_long_loop_of_gathers_forgets_the_checks_that_have_passed() {
-    Counted::everywhere(|counted| {
-        let index = counted.array(&Array1::<i64>::zeros(10));
-        let mut y = counted.array(&Array1::<f32>::ones(10));
-        let downloads = || counted.calls.count("copy_device_to_host_async");
-        for _ in 0..200 {
-            y = counted.result(|g| Keep(g.array(&y).gather(Axis(0), &g.array(&index))));
-        }
-        let meanwhile = downloads();
-        assert!((100..400).contains(&meanwhile), "{meanwhile}");
-        drop(y.to_host().unwrap());
-        // The elements, and the flags of the last regions.
-        let last = downloads() - meanwhile;
-        assert!(last <= 65, "{last}");
-    });
+    let index = counted.array(&Array1::<i64>::zeros(10));
+    let mut y = counted.array(&Array1::<f32>::ones(10));
+    let downloads = || counted.calls.count("copy_device_to_host_async");
+    for _ in 0..200 {
+        y = counted.result(|g| Keep(g.array(&y).gather(Axis(0), &g.array(&index))));
+    }
+    let meanwhile = downloads();
+    assert!((100..400).contains(&meanwhile), "{meanwhile}");
+    drop(y.to_host().unwrap());
+    // The elements, and the flags of the last regions.
+    let last = downloads() - meanwhile;
+    assert!(last <= 65, "{last}");
 }

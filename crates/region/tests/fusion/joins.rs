@@ -47,29 +47,27 @@ fn functions_of_joined_arrays_are_one_kernel_that_reads_each_part_once() {
     }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn reductions_of_padded_arrays_store_nothing_else() {
     let x = matrix((6, 8), 0);
     let mut padded = Array2::from_elem((8, 16), 0.5_f32);
     padded.slice_mut(s![1..7, 4..12]).assign(&(&x * 2.0));
-    Counted::everywhere(|counted| {
-        let on_x = counted.array(&x);
-        let scale = counted.array(&ndarray::arr0(2.0_f32));
-        let (found, work) = counted.region(|g| {
-            // All parts use the same element.
-            let scale = g.array(&scale);
-            let x = g.array(&on_x) * &scale;
-            let side = g.ones::<f32, _>((6, 4)) * 0.25 * &scale;
-            let end = g.ones::<f32, _>((1, 16)) * 0.25 * &scale;
-            let wide = concatenate(Axis(1), &[&side, &x, &side]).unwrap();
-            let all = concatenate(Axis(0), &[&end, &wide, &end]).unwrap();
-            (all.sum_axis(Axis(1)), all.max_axis(Axis(1)))
-        });
-        assert_eq!(found.0, padded.sum_axis(Axis(1)));
-        let greatest = padded.map_axis(Axis(1), |row| row.fold(f32::MIN, |a, &b| a.max(b)));
-        assert_eq!(found.1, greatest);
-        assert_eq!(work.kernels, 2);
+    let on_x = counted.array(&x);
+    let scale = counted.array(&ndarray::arr0(2.0_f32));
+    let (found, work) = counted.region(|g| {
+        // All parts use the same element.
+        let scale = g.array(&scale);
+        let x = g.array(&on_x) * &scale;
+        let side = g.ones::<f32, _>((6, 4)) * 0.25 * &scale;
+        let end = g.ones::<f32, _>((1, 16)) * 0.25 * &scale;
+        let wide = concatenate(Axis(1), &[&side, &x, &side]).unwrap();
+        let all = concatenate(Axis(0), &[&end, &wide, &end]).unwrap();
+        (all.sum_axis(Axis(1)), all.max_axis(Axis(1)))
     });
+    assert_eq!(found.0, padded.sum_axis(Axis(1)));
+    let greatest = padded.map_axis(Axis(1), |row| row.fold(f32::MIN, |a, &b| a.max(b)));
+    assert_eq!(found.1, greatest);
+    assert_eq!(work.kernels, 2);
 }
 
 #[test]
@@ -96,44 +94,42 @@ fn a_softmax_of_joined_rows_is_one_kernel() {
     }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn parts_of_other_types_and_many_parts_are_joined() {
     let truths = Array1::from_shape_fn(11, |at| at % 3 == 0);
     let longs = Array1::from_shape_fn(11, |at| at as i64 * 7 - 30);
-    Counted::everywhere(|counted| {
-        let on_truths = counted.array(&truths);
-        let on_longs = counted.array(&longs);
-        let ((stacked, chosen, sixteen, seventeen), work) = counted.region(|g| {
-            let (truths, longs) = (g.array(&on_truths), g.array(&on_longs));
-            let stacked = stack(Axis(1), &[&longs, &(&longs * 2), &longs]).unwrap();
-            let both = concatenate(Axis(0), &[&truths, &!&truths]).unwrap();
-            let twice = concatenate(Axis(0), &[&longs, &longs]).unwrap();
-            let shifted: Vec<_> = (0..17).map(|at| &longs + at).collect();
-            let sixteen = concatenate(Axis(0), &shifted[..16]).unwrap();
-            let seventeen = concatenate(Axis(0), &shifted).unwrap();
-            (
-                stacked + 1,
-                both.where_cond(&twice, -twice.clone()),
-                sixteen * 2,
-                seventeen * 2,
-            )
-        });
-        let expected = Array2::from_shape_fn((11, 3), |(at, part)| {
-            longs[at] * if part == 1 { 2 } else { 1 } + 1
-        });
-        assert_eq!(stacked, expected);
-        let expected = Array1::from_shape_fn(22, |at| {
-            let (sign, at) = (truths[at % 11] == (at < 11), at % 11);
-            if sign { longs[at] } else { -longs[at] }
-        });
-        assert_eq!(chosen, expected);
-        let expected = |parts: usize| {
-            Array1::from_shape_fn(11 * parts, |at| 2 * (longs[at % 11] + at as i64 / 11))
-        };
-        assert_eq!((sixteen, seventeen), (expected(16), expected(17)));
-        // More than 16 computed parts are stored, each by a kernel.
-        assert_eq!(work.kernels, 1 + 1 + 1 + 17 + 1);
+    let on_truths = counted.array(&truths);
+    let on_longs = counted.array(&longs);
+    let ((stacked, chosen, sixteen, seventeen), work) = counted.region(|g| {
+        let (truths, longs) = (g.array(&on_truths), g.array(&on_longs));
+        let stacked = stack(Axis(1), &[&longs, &(&longs * 2), &longs]).unwrap();
+        let both = concatenate(Axis(0), &[&truths, &!&truths]).unwrap();
+        let twice = concatenate(Axis(0), &[&longs, &longs]).unwrap();
+        let shifted: Vec<_> = (0..17).map(|at| &longs + at).collect();
+        let sixteen = concatenate(Axis(0), &shifted[..16]).unwrap();
+        let seventeen = concatenate(Axis(0), &shifted).unwrap();
+        (
+            stacked + 1,
+            both.where_cond(&twice, -twice.clone()),
+            sixteen * 2,
+            seventeen * 2,
+        )
     });
+    let expected = Array2::from_shape_fn((11, 3), |(at, part)| {
+        longs[at] * if part == 1 { 2 } else { 1 } + 1
+    });
+    assert_eq!(stacked, expected);
+    let expected = Array1::from_shape_fn(22, |at| {
+        let (sign, at) = (truths[at % 11] == (at < 11), at % 11);
+        if sign { longs[at] } else { -longs[at] }
+    });
+    assert_eq!(chosen, expected);
+    let expected = |parts: usize| {
+        Array1::from_shape_fn(11 * parts, |at| 2 * (longs[at % 11] + at as i64 / 11))
+    };
+    assert_eq!((sixteen, seventeen), (expected(16), expected(17)));
+    // More than 16 computed parts are stored, each by a kernel.
+    assert_eq!(work.kernels, 1 + 1 + 1 + 17 + 1);
 }
 
 /// Joins arrays whose lines end within vectors of 16 bytes and at their ends, some of them empty,
@@ -196,7 +192,7 @@ fn a_large_array_is_written_before_its_borders() {
     assert_eq!(bytes, [of_part(1024), of_part(1), of_part(1)]);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn stacked_arrays_of_other_types_are_one_kernel() {
     let bytes: Vec<_> = (0..19)
         .map(|part| Array1::from_shape_fn(35, |at| (at * 7 + part * 31) as u8))
@@ -210,37 +206,32 @@ fn stacked_arrays_of_other_types_are_one_kernel() {
     fn views<T>(parts: &[Array1<T>]) -> Vec<ndarray::ArrayView1<'_, T>> {
         parts.iter().map(|part| part.view()).collect()
     }
-    Counted::everywhere(|counted| {
-        let (found, work) = counted.work(|_| {
-            (
-                stacked(counted, &bytes, 1),
-                stacked(counted, &truths, 0),
-                stacked(counted, &longs, 1),
-            )
-        });
-        assert_eq!(found.0, ndarray::stack(Axis(1), &views(&bytes)).unwrap());
-        assert_eq!(found.1, ndarray::stack(Axis(0), &views(&truths)).unwrap());
-        assert_eq!(found.2, ndarray::stack(Axis(1), &views(&longs)).unwrap());
-        assert_eq!(work.kernels, 3);
+    let (found, work) = counted.work(|_| {
+        (
+            stacked(counted, &bytes, 1),
+            stacked(counted, &truths, 0),
+            stacked(counted, &longs, 1),
+        )
     });
+    assert_eq!(found.0, ndarray::stack(Axis(1), &views(&bytes)).unwrap());
+    assert_eq!(found.1, ndarray::stack(Axis(0), &views(&truths)).unwrap());
+    assert_eq!(found.2, ndarray::stack(Axis(1), &views(&longs)).unwrap());
+    assert_eq!(work.kernels, 3);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn joined_arrays_that_are_results_are_written_part_by_part() {
     let (x, y) = (matrix((3, 8), 0), matrix((5, 8), 50));
-    Counted::everywhere(|counted| {
-        let (on_x, on_y) = (counted.array(&x), counted.array(&y));
-        let ((kept, doubled), work) = counted.work(|device| {
-            let pending = device.region(|g| {
-                let joined =
-                    concatenate(Axis(0), &[&g.array(&on_x), &g.array(&on_y).exp()]).unwrap();
-                (Keep(joined.clone()), joined * 2.0)
-            });
-            let (kept, doubled) = pending.unwrap().wait().unwrap();
-            (kept.to_host().unwrap(), doubled)
+    let (on_x, on_y) = (counted.array(&x), counted.array(&y));
+    let ((kept, doubled), work) = counted.work(|device| {
+        let pending = device.region(|g| {
+            let joined = concatenate(Axis(0), &[&g.array(&on_x), &g.array(&on_y).exp()]).unwrap();
+            (Keep(joined.clone()), joined * 2.0)
         });
-        assert_eq!(kept.slice(s![..3, ..]), x);
-        assert_eq!(kept * 2.0, doubled);
-        assert_eq!(work.kernels, 3);
+        let (kept, doubled) = pending.unwrap().wait().unwrap();
+        (kept.to_host().unwrap(), doubled)
     });
+    assert_eq!(kept.slice(s![..3, ..]), x);
+    assert_eq!(kept * 2.0, doubled);
+    assert_eq!(work.kernels, 3);
 }

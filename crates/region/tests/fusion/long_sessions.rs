@@ -71,45 +71,41 @@ fn constants_in_a_long_session_are_not_stored() {
     });
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_long_loop_is_one_kernel_for_many_steps_and_runs_while_it_is_recorded() {
     const STEPS: usize = 4000;
     let x = ramp();
     let expected = x.mapv(|x| (0..STEPS).fold(x, |y, _| y * 0.5 + x));
-    Counted::everywhere(|counted| {
-        let (found, work) = counted.region(|g| {
-            let x = g.array(&x);
-            let mut y = x.clone();
-            for _ in 0..STEPS {
-                y = &(&y * 0.5) + &x;
-            }
-            // All but the last nodes are enqueued already.
-            let enqueued = counted.calls.counts()["launch_kernel"];
-            assert!(enqueued >= STEPS * 2 / 256 - 3, "{enqueued}");
-            y
-        });
-        assert_eq!(found, expected);
-        // A multiplication and an addition in each step.
-        assert_eq!(work.kernels, (STEPS * 2).div_ceil(256), "{work:?}");
-        assert_eq!(work.bytes_written, (work.kernels * N * 4) as u64);
+    let (found, work) = counted.region(|g| {
+        let x = g.array(&x);
+        let mut y = x.clone();
+        for _ in 0..STEPS {
+            y = &(&y * 0.5) + &x;
+        }
+        // All but the last nodes are enqueued already.
+        let enqueued = counted.calls.counts()["launch_kernel"];
+        assert!(enqueued >= STEPS * 2 / 256 - 3, "{enqueued}");
+        y
     });
+    assert_eq!(found, expected);
+    // A multiplication and an addition in each step.
+    assert_eq!(work.kernels, (STEPS * 2).div_ceil(256), "{work:?}");
+    assert_eq!(work.bytes_written, (work.kernels * N * 4) as u64);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn arrays_that_are_kept_over_many_nodes_are_computed_once() {
     let x = ramp();
     let expected = x.mapv(|x| x * 3.0 + 1.0);
-    Counted::everywhere(|counted| {
-        let (found, work) = counted.region(|g| {
-            let x = g.array(&x);
-            let kept: Vec<_> = (0..5).map(|number| &(&x * 3.0) + number as f32).collect();
-            plan_and_drop(&x, 400);
-            (Keep(kept[0].clone()), kept[1].clone())
-        });
-        assert_eq!(found.1, expected);
-        // Those that are not requested are not computed.
-        assert_eq!((work.kernels, work.bytes_written), (1, 2 * 4 * N as u64));
+    let (found, work) = counted.region(|g| {
+        let x = g.array(&x);
+        let kept: Vec<_> = (0..5).map(|number| &(&x * 3.0) + number as f32).collect();
+        plan_and_drop(&x, 400);
+        (Keep(kept[0].clone()), kept[1].clone())
     });
+    assert_eq!(found.1, expected);
+    // Those that are not requested are not computed.
+    assert_eq!((work.kernels, work.bytes_written), (1, 2 * 4 * N as u64));
 }
 
 #[test]

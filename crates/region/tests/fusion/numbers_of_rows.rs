@@ -3,36 +3,34 @@
 use crate::fusion::prelude::*;
 
 /// All numbers of rows have one plan, and each has a graph of its own.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn kernels_of_rows_are_replayed_for_each_number_of_rows() {
     let from_greatest = |x: &Array3<f32>, axis: usize| -> Array3<f32> {
         let greatest = x.map_axis(Axis(axis), |row| row.fold(f32::MIN, |a, b| a.max(*b)));
         x - &greatest.insert_axis(Axis(axis))
     };
-    Counted::everywhere(|counted| {
-        for rows in [3, 70, 3, 200] {
-            let host = Array3::from_shape_fn((rows, 9, 16), |(row, column, layer)| {
-                ((row * 5 + column * layer) % 31) as f32
+    for rows in [3, 70, 3, 200] {
+        let host = Array3::from_shape_fn((rows, 9, 16), |(row, column, layer)| {
+            ((row * 5 + column * layer) % 31) as f32
+        });
+        let x = counted.array(&host);
+        let expected = [2, 1, 2, 1]
+            .iter()
+            .fold(host, |x, &axis| from_greatest(&x, axis));
+        for call in 1..=4 {
+            let (found, work) = counted.region(|g| {
+                let axes = [2, 1, 2, 1].map(Axis);
+                let from_greatest = |x: Array<f32, Ix3>, axis: &Axis| {
+                    let greatest = x.max_keepdims(&[*axis]);
+                    x - greatest
+                };
+                axes.iter().fold(g.array(&x), from_greatest)
             });
-            let x = counted.array(&host);
-            let expected = [2, 1, 2, 1]
-                .iter()
-                .fold(host, |x, &axis| from_greatest(&x, axis));
-            for call in 1..=4 {
-                let (found, work) = counted.region(|g| {
-                    let axes = [2, 1, 2, 1].map(Axis);
-                    let from_greatest = |x: Array<f32, Ix3>, axis: &Axis| {
-                        let greatest = x.max_keepdims(&[*axis]);
-                        x - greatest
-                    };
-                    axes.iter().fold(g.array(&x), from_greatest)
-                });
-                assert_eq!(found, expected, "{rows}");
-                // The third call of a number of rows records its graph.
-                assert!(call < 4 || work.kernels == 0, "{rows}: {work:?}");
-            }
+            assert_eq!(found, expected, "{rows}");
+            // The third call of a number of rows records its graph.
+            assert!(call < 4 || work.kernels == 0, "{rows}: {work:?}");
         }
-    });
+    }
 }
 
 #[test]

@@ -348,26 +348,24 @@ fn quotients_by_a_value_of_the_row_are_those_of_the_host() {
     }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn weights_of_columns_and_rows_are_read_by_a_row_kernel() {
     let (length, host) = (300, of_length(300));
     let (gain, scale) = (host.row(0).to_owned(), host.column(1).to_owned());
-    Counted::everywhere(|counted| {
-        let (x, gain) = (counted.array(&host), counted.array(&gain));
-        let scale = counted.array(&scale).insert_axis(Axis(1));
-        let run = |cut: &dyn Fn(&Array<f32, Ix2>)| {
-            let mean = x.mean_keepdims(&[Axis(1)]) * &scale;
-            cut(&mean);
-            let y = (&x - &mean) * &gain + &scale;
-            y.to_host().unwrap()
-        };
-        let (found, work) = counted.work(|_| run(&|_| {}));
-        assert_eq!(
-            (work.kernels, work.bytes_written),
-            (1, (4 * rows(length) * length) as u64)
-        );
-        assert_eq!(found, run(&|array| drop(array.to_host().unwrap())));
-    });
+    let (x, gain) = (counted.array(&host), counted.array(&gain));
+    let scale = counted.array(&scale).insert_axis(Axis(1));
+    let run = |cut: &dyn Fn(&Array<f32, Ix2>)| {
+        let mean = x.mean_keepdims(&[Axis(1)]) * &scale;
+        cut(&mean);
+        let y = (&x - &mean) * &gain + &scale;
+        y.to_host().unwrap()
+    };
+    let (found, work) = counted.work(|_| run(&|_| {}));
+    assert_eq!(
+        (work.kernels, work.bytes_written),
+        (1, (4 * rows(length) * length) as u64)
+    );
+    assert_eq!(found, run(&|array| drop(array.to_host().unwrap())));
 }
 
 #[test]
@@ -384,18 +382,16 @@ fn values_of_other_rows_are_not_fused() {
     takes_two_kernels(|x| x - &x.mean_keepdims(&[Axis(0)]));
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_requested_reduction_is_stored_beside_the_row_kernel() {
     let host = of_length(64);
-    Counted::everywhere(|counted| {
-        let ((mean, rest), work) = counted.region(|g| {
-            let x = g.array(&host);
-            let mean = x.mean_keepdims(&[Axis(1)]);
-            let rest = &x - &mean;
-            (Keep(mean), rest)
-        });
-        let mean = mean.to_host().unwrap();
-        assert_eq!(rest, &host - &mean);
-        assert_eq!(work.kernels, 2);
+    let ((mean, rest), work) = counted.region(|g| {
+        let x = g.array(&host);
+        let mean = x.mean_keepdims(&[Axis(1)]);
+        let rest = &x - &mean;
+        (Keep(mean), rest)
     });
+    let mean = mean.to_host().unwrap();
+    assert_eq!(rest, &host - &mean);
+    assert_eq!(work.kernels, 2);
 }

@@ -54,15 +54,13 @@ fn a_scan_of_an_expression_has_the_kernels_of_a_scan() {
     }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_costly_expression_is_computed_within_the_kernel_of_a_scan() {
-    Counted::everywhere(|counted| {
-        for shape in [(2, 1000), (1, 20_000)] {
-            let x = counted.array(&matrix(shape));
-            let (_, work) = counted.work(|_| x.exp().cumsum(Axis(1)).to_host().unwrap());
-            assert_eq!(work.kernels, 1, "{shape:?}");
-        }
-    });
+    for shape in [(2, 1000), (1, 20_000)] {
+        let x = counted.array(&matrix(shape));
+        let (_, work) = counted.work(|_| x.exp().cumsum(Axis(1)).to_host().unwrap());
+        assert_eq!(work.kernels, 1, "{shape:?}");
+    }
 }
 
 /// Columns that one thread scans, one block, and several blocks; of tiles of all widths, with

@@ -59,35 +59,31 @@ fn a_stencil_of_few_exponentials_is_one_kernel() {
 
 /// A block of 256 threads reads 66 by 18 elements for 64 by 16 results, in five turns, in the last
 /// of which some threads read the last element again.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_star_of_exponentials_takes_two_passes_and_edges() {
     let host = matrix((258, 258));
-    Counted::everywhere(|counted| {
-        let x = counted.array(&host);
-        let (found, work) = counted.work(|_| stencil(&x.exp(), &STAR).to_host().unwrap());
-        let expected = Work::of(1, 4 * 4 * 16 * 5 * 256, 4 * 256 * 256);
-        assert_eq!(work, expected);
-        assert_eq!(found, of_stored(&x.exp(), &STAR));
-    });
+    let x = counted.array(&host);
+    let (found, work) = counted.work(|_| stencil(&x.exp(), &STAR).to_host().unwrap());
+    let expected = Work::of(1, 4 * 4 * 16 * 5 * 256, 4 * 256 * 256);
+    assert_eq!(work, expected);
+    assert_eq!(found, of_stored(&x.exp(), &STAR));
 }
 
 /// Lines have tiles of 1,024 elements, for which a block reads 1,028.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_stencil_of_a_line_is_one_kernel() {
     let host = Array1::from_shape_fn(4100, |at| (at % 83) as f32 / 64.0);
     let shifted = |x: &Array<f32, Ix1>| {
         let parts = (0..5).map(|start| x.slice(s![start..start + 4096]));
         parts.reduce(|sum, part| sum + part).unwrap()
     };
-    Counted::everywhere(|counted| {
-        let x = counted.array(&host);
-        let (found, work) = counted.work(|_| shifted(&x.exp()).to_host().unwrap());
-        let expected = Work::of(1, 4 * 4 * 5 * 256, 4 * 4096);
-        assert_eq!(work, expected);
-        let values = x.exp();
-        drop(values.to_host().unwrap());
-        assert_eq!(found, shifted(&values).to_host().unwrap());
-    });
+    let x = counted.array(&host);
+    let (found, work) = counted.work(|_| shifted(&x.exp()).to_host().unwrap());
+    let expected = Work::of(1, 4 * 4 * 5 * 256, 4 * 4096);
+    assert_eq!(work, expected);
+    let values = x.exp();
+    drop(values.to_host().unwrap());
+    assert_eq!(found, shifted(&values).to_host().unwrap());
 }
 
 /// Asserts the number of kernels of a function of a matrix.
@@ -136,46 +132,41 @@ fn a_function_that_is_read_otherwise_than_by_shifts_is_stored() {
 }
 
 /// Tiles have two axes.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_star_along_three_axes_is_two_kernels() {
     let host = Array3::from_shape_fn((20, 20, 20), |(a, b, c)| ((a * 7 + b * 5 + c) % 31) as f32);
-    Counted::everywhere(|counted| {
-        let x = counted.array(&host);
-        let (_, work) = counted.work(|_| {
-            let values = x.exp();
-            let part = |(a, b, c): (usize, usize, usize)| {
-                values.slice(s![a..a + 18, b..b + 18, c..c + 18])
-            };
-            let places = [(1, 1, 1), (0, 1, 1), (2, 1, 1), (1, 0, 1), (1, 1, 0)];
-            let parts = places.map(part).into_iter();
-            parts
-                .reduce(|sum, part| sum + part)
-                .unwrap()
-                .to_host()
-                .unwrap()
-        });
-        assert_eq!(work.kernels, 2, "{work:?}");
+    let x = counted.array(&host);
+    let (_, work) = counted.work(|_| {
+        let values = x.exp();
+        let part =
+            |(a, b, c): (usize, usize, usize)| values.slice(s![a..a + 18, b..b + 18, c..c + 18]);
+        let places = [(1, 1, 1), (0, 1, 1), (2, 1, 1), (1, 0, 1), (1, 1, 0)];
+        let parts = places.map(part).into_iter();
+        parts
+            .reduce(|sum, part| sum + part)
+            .unwrap()
+            .to_host()
+            .unwrap()
     });
+    assert_eq!(work.kernels, 2, "{work:?}");
 }
 
 /// Each kernel computes two steps: the function of the first in shared memory, and of the second
 /// for the next kernel. The last reads the function of the last step.
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn six_steps_of_a_stencil_are_four_kernels() {
     let host = matrix((40, 75));
-    Counted::everywhere(|counted| {
-        let x = counted.array(&host);
-        let step = |x: &Array<f32, Ix2>| stencil(&(x * 0.1).exp(), &STAR) * 0.2;
-        let (found, work) = counted.work(|_| {
-            let result = (0..6).fold(x.clone(), |x, _| step(&x));
-            result.to_host().unwrap()
-        });
-        assert_eq!(work.kernels, 4, "{work:?}");
-        let expected = (0..6).fold(x, |x, _| {
-            let step = step(&x);
-            drop(step.to_host().unwrap());
-            step
-        });
-        assert_eq!(found, expected.to_host().unwrap());
+    let x = counted.array(&host);
+    let step = |x: &Array<f32, Ix2>| stencil(&(x * 0.1).exp(), &STAR) * 0.2;
+    let (found, work) = counted.work(|_| {
+        let result = (0..6).fold(x.clone(), |x, _| step(&x));
+        result.to_host().unwrap()
     });
+    assert_eq!(work.kernels, 4, "{work:?}");
+    let expected = (0..6).fold(x, |x, _| {
+        let step = step(&x);
+        drop(step.to_host().unwrap());
+        step
+    });
+    assert_eq!(found, expected.to_host().unwrap());
 }

@@ -127,43 +127,39 @@ fn a_jacobi_step_is_one_kernel_that_writes_the_array_once() {
     });
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn an_array_that_is_needed_later_is_not_updated_in_place() {
     let matrix = matrix();
     let mut expected = matrix.clone();
     expected.row_mut(2).fill(-1.0);
-    Counted::everywhere(|counted| {
-        let ((old, new, doubled), work) = counted.region(|g| {
-            let old = g.array(&matrix);
-            let mut new = old.clone();
-            new.row_mut(2).fill(-1.0);
-            let doubled = &old.row(2) * 2.0;
-            (old, new, doubled)
-        });
-        assert_eq!((&old, &new), (&matrix, &expected));
-        assert_eq!(doubled, &matrix.row(2) * 2.0);
-        assert_eq!(work.bytes_written, BYTES + ROW_BYTES);
+    let ((old, new, doubled), work) = counted.region(|g| {
+        let old = g.array(&matrix);
+        let mut new = old.clone();
+        new.row_mut(2).fill(-1.0);
+        let doubled = &old.row(2) * 2.0;
+        (old, new, doubled)
     });
+    assert_eq!((&old, &new), (&matrix, &expected));
+    assert_eq!(doubled, &matrix.row(2) * 2.0);
+    assert_eq!(work.bytes_written, BYTES + ROW_BYTES);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn an_array_of_the_caller_is_not_updated_in_place() {
     let matrix = matrix();
-    Counted::everywhere(|counted| {
-        let mine = counted.array(&matrix);
-        let changed = counted.device.region(|_| {
-            let mut changed = mine.clone();
-            changed.row_mut(0).fill(9.0);
-            changed.column_mut(1).fill(8.0);
-            Keep(changed)
-        });
-        let changed = changed.unwrap().wait().unwrap();
-        assert_eq!(mine.to_host().unwrap(), matrix);
-        let mut expected = matrix.clone();
-        expected.row_mut(0).fill(9.0);
-        expected.column_mut(1).fill(8.0);
-        assert_eq!(changed.to_host().unwrap(), expected);
+    let mine = counted.array(&matrix);
+    let changed = counted.device.region(|_| {
+        let mut changed = mine.clone();
+        changed.row_mut(0).fill(9.0);
+        changed.column_mut(1).fill(8.0);
+        Keep(changed)
     });
+    let changed = changed.unwrap().wait().unwrap();
+    assert_eq!(mine.to_host().unwrap(), matrix);
+    let mut expected = matrix.clone();
+    expected.row_mut(0).fill(9.0);
+    expected.column_mut(1).fill(8.0);
+    assert_eq!(changed.to_host().unwrap(), expected);
 }
 
 #[test]
@@ -184,7 +180,7 @@ fn elements_read_elsewhere_are_read_before_they_are_replaced() {
     });
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_scatter_into_an_array_that_nothing_else_needs_copies_nothing() {
     let (base, index) = (
         Array1::from_elem(1000, 7_i32),
@@ -194,18 +190,16 @@ fn a_scatter_into_an_array_that_nothing_else_needs_copies_nothing() {
     let mut expected = base.clone();
     expected[3] += 5;
     expected[5] += 2;
-    Counted::everywhere(|counted| {
-        let (found, work) = counted.region(|g| {
-            let base = g.array(&base);
-            base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
-        });
-        assert_eq!(found, expected);
-        assert_eq!(work.kernels, 1, "{work:?}");
-        assert!(work.bytes_written <= 3 * 4, "{work:?}");
+    let (found, work) = counted.region(|g| {
+        let base = g.array(&base);
+        base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
     });
+    assert_eq!(found, expected);
+    assert_eq!(work.kernels, 1, "{work:?}");
+    assert!(work.bytes_written <= 3 * 4, "{work:?}");
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_scatter_add_of_f32_is_one_kernel_in_place_and_two_elsewhere() {
     let elements = 6000;
     let base = Array1::from_elem(elements, 7_f32);
@@ -216,37 +210,35 @@ fn a_scatter_add_of_f32_is_one_kernel_in_place_and_two_elsewhere() {
         expected[index as usize] += value;
     }
     let bytes = 4 * elements as u64;
-    Counted::everywhere(|counted| {
-        let on_base = counted.array(&base);
-        let on_index = counted.array(&index);
-        let on_values = counted.array(&values);
-        let work = |keeps_base: bool, in_f64: bool| {
-            let (found, work) = counted.region(|g| {
-                let (index, values) = (g.array(&on_index), g.array(&on_values));
-                let own = if keeps_base {
-                    g.array(&on_base)
-                } else {
-                    g.array(&base)
-                };
-                if in_f64 {
-                    own.scatter_add_in_f64(Axis(0), &index, &values)
-                } else {
-                    own.scatter_add(Axis(0), &index, &values)
-                }
-            });
-            assert_eq!(found, expected);
-            work
-        };
-        // The indices and the values. Additions in memory are not among the bytes.
-        let added = Work::of(1, 3 * bytes, 0);
-        assert_eq!(work(false, false), added);
-        let copied = Work::of(2, 4 * bytes, bytes);
-        assert_eq!(work(true, false), copied);
-        assert_eq!(work(true, true).kernels, 3);
-    });
+    let on_base = counted.array(&base);
+    let on_index = counted.array(&index);
+    let on_values = counted.array(&values);
+    let work = |keeps_base: bool, in_f64: bool| {
+        let (found, work) = counted.region(|g| {
+            let (index, values) = (g.array(&on_index), g.array(&on_values));
+            let own = if keeps_base {
+                g.array(&on_base)
+            } else {
+                g.array(&base)
+            };
+            if in_f64 {
+                own.scatter_add_in_f64(Axis(0), &index, &values)
+            } else {
+                own.scatter_add(Axis(0), &index, &values)
+            }
+        });
+        assert_eq!(found, expected);
+        work
+    };
+    // The indices and the values. Additions in memory are not among the bytes.
+    let added = Work::of(1, 3 * bytes, 0);
+    assert_eq!(work(false, false), added);
+    let copied = Work::of(2, 4 * bytes, bytes);
+    assert_eq!(work(true, false), copied);
+    assert_eq!(work(true, true).kernels, 3);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn many_values_are_added_to_few_elements_once_for_each_block() {
     let (count, elements) = (20_000, 64);
     let index = Array1::from_shape_fn(count, |at| (at * 7919 % elements) as i64);
@@ -255,83 +247,73 @@ fn many_values_are_added_to_few_elements_once_for_each_block() {
     for (&index, value) in index.iter().zip(&values) {
         expected[index as usize] += value;
     }
-    Counted::everywhere(|counted| {
-        let (found, work) = counted.region(|g| {
-            let base = g.zeros::<i32, _>(elements) + 7;
-            base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
-        });
-        assert_eq!(found, expected);
-        // The base is written first. A block has at least 2,048 values.
-        let per_block = (elements * size_of::<i32>()) as u64;
-        assert_eq!(work.kernels, 2);
-        assert!(
-            work.bytes_written <= (1 + 20_000 / 2048) * per_block,
-            "{work:?}"
-        );
-        assert!(work.bytes_read >= 12 * count as u64);
+    let (found, work) = counted.region(|g| {
+        let base = g.zeros::<i32, _>(elements) + 7;
+        base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
     });
+    assert_eq!(found, expected);
+    // The base is written first. A block has at least 2,048 values.
+    let per_block = (elements * size_of::<i32>()) as u64;
+    assert_eq!(work.kernels, 2);
+    assert!(
+        work.bytes_written <= (1 + 20_000 / 2048) * per_block,
+        "{work:?}"
+    );
+    assert!(work.bytes_read >= 12 * count as u64);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_costly_value_for_few_elements_is_computed_for_them_alone() {
     let matrix = matrix();
-    Counted::everywhere(|counted| {
-        let (_, work) = counted.region(|g| {
-            let old = g.array(&matrix);
-            let mut new = old.clone();
-            new.row_mut(2).assign(&old.row(7).sqrt());
-            (old, new)
-        });
-        let done = Work::of(2, BYTES + ROW_BYTES, BYTES + ROW_BYTES);
-        assert_eq!(work, done);
+    let (_, work) = counted.region(|g| {
+        let old = g.array(&matrix);
+        let mut new = old.clone();
+        new.row_mut(2).assign(&old.row(7).sqrt());
+        (old, new)
     });
+    let done = Work::of(2, BYTES + ROW_BYTES, BYTES + ROW_BYTES);
+    assert_eq!(work, done);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn threads_that_need_one_update_at_the_same_time_get_the_same_elements() {
     let matrix = matrix();
     let mut expected = matrix.clone();
     (0..4).for_each(|row| expected.row_mut(row).fill(1.0));
-    Counted::everywhere(|counted| {
-        for _ in 0..20 {
-            let mut updated = counted.array(&matrix);
-            (0..4).for_each(|row| updated.row_mut(row).fill(1.0));
-            let sum = &updated + 1.0;
-            let (updated, sum) = thread::scope(|scope| {
-                let other = scope.spawn(|| sum.to_host().unwrap());
-                (updated.to_host().unwrap(), other.join().unwrap())
-            });
-            assert_eq!(updated, expected);
-            assert_eq!(sum, &expected + 1.0);
-        }
-    });
+    for _ in 0..20 {
+        let mut updated = counted.array(&matrix);
+        (0..4).for_each(|row| updated.row_mut(row).fill(1.0));
+        let sum = &updated + 1.0;
+        let (updated, sum) = thread::scope(|scope| {
+            let other = scope.spawn(|| sum.to_host().unwrap());
+            (updated.to_host().unwrap(), other.join().unwrap())
+        });
+        assert_eq!(updated, expected);
+        assert_eq!(sum, &expected + 1.0);
+    }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn an_update_whose_launch_fails_is_an_error_ever_after() {
     let matrix = matrix();
-    Counted::everywhere(|counted| {
-        let mut updated = counted.array(&matrix);
-        let mut row = updated.row_mut(0);
-        row += 1.0;
-        // The driver fails after the kernel has run, so the row is changed already.
-        counted.calls.fail_so(|call| {
-            (call == "launch_kernel")
-                .then(|| Failure::Afterwards(DriverError::new(call, ResultCode::UNKNOWN)))
-        });
-        assert!(updated.to_host().is_err());
-        counted.calls.fail_no_more();
-        assert!(updated.to_host().is_err());
-        assert!((&updated * 2.0).to_host().is_err());
+    let mut updated = counted.array(&matrix);
+    let mut row = updated.row_mut(0);
+    row += 1.0;
+    // The driver fails after the kernel has run, so the row is changed already.
+    counted.calls.fail_so(|call| {
+        (call == "launch_kernel")
+            .then(|| Failure::Afterwards(DriverError::new(call, ResultCode::UNKNOWN)))
     });
+    assert!(updated.to_host().is_err());
+    counted.calls.fail_no_more();
+    assert!(updated.to_host().is_err());
+    assert!((&updated * 2.0).to_host().is_err());
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn an_update_of_no_elements_reads_none_of_an_empty_array() {
-    Counted::everywhere(|counted| {
-        let (mut updated, empty) = (counted.array(&matrix()), Array2::<f32>::zeros((0, COLUMNS)));
-        let mut nothing = updated.slice_mut(s![3..3, ..]);
-        nothing.assign(&counted.array(&empty));
-        assert_eq!(updated.to_host().unwrap(), matrix());
-    });
+    let (mut updated, empty) = (counted.array(&matrix()), Array2::<f32>::zeros((0, COLUMNS)));
+    let mut nothing = updated.slice_mut(s![3..3, ..]);
+    nothing.assign(&counted.array(&empty));
+    assert_eq!(updated.to_host().unwrap(), matrix());
 }

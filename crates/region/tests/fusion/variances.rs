@@ -51,26 +51,22 @@ fn a_variance_of_columns_is_one_kernel() {
     }
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn means_and_variances_of_columns_are_one_kernel() {
     let host = far_from_zero(200, 100);
-    Counted::everywhere(|counted| {
-        let (x, _) = upload(counted, &host);
-        let (_, work) = counted.region(|g| {
-            let x = g.array(&x) * 2.0 + 1.0;
-            (x.mean_axis(Axis(0)), x.std_axis(Axis(0), 1.0))
-        });
-        assert_eq!(work.kernels, 1);
+    let (x, _) = upload(counted, &host);
+    let (_, work) = counted.region(|g| {
+        let x = g.array(&x) * 2.0 + 1.0;
+        (x.mean_axis(Axis(0)), x.std_axis(Axis(0), 1.0))
     });
+    assert_eq!(work.kernels, 1);
 }
 
-#[test]
+#[run_by(Counted::everywhere, |counted|)]
 fn a_variance_of_few_long_rows_is_one_kernel() {
     let host = far_from_zero(3, 20_000);
-    Counted::everywhere(|counted| {
-        let (x, bytes) = upload(counted, &host);
-        let (_, work) = counted.work(|_| x.std_axis(Axis(1), 0.0).to_host().unwrap());
-        assert_eq!(work.kernels, 1);
-        assert!((bytes..bytes + 2048).contains(&work.bytes_read), "{work:?}");
-    });
+    let (x, bytes) = upload(counted, &host);
+    let (_, work) = counted.work(|_| x.std_axis(Axis(1), 0.0).to_host().unwrap());
+    assert_eq!(work.kernels, 1);
+    assert!((bytes..bytes + 2048).contains(&work.bytes_read), "{work:?}");
 }

@@ -1,6 +1,6 @@
 //! Halo exchange against `ndarray` on the host.
 
-use millstream_region::{Border, Sharded, Split, region};
+use millstream_region::{Border, Result, Sharded, Split, region};
 use ndarray::{Array1, Array2, ArrayD, Axis, Slice, concatenate};
 
 use crate::mesh::on_devices;
@@ -66,17 +66,15 @@ fn neighbours_rows_are_those_of_the_whole_array() {
     }
 }
 
-#[test]
-fn columns_are_exchanged_as_rows_are() {
-    on_devices(2, |machine| {
-        let (mesh, x) = (machine.mesh(), ramp(3, 5));
-        let sharded = mesh.shard(&x, Split::<1>::over("data"))?;
-        let haloed: Sharded<Array2<i32>, 1> =
-            mesh.region(|g| (g.local(&sharded) * 2).halo("data", Axis(1), 1, Border::Wrap))?;
-        let whole = expected(&(x * 2).into_dyn(), &[3, 2], 1, 1, Border::Wrap);
-        assert_eq!(haloed.to_host()?.into_dyn(), whole);
-        Ok(())
-    });
+#[run_by(on_devices(2), |machine|)]
+fn columns_are_exchanged_as_rows_are() -> Result<()> {
+    let (mesh, x) = (machine.mesh(), ramp(3, 5));
+    let sharded = mesh.shard(&x, Split::<1>::over("data"))?;
+    let haloed: Sharded<Array2<i32>, 1> =
+        mesh.region(|g| (g.local(&sharded) * 2).halo("data", Axis(1), 1, Border::Wrap))?;
+    let whole = expected(&(x * 2).into_dyn(), &[3, 2], 1, 1, Border::Wrap);
+    assert_eq!(haloed.to_host()?.into_dyn(), whole);
+    Ok(())
 }
 
 /// Takes steps of a moving average, several in one region.
@@ -113,14 +111,12 @@ fn a_stencil_gives_the_bits_of_the_host() {
     }
 }
 
-#[test]
-fn a_halo_of_no_rows_is_the_array() {
-    on_devices(2, |machine| {
-        let (mesh, x) = (machine.mesh(), ramp(4, 2));
-        let sharded = mesh.shard(&x, Split::<0>::over("data"))?;
-        let same: Sharded<Array2<i32>, 0> =
-            mesh.region(|g| g.local(&sharded).halo("data", Axis(0), 0, Border::Zero))?;
-        assert_eq!(same.to_host()?, x);
-        Ok(())
-    });
+#[run_by(on_devices(2), |machine|)]
+fn a_halo_of_no_rows_is_the_array() -> Result<()> {
+    let (mesh, x) = (machine.mesh(), ramp(4, 2));
+    let sharded = mesh.shard(&x, Split::<0>::over("data"))?;
+    let same: Sharded<Array2<i32>, 0> =
+        mesh.region(|g| g.local(&sharded).halo("data", Axis(0), 0, Border::Zero))?;
+    assert_eq!(same.to_host()?, x);
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Placing arrays on meshes, and the layouts of results.
 
-use millstream_region::{Mesh, Partial, Replicated, Sharded, Split, region};
+use millstream_region::{Mesh, Partial, Replicated, Result, Sharded, Split, region};
 use ndarray::{Array1, Array2, Axis, array};
 
 use crate::mesh::on_devices;
@@ -37,32 +37,30 @@ fn scaled(x: &Sharded<Array2<f32>, 0>, by: &Replicated<Array1<f32>>) -> Sharded<
     x * by
 }
 
-#[test]
-fn a_region_computes_each_part_on_its_device() {
-    on_devices(3, |machine| {
-        let (mesh, x, by) = (machine.mesh(), ramp(8, 2), array![2.0, -1.0]);
-        let sharded = mesh.shard(&x, Split::over("data"))?;
-        let replicated = mesh.replicate(&by)?;
-        machine.calls.forget();
-        let result = scaled(&mesh, &sharded, &replicated)?;
-        for (device, part) in mesh.devices().iter().zip(result.parts()) {
-            assert_eq!(part.device(), device);
-        }
-        let copies: Vec<_> = machine.calls.counts().into_keys().collect();
-        assert!(
-            !copies.iter().any(|call| call.starts_with("copy")),
-            "{copies:?}"
-        );
-        assert_eq!(result.to_host()?, &x * &by);
-        Ok(())
-    });
+#[run_by(on_devices(3), |machine|)]
+fn a_region_computes_each_part_on_its_device() -> Result<()> {
+    let (mesh, x, by) = (machine.mesh(), ramp(8, 2), array![2.0, -1.0]);
+    let sharded = mesh.shard(&x, Split::over("data"))?;
+    let replicated = mesh.replicate(&by)?;
+    machine.calls.forget();
+    let result = scaled(&mesh, &sharded, &replicated)?;
+    for (device, part) in mesh.devices().iter().zip(result.parts()) {
+        assert_eq!(part.device(), device);
+    }
+    let copies: Vec<_> = machine.calls.counts().into_keys().collect();
+    assert!(
+        !copies.iter().any(|call| call.starts_with("copy")),
+        "{copies:?}"
+    );
+    assert_eq!(result.to_host()?, &x * &by);
+    Ok(())
 }
 
 #[region(mesh)]
 fn both(
     x: &Sharded<Array2<f32>, 0>,
     scale: f32,
-) -> millstream_region::Result<(Partial<Array1<f32>>, Sharded<Array2<f32>, 0>)> {
+) -> Result<(Partial<Array1<f32>>, Sharded<Array2<f32>, 0>)> {
     Ok((x.sum_axis(Axis(0)), x * scale))
 }
 
@@ -84,31 +82,29 @@ fn summands_leave_by_a_reduction() {
     }
 }
 
-#[test]
-fn a_mesh_of_two_axes_reduces_along_each() {
-    on_devices(4, |machine| {
-        let mesh = Mesh::new(machine.devices.clone(), [("data", 2), ("model", 2)])?;
-        assert_eq!((mesh.axis("data")?, mesh.axis("model")?), (2, 2));
-        let x = ramp(4, 6);
-        let (a, b) = (
-            mesh.shard(&x, Split::<0>::over("data"))?,
-            mesh.shard(&x, Split::<1>::over("model"))?,
-        );
-        assert_eq!(a.to_host()?, x);
-        assert_eq!(b.to_host()?, x);
-        // Rows along one axis of the mesh, columns along the other.
-        let product: Sharded<Array2<f32>, 0> = mesh.region(|g| {
-            let columns = g.local(&b).sum_axis(Axis(1)).all_reduce("model");
-            let rows = g.local(&a).sum_axis(Axis(0)).all_reduce("data");
-            g.local(&a) * rows + columns.sum()
-        })?;
-        let expected = &x * &x.sum_axis(Axis(0)) + x.sum();
-        assert_eq!(product.to_host()?, expected);
-        let index: Sharded<Array1<i64>, 0> =
-            mesh.region(|g| g.zeros::<i64, _>(1) + g.index("model"))?;
-        assert_eq!(index.to_host()?, array![0, 1]);
-        Ok(())
-    });
+#[run_by(on_devices(4), |machine|)]
+fn a_mesh_of_two_axes_reduces_along_each() -> Result<()> {
+    let mesh = Mesh::new(machine.devices.clone(), [("data", 2), ("model", 2)])?;
+    assert_eq!((mesh.axis("data")?, mesh.axis("model")?), (2, 2));
+    let x = ramp(4, 6);
+    let (a, b) = (
+        mesh.shard(&x, Split::<0>::over("data"))?,
+        mesh.shard(&x, Split::<1>::over("model"))?,
+    );
+    assert_eq!(a.to_host()?, x);
+    assert_eq!(b.to_host()?, x);
+    // Rows along one axis of the mesh, columns along the other.
+    let product: Sharded<Array2<f32>, 0> = mesh.region(|g| {
+        let columns = g.local(&b).sum_axis(Axis(1)).all_reduce("model");
+        let rows = g.local(&a).sum_axis(Axis(0)).all_reduce("data");
+        g.local(&a) * rows + columns.sum()
+    })?;
+    let expected = &x * &x.sum_axis(Axis(0)) + x.sum();
+    assert_eq!(product.to_host()?, expected);
+    let index: Sharded<Array1<i64>, 0> =
+        mesh.region(|g| g.zeros::<i64, _>(1) + g.index("model"))?;
+    assert_eq!(index.to_host()?, array![0, 1]);
+    Ok(())
 }
 
 /// The constructors of a body are those of its device.
@@ -117,12 +113,10 @@ fn ones_like(x: &Sharded<Array1<f32>, 0>) -> Sharded<Array1<f32>, 0> {
     x * 0.0 + Array1::<f32>::ones(x.len())
 }
 
-#[test]
-fn constructors_make_arrays_on_each_device() {
-    on_devices(2, |machine| {
-        let mesh = machine.mesh();
-        let x = mesh.shard(&array![1.0, 2.0, 3.0], Split::over("data"))?;
-        assert_eq!(ones_like(&mesh, &x)?.to_host()?, array![1.0, 1.0, 1.0]);
-        Ok(())
-    });
+#[run_by(on_devices(2), |machine|)]
+fn constructors_make_arrays_on_each_device() -> Result<()> {
+    let mesh = machine.mesh();
+    let x = mesh.shard(&array![1.0, 2.0, 3.0], Split::over("data"))?;
+    assert_eq!(ones_like(&mesh, &x)?.to_host()?, array![1.0, 1.0, 1.0]);
+    Ok(())
 }

@@ -149,95 +149,87 @@ fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
         .map_err(|failed| format!("{failed}; {} and {}", a.strides_text(), b.strides_text()).into())
 }
 
-#[test]
+#[run_by(on_device, |stream|)]
 fn random_products() -> Outcome {
-    on_device(|stream| {
-        for seed in share::numbers(20, 200) {
-            let mut rng = Pcg32::seed_from_u64(seed);
-            match seed % 7 {
-                5 => random_product::<f16>(stream, &mut rng)?,
-                6 => random_product::<bf16>(stream, &mut rng)?,
-                0 => random_product::<f32>(stream, &mut rng)?,
-                1 => random_product::<f64>(stream, &mut rng)?,
-                2 => random_product::<i32>(stream, &mut rng)?,
-                3 => random_product::<i64>(stream, &mut rng)?,
-                _ => random_product::<u8>(stream, &mut rng)?,
-            }
+    for seed in share::numbers(20, 200) {
+        let mut rng = Pcg32::seed_from_u64(seed);
+        match seed % 7 {
+            5 => random_product::<f16>(stream, &mut rng)?,
+            6 => random_product::<bf16>(stream, &mut rng)?,
+            0 => random_product::<f32>(stream, &mut rng)?,
+            1 => random_product::<f64>(stream, &mut rng)?,
+            2 => random_product::<i32>(stream, &mut rng)?,
+            3 => random_product::<i64>(stream, &mut rng)?,
+            _ => random_product::<u8>(stream, &mut rng)?,
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-#[test]
+#[run_by(on_device, |stream|)]
 fn sizes_around_tiles_and_chunks() -> Outcome {
-    on_device(|stream| {
-        let mut rng = Pcg32::seed_from_u64(8);
-        for (m, k, n) in [
-            (16, 16, 16),
-            (17, 15, 1),
-            (1, 33, 17),
-            (64, 128, 64),
-            (65, 129, 63),
-            (63, 127, 65),
-            (128, 17, 130),
-            (2, 4097, 1),
-            (33, 1025, 1),
-            (300, 31, 1),
-            (1, 9, 700),
-            (1, 1, 1),
-        ] {
-            let a = Layout::<f32>::plain(&mut rng, &[m, k]);
-            compare_own(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
-            compare_own(stream, &a, &Layout::transposed(&mut rng, &[k, n]))?;
-            let a = Layout::<i32>::transposed(&mut rng, &[m, k]);
-            compare_own(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
-        }
-        Ok(())
-    })
+    let mut rng = Pcg32::seed_from_u64(8);
+    for (m, k, n) in [
+        (16, 16, 16),
+        (17, 15, 1),
+        (1, 33, 17),
+        (64, 128, 64),
+        (65, 129, 63),
+        (63, 127, 65),
+        (128, 17, 130),
+        (2, 4097, 1),
+        (33, 1025, 1),
+        (300, 31, 1),
+        (1, 9, 700),
+        (1, 1, 1),
+    ] {
+        let a = Layout::<f32>::plain(&mut rng, &[m, k]);
+        compare_own(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
+        compare_own(stream, &a, &Layout::transposed(&mut rng, &[k, n]))?;
+        let a = Layout::<i32>::transposed(&mut rng, &[m, k]);
+        compare_own(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
+    }
+    Ok(())
 }
 
-#[test]
+#[run_by(on_device, |stream|)]
 fn long_sums_are_split() -> Outcome {
-    on_device(|stream| {
-        let mut rng = Pcg32::seed_from_u64(9);
-        for (m, k, n) in [
-            (1, 20_000, 1),
-            (1, 140_000, 1),
-            (3, 9_001, 2),
-            (40, 2_500, 3),
-            (70, 1_100, 70),
-        ] {
-            let a = Layout::<f32>::plain(&mut rng, &[2, m, k]);
-            compare_own(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
-            let a = Layout::<i64>::transposed(&mut rng, &[m, k]);
-            compare_own(stream, &a, &Layout::random(&mut rng, &[k, n]))?;
-        }
-        Ok(())
-    })
+    let mut rng = Pcg32::seed_from_u64(9);
+    for (m, k, n) in [
+        (1, 20_000, 1),
+        (1, 140_000, 1),
+        (3, 9_001, 2),
+        (40, 2_500, 3),
+        (70, 1_100, 70),
+    ] {
+        let a = Layout::<f32>::plain(&mut rng, &[2, m, k]);
+        compare_own(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
+        let a = Layout::<i64>::transposed(&mut rng, &[m, k]);
+        compare_own(stream, &a, &Layout::random(&mut rng, &[k, n]))?;
+    }
+    Ok(())
 }
 
 /// Checks the order of the additions, from which the bound is derived, by the bits of the elements.
-#[test]
+#[run_by(on_device, |stream|)]
 fn products_are_added_up_in_ranges() -> Outcome {
-    on_device(|stream| {
-        let mut rng = Pcg32::seed_from_u64(13);
-        for (m, k, n) in [(17, 300, 5), (64, 257, 64)] {
-            let a = Layout::<f32>::plain(&mut rng, &[m, k]);
-            let b = Layout::<f32>::plain(&mut rng, &[k, n]);
-            let found = product_of(stream, &a, &b, multiply_without_libraries::<f32>)?;
-            let mut expected = Vec::new();
-            for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-                let add = |sum: f32, at| a.at(0, row, at).mul_add(b.at(0, at, column), sum);
-                let ranges = (0..k).step_by(128);
-                let sums = ranges.map(|from| (from..k.min(from + 128)).fold(0.0, add));
-                expected.extend(sums.fold(0.0_f32, |total, sum| total + sum).to_le_bytes());
-            }
-            if found != expected {
-                return Err(format!("other bits than the order gives for {m} × {k} × {n}").into());
-            }
+    let mut rng = Pcg32::seed_from_u64(13);
+    for (m, k, n) in [(17, 300, 5), (64, 257, 64)] {
+        let a = Layout::<f32>::plain(&mut rng, &[m, k]);
+        let b = Layout::<f32>::plain(&mut rng, &[k, n]);
+        let found = product_of(stream, &a, &b, multiply_without_libraries::<f32>)?;
+        let mut expected = Vec::new();
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let add = |sum: f32, at| a.at(0, row, at).mul_add(b.at(0, at, column), sum);
+            let ranges = (0..k).step_by(128);
+            let sums = ranges.map(|from| (from..k.min(from + 128)).fold(0.0, add));
+            expected.extend(sums.fold(0.0_f32, |total, sum| total + sum).to_le_bytes());
         }
-        Ok(())
-    })
+        if found != expected {
+            return Err(format!("other bits than the order gives for {m} × {k} × {n}").into());
+        }
+    }
+    Ok(())
 }
 
 /// Compares products of floats of 16 bits with those of `f32`, rounded.
@@ -269,31 +261,27 @@ fn compare_with_singles<T: Case>(
     Ok(())
 }
 
-#[test]
+#[run_by(on_device, |stream|)]
 fn half_products_are_those_of_f32_rounded_once() -> Outcome {
-    on_device(|stream| {
-        compare_with_singles::<f16>(stream, f16::to_f32, f16::from_f32)?;
-        compare_with_singles::<bf16>(stream, bf16::to_f32, bf16::from_f32)
-    })
+    compare_with_singles::<f16>(stream, f16::to_f32, f16::from_f32)?;
+    compare_with_singles::<bf16>(stream, bf16::to_f32, bf16::from_f32)
 }
 
-#[test]
+#[run_by(on_device, |stream|)]
 fn empty_products() -> Outcome {
-    on_device(|stream| {
-        let mut rng = Pcg32::seed_from_u64(10);
-        for (batch, m, k, n) in [
-            (2, 3, 0, 4),
-            (2, 0, 3, 4),
-            (2, 3, 4, 0),
-            (0, 3, 4, 5),
-            (1, 0, 0, 0),
-        ] {
-            let a = Layout::<f64>::plain(&mut rng, &[batch, m, k]);
-            let b = Layout::<f64>::plain(&mut rng, &[batch, k, n]);
-            compare_own(stream, &a, &b)?;
-        }
-        Ok(())
-    })
+    let mut rng = Pcg32::seed_from_u64(10);
+    for (batch, m, k, n) in [
+        (2, 3, 0, 4),
+        (2, 0, 3, 4),
+        (2, 3, 4, 0),
+        (0, 3, 4, 5),
+        (1, 0, 0, 0),
+    ] {
+        let a = Layout::<f64>::plain(&mut rng, &[batch, m, k]);
+        let b = Layout::<f64>::plain(&mut rng, &[batch, k, n]);
+        compare_own(stream, &a, &b)?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -354,33 +342,31 @@ fn products_wait_for_their_operands() -> Outcome {
     Ok(())
 }
 
-#[test]
+#[run_by(on_device, |stream|)]
 fn operands_on_another_device_are_rejected() -> Outcome {
-    on_device(|stream| {
-        let mut rng = Pcg32::seed_from_u64(12);
-        let a = Layout::<f32>::plain(&mut rng, &[3, 4]);
-        let elsewhere = Device::simulated()?.stream()?;
-        let here = stream.upload(bytemuck::cast_slice(&a.elements))?;
-        let there = elsewhere.upload(bytemuck::cast_slice(&a.elements))?;
-        let shape = ProductShape {
-            batch: &[],
-            m: 3,
-            k: 4,
-            n: 3,
-        };
-        let b = Layout::<f32>::transposed(&mut rng, &[4, 3]);
-        let mut out = stream.zeros(36)?;
-        let refused = multiply::<f32>(
-            stream,
-            &shape,
-            &a.factor(&here),
-            &b.factor(&there),
-            &mut out,
-        );
-        assert!(
-            matches!(refused, Err(millstream::Error::Usage(_))),
-            "{refused:?}"
-        );
-        Ok(())
-    })
+    let mut rng = Pcg32::seed_from_u64(12);
+    let a = Layout::<f32>::plain(&mut rng, &[3, 4]);
+    let elsewhere = Device::simulated()?.stream()?;
+    let here = stream.upload(bytemuck::cast_slice(&a.elements))?;
+    let there = elsewhere.upload(bytemuck::cast_slice(&a.elements))?;
+    let shape = ProductShape {
+        batch: &[],
+        m: 3,
+        k: 4,
+        n: 3,
+    };
+    let b = Layout::<f32>::transposed(&mut rng, &[4, 3]);
+    let mut out = stream.zeros(36)?;
+    let refused = multiply::<f32>(
+        stream,
+        &shape,
+        &a.factor(&here),
+        &b.factor(&there),
+        &mut out,
+    );
+    assert!(
+        matches!(refused, Err(millstream::Error::Usage(_))),
+        "{refused:?}"
+    );
+    Ok(())
 }

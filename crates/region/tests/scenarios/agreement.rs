@@ -34,33 +34,31 @@ fn classify_on_the_cpu(
 /// `exp`, a sum and a quotient.
 const OFF_MAX: f64 = 16.0 * f32::EPSILON as f64;
 
-#[test]
+#[run_by(everywhere_counted, |harness, calls|)]
 fn c08_values_and_copies_are_the_same_on_every_device() {
-    everywhere_counted(|harness, calls| {
-        // Halves and quarters, so that the matrix product is exact in any order of additions.
-        let x = Array2::from_shape_fn((37, 8), |(row, column)| {
-            ((row * 3 + column * 5) % 7) as f32 * 0.25 - 0.75
-        });
-        let w = Array2::from_shape_fn((8, 5), |(row, column)| {
-            ((row + column * 2) % 5) as f32 * 0.5 - 1.0
-        });
-        let b = Array1::from_shape_fn(5, |column| column as f32 * 0.25);
-        calls.forget();
-        let result = classify(&harness.device, &x, &w, &b).and_then(|pending| pending.wait());
-        assert_copies(calls, 3, 2);
-        let (probable, entropy) = result.unwrap();
-        let expected = classify_on_the_cpu(&x, &w, &b);
-        for (&one, &other) in probable
-            .iter()
-            .chain(&entropy)
-            .zip(expected.0.iter().chain(&expected.1))
-        {
-            assert!(
-                (f64::from(one) - other).abs() <= OFF_MAX * other.abs(),
-                "{one} for {other}"
-            );
-        }
+    // Halves and quarters, so that the matrix product is exact in any order of additions.
+    let x = Array2::from_shape_fn((37, 8), |(row, column)| {
+        ((row * 3 + column * 5) % 7) as f32 * 0.25 - 0.75
     });
+    let w = Array2::from_shape_fn((8, 5), |(row, column)| {
+        ((row + column * 2) % 5) as f32 * 0.5 - 1.0
+    });
+    let b = Array1::from_shape_fn(5, |column| column as f32 * 0.25);
+    calls.forget();
+    let result = classify(&harness.device, &x, &w, &b).and_then(|pending| pending.wait());
+    assert_copies(calls, 3, 2);
+    let (probable, entropy) = result.unwrap();
+    let expected = classify_on_the_cpu(&x, &w, &b);
+    for (&one, &other) in probable
+        .iter()
+        .chain(&entropy)
+        .zip(expected.0.iter().chain(&expected.1))
+    {
+        assert!(
+            (f64::from(one) - other).abs() <= OFF_MAX * other.abs(),
+            "{one} for {other}"
+        );
+    }
 }
 
 /// Computes a power of a matrix by a chain of products.
@@ -73,45 +71,42 @@ fn power(g: &Region, x: &Array2<f32>, times: usize) -> Array<f32, Ix2> {
     product
 }
 
-#[test]
-fn c10_two_regions_at_once_overlap() {
-    once(|harness| {
-        let run = || -> Result<Vec<TimedOperation>> {
-            let n = if on_gpu() { 2048 } else { 48 };
-            let [x, y] = [2.0, 3.0].map(|value| Array2::<f32>::eye(n) * value);
-            // Loads the kernels first, because loading may wait for running kernels.
-            let [x, y] = [
-                power(&harness.device, &x, 1)?.wait()?,
-                power(&harness.device, &y, 1)?.wait()?,
-            ];
-            let timeline = harness.device.timeline()?;
-            let pending = [
-                power(&harness.device, &x, 16)?,
-                power(&harness.device, &y, 16)?,
-            ];
-            let operations = timeline.finish()?.operations;
-            for result in pending {
-                let _ = result.wait()?;
-            }
-            Ok(operations)
+#[run_by(once, |harness|)]
+fn c10_two_regions_at_once_overlap() -> millstream::Result<()> {
+    let run = || -> Result<Vec<TimedOperation>> {
+        let n = if on_gpu() { 2048 } else { 48 };
+        let [x, y] = [2.0, 3.0].map(|value| Array2::<f32>::eye(n) * value);
+        // Loads the kernels first, because loading may wait for running kernels.
+        let [x, y] = [
+            power(&harness.device, &x, 1)?.wait()?,
+            power(&harness.device, &y, 1)?.wait()?,
+        ];
+        let timeline = harness.device.timeline()?;
+        let pending = [
+            power(&harness.device, &x, 16)?,
+            power(&harness.device, &y, 16)?,
+        ];
+        let operations = timeline.finish()?.operations;
+        for result in pending {
+            let _ = result.wait()?;
+        }
+        Ok(operations)
+    };
+    let mut kernels = run().unwrap();
+    kernels.retain(|operation| operation.kind == OperationKind::Kernel);
+    let streams: BTreeSet<u64> = kernels.iter().map(|kernel| kernel.stream).collect();
+    assert!(streams.len() >= 2, "each region uses its own streams");
+    let first = kernels
+        .first()
+        .expect("the region launches products")
+        .stream;
+    let (one, other): (Vec<_>, Vec<_>) = kernels.iter().partition(|kernel| kernel.stream == first);
+    let at_once = one.iter().any(|one| {
+        let meets = |other: &&&TimedOperation| {
+            one.time_ns.start < other.time_ns.end && other.time_ns.start < one.time_ns.end
         };
-        let mut kernels = run().unwrap();
-        kernels.retain(|operation| operation.kind == OperationKind::Kernel);
-        let streams: BTreeSet<u64> = kernels.iter().map(|kernel| kernel.stream).collect();
-        assert!(streams.len() >= 2, "each region uses its own streams");
-        let first = kernels
-            .first()
-            .expect("the region launches products")
-            .stream;
-        let (one, other): (Vec<_>, Vec<_>) =
-            kernels.iter().partition(|kernel| kernel.stream == first);
-        let at_once = one.iter().any(|one| {
-            let meets = |other: &&&TimedOperation| {
-                one.time_ns.start < other.time_ns.end && other.time_ns.start < one.time_ns.end
-            };
-            other.iter().any(|other| meets(&other))
-        });
-        assert!(at_once, "{kernels:#?}");
-        Ok(())
+        other.iter().any(|other| meets(&other))
     });
+    assert!(at_once, "{kernels:#?}");
+    Ok(())
 }

@@ -39,16 +39,14 @@ fn often(x: &Array1<f32>, scale: f32) -> Array1<f32> {
     (&square * x + &square - x) / (x + 1.0) * scale
 }
 
-#[test]
-fn c01_an_input_that_is_used_often_is_uploaded_once() {
-    scenario(|harness, calls| {
-        let x = ramp();
-        calls.forget();
-        let y = often(&harness.device, &x, 2.0)?.wait()?;
-        assert_copies(calls, 1, 1);
-        assert_eq!(y, x.mapv(|x| (x * x * x + x * x - x) / (x + 1.0) * 2.0));
-        Ok(())
-    });
+#[run_by(scenario, |harness, calls|)]
+fn c01_an_input_that_is_used_often_is_uploaded_once() -> Result<()> {
+    let x = ramp();
+    calls.forget();
+    let y = often(&harness.device, &x, 2.0)?.wait()?;
+    assert_copies(calls, 1, 1);
+    assert_eq!(y, x.mapv(|x| (x * x * x + x * x - x) / (x + 1.0) * 2.0));
+    Ok(())
 }
 
 /// Adds up slices whose starts and steps together exceed the parameters of a launch.
@@ -65,36 +63,34 @@ fn slices(x: &Array6<f32>) -> Array6<f32> {
     sum
 }
 
-#[test]
-fn c01_a_table_of_parameters_is_one_upload() {
-    scenario(|harness, calls| {
-        let x = Array6::from_shape_fn([8, 8, 8, 4, 4, 4], |(a, b, c, d, e, f)| {
-            ((a + 3 * b + 5 * c + 7 * d + 2 * e + f) % 11) as f32
-        });
-        for _ in 0..2 {
-            calls.forget();
-            let sum = slices(&harness.device, &x)?.wait()?;
-            // The array, and the table.
-            assert_copies(calls, 2, 1);
-            assert_eq!(calls.counts().get("launch_kernel"), Some(&1));
-            let expected = Array6::from_shape_fn([2; 6], |(a, b, c, d, e, f)| {
-                let at = |at: usize| {
-                    let [i, j, k] = [at % 5, at / 5 % 5, at / 25].map(|start| start + 1);
-                    x[[
-                        i + 2 * a,
-                        j + 2 * b,
-                        k + 2 * c,
-                        1 + 2 * d,
-                        1 + 2 * e,
-                        1 + 2 * f,
-                    ]]
-                };
-                (0..96).map(at).sum::<f32>()
-            });
-            assert_eq!(sum, expected);
-        }
-        Ok(())
+#[run_by(scenario, |harness, calls|)]
+fn c01_a_table_of_parameters_is_one_upload() -> Result<()> {
+    let x = Array6::from_shape_fn([8, 8, 8, 4, 4, 4], |(a, b, c, d, e, f)| {
+        ((a + 3 * b + 5 * c + 7 * d + 2 * e + f) % 11) as f32
     });
+    for _ in 0..2 {
+        calls.forget();
+        let sum = slices(&harness.device, &x)?.wait()?;
+        // The array, and the table.
+        assert_copies(calls, 2, 1);
+        assert_eq!(calls.counts().get("launch_kernel"), Some(&1));
+        let expected = Array6::from_shape_fn([2; 6], |(a, b, c, d, e, f)| {
+            let at = |at: usize| {
+                let [i, j, k] = [at % 5, at / 5 % 5, at / 25].map(|start| start + 1);
+                x[[
+                    i + 2 * a,
+                    j + 2 * b,
+                    k + 2 * c,
+                    1 + 2 * d,
+                    1 + 2 * e,
+                    1 + 2 * f,
+                ]]
+            };
+            (0..96).map(at).sum::<f32>()
+        });
+        assert_eq!(sum, expected);
+    }
+    Ok(())
 }
 
 #[region]
@@ -103,43 +99,39 @@ fn step(x: &Array1<f32>, speed: &Array1<f32>, place: &mut Array1<f32>, total: &m
     *total = &*place + &*total;
 }
 
-#[test]
-fn c02_only_mut_arguments_are_written_back() {
-    scenario(|harness, calls| {
-        let (x, speed) = (ramp(), Array1::from_elem(N, 4.0));
-        let (mut place, mut total) = (Array1::from_elem(N, 1.0), Array1::from_elem(N, 10.0));
-        calls.forget();
-        step(&harness.device, &x, &speed, &mut place, &mut total)?.wait()?;
-        assert_copies(calls, 4, 2);
-        assert_eq!(
-            (x, speed),
-            (ramp(), Array1::from_elem(N, 4.0)),
-            "these are only read"
-        );
-        assert_eq!(place, ramp() + 3.0);
-        assert_eq!(total, ramp() + 13.0);
-        Ok(())
-    });
+#[run_by(scenario, |harness, calls|)]
+fn c02_only_mut_arguments_are_written_back() -> Result<()> {
+    let (x, speed) = (ramp(), Array1::from_elem(N, 4.0));
+    let (mut place, mut total) = (Array1::from_elem(N, 1.0), Array1::from_elem(N, 10.0));
+    calls.forget();
+    step(&harness.device, &x, &speed, &mut place, &mut total)?.wait()?;
+    assert_copies(calls, 4, 2);
+    assert_eq!(
+        (x, speed),
+        (ramp(), Array1::from_elem(N, 4.0)),
+        "these are only read"
+    );
+    assert_eq!(place, ramp() + 3.0);
+    assert_eq!(total, ramp() + 13.0);
+    Ok(())
 }
 
-#[test]
-fn c02_half_of_an_array_can_be_written_back() {
-    scenario(|harness, calls| {
-        let mut all = Array2::from_shape_fn((2, N), |(row, column)| (row * N + column) as f32);
-        let before = all.clone();
-        let (first, second) = all.view_mut().split_at(ndarray::Axis(0), 1);
-        let (first, second) = (
-            first.remove_axis(ndarray::Axis(0)),
-            second.remove_axis(ndarray::Axis(0)),
-        );
-        let mut total = ramp();
-        calls.forget();
-        step(&harness.device, &first, &first, second, &mut total)?.wait()?;
-        assert_copies(calls, 4, 2);
-        assert_eq!(all.row(0), before.row(0));
-        assert_eq!(all.row(1), &before.row(1) + &(&before.row(0) * 1.5));
-        Ok(())
-    });
+#[run_by(scenario, |harness, calls|)]
+fn c02_half_of_an_array_can_be_written_back() -> Result<()> {
+    let mut all = Array2::from_shape_fn((2, N), |(row, column)| (row * N + column) as f32);
+    let before = all.clone();
+    let (first, second) = all.view_mut().split_at(ndarray::Axis(0), 1);
+    let (first, second) = (
+        first.remove_axis(ndarray::Axis(0)),
+        second.remove_axis(ndarray::Axis(0)),
+    );
+    let mut total = ramp();
+    calls.forget();
+    step(&harness.device, &first, &first, second, &mut total)?.wait()?;
+    assert_copies(calls, 4, 2);
+    assert_eq!(all.row(0), before.row(0));
+    assert_eq!(all.row(1), &before.row(1) + &(&before.row(0) * 1.5));
+    Ok(())
 }
 
 #[region]
@@ -151,31 +143,29 @@ fn layers(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array1<f32>, f3
     (means, largest)
 }
 
-#[test]
-fn c03_intermediates_stay_on_the_device() {
-    scenario(|harness, calls| {
-        let x = Array2::from_shape_fn((8, 16), |(row, column)| ((row + column) % 5) as f32);
-        let w = Array2::from_shape_fn((16, 16), |(row, column)| ((row * column) % 3) as f32);
-        let b = Array1::from_elem(16, 1.0);
-        calls.forget();
-        let (means, largest) = layers(&harness.device, &x, &w, &b)?.wait()?;
-        assert_copies(calls, 3, 2);
-        let relu = |x: Array2<f32>| x.mapv(|x| x.max(0.0));
-        let expected = relu(relu(x.dot(&w) + &b).dot(&w) - &b)
-            .mean_axis(ndarray::Axis(0))
-            .unwrap();
-        assert_eq!(
-            means, expected,
-            "the elements are small integers and eighths of them"
-        );
-        assert_eq!(
-            largest,
-            expected
-                .iter()
-                .fold(0.0_f32, |most, &mean| most.max(mean * 2.0))
-        );
-        Ok(())
-    });
+#[run_by(scenario, |harness, calls|)]
+fn c03_intermediates_stay_on_the_device() -> Result<()> {
+    let x = Array2::from_shape_fn((8, 16), |(row, column)| ((row + column) % 5) as f32);
+    let w = Array2::from_shape_fn((16, 16), |(row, column)| ((row * column) % 3) as f32);
+    let b = Array1::from_elem(16, 1.0);
+    calls.forget();
+    let (means, largest) = layers(&harness.device, &x, &w, &b)?.wait()?;
+    assert_copies(calls, 3, 2);
+    let relu = |x: Array2<f32>| x.mapv(|x| x.max(0.0));
+    let expected = relu(relu(x.dot(&w) + &b).dot(&w) - &b)
+        .mean_axis(ndarray::Axis(0))
+        .unwrap();
+    assert_eq!(
+        means, expected,
+        "the elements are small integers and eighths of them"
+    );
+    assert_eq!(
+        largest,
+        expected
+            .iter()
+            .fold(0.0_f32, |most, &mean| most.max(mean * 2.0))
+    );
+    Ok(())
 }
 
 #[region]
@@ -193,15 +183,13 @@ fn normalised(g: &Region, x: &Array1<f32>) -> Array1<f32> {
     x / length(g, x)
 }
 
-#[test]
-fn c09_a_nested_region_copies_nothing() {
-    scenario(|harness, calls| {
-        let x = array![3.0_f32, 4.0];
-        calls.forget();
-        assert_eq!(normalised(&harness.device, &x)?.wait()?, array![0.6, 0.8]);
-        assert_copies(calls, 1, 1);
-        Ok(())
-    });
+#[run_by(scenario, |harness, calls|)]
+fn c09_a_nested_region_copies_nothing() -> Result<()> {
+    let x = array![3.0_f32, 4.0];
+    calls.forget();
+    assert_eq!(normalised(&harness.device, &x)?.wait()?, array![0.6, 0.8]);
+    assert_copies(calls, 1, 1);
+    Ok(())
 }
 
 #[region]
@@ -219,27 +207,25 @@ fn double(x: &mut Array1<f32>) {
     *x *= 2.0;
 }
 
-#[test]
-fn c09_device_arrays_are_not_copied() {
-    scenario(|harness, calls| {
-        let x = ramp();
-        calls.forget();
-        let mut kept = keep(&harness.device, &x)?.wait()?;
-        assert_copies(calls, 1, 0);
-        double(&harness.device, &mut kept)?.wait()?;
-        let squared = harness.device.region(|g| squares(g, &kept))?;
-        assert_copies(calls, 1, 1);
-        assert_eq!(squared.wait()?, x.mapv(|x| 4.0 * x * x));
+#[run_by(scenario, |harness, calls|)]
+fn c09_device_arrays_are_not_copied() -> Result<()> {
+    let x = ramp();
+    calls.forget();
+    let mut kept = keep(&harness.device, &x)?.wait()?;
+    assert_copies(calls, 1, 0);
+    double(&harness.device, &mut kept)?.wait()?;
+    let squared = harness.device.region(|g| squares(g, &kept))?;
+    assert_copies(calls, 1, 1);
+    assert_eq!(squared.wait()?, x.mapv(|x| 4.0 * x * x));
 
-        let unit = Array2::<f32>::eye(4);
-        calls.forget();
-        let one = product(&harness.device, &unit, &unit)?.wait()?;
-        let mut power = product(&harness.device, &one, &one)?.wait()?;
-        for _ in 0..3 {
-            power = product(&harness.device, &power, &one)?.wait()?;
-        }
-        assert_copies(calls, 2, 0);
-        assert_eq!(evaluate(&harness.device, |g| g.array(&power))?, unit);
-        Ok(())
-    });
+    let unit = Array2::<f32>::eye(4);
+    calls.forget();
+    let one = product(&harness.device, &unit, &unit)?.wait()?;
+    let mut power = product(&harness.device, &one, &one)?.wait()?;
+    for _ in 0..3 {
+        power = product(&harness.device, &power, &one)?.wait()?;
+    }
+    assert_copies(calls, 2, 0);
+    assert_eq!(evaluate(&harness.device, |g| g.array(&power))?, unit);
+    Ok(())
 }

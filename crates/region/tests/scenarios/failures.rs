@@ -84,28 +84,26 @@ fn mistaken(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
     sum
 }
 
-#[test]
-fn c07_a_usage_error_changes_nothing() {
-    scenario(|harness| {
-        let before = harness.device.memory_stats()?;
-        let (mut x, y) = (ramp(), array![1.0, 2.0]);
-        let line = line!() + 1;
-        let Err(Error::Usage(usage_error)) = mistaken(&harness.device, &mut x, &y).map(drop) else {
-            panic!("the shapes are incompatible, but the region succeeds");
-        };
-        assert!(
-            matches!(usage_error.problem(), UsageErrorKind::Shapes { .. }),
-            "{usage_error}"
-        );
-        assert!(
-            usage_error.location().line() < line,
-            "it is the line in the body"
-        );
-        assert_eq!(x, ramp());
-        assert_given_back(harness, &before);
-        assert_works(harness, &before);
-        Ok(())
-    });
+#[run_by(scenario, |harness|)]
+fn c07_a_usage_error_changes_nothing() -> Result<()> {
+    let before = harness.device.memory_stats()?;
+    let (mut x, y) = (ramp(), array![1.0, 2.0]);
+    let line = line!() + 1;
+    let Err(Error::Usage(usage_error)) = mistaken(&harness.device, &mut x, &y).map(drop) else {
+        panic!("the shapes are incompatible, but the region succeeds");
+    };
+    assert!(
+        matches!(usage_error.problem(), UsageErrorKind::Shapes { .. }),
+        "{usage_error}"
+    );
+    assert!(
+        usage_error.location().line() < line,
+        "it is the line in the body"
+    );
+    assert_eq!(x, ramp());
+    assert_given_back(harness, &before);
+    assert_works(harness, &before);
+    Ok(())
 }
 
 /// Runs out of memory, after other operations.
@@ -124,26 +122,24 @@ fn passes_on(g: &Region, x: &Array1<f32>) -> Result<f32> {
     Ok(gives_up(g, &mut x)? * 2.0)
 }
 
-#[test]
-fn c07_an_error_of_the_body_changes_nothing() {
-    scenario(|harness| {
-        let before = harness.device.memory_stats()?;
-        let mut x = ramp();
-        for result in [
-            gives_up(&harness.device, &mut x).map(drop),
-            passes_on(&harness.device, &x).map(drop),
-        ] {
-            let full = matches!(
-                result,
-                Err(Error::Device(millstream::Error::OutOfMemory(_)))
-            );
-            assert!(full, "{result:?}");
-        }
-        assert_eq!(x, ramp());
-        assert_given_back(harness, &before);
-        assert_works(harness, &before);
-        Ok(())
-    });
+#[run_by(scenario, |harness|)]
+fn c07_an_error_of_the_body_changes_nothing() -> Result<()> {
+    let before = harness.device.memory_stats()?;
+    let mut x = ramp();
+    for result in [
+        gives_up(&harness.device, &mut x).map(drop),
+        passes_on(&harness.device, &x).map(drop),
+    ] {
+        let full = matches!(
+            result,
+            Err(Error::Device(millstream::Error::OutOfMemory(_)))
+        );
+        assert!(full, "{result:?}");
+    }
+    assert_eq!(x, ramp());
+    assert_given_back(harness, &before);
+    assert_works(harness, &before);
+    Ok(())
 }
 
 #[region]
@@ -156,95 +152,87 @@ fn panics(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
     panic!("in the middle");
 }
 
-#[test]
-fn c07_a_panic_in_the_body_changes_nothing() {
-    scenario(|harness| {
-        let before = harness.device.memory_stats()?;
-        let (mut x, y) = (ramp(), ramp());
-        let caught = catch_unwind(AssertUnwindSafe(|| {
-            panics(&harness.device, &mut x, &y).map(drop)
-        }));
-        assert_eq!(
-            caught.err().and_then(|panic| panic.downcast_ref().copied()),
-            Some("in the middle")
-        );
-        assert_eq!(x, ramp());
-        assert_given_back(harness, &before);
-        assert_works(harness, &before);
-        Ok(())
-    });
+#[run_by(scenario, |harness|)]
+fn c07_a_panic_in_the_body_changes_nothing() -> Result<()> {
+    let before = harness.device.memory_stats()?;
+    let (mut x, y) = (ramp(), ramp());
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        panics(&harness.device, &mut x, &y).map(drop)
+    }));
+    assert_eq!(
+        caught.err().and_then(|panic| panic.downcast_ref().copied()),
+        Some("in the middle")
+    );
+    assert_eq!(x, ramp());
+    assert_given_back(harness, &before);
+    assert_works(harness, &before);
+    Ok(())
 }
 
-#[test]
-fn c07_a_dropped_result_changes_nothing() {
-    scenario(|harness| {
-        let before = harness.device.memory_stats()?;
-        let (mut x, mut sum) = (ramp(), vec![0.0]);
-        drop(halve(&harness.device, &mut x, &mut sum)?);
-        assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
-        assert_given_back(harness, &before);
-        let has_come = {
-            let mut pending = pin!(halve(&harness.device, &mut x, &mut sum)?);
-            let mut context = Context::from_waker(Waker::noop());
-            match pending.as_mut().poll(&mut context) {
-                Poll::Ready(result) => result.map(|_| true)?,
-                Poll::Pending => false,
+#[run_by(scenario, |harness|)]
+fn c07_a_dropped_result_changes_nothing() -> Result<()> {
+    let before = harness.device.memory_stats()?;
+    let (mut x, mut sum) = (ramp(), vec![0.0]);
+    drop(halve(&harness.device, &mut x, &mut sum)?);
+    assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
+    assert_given_back(harness, &before);
+    let has_come = {
+        let mut pending = pin!(halve(&harness.device, &mut x, &mut sum)?);
+        let mut context = Context::from_waker(Waker::noop());
+        match pending.as_mut().poll(&mut context) {
+            Poll::Ready(result) => result.map(|_| true)?,
+            Poll::Pending => false,
+        }
+    };
+    if has_come {
+        (x, sum) = (ramp(), vec![0.0]);
+    }
+    assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
+    assert_given_back(harness, &before);
+    assert_works(harness, &before);
+    Ok(())
+}
+
+#[run_by(scenario, |harness|)]
+fn c07_a_leaked_result_changes_nothing() -> Result<()> {
+    harness.leaks();
+    let (mut x, mut sum) = (ramp(), vec![0.0]);
+    mem::forget(halve(&harness.device, &mut x, &mut sum)?);
+    // The host may use its arrays again, although the device is still running.
+    x[0] = 7.0;
+    sum.push(8.0);
+    let before = harness.device.memory_stats()?;
+    assert_works(harness, &before);
+    assert_eq!((x[0], x[1], &sum[..]), (7.0, 1.0, &[0.0, 8.0][..]));
+    Ok(())
+}
+
+#[run_by(scenario, |harness|)]
+fn c07_running_out_of_memory_changes_nothing() -> Result<()> {
+    let before = harness.device.memory_stats()?;
+    let (mut x, mut sum) = (ramp(), vec![0.0]);
+    let mut refused = 0;
+    // A little more memory each time, until it suffices.
+    for room in (0_u64..).step_by(1000) {
+        harness
+            .device
+            .set_memory_limit(Some(before.allocated_bytes + room));
+        match halve(&harness.device, &mut x, &mut sum) {
+            Ok(pending) => {
+                pending.wait()?;
+                break;
             }
-        };
-        if has_come {
-            (x, sum) = (ramp(), vec![0.0]);
+            Err(Error::Device(millstream::Error::OutOfMemory(_))) => refused += 1,
+            Err(other) => return Err(other),
         }
         assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
         assert_given_back(harness, &before);
-        assert_works(harness, &before);
-        Ok(())
-    });
-}
-
-#[test]
-fn c07_a_leaked_result_changes_nothing() {
-    scenario(|harness| {
-        harness.leaks();
-        let (mut x, mut sum) = (ramp(), vec![0.0]);
-        mem::forget(halve(&harness.device, &mut x, &mut sum)?);
-        // The host may use its arrays again, although the device is still running.
-        x[0] = 7.0;
-        sum.push(8.0);
-        let before = harness.device.memory_stats()?;
-        assert_works(harness, &before);
-        assert_eq!((x[0], x[1], &sum[..]), (7.0, 1.0, &[0.0, 8.0][..]));
-        Ok(())
-    });
-}
-
-#[test]
-fn c07_running_out_of_memory_changes_nothing() {
-    scenario(|harness| {
-        let before = harness.device.memory_stats()?;
-        let (mut x, mut sum) = (ramp(), vec![0.0]);
-        let mut refused = 0;
-        // A little more memory each time, until it suffices.
-        for room in (0_u64..).step_by(1000) {
-            harness
-                .device
-                .set_memory_limit(Some(before.allocated_bytes + room));
-            match halve(&harness.device, &mut x, &mut sum) {
-                Ok(pending) => {
-                    pending.wait()?;
-                    break;
-                }
-                Err(Error::Device(millstream::Error::OutOfMemory(_))) => refused += 1,
-                Err(other) => return Err(other),
-            }
-            assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
-            assert_given_back(harness, &before);
-        }
-        harness.device.set_memory_limit(None);
-        assert!(refused > 6, "one array alone has 6,000 bytes");
-        assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
-        assert_works(harness, &before);
-        Ok(())
-    });
+    }
+    harness.device.set_memory_limit(None);
+    assert!(refused > 6, "one array alone has 6,000 bytes");
+    assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
+    assert_works(harness, &before);
+    Ok(())
 }
 
 #[region]
@@ -259,18 +247,16 @@ fn double(x: &mut Array1<f32>) {
     *x *= 2.0;
 }
 
-#[test]
-fn c07_a_nested_region_cannot_change_a_host_array() {
-    scenario(|harness| {
-        let mut x = ramp();
-        let error = within(&harness.device, &mut x).map(drop).unwrap_err();
-        assert!(
-            error.to_string().contains("of an array of that region"),
-            "{error}"
-        );
-        assert_eq!(x, ramp());
-        Ok(())
-    });
+#[run_by(scenario, |harness|)]
+fn c07_a_nested_region_cannot_change_a_host_array() -> Result<()> {
+    let mut x = ramp();
+    let error = within(&harness.device, &mut x).map(drop).unwrap_err();
+    assert!(
+        error.to_string().contains("of an array of that region"),
+        "{error}"
+    );
+    assert_eq!(x, ramp());
+    Ok(())
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use millstream::driver::Driver;
+use millstream::{Result, driver::Driver};
 
 use crate::{
     regressions::{Calls, Harness, N, configurations::on_gpu, counted},
@@ -83,45 +83,43 @@ fn queries_for_a_pending_future_back_off() {
     run_alone("regressions::cuda_async_busy_future::inner_queries", &[]).text();
 }
 
-#[test]
+#[run_by(counted, |harness, calls|)]
 #[ignore = "the inner half of queries_for_a_pending_future_back_off"]
-fn inner_queries() {
-    counted(|harness, calls| {
-        if !harness.gates_hold() {
-            return Ok(());
+fn inner_queries() -> Result<()> {
+    if !harness.gates_hold() {
+        return Ok(());
+    }
+    let stream = harness.stream();
+    let array = stream.upload(&[1_u32; N])?;
+    let gate = harness.gate(&stream);
+    let download = stream.download(&array)?;
+    calls.forget();
+    let begun_ns = calls.now_ns();
+    let (value, woken) = thread::scope(|scope| {
+        let waits = scope.spawn(|| block_on(download));
+        while calls.now_ns() - begun_ns < PENDING_NS {
+            thread::sleep(Duration::from_millis(1));
         }
-        let stream = harness.stream();
-        let array = stream.upload(&[1_u32; N])?;
-        let gate = harness.gate(&stream);
-        let download = stream.download(&array)?;
-        calls.forget();
-        let begun_ns = calls.now_ns();
-        let (value, woken) = thread::scope(|scope| {
-            let waits = scope.spawn(|| block_on(download));
-            while calls.now_ns() - begun_ns < PENDING_NS {
-                thread::sleep(Duration::from_millis(1));
-            }
-            gate.open();
-            waits.join().expect("the waiting thread does not panic")
-        });
-        assert_eq!(value?, [1; N]);
-        assert!(woken <= 1, "woken {woken} times");
-        let asked = questions(calls);
-        assert!(asked <= QUESTIONS_MAX, "{asked} questions");
-
-        thread::sleep(IDLE);
-        let (asked, idle_ns) = (questions(calls), clock_ns(harness));
-        thread::sleep(IDLE);
-        assert_eq!(
-            questions(calls),
-            asked,
-            "the driver was queried while nothing was pending"
-        );
-        assert_eq!(
-            clock_ns(harness),
-            idle_ns,
-            "a thread slept and woke while nothing was pending"
-        );
-        Ok(())
+        gate.open();
+        waits.join().expect("the waiting thread does not panic")
     });
+    assert_eq!(value?, [1; N]);
+    assert!(woken <= 1, "woken {woken} times");
+    let asked = questions(calls);
+    assert!(asked <= QUESTIONS_MAX, "{asked} questions");
+
+    thread::sleep(IDLE);
+    let (asked, idle_ns) = (questions(calls), clock_ns(harness));
+    thread::sleep(IDLE);
+    assert_eq!(
+        questions(calls),
+        asked,
+        "the driver was queried while nothing was pending"
+    );
+    assert_eq!(
+        clock_ns(harness),
+        idle_ns,
+        "a thread slept and woke while nothing was pending"
+    );
+    Ok(())
 }

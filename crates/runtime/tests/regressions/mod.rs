@@ -4,10 +4,9 @@
 
 mod cuda_async_busy_future;
 mod cudarc_lost_reader;
-mod cudastf_event_per_task;
 
 use millstream_testkit::configurations;
 
 use crate::scenarios::prelude::{
-    Calls, Harness, N, counted_scenario as counted, scenario as regression,
+    Calls, Harness, N, counted_scenario as counted, scenario_on as regression_on,
 };

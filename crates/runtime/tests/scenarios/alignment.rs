@@ -45,59 +45,52 @@ fn refused<T: Pod>(harness: &Harness) {
     );
 }
 
-#[test]
-fn page_locked_and_managed_arrays_of_overaligned_elements_are_rejected() {
-    scenario(|harness| {
-        for _ in 0..8 {
-            refused::<TwoLines>(harness);
-            refused::<TwoPages>(harness);
-        }
-        refused::<SixteenPages>(harness);
-        let usage_error = usage_error(harness.device.pinned::<TwoPages>(1));
-        let text = usage_error.to_string();
-        assert!(text.starts_with("pinned: elements of type `"), "{text}");
-        assert_says(&text, "an alignment of 8192 bytes");
-        assert_says(&text, "only 256");
-        Ok(())
-    });
+#[run_by(scenario, |harness|)]
+fn page_locked_and_managed_arrays_of_overaligned_elements_are_rejected() -> Result<()> {
+    for _ in 0..8 {
+        refused::<TwoLines>(harness);
+        refused::<TwoPages>(harness);
+    }
+    refused::<SixteenPages>(harness);
+    let usage_error = usage_error(harness.device.pinned::<TwoPages>(1));
+    let text = usage_error.to_string();
+    assert!(text.starts_with("pinned: elements of type `"), "{text}");
+    assert_says(&text, "an alignment of 8192 bytes");
+    assert_says(&text, "only 256");
+    Ok(())
 }
 
-#[test]
-fn references_to_elements_of_the_largest_alignment_are_aligned() {
-    scenario(|harness| {
-        let mut arrays = Vec::new();
-        for len in [0, 1, 2, 3, 0, 1] {
-            let mut pinned = harness.device.pinned::<Line>(len)?;
-            assert!(is_aligned(&pinned.read()?) && is_aligned(&pinned.write()?));
-            let mut managed = harness.device.managed::<Line>(len)?;
-            assert!(is_aligned(&managed.read()?) && is_aligned(&managed.write()?));
-            if len > 1 {
-                assert!(
-                    is_aligned(&managed.read_range(1..)?) && is_aligned(&managed.write_range(1..)?)
-                );
-            }
-            assert!(is_aligned(&pinned.into_vec()?));
-            arrays.push((harness.device.pinned::<Line>(len)?, managed));
+#[run_by(scenario, |harness|)]
+fn references_to_elements_of_the_largest_alignment_are_aligned() -> Result<()> {
+    let mut arrays = Vec::new();
+    for len in [0, 1, 2, 3, 0, 1] {
+        let mut pinned = harness.device.pinned::<Line>(len)?;
+        assert!(is_aligned(&pinned.read()?) && is_aligned(&pinned.write()?));
+        let mut managed = harness.device.managed::<Line>(len)?;
+        assert!(is_aligned(&managed.read()?) && is_aligned(&managed.write()?));
+        if len > 1 {
+            assert!(
+                is_aligned(&managed.read_range(1..)?) && is_aligned(&managed.write_range(1..)?)
+            );
         }
-        Ok(())
-    });
+        assert!(is_aligned(&pinned.into_vec()?));
+        arrays.push((harness.device.pinned::<Line>(len)?, managed));
+    }
+    Ok(())
 }
 
-#[test]
-fn vectors_of_any_alignment_survive_a_round_trip() {
-    scenario(|harness| {
-        let stream = harness.stream();
-        for len in [0, 1, 3] {
-            let source: Vec<_> = (0..len).map(|at| SixteenPages([[at; 4096]; 16])).collect();
-            let array = stream.upload(&source)?;
-            let back = stream.values(&array)?;
-            assert!(is_aligned(&back) && back == source);
-            let mut registered = Pinned::register(&harness.device, source.clone())?;
-            assert!(is_aligned(&registered.read()?) && is_aligned(&registered.write()?));
-            stream.copy(&array, &mut registered)?;
-            let back = registered.into_vec()?;
-            assert!(is_aligned(&back) && back == source);
-        }
-        Ok(())
-    });
+#[run_by(scenario_on, |harness, [stream]|)]
+fn vectors_of_any_alignment_survive_a_round_trip() -> Result<()> {
+    for len in [0, 1, 3] {
+        let source: Vec<_> = (0..len).map(|at| SixteenPages([[at; 4096]; 16])).collect();
+        let array = stream.upload(&source)?;
+        let back = stream.values(&array)?;
+        assert!(is_aligned(&back) && back == source);
+        let mut registered = Pinned::register(&harness.device, source.clone())?;
+        assert!(is_aligned(&registered.read()?) && is_aligned(&registered.write()?));
+        stream.copy(&array, &mut registered)?;
+        let back = registered.into_vec()?;
+        assert!(is_aligned(&back) && back == source);
+    }
+    Ok(())
 }

@@ -69,29 +69,26 @@ fn poll_at_most(
     Ok(false)
 }
 
-#[test]
-fn b08_a_program_may_be_cancelled_at_every_await() {
-    scenario(|harness| {
-        let streams: [_; 2] = harness.streams();
-        let mut a = streams[0].upload(&vec![0_u32; N])?;
-        for polls in 0.. {
-            assert!(polls <= 20, "each await completes after two polls");
-            let progress = Progress::default();
-            streams[0].fill(&mut a, 0)?;
-            let ended = poll_at_most(polls, &streams, program(&streams, &mut a, &progress))?;
-            let called_for = progress.fills.get();
-            assert_eq!(
-                streams[1].values(&a)?,
-                [called_for; N],
-                "after {polls} polls"
-            );
-            if ended {
-                assert_eq!(called_for, 4);
-                break;
-            }
+#[run_by(scenario_on, |_, streams: [_; 2]|)]
+fn b08_a_program_may_be_cancelled_at_every_await() -> Result<()> {
+    let mut a = streams[0].upload(&vec![0_u32; N])?;
+    for polls in 0.. {
+        assert!(polls <= 20, "each await completes after two polls");
+        let progress = Progress::default();
+        streams[0].fill(&mut a, 0)?;
+        let ended = poll_at_most(polls, &streams, program(&streams, &mut a, &progress))?;
+        let called_for = progress.fills.get();
+        assert_eq!(
+            streams[1].values(&a)?,
+            [called_for; N],
+            "after {polls} polls"
+        );
+        if ended {
+            assert_eq!(called_for, 4);
+            break;
         }
-        Ok(())
-    });
+    }
+    Ok(())
 }
 
 #[test]
@@ -175,33 +172,31 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
     });
 }
 
-#[test]
-fn b08_memory_of_downloads_given_up_is_used_again() {
+#[run_by(scenario, |harness|)]
+fn b08_memory_of_downloads_given_up_is_used_again() -> Result<()> {
     const LEN: usize = 1 << 16;
-    scenario(|harness| {
-        let Some(gpu) = harness.if_simulated() else {
-            return Ok(());
-        };
-        let stream = harness.stream();
-        let a = stream.upload(&vec![1_u8; LEN])?;
-        let round = || -> Result<u64> {
-            let gate = harness.gate(&stream);
-            for _ in 0..50 {
-                let mut value = Box::pin(stream.download(&a)?);
-                // Polled, so that its waker is registered with the reactor, and dropped.
-                let _ = value.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            }
-            gate.open();
-            stream.synchronize()?;
-            Ok(gpu.live_object_counts().pinned_bytes)
-        };
-        for _ in 0..4 {
-            // The memory of one round, with a margin for the upload and the gates.
-            assert!(
-                round()? < 60 * LEN as u64,
-                "dropped downloads keep their memory"
-            );
+    let Some(gpu) = harness.if_simulated() else {
+        return Ok(());
+    };
+    let stream = harness.stream();
+    let a = stream.upload(&vec![1_u8; LEN])?;
+    let round = || -> Result<u64> {
+        let gate = harness.gate(&stream);
+        for _ in 0..50 {
+            let mut value = Box::pin(stream.download(&a)?);
+            // Polled, so that its waker is registered with the reactor, and dropped.
+            let _ = value.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
-        Ok(())
-    });
+        gate.open();
+        stream.synchronize()?;
+        Ok(gpu.live_object_counts().pinned_bytes)
+    };
+    for _ in 0..4 {
+        // The memory of one round, with a margin for the upload and the gates.
+        assert!(
+            round()? < 60 * LEN as u64,
+            "dropped downloads keep their memory"
+        );
+    }
+    Ok(())
 }

@@ -35,88 +35,80 @@ fn assert_nothing_waits_for_the_device(calls: &Calls) {
     }
 }
 
-#[test]
-fn closing_a_device_leaves_blocking_frees_to_other_users_of_its_context() {
-    scenario(|harness| {
-        let (calls, other) = harness.by_another_driver();
-        let theirs = other.stream()?;
-        work(&theirs)?;
-        let ours = harness.stream();
-        let mut array = ours.zeros::<u32>(N)?;
-        let gate = harness.gate(&ours);
-        drop((theirs, other));
-        wait_until_closed(&calls, 1);
+#[run_by(scenario, |harness|)]
+fn closing_a_device_leaves_blocking_frees_to_other_users_of_its_context() -> Result<()> {
+    let (calls, other) = harness.by_another_driver();
+    let theirs = other.stream()?;
+    work(&theirs)?;
+    let ours = harness.stream();
+    let mut array = ours.zeros::<u32>(N)?;
+    let gate = harness.gate(&ours);
+    drop((theirs, other));
+    wait_until_closed(&calls, 1);
+    assert_nothing_waits_for_the_device(&calls);
+    ours.fill(&mut array, 3)?;
+    assert_eq!(harness.opened(gate, ours.download(&array)?), [3; N]);
+    Ok(())
+}
+
+#[run_by(scenario, |harness|)]
+fn closing_a_device_waits_for_its_own_work_only() -> Result<()> {
+    let (calls, other) = harness.by_another_driver();
+    let theirs = other.stream()?;
+    work(&theirs)?;
+    let vector = vec![7_u32; N];
+    let address = vector.as_ptr();
+    let pinned = Pinned::register(&harness.device, vector)?;
+    let (ours, gate_of_theirs) = (harness.stream(), harness.gate(&theirs));
+    drop((theirs, other));
+    let copy = pinned.into_vec()?;
+    if harness.gates_hold() {
+        assert_ne!(
+            copy.as_ptr(),
+            address,
+            "unlocking it would wait for the other's gate"
+        );
+    }
+    let gate = harness.gate(&ours);
+    if harness.gates_hold() {
+        assert_eq!(calls.count("stream_destroy"), 0, "its stream has work");
+    }
+    gate_of_theirs.open();
+    wait_until_closed(&calls, 1);
+    assert_nothing_waits_for_the_device(&calls);
+    let mut array = ours.zeros::<u32>(N)?;
+    ours.fill(&mut array, 4)?;
+    gate.open();
+    assert_eq!(ours.values(&array)?, [4; N]);
+    Ok(())
+}
+
+#[run_by(scenario, |harness|)]
+fn a_vector_is_not_unregistered_while_another_driver_has_pending_work() -> Result<()> {
+    let (calls, other) = harness.by_another_driver();
+    let vector = vec![7_u32; N];
+    let address = vector.as_ptr();
+    let pinned = Pinned::register(&other, vector)?;
+    let gate = harness.gate(&harness.stream());
+    let copy = pinned.into_vec()?;
+    if harness.gates_hold() {
+        assert_ne!(
+            copy.as_ptr(),
+            address,
+            "unlocking it would wait for the gate"
+        );
         assert_nothing_waits_for_the_device(&calls);
-        ours.fill(&mut array, 3)?;
-        assert_eq!(harness.opened(gate, ours.download(&array)?), [3; N]);
-        Ok(())
-    });
+    }
+    assert_eq!(copy, [7; N]);
+    gate.open();
+    Ok(())
 }
 
-#[test]
-fn closing_a_device_waits_for_its_own_work_only() {
-    scenario(|harness| {
-        let (calls, other) = harness.by_another_driver();
-        let theirs = other.stream()?;
-        work(&theirs)?;
-        let vector = vec![7_u32; N];
-        let address = vector.as_ptr();
-        let pinned = Pinned::register(&harness.device, vector)?;
-        let (ours, gate_of_theirs) = (harness.stream(), harness.gate(&theirs));
-        drop((theirs, other));
-        let copy = pinned.into_vec()?;
-        if harness.gates_hold() {
-            assert_ne!(
-                copy.as_ptr(),
-                address,
-                "unlocking it would wait for the other's gate"
-            );
-        }
-        let gate = harness.gate(&ours);
-        if harness.gates_hold() {
-            assert_eq!(calls.count("stream_destroy"), 0, "its stream has work");
-        }
-        gate_of_theirs.open();
-        wait_until_closed(&calls, 1);
-        assert_nothing_waits_for_the_device(&calls);
-        let mut array = ours.zeros::<u32>(N)?;
-        ours.fill(&mut array, 4)?;
-        gate.open();
-        assert_eq!(ours.values(&array)?, [4; N]);
-        Ok(())
-    });
-}
-
-#[test]
-fn a_vector_is_not_unregistered_while_another_driver_has_pending_work() {
-    scenario(|harness| {
-        let (calls, other) = harness.by_another_driver();
-        let vector = vec![7_u32; N];
-        let address = vector.as_ptr();
-        let pinned = Pinned::register(&other, vector)?;
-        let gate = harness.gate(&harness.stream());
-        let copy = pinned.into_vec()?;
-        if harness.gates_hold() {
-            assert_ne!(
-                copy.as_ptr(),
-                address,
-                "unlocking it would wait for the gate"
-            );
-            assert_nothing_waits_for_the_device(&calls);
-        }
-        assert_eq!(copy, [7; N]);
-        gate.open();
-        Ok(())
-    });
-}
-
-#[test]
-fn a_vector_is_unregistered_while_another_driver_is_idle() {
-    scenario(|harness| {
-        let (_, other) = harness.by_another_driver();
-        work(&other.stream()?)?;
-        comes_back_itself(&harness.device)
-    });
+#[run_by(scenario, |harness|)]
+fn a_vector_is_unregistered_while_another_driver_is_idle() -> Result<()> {
+    let (_, other) = harness.by_another_driver();
+    work(&other.stream()?)?;
+    comes_back_itself(&harness.device)
 }
 
 #[test]
@@ -293,28 +285,26 @@ fn closing_devices_share_one_thread_and_do_not_pile_up() {
     in_process("closing::inner_slow_closing_thread", &[]).text();
 }
 
-#[test]
-fn a_dropped_device_can_be_waited_for() {
-    scenario(|harness| {
-        let (_, other) = harness.by_another_driver();
-        let stream = other.stream()?;
-        work(&stream)?;
-        let closed = other.closed();
-        assert!(!closed.wait_timeout(Duration::ZERO)?);
-        let gate = harness.gate(&stream);
-        drop(stream.download(&stream.zeros::<u8>(N)?)?);
-        drop((stream, other));
-        if harness.gates_hold() {
-            assert!(!closed.wait_timeout(Duration::from_millis(1))?);
-        }
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| closed.wait_timeout(CLOSED_WITHIN));
-            gate.open();
-            closed.wait()?;
-            assert!(waiter.join().unwrap()? && closed.is_closed());
-            Ok(())
-        })
-    });
+#[run_by(scenario, |harness|)]
+fn a_dropped_device_can_be_waited_for() -> Result<()> {
+    let (_, other) = harness.by_another_driver();
+    let stream = other.stream()?;
+    work(&stream)?;
+    let closed = other.closed();
+    assert!(!closed.wait_timeout(Duration::ZERO)?);
+    let gate = harness.gate(&stream);
+    drop(stream.download(&stream.zeros::<u8>(N)?)?);
+    drop((stream, other));
+    if harness.gates_hold() {
+        assert!(!closed.wait_timeout(Duration::from_millis(1))?);
+    }
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| closed.wait_timeout(CLOSED_WITHIN));
+        gate.open();
+        closed.wait()?;
+        assert!(waiter.join().unwrap()? && closed.is_closed());
+        Ok(())
+    })
 }
 
 #[test]
@@ -342,31 +332,29 @@ impl std::task::Wake for WaitsWhenDropped {
     fn wake(self: Arc<Self>) {}
 }
 
-#[test]
-fn user_code_that_the_library_calls_cannot_wait_for_a_device() {
-    scenario(|harness| {
-        if !harness.gates_hold() {
-            return Ok(());
-        }
-        let (sender, results) = mpsc::channel();
-        let next = || problem(results.recv_timeout(CLOSED_WITHIN).expect("it ends"));
-        let (_, device) = harness.by_another_driver();
-        let (stream, closed) = (device.stream()?, device.closed());
-        // A value that the device keeps is dropped while it is closing.
-        let kept = WaitsWhenDropped(device.closed(), sender.clone());
-        drop(device.slot(|| std::sync::Mutex::new(kept)));
-        // The thread that polls for futures calls a waker, whose last reference it has.
-        let gate = harness.gate(&stream);
-        let mut value = stream.download(&stream.zeros::<u8>(N)?)?;
-        let waker = Waker::from(Arc::new(WaitsWhenDropped(device.closed(), sender)));
-        let _ = std::pin::Pin::new(&mut value).poll(&mut Context::from_waker(&waker));
-        drop(waker);
-        gate.open();
-        assert_is!(next(), UsageErrorKind::InCallback);
-        drop((value, stream, device));
-        assert_is!(next(), UsageErrorKind::InCallback);
-        closed.wait()
-    });
+#[run_by(scenario, |harness|)]
+fn user_code_that_the_library_calls_cannot_wait_for_a_device() -> Result<()> {
+    if !harness.gates_hold() {
+        return Ok(());
+    }
+    let (sender, results) = mpsc::channel();
+    let next = || problem(results.recv_timeout(CLOSED_WITHIN).expect("it ends"));
+    let (_, device) = harness.by_another_driver();
+    let (stream, closed) = (device.stream()?, device.closed());
+    // A value that the device keeps is dropped while it is closing.
+    let kept = WaitsWhenDropped(device.closed(), sender.clone());
+    drop(device.slot(|| std::sync::Mutex::new(kept)));
+    // The thread that polls for futures calls a waker, whose last reference it has.
+    let gate = harness.gate(&stream);
+    let mut value = stream.download(&stream.zeros::<u8>(N)?)?;
+    let waker = Waker::from(Arc::new(WaitsWhenDropped(device.closed(), sender)));
+    let _ = std::pin::Pin::new(&mut value).poll(&mut Context::from_waker(&waker));
+    drop(waker);
+    gate.open();
+    assert_is!(next(), UsageErrorKind::InCallback);
+    drop((value, stream, device));
+    assert_is!(next(), UsageErrorKind::InCallback);
+    closed.wait()
 }
 
 #[test]

@@ -58,14 +58,12 @@ fn p07_collectives_of_one_to_four_devices_equal_plain_rust_under_every_schedule(
     }
 }
 
-#[test]
+#[run_by(on_machine(SimConfig::new().devices(4)), |gpu|)]
 fn p07_every_type_of_four_devices_equals_plain_rust() {
-    on_machine(SimConfig::new().devices(4), |gpu| {
-        let ranks = Ranks::simulated(gpu, 4);
-        ranks.check_types(0..TYPES, 515, 0);
-        ranks.check_types(0..TYPES, 2, 1);
-        ranks.check_types(0..TYPES, 0, 0);
-    });
+    let ranks = Ranks::simulated(gpu, 4);
+    ranks.check_types(0..TYPES, 515, 0);
+    ranks.check_types(0..TYPES, 2, 1);
+    ranks.check_types(0..TYPES, 0, 0);
 }
 
 #[test]
@@ -86,95 +84,91 @@ fn p07_more_devices_than_one_launch_folds_equal_plain_rust() {
     }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn p07_collectives_of_two_devices_are_ordered_by_their_arrays() {
-    everywhere(|harness| {
-        let second = harness.second();
-        let ranks = Ranks::new(&[harness.device.clone(), second.clone()]);
-        let collectives = &ranks.collectives;
-        for gated in [&harness.device, &second] {
-            let gated = gated.stream().unwrap();
-            let mut arrays = ranks.upload(&[vec![1_u32; 500], vec![2; 500]]);
-            if on_gpu() {
-                // Loads the kernels, which would wait for a gate (rule 53).
-                let mut warm = ranks.upload(&[vec![0_u32; 500], vec![0; 500]]);
-                let [a, b] = &mut warm[..] else {
-                    unreachable!("there are two")
-                };
-                collectives.all_reduce(&mut [a, b], Reduce::Sum).unwrap();
-            }
-            let at = usize::from(gated.device() == second);
-            let gate = harness.gate(&gated);
-            gated.fill(&mut arrays[at], 40).unwrap();
-            let [a, b] = &mut arrays[..] else {
+    let second = harness.second();
+    let ranks = Ranks::new(&[harness.device.clone(), second.clone()]);
+    let collectives = &ranks.collectives;
+    for gated in [&harness.device, &second] {
+        let gated = gated.stream().unwrap();
+        let mut arrays = ranks.upload(&[vec![1_u32; 500], vec![2; 500]]);
+        if on_gpu() {
+            // Loads the kernels, which would wait for a gate (rule 53).
+            let mut warm = ranks.upload(&[vec![0_u32; 500], vec![0; 500]]);
+            let [a, b] = &mut warm[..] else {
                 unreachable!("there are two")
             };
-            collectives
-                .all_reduce(&mut [&mut *a, &mut *b], Reduce::Sum)
-                .unwrap();
-            // Overwritten on another stream after the collective has read and written it.
-            let later = b.slice_mut(..250);
-            ranks.streams[1].fill(later, 0).unwrap();
-            let found = [
-                ranks.streams[0].download(&*a).unwrap(),
-                ranks.streams[1].download(&*b).unwrap(),
-            ];
-            // Other work of both devices is not held up.
-            let free = second.stream().unwrap();
-            let mut other = [
-                harness.stream().upload(&[3_u32; 9]).unwrap(),
-                free.zeros(9).unwrap(),
-            ];
-            let (source, target) = other.split_at_mut(1);
-            free.copy(&source[0], &mut target[0]).unwrap();
-            assert_eq!(free.values(&target[0]).unwrap(), [3; 9]);
-            for pending in &found {
-                harness.assert_pending(pending);
-            }
-            drop((arrays, other));
-            gate.open();
-            let sum = if at == 0 { 42 } else { 41 };
-            let [a, b] = found.map(|pending| pending.wait().unwrap());
-            assert_eq!(a, [sum; 500]);
-            assert_eq!((&b[..250], &b[250..]), (&[0; 250][..], &[sum; 250][..]));
+            collectives.all_reduce(&mut [a, b], Reduce::Sum).unwrap();
         }
-    });
+        let at = usize::from(gated.device() == second);
+        let gate = harness.gate(&gated);
+        gated.fill(&mut arrays[at], 40).unwrap();
+        let [a, b] = &mut arrays[..] else {
+            unreachable!("there are two")
+        };
+        collectives
+            .all_reduce(&mut [&mut *a, &mut *b], Reduce::Sum)
+            .unwrap();
+        // Overwritten on another stream after the collective has read and written it.
+        let later = b.slice_mut(..250);
+        ranks.streams[1].fill(later, 0).unwrap();
+        let found = [
+            ranks.streams[0].download(&*a).unwrap(),
+            ranks.streams[1].download(&*b).unwrap(),
+        ];
+        // Other work of both devices is not held up.
+        let free = second.stream().unwrap();
+        let mut other = [
+            harness.stream().upload(&[3_u32; 9]).unwrap(),
+            free.zeros(9).unwrap(),
+        ];
+        let (source, target) = other.split_at_mut(1);
+        free.copy(&source[0], &mut target[0]).unwrap();
+        assert_eq!(free.values(&target[0]).unwrap(), [3; 9]);
+        for pending in &found {
+            harness.assert_pending(pending);
+        }
+        drop((arrays, other));
+        gate.open();
+        let sum = if at == 0 { 42 } else { 41 };
+        let [a, b] = found.map(|pending| pending.wait().unwrap());
+        assert_eq!(a, [sum; 500]);
+        assert_eq!((&b[..250], &b[250..]), (&[0; 250][..], &[sum; 250][..]));
+    }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 #[ignore = "two GPUs and NCCL; MILLSTREAM_DEVICE=cuda:0 scenarios nccl_of_two --include-ignored"]
 fn nccl_of_two_devices_adds_and_is_lost_at_its_deadline() {
-    everywhere(|harness| {
-        let devices = [harness.device.clone(), harness.second()];
-        let collectives = Collectives::by_nccl(&devices).expect("NCCL connects two GPUs");
-        let streams = devices.each_ref().map(|device| device.stream().unwrap());
-        let mut a = streams[0].upload(&[1_u64; 1000]).unwrap();
-        let mut b = streams[1].upload(&[2_u64; 1000]).unwrap();
-        // Each doubles the sum, on both.
-        for _ in 0..50 {
-            collectives
-                .all_reduce(&mut [&mut a, &mut b], Reduce::Sum)
-                .unwrap();
-        }
-        for (stream, array) in streams.iter().zip([&a, &b]) {
-            let found = stream.values(array).unwrap();
-            assert_eq!(found, [3 << 49; 1000]);
-        }
-        collectives.set_deadline(Some(Duration::from_millis(300)));
-        let gated = devices[1].stream().unwrap();
-        let gate = harness.gate(&gated);
-        gated.fill(&mut b, 7).unwrap();
+    let devices = [harness.device.clone(), harness.second()];
+    let collectives = Collectives::by_nccl(&devices).expect("NCCL connects two GPUs");
+    let streams = devices.each_ref().map(|device| device.stream().unwrap());
+    let mut a = streams[0].upload(&[1_u64; 1000]).unwrap();
+    let mut b = streams[1].upload(&[2_u64; 1000]).unwrap();
+    // Each doubles the sum, on both.
+    for _ in 0..50 {
         collectives
             .all_reduce(&mut [&mut a, &mut b], Reduce::Sum)
             .unwrap();
-        let lost = streams[0].download(&a).and_then(Pending::wait);
-        assert_is!(lost, Err(Error::CollectiveLost { .. }));
-        gate.open();
-        let lost = streams[1].download(&b).and_then(Pending::wait);
-        assert_is!(lost, Err(Error::CollectiveLost { .. }));
-        streams[1].fill(&mut b, 9).unwrap();
-        assert_eq!(streams[1].values(&b).unwrap(), [9; 1000]);
-    });
+    }
+    for (stream, array) in streams.iter().zip([&a, &b]) {
+        let found = stream.values(array).unwrap();
+        assert_eq!(found, [3 << 49; 1000]);
+    }
+    collectives.set_deadline(Some(Duration::from_millis(300)));
+    let gated = devices[1].stream().unwrap();
+    let gate = harness.gate(&gated);
+    gated.fill(&mut b, 7).unwrap();
+    collectives
+        .all_reduce(&mut [&mut a, &mut b], Reduce::Sum)
+        .unwrap();
+    let lost = streams[0].download(&a).and_then(Pending::wait);
+    assert_is!(lost, Err(Error::CollectiveLost { .. }));
+    gate.open();
+    let lost = streams[1].download(&b).and_then(Pending::wait);
+    assert_is!(lost, Err(Error::CollectiveLost { .. }));
+    streams[1].fill(&mut b, 9).unwrap();
+    assert_eq!(streams[1].values(&b).unwrap(), [9; 1000]);
 }
 
 #[test]
@@ -198,17 +192,15 @@ fn p08_two_groups_of_the_same_devices_in_two_threads_do_not_deadlock() {
     }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn p08_two_groups_of_two_devices_in_two_threads_do_not_deadlock() {
-    everywhere(|harness| {
-        let devices = [harness.device.clone(), harness.second()];
-        let first = Ranks::new(&devices);
-        let second = Ranks::new(&[devices[1].clone(), devices[0].clone()]);
-        thread::scope(|scope| {
-            for ranks in [&first, &second] {
-                scope.spawn(|| in_turn(ranks));
-            }
-        });
+    let devices = [harness.device.clone(), harness.second()];
+    let first = Ranks::new(&devices);
+    let second = Ranks::new(&[devices[1].clone(), devices[0].clone()]);
+    thread::scope(|scope| {
+        for ranks in [&first, &second] {
+            scope.spawn(|| in_turn(ranks));
+        }
     });
 }
 

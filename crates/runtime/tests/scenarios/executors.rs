@@ -171,43 +171,40 @@ fn counting() -> (Arc<Counting>, mpsc::Receiver<()>) {
     (Arc::new(Counting { wakes, told }), listens)
 }
 
-#[test]
-fn only_the_last_registered_waker_is_woken() {
-    scenario(|harness| {
-        let stream = harness.stream();
-        // A single chunk: a download wakes its task whenever a chunk arrives.
-        const LEN: usize = 250;
-        let a = stream.upload(&vec![1_u32; LEN])?;
-        let gate = harness.gate(&stream);
-        let mut value = pin!(stream.download(&a)?);
-        let wakers = [counting(), counting(), counting()];
-        for (waker, _) in &wakers {
-            let waker = Waker::from(Arc::clone(waker));
-            match value.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Pending => {}
-                Poll::Ready(value) => {
-                    assert!(!harness.gates_hold(), "it went past a closed gate");
-                    assert_eq!(value?, [1; LEN]);
-                    return Ok(());
-                }
+#[run_by(scenario_on, |harness, [stream]|)]
+fn only_the_last_registered_waker_is_woken() -> Result<()> {
+    // A single chunk: a download wakes its task whenever a chunk arrives.
+    const LEN: usize = 250;
+    let a = stream.upload(&vec![1_u32; LEN])?;
+    let gate = harness.gate(&stream);
+    let mut value = pin!(stream.download(&a)?);
+    let wakers = [counting(), counting(), counting()];
+    for (waker, _) in &wakers {
+        let waker = Waker::from(Arc::clone(waker));
+        match value.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => {}
+            Poll::Ready(value) => {
+                assert!(!harness.gates_hold(), "it went past a closed gate");
+                assert_eq!(value?, [1; LEN]);
+                return Ok(());
             }
         }
-        gate.open();
-        let [(first, _), (second, _), (_, last)] = &wakers;
-        last.recv_timeout(NOTICED_WITHIN)
-            .expect("the last waker is woken");
-        if harness.gates_hold() {
-            let earlier = [first, second].map(|waker| waker.wakes.load(Ordering::SeqCst));
-            assert_eq!(earlier, [0, 0], "an earlier waker was woken as well");
-        }
-        let waker = Waker::from(Arc::clone(&wakers[2].0));
-        let polled = value.as_mut().poll(&mut Context::from_waker(&waker));
-        let Poll::Ready(value) = polled else {
-            panic!("woken, but not ready")
-        };
-        assert_eq!(value?, [1; LEN]);
-        Ok(())
-    });
+    }
+    gate.open();
+    let [(first, _), (second, _), (_, last)] = &wakers;
+    last.recv_timeout(NOTICED_WITHIN)
+        .expect("the last waker is woken");
+    if harness.gates_hold() {
+        let earlier = [first, second].map(|waker| waker.wakes.load(Ordering::SeqCst));
+        assert_eq!(earlier, [0, 0], "an earlier waker was woken as well");
+    }
+    let waker = Waker::from(Arc::clone(&wakers[2].0));
+    let polled = value.as_mut().poll(&mut Context::from_waker(&waker));
+    let Poll::Ready(value) = polled else {
+        panic!("woken, but not ready")
+    };
+    assert_eq!(value?, [1; LEN]);
+    Ok(())
 }
 
 async fn poll_once(value: &mut Pending<Vec<u32>>) -> Poll<Result<Vec<u32>>> {

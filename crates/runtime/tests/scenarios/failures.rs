@@ -52,20 +52,18 @@ fn d04_a_malformed_choice_is_a_clear_error() {
     assert_says(&text, "sim:seed=7");
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn d04_a_device_that_is_not_there_is_a_clear_error() {
-    everywhere(|harness| {
-        let error = if on_gpu() {
-            Device::open(Select::Cuda(99)).unwrap_err()
-        } else {
-            Device::open_simulated(harness.simulated(), 99).unwrap_err()
-        };
-        assert_says(&error, "cannot open device 99");
-        assert!(
-            harness.stream().is_idle().unwrap(),
-            "the existing devices still work"
-        );
-    });
+    let error = if on_gpu() {
+        Device::open(Select::Cuda(99)).unwrap_err()
+    } else {
+        Device::open_simulated(harness.simulated(), 99).unwrap_err()
+    };
+    assert_says(&error, "cannot open device 99");
+    assert!(
+        harness.stream().is_idle().unwrap(),
+        "the existing devices still work"
+    );
 }
 
 const SAXPY: &str = include_str!("../../../../kernels/saxpy.ptx");
@@ -122,165 +120,148 @@ fn line_of(ptx: &str, what: &str) -> usize {
         .expect("the PTX contains the text")
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn d05_text_that_is_not_ptx_names_the_line() {
-    everywhere(|harness| {
-        let text = refused_text(&harness.device, "");
-        assert!(text.contains("line 1") && text.contains("ends"), "{text}");
-        let text = refused_text(&harness.device, "this is not PTX");
-        assert!(text.contains("line 1") && text.contains("`this`"), "{text}");
-        let malformed = SAXPY.replace("mov.u32 \t%r4, %ntid.x;", "mov.u32 \t%r4, , %ntid.x;");
-        let text = refused_text(&harness.device, &malformed);
-        let line = format!("line {}", line_of(&malformed, ", , "));
-        assert!(text.contains(&line), "{line}: {text}");
-    });
+    let text = refused_text(&harness.device, "");
+    assert!(text.contains("line 1") && text.contains("ends"), "{text}");
+    let text = refused_text(&harness.device, "this is not PTX");
+    assert!(text.contains("line 1") && text.contains("`this`"), "{text}");
+    let malformed = SAXPY.replace("mov.u32 \t%r4, %ntid.x;", "mov.u32 \t%r4, , %ntid.x;");
+    let text = refused_text(&harness.device, &malformed);
+    let line = format!("line {}", line_of(&malformed, ", , "));
+    assert!(text.contains(&line), "{line}: {text}");
 }
 
-#[test]
-fn d05_a_kernel_that_the_simulated_device_cannot_run_is_refused_when_it_is_asked_for() {
-    once(|harness| {
-        if on_gpu() {
-            return Ok(());
-        }
-        let device = &harness.device;
-        let text = format!("{SAXPY}\n.visible .entry tensor() {{ wgmma.fence.sync.aligned; }}");
-        let line = format!("line {}", line_of(&text, "wgmma"));
-        let names_it = |error: UsageErrorKind| {
-            let UsageErrorKind::Ptx { detail } = error else {
-                panic!("another error: {error}");
-            };
-            assert!(
-                detail.contains("kernel `tensor`") && detail.contains(&line),
-                "{detail}"
-            );
+#[run_by(once, |harness|)]
+fn d05_a_kernel_that_the_simulated_device_cannot_run_is_refused_when_it_is_asked_for() -> Result<()>
+{
+    if on_gpu() {
+        return Ok(());
+    }
+    let device = &harness.device;
+    let text = format!("{SAXPY}\n.visible .entry tensor() {{ wgmma.fence.sync.aligned; }}");
+    let line = format!("line {}", line_of(&text, "wgmma"));
+    let names_it = |error: UsageErrorKind| {
+        let UsageErrorKind::Ptx { detail } = error else {
+            panic!("another error: {error}");
         };
-        kernel::load(
-            device,
-            declare(&text, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]),
-        )?;
-        names_it(refusal(device, declare(&text, "tensor", &[])));
-        let module = device.module(Ptx::text("both.ptx", text.clone()))?;
-        module.function::<signature!(f32, u32, &[f32], &mut [f32])>("saxpy")?;
-        names_it(problem(module.function::<signature!()>("tensor")));
-        Ok(())
-    });
-}
-
-#[test]
-fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
-    everywhere(|harness| {
-        let load =
-            |ptx: &str| kernel::load_generated(&harness.device, ptx, "saxpy", || "generated", 4);
-        let cut = format!("{}\0{}", &SAXPY[..200], &SAXPY[200..]);
-        for ptx in [
-            "\x7fELF\x02\x01\x01",
-            "\x7fELF\0",
-            "P\u{fffd}U\u{fffd}",
-            "",
-            "saxpy",
-            &cut,
-        ] {
-            match load(ptx) {
-                Err(Error::Usage(usage_error)) => {
-                    assert!(
-                        matches!(usage_error.problem(), UsageErrorKind::Ptx { .. }),
-                        "{usage_error}"
-                    );
-                    assert!(
-                        usage_error.to_string().starts_with("generated: "),
-                        "{usage_error}"
-                    );
-                }
-                other => panic!("{other:?}"),
-            }
-        }
         assert!(
-            load(SAXPY).is_ok(),
-            "PTX without a trailing zero byte loads"
+            detail.contains("kernel `tensor`") && detail.contains(&line),
+            "{detail}"
         );
-    });
+    };
+    kernel::load(
+        device,
+        declare(&text, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]),
+    )?;
+    names_it(refusal(device, declare(&text, "tensor", &[])));
+    let module = device.module(Ptx::text("both.ptx", text.clone()))?;
+    module.function::<signature!(f32, u32, &[f32], &mut [f32])>("saxpy")?;
+    names_it(problem(module.function::<signature!()>("tensor")));
+    Ok(())
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
+fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
+    let load = |ptx: &str| kernel::load_generated(&harness.device, ptx, "saxpy", || "generated", 4);
+    let cut = format!("{}\0{}", &SAXPY[..200], &SAXPY[200..]);
+    for ptx in [
+        "\x7fELF\x02\x01\x01",
+        "\x7fELF\0",
+        "P\u{fffd}U\u{fffd}",
+        "",
+        "saxpy",
+        &cut,
+    ] {
+        match load(ptx) {
+            Err(Error::Usage(usage_error)) => {
+                assert_is!(usage_error.problem(), UsageErrorKind::Ptx { .. });
+                assert!(
+                    usage_error.to_string().starts_with("generated: "),
+                    "{usage_error}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(
+        load(SAXPY).is_ok(),
+        "PTX without a trailing zero byte loads"
+    );
+}
+
+#[run_by(everywhere, |harness|)]
 fn d05_truncated_ptx_names_the_line_where_it_ends() {
-    everywhere(|harness| {
-        let body = SAXPY.find('{').expect("a body");
-        for end in (body..SAXPY.rfind('}').expect("its end")).step_by(67) {
-            let cut = &SAXPY[..end];
-            let text = refused_text(&harness.device, cut);
-            let last = cut.trim_end().lines().count();
-            let named = (last - 1..=last + 1).any(|line| text.contains(&format!("line {line}")));
-            assert!(named, "{last} lines: {text}");
-        }
-        assert_eq!(
-            harness.stream().zeros::<u8>(3).unwrap().len(),
-            3,
-            "the device still works"
-        );
-    });
+    let body = SAXPY.find('{').expect("a body");
+    for end in (body..SAXPY.rfind('}').expect("its end")).step_by(67) {
+        let cut = &SAXPY[..end];
+        let text = refused_text(&harness.device, cut);
+        let last = cut.trim_end().lines().count();
+        let named = (last - 1..=last + 1).any(|line| text.contains(&format!("line {line}")));
+        assert!(named, "{last} lines: {text}");
+    }
+    assert_eq!(
+        harness.stream().zeros::<u8>(3).unwrap().len(),
+        3,
+        "the device still works"
+    );
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn d05_a_newer_version_or_target_is_named() {
-    everywhere(|harness| {
-        let text = refused_text(
-            &harness.device,
-            &SAXPY.replace(".version 8.8", ".version 99.0"),
-        );
-        assert!(text.contains("99.0"), "{text}");
-        // A GPU's compiler rejects an unknown target; the simulated device rejects unknown
-        // instructions and names the target.
-        let newer = SAXPY.replace("sm_75", "sm_999");
-        if on_gpu() {
-            assert_says(&refused_text(&harness.device, &newer), "sm_999");
-        } else {
-            let params = &[SCALAR, SCALAR, SLICE, SLICE];
-            assert!(kernel::load(&harness.device, declare(&newer, "saxpy", params)).is_ok());
-            let unknown = newer.replace("setp.ge.s32", "frobnicate.s32");
-            let text = refused_text(&harness.device, &unknown);
-            let parts = ["`frobnicate", "only devices newer than sm_90"];
-            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
-        }
-    });
+    let text = refused_text(
+        &harness.device,
+        &SAXPY.replace(".version 8.8", ".version 99.0"),
+    );
+    assert!(text.contains("99.0"), "{text}");
+    // A GPU's compiler rejects an unknown target; the simulated device rejects unknown
+    // instructions and names the target.
+    let newer = SAXPY.replace("sm_75", "sm_999");
+    if on_gpu() {
+        assert_says(&refused_text(&harness.device, &newer), "sm_999");
+    } else {
+        let params = &[SCALAR, SCALAR, SLICE, SLICE];
+        assert!(kernel::load(&harness.device, declare(&newer, "saxpy", params)).is_ok());
+        let unknown = newer.replace("setp.ge.s32", "frobnicate.s32");
+        let text = refused_text(&harness.device, &unknown);
+        let parts = ["`frobnicate", "only devices newer than sm_90"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn d05_an_unsupported_opcode_is_named_with_its_line() {
-    everywhere(|harness| {
-        for (known, unknown) in [
-            ("setp.ge.s32", "frobnicate.s32"),
-            ("fma.rn.f32", "fma.rn.f33"),
-        ] {
-            let ptx = SAXPY.replace(known, unknown);
-            let text = refused_text(&harness.device, &ptx);
-            let line = format!("line {}", line_of(&ptx, unknown));
-            assert!(text.contains(&line), "{line}: {text}");
-            // A GPU's compiler words its messages differently.
-            assert!(on_gpu() || text.contains(unknown), "{text}");
-        }
-    });
+    for (known, unknown) in [
+        ("setp.ge.s32", "frobnicate.s32"),
+        ("fma.rn.f32", "fma.rn.f33"),
+    ] {
+        let ptx = SAXPY.replace(known, unknown);
+        let text = refused_text(&harness.device, &ptx);
+        let line = format!("line {}", line_of(&ptx, unknown));
+        assert!(text.contains(&line), "{line}: {text}");
+        // A GPU's compiler words its messages differently.
+        assert!(on_gpu() || text.contains(unknown), "{text}");
+    }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn d05_a_signature_that_does_not_match_says_which_parameter() {
-    everywhere(|harness| {
-        let refuse = |name, params: &[ParamKind]| {
-            refusal(&harness.device, declare(SAXPY, name, params)).to_string()
-        };
-        assert!(refuse("sxapy", &[]).contains("there are saxpy"));
-        let text = refuse("saxpy", &[SCALAR, SCALAR, SLICE]);
-        assert_says(&text, "3 parameters are declared, but the entry has 4");
-        for at in 0..4 {
-            let mut wrong = [SCALAR, SCALAR, SLICE, SLICE];
-            wrong[at] = if at < 2 { SLICE } else { SCALAR };
-            let text = refuse("saxpy", &wrong);
-            assert!(text.contains(&format!("`saxpy_param_{at}`")), "{text}");
-        }
-        let unaligned = ParamKind::Scalar { size: 4, align: 1 };
-        let text = refuse("saxpy", &[unaligned, SCALAR, SLICE, SLICE]);
-        assert_says(&text, "aligned to 1");
-        assert_says(&text, "saxpy_param_0");
-        let right = declare(SAXPY, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]);
-        assert!(kernel::load(&harness.device, right).is_ok());
-    });
+    let refuse = |name, params: &[ParamKind]| {
+        refusal(&harness.device, declare(SAXPY, name, params)).to_string()
+    };
+    assert!(refuse("sxapy", &[]).contains("there are saxpy"));
+    let text = refuse("saxpy", &[SCALAR, SCALAR, SLICE]);
+    assert_says(&text, "3 parameters are declared, but the entry has 4");
+    for at in 0..4 {
+        let mut wrong = [SCALAR, SCALAR, SLICE, SLICE];
+        wrong[at] = if at < 2 { SLICE } else { SCALAR };
+        let text = refuse("saxpy", &wrong);
+        assert!(text.contains(&format!("`saxpy_param_{at}`")), "{text}");
+    }
+    let unaligned = ParamKind::Scalar { size: 4, align: 1 };
+    let text = refuse("saxpy", &[unaligned, SCALAR, SLICE, SLICE]);
+    assert_says(&text, "aligned to 1");
+    assert_says(&text, "saxpy_param_0");
+    let right = declare(SAXPY, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]);
+    assert!(kernel::load(&harness.device, right).is_ok());
 }

@@ -39,52 +39,50 @@ fn suspects(device: &Device) -> Vec<Suspect> {
     }
 }
 
-#[test]
+#[run_by(everywhere, |gpu, device, other|)]
 fn d03_the_only_kernel_that_was_not_done_is_named_to_everyone() {
-    everywhere(|gpu, device, other| {
-        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
-        let array = s1.upload(&[1_u8; 100]).unwrap();
-        assert!(matches!(device.health(), Health::Alive));
-        let hold = gpu.hold(s1.as_raw());
-        let line = fault(&s1);
-        let mut copy = s1.zeros::<u8>(100).unwrap();
-        s1.copy(&array, &mut copy).unwrap();
-        let downloads: Vec<_> = (0..4).map(|_| s2.download(&copy).unwrap()).collect();
-        let waiters: Vec<_> = downloads
-            .into_iter()
-            .map(|download| thread::spawn(move || download.wait()))
-            .collect();
-        drop(hold);
-        for waiter in waiters {
-            let error = waiter.join().unwrap().unwrap_err();
-            let text = error.to_string();
-            let named = format!("; probably by `gate` at {}:{line}", file!());
-            assert!(
-                text.starts_with("the device is lost: ") && text.ends_with(&named),
-                "{text}"
-            );
-            assert!(
-                text.contains("kernel") && text.contains("gate"),
-                "the simulated driver names what it ran: {text}"
-            );
-            let Error::DeviceLost { suspects, .. } = error else {
-                panic!("{text}");
-            };
-            assert_eq!(suspects.len(), 1);
-        }
-        let [suspect] = suspects(device)[..] else {
-            panic!(
-                "exactly one operation must be suspected: {:?}",
-                device.health()
-            );
+    let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+    let array = s1.upload(&[1_u8; 100]).unwrap();
+    assert!(matches!(device.health(), Health::Alive));
+    let hold = gpu.hold(s1.as_raw());
+    let line = fault(&s1);
+    let mut copy = s1.zeros::<u8>(100).unwrap();
+    s1.copy(&array, &mut copy).unwrap();
+    let downloads: Vec<_> = (0..4).map(|_| s2.download(&copy).unwrap()).collect();
+    let waiters: Vec<_> = downloads
+        .into_iter()
+        .map(|download| thread::spawn(move || download.wait()))
+        .collect();
+    drop(hold);
+    for waiter in waiters {
+        let error = waiter.join().unwrap().unwrap_err();
+        let text = error.to_string();
+        let named = format!("; probably by `gate` at {}:{line}", file!());
+        assert!(
+            text.starts_with("the device is lost: ") && text.ends_with(&named),
+            "{text}"
+        );
+        assert!(
+            text.contains("kernel") && text.contains("gate"),
+            "the simulated driver names what it ran: {text}"
+        );
+        let Error::DeviceLost { suspects, .. } = error else {
+            panic!("{text}");
         };
-        assert_eq!((suspect.label, suspect.location.line()), ("gate", line));
-        assert_eq!((suspect.stream, suspect.ticket), (s1.id(), 3));
-        assert!(matches!(other.health(), Health::Alive));
-        let elsewhere = other.stream().unwrap();
-        let array = elsewhere.upload(&[5_u8]).unwrap();
-        assert_eq!(elsewhere.values(&array).unwrap(), [5]);
-    });
+        assert_eq!(suspects.len(), 1);
+    }
+    let [suspect] = suspects(device)[..] else {
+        panic!(
+            "exactly one operation must be suspected: {:?}",
+            device.health()
+        );
+    };
+    assert_eq!((suspect.label, suspect.location.line()), ("gate", line));
+    assert_eq!((suspect.stream, suspect.ticket), (s1.id(), 3));
+    assert!(matches!(other.health(), Health::Alive));
+    let elsewhere = other.stream().unwrap();
+    let array = elsewhere.upload(&[5_u8]).unwrap();
+    assert_eq!(elsewhere.values(&array).unwrap(), [5]);
 }
 
 /// Records a fill, a kernel that faults, and a copy. Returns the graph and the line of the launch.
@@ -101,77 +99,71 @@ fn faulting_graph(device: &Device) -> (Graph, u32) {
     (graph.unwrap(), line)
 }
 
-#[test]
+#[run_by(everywhere, |_, device, other|)]
 fn g13_a_stepwise_replay_names_the_kernel_that_faults_and_a_replay_the_graph() {
-    everywhere(|_, device, other| {
-        let (graph, _) = faulting_graph(device);
-        let stream = device.stream().unwrap();
-        let (replay_line, replayed) = (line!(), graph.replay(&stream));
-        replayed.unwrap();
-        let text = stream.synchronize().unwrap_err().to_string();
-        let named = format!(
-            "; probably by graph `faulting` at {}:{replay_line}: `Graph::replay_stepwise` names \
-             the operation",
-            file!()
-        );
-        assert!(text.ends_with(&named), "{text}");
-        let [suspect] = suspects(device)[..] else {
-            panic!("only the graph was enqueued: {:?}", device.health());
-        };
-        assert_eq!((suspect.label, suspect.is_graph), ("faulting", true));
+    let (graph, _) = faulting_graph(device);
+    let stream = device.stream().unwrap();
+    let (replay_line, replayed) = (line!(), graph.replay(&stream));
+    replayed.unwrap();
+    let text = stream.synchronize().unwrap_err().to_string();
+    let named = format!(
+        "; probably by graph `faulting` at {}:{replay_line}: `Graph::replay_stepwise` names \
+         the operation",
+        file!()
+    );
+    assert!(text.ends_with(&named), "{text}");
+    let [suspect] = suspects(device)[..] else {
+        panic!("only the graph was enqueued: {:?}", device.health());
+    };
+    assert_eq!((suspect.label, suspect.is_graph), ("faulting", true));
 
-        let (graph, line) = faulting_graph(other);
-        let stream = other.stream().unwrap();
-        // It may fail already while its steps are enqueued.
-        graph.replay_stepwise(&stream).ok();
-        let text = stream.synchronize().unwrap_err().to_string();
-        let named = format!("; probably by `gate` at {}:{line}", file!());
-        assert!(text.ends_with(&named), "{text}");
-    });
+    let (graph, line) = faulting_graph(other);
+    let stream = other.stream().unwrap();
+    // It may fail already while its steps are enqueued.
+    graph.replay_stepwise(&stream).ok();
+    let text = stream.synchronize().unwrap_err().to_string();
+    let named = format!("; probably by `gate` at {}:{line}", file!());
+    assert!(text.ends_with(&named), "{text}");
 }
 
-#[test]
+#[run_by(everywhere, |gpu, device, _|)]
 fn d03_of_several_kernels_all_streams_are_named_and_the_error_names_none() {
-    everywhere(|gpu, device, _| {
-        let [s1, s2, s3] = std::array::from_fn(|_| device.stream().unwrap());
-        let hold = [&s1, &s2].map(|stream| gpu.hold(stream.as_raw()));
-        fault(&s1);
-        let line = fault(&s2);
-        fault(&s2);
-        let array = s3.zeros::<u8>(100).unwrap();
-        drop(hold);
-        let error = s1.synchronize().unwrap_err();
-        assert!(!error.to_string().contains("probably"), "{error}");
-        let named: Vec<_> = suspects(device)
-            .iter()
-            .map(|suspect| (suspect.label, suspect.location.line(), suspect.stream))
-            .collect();
-        assert_eq!(named, [("gate", line, s1.id()), ("gate", line, s2.id())]);
-        drop(array);
-    });
+    let [s1, s2, s3] = std::array::from_fn(|_| device.stream().unwrap());
+    let hold = [&s1, &s2].map(|stream| gpu.hold(stream.as_raw()));
+    fault(&s1);
+    let line = fault(&s2);
+    fault(&s2);
+    let array = s3.zeros::<u8>(100).unwrap();
+    drop(hold);
+    let error = s1.synchronize().unwrap_err();
+    assert!(!error.to_string().contains("probably"), "{error}");
+    let named: Vec<_> = suspects(device)
+        .iter()
+        .map(|suspect| (suspect.label, suspect.location.line(), suspect.stream))
+        .collect();
+    assert_eq!(named, [("gate", line, s1.id()), ("gate", line, s2.id())]);
+    drop(array);
 }
 
-#[test]
+#[run_by(everywhere, |gpu, device, _|)]
 fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
-    everywhere(|gpu, device, _| {
-        let stream = device.stream().unwrap();
-        let kernels = sums::load(device).unwrap();
-        let ones = stream.upload(&[1.0_f32; 10]).unwrap();
-        let mut sum = stream.zeros::<f32>(10).unwrap();
-        kernels
-            .vecadd(&stream, 10, &ones, &ones, &mut sum, 10)
-            .unwrap();
-        assert_eq!(stream.values(&sum).unwrap(), [2.0; 10]);
-        let hold = gpu.hold(stream.as_raw());
-        fault(&stream);
-        drop(hold);
-        stream.synchronize().unwrap_err();
-        let labels: Vec<_> = suspects(device)
-            .iter()
-            .map(|suspect| suspect.label)
-            .collect();
-        assert_eq!(labels, ["gate"]);
-    });
+    let stream = device.stream().unwrap();
+    let kernels = sums::load(device).unwrap();
+    let ones = stream.upload(&[1.0_f32; 10]).unwrap();
+    let mut sum = stream.zeros::<f32>(10).unwrap();
+    kernels
+        .vecadd(&stream, 10, &ones, &ones, &mut sum, 10)
+        .unwrap();
+    assert_eq!(stream.values(&sum).unwrap(), [2.0; 10]);
+    let hold = gpu.hold(stream.as_raw());
+    fault(&stream);
+    drop(hold);
+    stream.synchronize().unwrap_err();
+    let labels: Vec<_> = suspects(device)
+        .iter()
+        .map(|suspect| suspect.label)
+        .collect();
+    assert_eq!(labels, ["gate"]);
 }
 
 #[test]

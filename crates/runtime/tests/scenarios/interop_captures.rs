@@ -30,119 +30,111 @@ fn assert_holds(stream: &Stream, array: &millstream::Buffer<u8>, value: u8) {
     assert_eq!(stream.values(array).unwrap(), [value; N]);
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn calls_on_a_stream_that_its_owner_captures_are_errors() {
-    everywhere(|harness| {
-        let (outsider, theirs, [ours, other]) = with_outsider(harness);
-        let mut array = ours.upload(&[1_u8; N]).unwrap();
-        let mut target = theirs.zeros::<u8>(N).unwrap();
-        assert_refused(&outsider, || theirs.fill(&mut array, 2));
-        assert_refused(&outsider, || theirs.copy(&array, &mut target));
-        assert_refused(&outsider, || theirs.download(&array).map(drop));
-        assert_refused(&outsider, || theirs.upload(&[3_u8; N]).map(drop));
-        assert_refused(&outsider, || theirs.record().map(drop));
-        let event = other.record().unwrap();
-        assert_refused(&outsider, || theirs.wait_for(&event));
-        assert_refused(&outsider, || array.lend(&theirs).map(drop));
-        assert_refused(&outsider, || array.lend_mut(&theirs).map(drop));
-        assert_refused(&outsider, || {
-            let release = Release::when_done(());
-            let (pointer, after) = (array.as_raw(), After::Stream(&theirs));
-            // SAFETY: the memory is refused.
-            let refused = unsafe {
-                harness
-                    .device
-                    .adopt_buffer::<u8>(pointer, N, after, release)
-            };
-            refused.map(drop)
-        });
-        // Neither stream was pulled into a capture, and nothing has run.
-        assert_holds(&ours, &array, 1);
-        assert_holds(&theirs, &target, 0);
-        theirs.fill(&mut array, 4).unwrap();
-        other.copy(&array, &mut target).unwrap();
-        assert_holds(&ours, &target, 4);
+    let (outsider, theirs, [ours, other]) = with_outsider(harness);
+    let mut array = ours.upload(&[1_u8; N]).unwrap();
+    let mut target = theirs.zeros::<u8>(N).unwrap();
+    assert_refused(&outsider, || theirs.fill(&mut array, 2));
+    assert_refused(&outsider, || theirs.copy(&array, &mut target));
+    assert_refused(&outsider, || theirs.download(&array).map(drop));
+    assert_refused(&outsider, || theirs.upload(&[3_u8; N]).map(drop));
+    assert_refused(&outsider, || theirs.record().map(drop));
+    let event = other.record().unwrap();
+    assert_refused(&outsider, || theirs.wait_for(&event));
+    assert_refused(&outsider, || array.lend(&theirs).map(drop));
+    assert_refused(&outsider, || array.lend_mut(&theirs).map(drop));
+    assert_refused(&outsider, || {
+        let release = Release::when_done(());
+        let (pointer, after) = (array.as_raw(), After::Stream(&theirs));
+        // SAFETY: the memory is refused.
+        let refused = unsafe {
+            harness
+                .device
+                .adopt_buffer::<u8>(pointer, N, after, release)
+        };
+        refused.map(drop)
     });
+    // Neither stream was pulled into a capture, and nothing has run.
+    assert_holds(&ours, &array, 1);
+    assert_holds(&theirs, &target, 0);
+    theirs.fill(&mut array, 4).unwrap();
+    other.copy(&array, &mut target).unwrap();
+    assert_holds(&ours, &target, 4);
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn an_array_stays_lent_while_the_borrower_captures_its_stream() {
-    everywhere(|harness| {
-        let (outsider, theirs, [ours]) = with_outsider(harness);
-        let mut array = ours.zeros::<u8>(N).unwrap();
-        let gate = harness.gate(&theirs);
-        let lease = array.lend_mut(&theirs).unwrap();
-        outsider.fill(lease.as_raw(), N, 5);
-        outsider.begin_capture();
-        drop(lease);
-        // The array would be read before the owner's fill, or in its graph.
-        let refused = ours.download(&array);
-        assert!(is_captured(&refused), "{refused:?}");
-        outsider.end_capture(false);
-        assert_eq!(harness.opened(gate, ours.download(&array).unwrap()), [5; N]);
-    });
+    let (outsider, theirs, [ours]) = with_outsider(harness);
+    let mut array = ours.zeros::<u8>(N).unwrap();
+    let gate = harness.gate(&theirs);
+    let lease = array.lend_mut(&theirs).unwrap();
+    outsider.fill(lease.as_raw(), N, 5);
+    outsider.begin_capture();
+    drop(lease);
+    // The array would be read before the owner's fill, or in its graph.
+    let refused = ours.download(&array);
+    assert!(is_captured(&refused), "{refused:?}");
+    outsider.end_capture(false);
+    assert_eq!(harness.opened(gate, ours.download(&array).unwrap()), [5; N]);
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn a_refused_operation_passes_its_refusal_on_to_no_other() {
-    everywhere(|harness| {
-        let (outsider, theirs, [ours, other]) = with_outsider(harness);
-        let [mut lent, mut idle] = [(); 2].map(|()| ours.zeros::<u8>(N).unwrap());
-        let gate = harness.gate(&theirs);
-        let lease = lent.lend_mut(&theirs).unwrap();
-        outsider.begin_capture();
-        drop(lease);
-        let refused = ours.copy(&lent, &mut idle);
-        assert!(is_captured(&refused), "{refused:?}");
-        let refused = ours.copy(&idle, &mut lent);
-        assert!(is_captured(&refused), "{refused:?}");
-        other.fill(&mut idle, 6).unwrap();
-        assert_holds(&other, &idle, 6);
-        ours.fill(&mut idle, 7).unwrap();
-        assert_holds(&other, &idle, 7);
-        outsider.end_capture(false);
-        gate.open();
-    });
+    let (outsider, theirs, [ours, other]) = with_outsider(harness);
+    let [mut lent, mut idle] = [(); 2].map(|()| ours.zeros::<u8>(N).unwrap());
+    let gate = harness.gate(&theirs);
+    let lease = lent.lend_mut(&theirs).unwrap();
+    outsider.begin_capture();
+    drop(lease);
+    let refused = ours.copy(&lent, &mut idle);
+    assert!(is_captured(&refused), "{refused:?}");
+    let refused = ours.copy(&idle, &mut lent);
+    assert!(is_captured(&refused), "{refused:?}");
+    other.fill(&mut idle, 6).unwrap();
+    assert_holds(&other, &idle, 6);
+    ours.fill(&mut idle, 7).unwrap();
+    assert_holds(&other, &idle, 7);
+    outsider.end_capture(false);
+    gate.open();
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn memory_does_not_return_to_a_captured_stream_before_its_uses() {
-    everywhere(|harness| {
-        let (outsider, theirs, [ours]) = with_outsider(harness);
-        let drops = [Drops::default(), Drops::default()];
-        let [returned, mut released] = [0, 1].map(|at| {
-            let (tensor, drops) = (outsider.allocate(N), &drops[at]);
-            adopted(
-                &harness.device,
-                &theirs,
-                (tensor, drops),
-                |keeper| match at {
-                    0 => Release::when_done(keeper),
-                    _ => Release::behind(&theirs, keeper),
-                },
-            )
-        });
-        let mut returned = returned;
-        let gate = harness.gate(&ours);
-        ours.fill(&mut returned, 1).unwrap();
-        ours.fill(&mut released, 2).unwrap();
-        outsider.begin_capture();
-        let rejected = returned.return_to_owner(&theirs).unwrap_err();
-        assert!(is_captured(&Err::<(), _>(rejected.error)));
-        assert!(!outsider.end_capture(true));
-        if harness.gates_hold() {
-            // Else the keeper would free the memory in the capture.
-            outsider.begin_capture();
-            drop(released);
-            assert_eq!(drops[1].count(), 0, "the fill is pending");
-            assert!(!outsider.end_capture(true));
-        } else {
-            drop(released);
-        }
-        gate.open();
-        drop(rejected.source);
-        drops.iter().for_each(Drops::assert_one);
+    let (outsider, theirs, [ours]) = with_outsider(harness);
+    let drops = [Drops::default(), Drops::default()];
+    let [returned, mut released] = [0, 1].map(|at| {
+        let (tensor, drops) = (outsider.allocate(N), &drops[at]);
+        adopted(
+            &harness.device,
+            &theirs,
+            (tensor, drops),
+            |keeper| match at {
+                0 => Release::when_done(keeper),
+                _ => Release::behind(&theirs, keeper),
+            },
+        )
     });
+    let mut returned = returned;
+    let gate = harness.gate(&ours);
+    ours.fill(&mut returned, 1).unwrap();
+    ours.fill(&mut released, 2).unwrap();
+    outsider.begin_capture();
+    let rejected = returned.return_to_owner(&theirs).unwrap_err();
+    assert!(is_captured(&Err::<(), _>(rejected.error)));
+    assert!(!outsider.end_capture(true));
+    if harness.gates_hold() {
+        // Else the keeper would free the memory in the capture.
+        outsider.begin_capture();
+        drop(released);
+        assert_eq!(drops[1].count(), 0, "the fill is pending");
+        assert!(!outsider.end_capture(true));
+    } else {
+        drop(released);
+    }
+    gate.open();
+    drop(rejected.source);
+    drops.iter().for_each(Drops::assert_one);
 }
 
 /// Another thread begins and ends captures all the time.

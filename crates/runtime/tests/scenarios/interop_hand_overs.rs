@@ -122,16 +122,14 @@ impl Play {
     }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn i05_random_hand_overs_between_streams_give_the_right_values() {
-    everywhere(|harness| {
-        let mut play = Play::new(harness.if_simulated(), &harness.device);
-        let mut random = Random::new(7);
-        for step in 0..80 {
-            play.step(&mut random, &harness.device, step + 1);
-        }
-        play.check();
-    });
+    let mut play = Play::new(harness.if_simulated(), &harness.device);
+    let mut random = Random::new(7);
+    for step in 0..80 {
+        play.step(&mut random, &harness.device, step + 1);
+    }
+    play.check();
 }
 
 /// The calls that block the host, or wait for the whole device.
@@ -147,52 +145,48 @@ const BLOCKING: [&str; 9] = [
     "host_alloc",
 ];
 
-#[test]
+#[run_by(once_counted, |harness, calls: &Calls|)]
 fn i05_ten_thousand_hand_overs_never_synchronise_the_host() {
-    once_counted(|harness, calls: &Calls| {
-        let mut play = Play::new(harness.if_simulated(), &harness.device);
-        let mut random = Random::new(11);
-        calls.forget();
-        let mut value = 0_u8;
-        while play.hand_overs < 10_000 {
-            value = value.wrapping_add(1);
-            play.step(&mut random, &harness.device, value);
-            if play.hand_overs % 1000 < 4 {
-                let counts = calls.counts();
-                for call in BLOCKING {
-                    assert_eq!(calls.count(call), 0, "{call}: {counts:?}");
-                }
-                play.check();
-                calls.forget();
+    let mut play = Play::new(harness.if_simulated(), &harness.device);
+    let mut random = Random::new(11);
+    calls.forget();
+    let mut value = 0_u8;
+    while play.hand_overs < 10_000 {
+        value = value.wrapping_add(1);
+        play.step(&mut random, &harness.device, value);
+        if play.hand_overs % 1000 < 4 {
+            let counts = calls.counts();
+            for call in BLOCKING {
+                assert_eq!(calls.count(call), 0, "{call}: {counts:?}");
             }
+            play.check();
+            calls.forget();
         }
-        play.check();
-    });
+    }
+    play.check();
 }
 
-#[test]
+#[run_by(once_counted, |harness, calls: &Calls|)]
 fn i05_a_hand_over_costs_one_wait_there_and_one_record_and_wait_back() {
-    once_counted(|harness, calls: &Calls| {
-        let (outsider, theirs, [ours]) = with_outsider(harness);
-        let mut array = ours.zeros::<u8>(N).unwrap();
-        let mut hand_over = |value| {
-            ours.fill(&mut array, value).unwrap();
-            fill_lent(&outsider, &theirs, &mut array, value);
-        };
-        // From the second on both streams are known to use the array.
-        hand_over(0);
-        hand_over(1);
-        let gate = harness.gate(&ours);
-        calls.forget();
-        for value in 0..100 {
-            hand_over(value);
-        }
-        // A record behind our fill and one behind the owner's; each stream waits for the other.
-        harness.assert_count(calls, "event_record", 200);
-        harness.assert_count(calls, "stream_wait_event", 200);
-        gate.open();
-        assert_eq!(ours.values(&array).unwrap(), [99; N]);
-        drop((theirs, array));
-        wait_until(|| Arc::strong_count(&outsider) == 1);
-    });
+    let (outsider, theirs, [ours]) = with_outsider(harness);
+    let mut array = ours.zeros::<u8>(N).unwrap();
+    let mut hand_over = |value| {
+        ours.fill(&mut array, value).unwrap();
+        fill_lent(&outsider, &theirs, &mut array, value);
+    };
+    // From the second on both streams are known to use the array.
+    hand_over(0);
+    hand_over(1);
+    let gate = harness.gate(&ours);
+    calls.forget();
+    for value in 0..100 {
+        hand_over(value);
+    }
+    // A record behind our fill and one behind the owner's; each stream waits for the other.
+    harness.assert_count(calls, "event_record", 200);
+    harness.assert_count(calls, "stream_wait_event", 200);
+    gate.open();
+    assert_eq!(ours.values(&array).unwrap(), [99; N]);
+    drop((theirs, array));
+    wait_until(|| Arc::strong_count(&outsider) == 1);
 }

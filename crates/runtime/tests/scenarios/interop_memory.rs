@@ -10,61 +10,57 @@ use crate::scenarios::{
     prelude::*,
 };
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn i03_forgotten_leases_and_arrays_are_leaks_and_no_races() {
-    everywhere(|harness| {
-        harness.leaks();
-        let (outsider, theirs, [ours]) = with_outsider(harness);
-        let drops = Drops::default();
-        // The memory of a forgotten lease is not used again, although its array is dropped.
-        let mut lent = ours.zeros::<u8>(N).unwrap();
-        let address = lent.as_raw();
-        mem::forget(lent.lend_mut(&theirs).unwrap());
-        outsider.fill(address, N, 1);
-        drop(lent);
-        for _ in 0..4 {
-            assert_ne!(ours.zeros::<u8>(N).unwrap().as_raw(), address);
-        }
-        let make = |release: fn(Keeper) -> Release| {
-            let tensor = outsider.allocate(N);
-            adopted(&harness.device, &theirs, (tensor, &drops), release)
-        };
-        mem::forget(make(Release::when_done));
-        let mut lent = make(Release::when_done);
-        mem::forget(lent.lend_mut(&theirs).unwrap());
-        drop(lent);
-        ours.synchronize().unwrap();
-        theirs.synchronize().unwrap();
-        assert_eq!(drops.count(), 0);
-        drop(make(Release::when_done));
-        drops.assert_one();
-    });
+    harness.leaks();
+    let (outsider, theirs, [ours]) = with_outsider(harness);
+    let drops = Drops::default();
+    // The memory of a forgotten lease is not used again, although its array is dropped.
+    let mut lent = ours.zeros::<u8>(N).unwrap();
+    let address = lent.as_raw();
+    mem::forget(lent.lend_mut(&theirs).unwrap());
+    outsider.fill(address, N, 1);
+    drop(lent);
+    for _ in 0..4 {
+        assert_ne!(ours.zeros::<u8>(N).unwrap().as_raw(), address);
+    }
+    let make = |release: fn(Keeper) -> Release| {
+        let tensor = outsider.allocate(N);
+        adopted(&harness.device, &theirs, (tensor, &drops), release)
+    };
+    mem::forget(make(Release::when_done));
+    let mut lent = make(Release::when_done);
+    mem::forget(lent.lend_mut(&theirs).unwrap());
+    drop(lent);
+    ours.synchronize().unwrap();
+    theirs.synchronize().unwrap();
+    assert_eq!(drops.count(), 0);
+    drop(make(Release::when_done));
+    drops.assert_one();
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn i04_a_keeper_is_dropped_once_after_the_last_use() {
-    everywhere(|harness| {
-        let (outsider, theirs, [a, b]) = with_outsider(harness);
-        let drops = Drops::default();
-        let tensor = outsider.allocate(N);
-        let mut array = adopted(
-            &harness.device,
-            &theirs,
-            (tensor, &drops),
-            Release::when_done,
-        );
-        a.fill(&mut array, 1).unwrap();
-        let gate = harness.gate(&b);
-        let found = b.download(&array).unwrap();
-        drop(array);
-        if harness.gates_hold() {
-            thread::sleep(Duration::from_millis(1));
-            assert_eq!(drops.count(), 0, "a download is pending");
-        }
-        gate.open();
-        assert_eq!(found.wait().unwrap(), [1; N]);
-        drops.assert_one();
-    });
+    let (outsider, theirs, [a, b]) = with_outsider(harness);
+    let drops = Drops::default();
+    let tensor = outsider.allocate(N);
+    let mut array = adopted(
+        &harness.device,
+        &theirs,
+        (tensor, &drops),
+        Release::when_done,
+    );
+    a.fill(&mut array, 1).unwrap();
+    let gate = harness.gate(&b);
+    let found = b.download(&array).unwrap();
+    drop(array);
+    if harness.gates_hold() {
+        thread::sleep(Duration::from_millis(1));
+        assert_eq!(drops.count(), 0, "a download is pending");
+    }
+    gate.open();
+    assert_eq!(found.wait().unwrap(), [1; N]);
+    drops.assert_one();
 }
 
 /// The owner frees the memory in the order of its stream and allocates it again there, while our
@@ -110,39 +106,37 @@ fn i04_memory_that_is_released_when_done_returns_after_its_uses() {
     everywhere(|harness| i04_memory_returns_in_order(harness, false));
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn i04_an_owner_takes_its_memory_back_in_the_order_of_its_stream() {
-    everywhere(|harness| {
-        let (outsider, theirs, [ours]) = with_outsider(harness);
-        let drops = Drops::default();
-        let make = || {
-            let tensor = outsider.allocate(N);
-            adopted(
-                &harness.device,
-                &theirs,
-                (tensor, &drops),
-                Release::when_done,
-            )
-        };
-        let mut array = make();
-        // Of the owner's stream: its lease orders nothing.
-        let mut copy = theirs.zeros::<u8>(N).unwrap();
-        let gate = harness.gate(&ours);
-        ours.fill(&mut array, 1).unwrap();
-        let keeper = array.return_to_owner(&theirs).unwrap();
-        let keeper = keeper.downcast::<Keeper>().unwrap();
-        assert_eq!(drops.count(), 0, "the keeper is the owner's again");
-        // The owner's copy is behind our fill.
-        let lease = copy.lend_mut(&theirs).unwrap();
-        outsider.copy(keeper.tensor.pointer, lease.as_raw(), N);
-        drop((lease, keeper));
-        assert_eq!(harness.opened(gate, ours.download(&copy).unwrap()), [1; N]);
-        let own = ours.zeros::<u8>(N).unwrap();
-        let rejected = own.return_to_owner(&theirs).unwrap_err();
-        assert_eq!(rejected.source.len(), N);
-        assert_problem(Err::<(), _>(rejected.error), |problem| {
-            *problem == UsageErrorKind::NotAdopted
-        });
+    let (outsider, theirs, [ours]) = with_outsider(harness);
+    let drops = Drops::default();
+    let make = || {
+        let tensor = outsider.allocate(N);
+        adopted(
+            &harness.device,
+            &theirs,
+            (tensor, &drops),
+            Release::when_done,
+        )
+    };
+    let mut array = make();
+    // Of the owner's stream: its lease orders nothing.
+    let mut copy = theirs.zeros::<u8>(N).unwrap();
+    let gate = harness.gate(&ours);
+    ours.fill(&mut array, 1).unwrap();
+    let keeper = array.return_to_owner(&theirs).unwrap();
+    let keeper = keeper.downcast::<Keeper>().unwrap();
+    assert_eq!(drops.count(), 0, "the keeper is the owner's again");
+    // The owner's copy is behind our fill.
+    let lease = copy.lend_mut(&theirs).unwrap();
+    outsider.copy(keeper.tensor.pointer, lease.as_raw(), N);
+    drop((lease, keeper));
+    assert_eq!(harness.opened(gate, ours.download(&copy).unwrap()), [1; N]);
+    let own = ours.zeros::<u8>(N).unwrap();
+    let rejected = own.return_to_owner(&theirs).unwrap_err();
+    assert_eq!(rejected.source.len(), N);
+    assert_problem(Err::<(), _>(rejected.error), |problem| {
+        *problem == UsageErrorKind::NotAdopted
     });
 }
 

@@ -3,7 +3,7 @@
 
 use millstream::sim::ReportKind;
 
-use crate::scenarios::{outsiders::wait_until, prelude::*};
+use crate::scenarios::{outsiders::wait_until, prelude::*, two_devices::on_two};
 
 fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     match result {
@@ -100,36 +100,31 @@ fn d03_a_kernel_that_faults_fails_every_waiter() {
     }
 }
 
-#[test]
+#[run_by(on_two(schedules(3..6)), |gpu, [one, other]|)]
 fn d03_another_device_works_on() {
-    for schedule in schedules(3..6) {
-        let _watch = Watch::over(format!("{schedule:?}"));
-        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
-        let [one, other] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
-        let [lost, working] = [&one, &other].map(|device| device.stream().unwrap());
-        let kept = working.upload(&[3_u32; N]).unwrap();
-        let hold = gpu.hold(working.as_raw());
-        let pending = working.download(&kept).unwrap();
-        let awaited = thread::spawn(move || pollster::block_on(pending));
-        let doomed = lost.upload(&[1_u32; N]).unwrap();
-        fault(&lost);
-        // The enqueueing call may already return the error.
-        assert_lost(lost.download(&doomed).and_then(|download| download.wait()));
-        assert!(one.lost().is_some() && other.lost().is_none());
-        drop(hold);
-        assert_eq!(awaited.join().unwrap().unwrap(), [3; N]);
-        drop((doomed, lost, one));
-        let mut more = working.zeros::<u32>(N).unwrap();
-        working.copy(&kept, &mut more).unwrap();
-        working.fill(more.slice_mut(..1), 4).unwrap();
-        let value = working.values(&more).unwrap();
-        assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
-        drop((kept, more, working, other));
-        // Only objects of the lost device may remain, none of the other's.
-        wait_until(|| {
-            let left = gpu.live_object_counts();
-            left.streams + left.events == 0
-        });
-        assert_only_the_fault_is_reported(&gpu);
-    }
+    let [lost, working] = [&one, &other].map(|device| device.stream().unwrap());
+    let kept = working.upload(&[3_u32; N]).unwrap();
+    let hold = gpu.hold(working.as_raw());
+    let pending = working.download(&kept).unwrap();
+    let awaited = thread::spawn(move || pollster::block_on(pending));
+    let doomed = lost.upload(&[1_u32; N]).unwrap();
+    fault(&lost);
+    // The enqueueing call may already return the error.
+    assert_lost(lost.download(&doomed).and_then(|download| download.wait()));
+    assert!(one.lost().is_some() && other.lost().is_none());
+    drop(hold);
+    assert_eq!(awaited.join().unwrap().unwrap(), [3; N]);
+    drop((doomed, lost, one));
+    let mut more = working.zeros::<u32>(N).unwrap();
+    working.copy(&kept, &mut more).unwrap();
+    working.fill(more.slice_mut(..1), 4).unwrap();
+    let value = working.values(&more).unwrap();
+    assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
+    drop((kept, more, working, other));
+    // Only objects of the lost device may remain, none of the other's.
+    wait_until(|| {
+        let left = gpu.live_object_counts();
+        left.streams + left.events == 0
+    });
+    assert_only_the_fault_is_reported(gpu);
 }

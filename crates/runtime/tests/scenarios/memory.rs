@@ -43,103 +43,95 @@ fn refused<T>(result: Result<T>) -> OutOfMemory {
     }
 }
 
-#[test]
+#[run_by(with_little_memory(8 * MIB), |gpu, _, device|)]
 pub(crate) fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
-    with_little_memory(8 * MIB, |gpu, _, device| {
-        let outsiders = Outsiders::default();
-        let [s1, s2] = outsiders.streams(gpu, device);
-        let old = s1.zeros::<u8>(6 * MIB).unwrap();
-        let hold = gpu.hold(s1.as_raw());
-        drop(s1.download(&old).unwrap());
-        drop(old);
-        thread::scope(|scope| {
-            let new = scope.spawn(|| s2.upload(&vec![5_u8; 6 * MIB]));
-            thread::yield_now();
-            outsiders.work();
-            drop(hold);
-            let new = new.join().unwrap().unwrap();
-            assert_eq!(s2.values(new.slice(6 * MIB - 3..)).unwrap(), [5; 3]);
-        });
-    });
-}
-
-#[test]
-pub(crate) fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free() {
-    with_little_memory(10 * MIB, |gpu, _, device| {
-        let outsiders = Outsiders::default();
-        let [s1, s2, s3, s4] = outsiders.streams(gpu, device);
-        let behind_gate = s1.upload(&vec![1_u8; 2 * MIB]).unwrap();
-        let used = s2.upload(&vec![2_u8; 6 * MIB]).unwrap();
+    let outsiders = Outsiders::default();
+    let [s1, s2] = outsiders.streams(gpu, device);
+    let old = s1.zeros::<u8>(6 * MIB).unwrap();
+    let hold = gpu.hold(s1.as_raw());
+    drop(s1.download(&old).unwrap());
+    drop(old);
+    thread::scope(|scope| {
+        let new = scope.spawn(|| s2.upload(&vec![5_u8; 6 * MIB]));
+        thread::yield_now();
         outsiders.work();
-        let hold = gpu.hold(s1.as_raw());
-        let idle = gpu.hold(s4.as_raw());
-        drop(s1.download(&behind_gate).unwrap());
-        // Dropped in this order, because the driver may make an allocation wait for frees on other
-        // streams, the oldest first.
-        drop(used);
-        drop(behind_gate);
-        let new = s3.upload(&vec![3_u8; 7 * MIB]).unwrap();
-        assert_eq!(s3.values(new.slice(..2)).unwrap(), [3; 2]);
-        assert!(!s1.is_idle().unwrap(), "the gate is still closed");
-        drop((hold, idle));
+        drop(hold);
+        let new = new.join().unwrap().unwrap();
+        assert_eq!(s2.values(new.slice(6 * MIB - 3..)).unwrap(), [5; 3]);
     });
 }
 
-#[test]
+#[run_by(with_little_memory(10 * MIB), |gpu, _, device|)]
+pub(crate) fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free() {
+    let outsiders = Outsiders::default();
+    let [s1, s2, s3, s4] = outsiders.streams(gpu, device);
+    let behind_gate = s1.upload(&vec![1_u8; 2 * MIB]).unwrap();
+    let used = s2.upload(&vec![2_u8; 6 * MIB]).unwrap();
+    outsiders.work();
+    let hold = gpu.hold(s1.as_raw());
+    let idle = gpu.hold(s4.as_raw());
+    drop(s1.download(&behind_gate).unwrap());
+    // Dropped in this order, because the driver may make an allocation wait for frees on other
+    // streams, the oldest first.
+    drop(used);
+    drop(behind_gate);
+    let new = s3.upload(&vec![3_u8; 7 * MIB]).unwrap();
+    assert_eq!(s3.values(new.slice(..2)).unwrap(), [3; 2]);
+    assert!(!s1.is_idle().unwrap(), "the gate is still closed");
+    drop((hold, idle));
+}
+
+#[run_by(with_little_memory(10 * MIB), |gpu, _, device|)]
 pub(crate) fn a16_an_allocation_does_not_wait_for_frees_that_would_not_suffice() {
-    with_little_memory(10 * MIB, |gpu, _, device| {
-        let outsiders = Outsiders::default();
-        let [s2, s1] = outsiders.streams(gpu, device);
-        let kept = s2.zeros::<u8>(5 * MIB).unwrap();
-        let dropped = s1.zeros::<u8>(2 * MIB).unwrap();
-        let hold = gpu.hold(s1.as_raw());
-        drop(s1.download(&dropped).unwrap());
-        drop(dropped);
-        let full = refused(s2.zeros::<u8>(6 * MIB));
-        assert_eq!(full.requested_bytes, 6 * MIB as u64);
-        assert_eq!(full.allocated_bytes, 5 * MIB as u64);
-        assert_eq!(
-            (full.limit_bytes, full.total_bytes),
-            (None, 10 * MIB as u64)
-        );
-        assert!(full.used_bytes >= 5 * MIB as u64 && full.reserved_bytes >= full.used_bytes);
-        assert_says(&full, "6291456 bytes requested, 5242880 in arrays;");
-        assert!(!s1.is_idle().unwrap(), "the gate is still closed");
-        drop((hold, kept));
-    });
+    let outsiders = Outsiders::default();
+    let [s2, s1] = outsiders.streams(gpu, device);
+    let kept = s2.zeros::<u8>(5 * MIB).unwrap();
+    let dropped = s1.zeros::<u8>(2 * MIB).unwrap();
+    let hold = gpu.hold(s1.as_raw());
+    drop(s1.download(&dropped).unwrap());
+    drop(dropped);
+    let full = refused(s2.zeros::<u8>(6 * MIB));
+    assert_eq!(full.requested_bytes, 6 * MIB as u64);
+    assert_eq!(full.allocated_bytes, 5 * MIB as u64);
+    assert_eq!(
+        (full.limit_bytes, full.total_bytes),
+        (None, 10 * MIB as u64)
+    );
+    assert!(full.used_bytes >= 5 * MIB as u64 && full.reserved_bytes >= full.used_bytes);
+    assert_says(&full, "6291456 bytes requested, 5242880 in arrays;");
+    assert!(!s1.is_idle().unwrap(), "the gate is still closed");
+    drop((hold, kept));
 }
 
-#[test]
+#[run_by(with_little_memory(100 * MIB), |_, calls, device|)]
 fn a_memory_limit_is_checked_before_the_driver_is_called() {
-    with_little_memory(100 * MIB, |_, calls, device| {
-        let stream = device.stream().unwrap();
-        device.set_memory_limit(Some(1000));
-        let first = stream.zeros::<u8>(600).unwrap();
-        let second = stream.zeros::<u8>(400).unwrap();
-        calls.forget();
-        let full = refused(stream.zeros::<u8>(1));
-        assert_eq!(
-            (full.allocated_bytes, full.limit_bytes),
-            (1000, Some(1000)),
-            "{full}"
-        );
-        assert_says(&full, "1000 in arrays of at most 1000;");
-        assert_eq!(calls.count("mem_alloc_async"), 0);
-        drop(first);
-        let third = stream.zeros::<u8>(600).unwrap();
-        let other = device.clone();
-        assert_eq!(
-            refused(other.stream().unwrap().zeros::<u8>(1)).limit_bytes,
-            Some(1000)
-        );
-        device.set_memory_limit(Some(10));
-        drop((second, third));
-        assert!(stream.zeros::<u8>(10).is_ok());
-        refused(stream.zeros::<u8>(11));
-        device.set_memory_limit(None);
-        assert!(stream.zeros::<u8>(MIB).is_ok());
-        assert_eq!(device.memory_stats().unwrap().allocations, 0);
-    });
+    let stream = device.stream().unwrap();
+    device.set_memory_limit(Some(1000));
+    let first = stream.zeros::<u8>(600).unwrap();
+    let second = stream.zeros::<u8>(400).unwrap();
+    calls.forget();
+    let full = refused(stream.zeros::<u8>(1));
+    assert_eq!(
+        (full.allocated_bytes, full.limit_bytes),
+        (1000, Some(1000)),
+        "{full}"
+    );
+    assert_says(&full, "1000 in arrays of at most 1000;");
+    assert_eq!(calls.count("mem_alloc_async"), 0);
+    drop(first);
+    let third = stream.zeros::<u8>(600).unwrap();
+    let other = device.clone();
+    assert_eq!(
+        refused(other.stream().unwrap().zeros::<u8>(1)).limit_bytes,
+        Some(1000)
+    );
+    device.set_memory_limit(Some(10));
+    drop((second, third));
+    assert!(stream.zeros::<u8>(10).is_ok());
+    refused(stream.zeros::<u8>(11));
+    device.set_memory_limit(None);
+    assert!(stream.zeros::<u8>(MIB).is_ok());
+    assert_eq!(device.memory_stats().unwrap().allocations, 0);
 }
 
 /// A program that copies, fills and frees on two streams; returns the computed values.
@@ -240,82 +232,78 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
     }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn memory_statistics_return_to_their_initial_values() {
-    everywhere(|harness| {
-        let device = &harness.device;
-        let memory = || -> MemoryStats { device.memory_stats().unwrap() };
-        let before = memory();
-        let stream = harness.stream();
-        let buffer = stream.upload(&[1_u32; 1000]).unwrap();
-        let empty = stream.zeros::<u32>(0).unwrap();
-        let during = memory();
-        assert_eq!(during.allocated_bytes - before.allocated_bytes, 4000);
-        assert_eq!(during.allocations - before.allocations, 1);
-        assert!(during.used_bytes >= 4000 && during.page_locked_bytes > 0);
-        let pinned = device.pinned::<u8>(5000).unwrap();
-        let held = memory();
-        assert_eq!(held.page_locked_bytes - held.page_locked_kept_bytes, 8192);
-        drop((buffer, empty, pinned));
-        stream.synchronize().unwrap();
-        let after = memory();
-        assert_eq!(after.allocated_bytes, before.allocated_bytes);
-        assert_eq!(after.allocations, before.allocations);
-        assert!(after.allocated_peak_bytes >= before.allocated_bytes + 4000);
-        assert_eq!(after.page_locked_bytes, after.page_locked_kept_bytes);
-        device.trim().unwrap();
-        if !on_gpu() {
-            let trimmed = memory();
-            assert_eq!((trimmed.used_bytes, trimmed.reserved_bytes), (0, 0));
-            assert_eq!(trimmed.page_locked_bytes, 0);
-        }
-    });
+    let device = &harness.device;
+    let memory = || -> MemoryStats { device.memory_stats().unwrap() };
+    let before = memory();
+    let stream = harness.stream();
+    let buffer = stream.upload(&[1_u32; 1000]).unwrap();
+    let empty = stream.zeros::<u32>(0).unwrap();
+    let during = memory();
+    assert_eq!(during.allocated_bytes - before.allocated_bytes, 4000);
+    assert_eq!(during.allocations - before.allocations, 1);
+    assert!(during.used_bytes >= 4000 && during.page_locked_bytes > 0);
+    let pinned = device.pinned::<u8>(5000).unwrap();
+    let held = memory();
+    assert_eq!(held.page_locked_bytes - held.page_locked_kept_bytes, 8192);
+    drop((buffer, empty, pinned));
+    stream.synchronize().unwrap();
+    let after = memory();
+    assert_eq!(after.allocated_bytes, before.allocated_bytes);
+    assert_eq!(after.allocations, before.allocations);
+    assert!(after.allocated_peak_bytes >= before.allocated_bytes + 4000);
+    assert_eq!(after.page_locked_bytes, after.page_locked_kept_bytes);
+    device.trim().unwrap();
+    if !on_gpu() {
+        let trimmed = memory();
+        assert_eq!((trimmed.used_bytes, trimmed.reserved_bytes), (0, 0));
+        assert_eq!(trimmed.page_locked_bytes, 0);
+    }
 }
 
-#[test]
+#[run_by(with_little_memory(1000 * MIB), |gpu, calls, device|)]
 fn page_locked_memory_is_bounded_and_freed_only_when_idle() {
-    with_little_memory(1000 * MIB, |gpu, calls, device| {
-        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
-        const LIMIT: usize = 64 << 10;
-        device.set_staging_limit(LIMIT as u64);
-        let target = s1.zeros::<u8>(LIMIT).unwrap();
-        let gated = gpu.hold(s1.as_raw());
-        // These downloads stay pending, and their blocks are the oldest of their sizes.
-        for len in [4096, 8192] {
-            drop(s1.download(target.slice(..len)).unwrap());
+    let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+    const LIMIT: usize = 64 << 10;
+    device.set_staging_limit(LIMIT as u64);
+    let target = s1.zeros::<u8>(LIMIT).unwrap();
+    let gated = gpu.hold(s1.as_raw());
+    // These downloads stay pending, and their blocks are the oldest of their sizes.
+    for len in [4096, 8192] {
+        drop(s1.download(target.slice(..len)).unwrap());
+    }
+    // Each block can be reused once the other stream is done with it.
+    let mut sizes_bytes = 0;
+    for len in [4096, 8192, 16384, 32768] {
+        sizes_bytes += len;
+        for value in 0..30_u8 {
+            let array = s2.upload(&vec![value; len]).unwrap();
+            let read = s2.download(array.slice(len - 2..)).unwrap();
+            assert_eq!(read.wait().unwrap(), [value; 2]);
+            let memory = device.memory_stats().unwrap();
+            assert!(
+                memory.page_locked_bytes <= (LIMIT + sizes_bytes) as u64,
+                "{len} bytes, {value}: {memory:?}"
+            );
         }
-        // Each block can be reused once the other stream is done with it.
-        let mut sizes_bytes = 0;
-        for len in [4096, 8192, 16384, 32768] {
-            sizes_bytes += len;
-            for value in 0..30_u8 {
-                let array = s2.upload(&vec![value; len]).unwrap();
-                let read = s2.download(array.slice(len - 2..)).unwrap();
-                assert_eq!(read.wait().unwrap(), [value; 2]);
-                let memory = device.memory_stats().unwrap();
-                assert!(
-                    memory.page_locked_bytes <= (LIMIT + sizes_bytes) as u64,
-                    "{len} bytes, {value}: {memory:?}"
-                );
-            }
-        }
-        assert_eq!(calls.count("host_free"), 0, "the gate is closed");
-        device.trim().unwrap();
-        assert_eq!(calls.count("host_free"), 0, "the gate is still closed");
-        drop(gated);
-        for stream in [&s1, &s2] {
-            stream.synchronize().unwrap();
-        }
-        // This fits once smaller blocks are freed.
-        let large = device.pinned::<u8>(LIMIT).unwrap();
-        assert!(calls.count("host_free") > 0);
-        assert_eq!(
-            device.memory_stats().unwrap().page_locked_bytes,
-            LIMIT as u64
-        );
-        drop(large);
-        device.trim().unwrap();
-        assert_eq!(device.memory_stats().unwrap().page_locked_bytes, 0);
-        assert_eq!(s1.values(&target).unwrap(), vec![0; LIMIT]);
-    });
+    }
+    assert_eq!(calls.count("host_free"), 0, "the gate is closed");
+    device.trim().unwrap();
+    assert_eq!(calls.count("host_free"), 0, "the gate is still closed");
+    drop(gated);
+    for stream in [&s1, &s2] {
+        stream.synchronize().unwrap();
+    }
+    // This fits once smaller blocks are freed.
+    let large = device.pinned::<u8>(LIMIT).unwrap();
+    assert!(calls.count("host_free") > 0);
+    assert_eq!(
+        device.memory_stats().unwrap().page_locked_bytes,
+        LIMIT as u64
+    );
+    drop(large);
+    device.trim().unwrap();
+    assert_eq!(device.memory_stats().unwrap().page_locked_bytes, 0);
+    assert_eq!(s1.values(&target).unwrap(), vec![0; LIMIT]);
 }

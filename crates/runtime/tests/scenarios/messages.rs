@@ -23,48 +23,46 @@ fn assert_here<T>(result: Result<T>) {
     assert!(text.ends_with(&format!("({location})")), "{text}");
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn usage_errors_name_the_line_of_the_call() {
-    everywhere(|harness| {
-        let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
-        let mut a = stream.zeros::<f32>(1000).unwrap();
-        let mut c = stream.zeros::<f32>(500).unwrap();
-        let text = usage_error(a.try_slice(900..1100)).to_string();
-        let start = "slice: range 900..1100 is out of bounds for an array of 1000 elements (";
-        assert!(text.starts_with(start), "{text}");
-        assert_here(a.try_slice(900..1100));
-        assert_here(a.try_slice_mut(900..1100));
-        assert_here(a.view().try_slice(900..1100));
-        assert_here(a.view_mut().try_slice(900..1100));
-        assert_here(a.view_mut().try_slice_mut(900..1100));
-        assert_here(a.view().cast::<[u64; 3]>());
-        assert_here(a.view_mut().cast::<[u64; 3]>().map_err(Rejected::into));
-        let bytes = stream.zeros::<u8>(3).unwrap();
-        assert_here(bytes.cast::<u16>().map_err(Rejected::into));
-        assert_here(a.view_2d(3, 4));
-        assert_here(a.view_2d_mut(3, 4));
-        assert_here(a.view_2d_pitched(30, 40, 50));
-        assert_here(a.view().view_2d_pitched(30, 40, 30));
-        assert_here(a.view_mut().view_2d_pitched_mut(30, 40, 50));
-        assert_here(a.view_2d(10, 100).unwrap().rect(5..11, ..));
-        assert_here(a.view_2d_mut(10, 100).unwrap().rect(5..11, ..));
-        assert_here(a.view_2d_mut(10, 100).unwrap().rect_mut(.., 5..101));
-        assert_here(stream.zeros::<u64>(usize::MAX / 4));
-        assert_here(harness.device.pinned::<u64>(usize::MAX / 4));
-        assert_here(harness.device.managed::<u64>(usize::MAX / 4));
-        let mut pinned = harness.device.pinned::<u8>(4).unwrap();
-        assert_here(pinned.view_2d(3, 4));
-        assert_here(pinned.view_2d_pitched_mut(3, 4, 5));
-        let mut managed = harness.device.managed::<u8>(4).unwrap();
-        assert_here(managed.read_range(3..5));
-        assert_here(managed.write_range(3..5));
-        assert_here(managed.try_slice(3..5));
-        assert_here(kernels.vecadd(&stream, LaunchConfig::linear(1), &a, &a, &mut c, 1000));
-        let wide = LaunchConfig::new([1; 3], [2048, 1, 1]);
-        assert_here(kernels.vecadd(&stream, wide, &a, &a, &mut c, 1));
-        let greedy = LaunchConfig::linear(1).with_shared_bytes(1 << 30);
-        assert_here(kernels.vecadd(&stream, greedy, &a, &a, &mut c, 1));
-    });
+    let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
+    let mut a = stream.zeros::<f32>(1000).unwrap();
+    let mut c = stream.zeros::<f32>(500).unwrap();
+    let text = usage_error(a.try_slice(900..1100)).to_string();
+    let start = "slice: range 900..1100 is out of bounds for an array of 1000 elements (";
+    assert!(text.starts_with(start), "{text}");
+    assert_here(a.try_slice(900..1100));
+    assert_here(a.try_slice_mut(900..1100));
+    assert_here(a.view().try_slice(900..1100));
+    assert_here(a.view_mut().try_slice(900..1100));
+    assert_here(a.view_mut().try_slice_mut(900..1100));
+    assert_here(a.view().cast::<[u64; 3]>());
+    assert_here(a.view_mut().cast::<[u64; 3]>().map_err(Rejected::into));
+    let bytes = stream.zeros::<u8>(3).unwrap();
+    assert_here(bytes.cast::<u16>().map_err(Rejected::into));
+    assert_here(a.view_2d(3, 4));
+    assert_here(a.view_2d_mut(3, 4));
+    assert_here(a.view_2d_pitched(30, 40, 50));
+    assert_here(a.view().view_2d_pitched(30, 40, 30));
+    assert_here(a.view_mut().view_2d_pitched_mut(30, 40, 50));
+    assert_here(a.view_2d(10, 100).unwrap().rect(5..11, ..));
+    assert_here(a.view_2d_mut(10, 100).unwrap().rect(5..11, ..));
+    assert_here(a.view_2d_mut(10, 100).unwrap().rect_mut(.., 5..101));
+    assert_here(stream.zeros::<u64>(usize::MAX / 4));
+    assert_here(harness.device.pinned::<u64>(usize::MAX / 4));
+    assert_here(harness.device.managed::<u64>(usize::MAX / 4));
+    let mut pinned = harness.device.pinned::<u8>(4).unwrap();
+    assert_here(pinned.view_2d(3, 4));
+    assert_here(pinned.view_2d_pitched_mut(3, 4, 5));
+    let mut managed = harness.device.managed::<u8>(4).unwrap();
+    assert_here(managed.read_range(3..5));
+    assert_here(managed.write_range(3..5));
+    assert_here(managed.try_slice(3..5));
+    assert_here(kernels.vecadd(&stream, LaunchConfig::linear(1), &a, &a, &mut c, 1000));
+    let wide = LaunchConfig::new([1; 3], [2048, 1, 1]);
+    assert_here(kernels.vecadd(&stream, wide, &a, &a, &mut c, 1));
+    let greedy = LaunchConfig::linear(1).with_shared_bytes(1 << 30);
+    assert_here(kernels.vecadd(&stream, greedy, &a, &a, &mut c, 1));
 }
 
 /// Prints the caller's line, and runs a closure that must panic on it.
@@ -140,81 +138,68 @@ fn panics_name_the_line_of_the_call() {
     }
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn an_operand_of_another_device_is_named_and_the_devices_are_distinguished() {
-    everywhere(|harness| {
-        let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
-        let a = stream.zeros::<f32>(4).unwrap();
-        let line = line!() + 1;
-        let simulated = || Device::simulated().unwrap();
-        let [near, far] = [(); 2].map(|()| simulated());
-        let mut elsewhere = near.stream().unwrap().zeros::<f32>(4).unwrap();
-        let usage_error = usage_error(kernels.vecadd(
-            &stream,
-            LaunchConfig::linear(4),
-            &a,
-            &a,
-            &mut elsewhere,
-            4,
-        ));
-        let UsageErrorKind::OtherDevice {
-            operand: 2,
-            name: Some("c"),
-            operand_device,
-            stream_device,
-            advice: "",
-        } = usage_error.problem()
-        else {
-            panic!("{usage_error}");
-        };
-        assert_ne!(operand_device, stream_device);
-        let text = usage_error.to_string();
-        assert!(text.contains("operand 2 (`c`) is on device 0 ("), "{text}");
-        if on_gpu() {
-            return;
-        }
-        // The harness's device was opened on another line. Devices opened on the same line are
-        // distinguished by a number.
-        assert_says(&operand_device, &format!(", opened at {}:{line}:", file!()));
-        assert!(stream_device.contains("harness.rs:"), "{text}");
-        let (one, other) = near.told_apart(&far);
-        assert_ne!(one, other);
-        for text in [one, other] {
-            assert_says(&text, &format!("{}:{line}:", file!()));
-            assert_says(&text, " as number ");
-        }
-        let (one, other) = near.told_apart(&near.clone());
-        assert_eq!(
-            one, other,
-            "two handles of one device have the same description"
-        );
-    });
+    let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
+    let a = stream.zeros::<f32>(4).unwrap();
+    let line = line!() + 1;
+    let simulated = || Device::simulated().unwrap();
+    let [near, far] = [(); 2].map(|()| simulated());
+    let mut elsewhere = near.stream().unwrap().zeros::<f32>(4).unwrap();
+    let usage_error =
+        usage_error(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut elsewhere, 4));
+    let UsageErrorKind::OtherDevice {
+        operand: 2,
+        name: Some("c"),
+        operand_device,
+        stream_device,
+        advice: "",
+    } = usage_error.problem()
+    else {
+        panic!("{usage_error}");
+    };
+    assert_ne!(operand_device, stream_device);
+    let text = usage_error.to_string();
+    assert!(text.contains("operand 2 (`c`) is on device 0 ("), "{text}");
+    if on_gpu() {
+        return;
+    }
+    // The harness's device was opened on another line. Devices opened on the same line are
+    // distinguished by a number.
+    assert_says(&operand_device, &format!(", opened at {}:{line}:", file!()));
+    assert!(stream_device.contains("harness.rs:"), "{text}");
+    let (one, other) = near.told_apart(&far);
+    assert_ne!(one, other);
+    for text in [one, other] {
+        assert_says(&text, &format!("{}:{line}:", file!()));
+        assert_says(&text, " as number ");
+    }
+    let (one, other) = near.told_apart(&near.clone());
+    assert_eq!(
+        one, other,
+        "two handles of one device have the same description"
+    );
 }
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn a_kernel_of_another_device_is_distinguished_from_an_operand() {
-    everywhere(|harness| {
-        let elsewhere = Device::simulated().unwrap();
-        let kernels = sums::load(&elsewhere).unwrap();
-        let stream = harness.stream();
-        let a = stream.zeros::<f32>(4).unwrap();
-        let mut c = stream.zeros::<f32>(4).unwrap();
-        let usage_error =
-            usage_error(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut c, 4));
-        assert!(
-            matches!(
-                usage_error.problem(),
-                UsageErrorKind::KernelElsewhere { .. }
-            ),
-            "{usage_error}"
-        );
-        let text = usage_error.to_string();
-        assert!(
-            text.starts_with("vecadd: the kernel is loaded on device 0 (Simulated GPU"),
-            "{text}"
-        );
-        assert_says(&text, "load the module on the stream's device (");
-    });
+    let elsewhere = Device::simulated().unwrap();
+    let kernels = sums::load(&elsewhere).unwrap();
+    let stream = harness.stream();
+    let a = stream.zeros::<f32>(4).unwrap();
+    let mut c = stream.zeros::<f32>(4).unwrap();
+    let usage_error =
+        usage_error(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut c, 4));
+    assert_is!(
+        usage_error.problem(),
+        UsageErrorKind::KernelElsewhere { .. }
+    );
+    let text = usage_error.to_string();
+    assert!(
+        text.starts_with("vecadd: the kernel is loaded on device 0 (Simulated GPU"),
+        "{text}"
+    );
+    assert_says(&text, "load the module on the stream's device (");
 }
 
 const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
@@ -236,45 +221,42 @@ millstream::kernels! {
 /// PTX without a version directive.
 const CUT: &str = ".target sm_75\n";
 
-#[test]
+#[run_by(everywhere, |harness|)]
 fn load_errors_name_module_kernel_and_file() {
-    everywhere(|harness| {
-        let text = usage_error(misnamed::load(&harness.device).map(drop)).to_string();
-        for part in [
-            "vecsub: ",
-            "kernel `vecsub` of module `misnamed` from \
-             include_str!(\"../../../../kernels/vecadd.ptx\")",
-            &format!("declared at {}:", file!()),
-            "there are vecadd",
-        ] {
-            assert!(text.contains(part), "{part} is not in: {text}");
-        }
-        let text = usage_error(cut::load(&harness.device).map(drop)).to_string();
-        for part in ["cut: ", "line 2", "module `cut` from CUT, declared at "] {
-            assert!(text.contains(part), "{part} is not in: {text}");
-        }
-        // The declaration is correct, but the driver rejects the PTX, or the PTX lacks the kernel.
-        let broken = VECADD.replace("ret;", "frobnicate.u32 1;");
-        let broken = declare(Box::leak(broken.into_boxed_str()));
-        let text = usage_error(kernel::load(&harness.device, broken).map(drop)).to_string();
-        for part in [
-            "tested: ",
-            "cuModuleLoadDataEx",
-            "line ",
-            "module `tested` from a test, declared at here",
-        ] {
-            assert!(text.contains(part), "{part} is not in: {text}");
-        }
-        let absent =
-            kernel::load_generated(&harness.device, VECADD, "absent", || "sum of squares", 4);
-        let text = usage_error(absent.map(drop)).to_string();
-        for part in [
-            "absent: ",
-            "kernel `absent` of the module that was generated for `sum of squares`",
-        ] {
-            assert!(text.contains(part), "{part} is not in: {text}");
-        }
-    });
+    let text = usage_error(misnamed::load(&harness.device).map(drop)).to_string();
+    for part in [
+        "vecsub: ",
+        "kernel `vecsub` of module `misnamed` from \
+         include_str!(\"../../../../kernels/vecadd.ptx\")",
+        &format!("declared at {}:", file!()),
+        "there are vecadd",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    let text = usage_error(cut::load(&harness.device).map(drop)).to_string();
+    for part in ["cut: ", "line 2", "module `cut` from CUT, declared at "] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    // The declaration is correct, but the driver rejects the PTX, or the PTX lacks the kernel.
+    let broken = VECADD.replace("ret;", "frobnicate.u32 1;");
+    let broken = declare(Box::leak(broken.into_boxed_str()));
+    let text = usage_error(kernel::load(&harness.device, broken).map(drop)).to_string();
+    for part in [
+        "tested: ",
+        "cuModuleLoadDataEx",
+        "line ",
+        "module `tested` from a test, declared at here",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    let absent = kernel::load_generated(&harness.device, VECADD, "absent", || "sum of squares", 4);
+    let text = usage_error(absent.map(drop)).to_string();
+    for part in [
+        "absent: ",
+        "kernel `absent` of the module that was generated for `sum of squares`",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
 }
 
 /// Declares vecadd. The declaration is leaked, because declarations are `static`.

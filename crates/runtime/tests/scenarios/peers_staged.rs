@@ -73,10 +73,10 @@ fn kernels_are_refused(harness: &Harness, second: &Device) -> Result<()> {
     }
     let refused = kernels.vecadd(&t, N, &a, &a, &mut sum, N as u64);
     let usage_error = usage_error(refused);
-    assert!(matches!(
+    assert_is!(
         usage_error.problem(),
         UsageErrorKind::OtherDevice { operand: 0, .. }
-    ));
+    );
     assert!(usage_error.to_string().contains("peer(&device)?"));
     assert_eq!(t.values(&sum)?, [0.0; N]);
     // On its own device the view is an operand like any other.

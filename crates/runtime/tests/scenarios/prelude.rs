@@ -123,6 +123,18 @@ pub(crate) fn counted_scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
+/// Runs a fallible scenario in every configuration, on streams of its device.
+pub(crate) fn scenario_on<const N: usize>(run: impl Fn(&Harness, [Stream; N]) -> Result<()>) {
+    scenario(|harness| run(harness, harness.streams()));
+}
+
+/// As [`scenario_on`], with every driver call recorded.
+pub(crate) fn counted_on<const N: usize>(
+    run: impl Fn(&Harness, &Calls, [Stream; N]) -> Result<()>,
+) {
+    counted_scenario(|harness, calls| run(harness, calls, harness.streams()));
+}
+
 /// Returns an outsider, a stream adopted from it, and streams of ours.
 pub(crate) fn with_outsider<const N: usize>(
     harness: &Harness,

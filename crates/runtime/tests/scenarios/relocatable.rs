@@ -93,43 +93,41 @@ fn upload(stream: &Stream, factor: u32) -> Result<Buffer<u32>> {
     stream.upload(&values)
 }
 
-#[test]
-fn g14_a_relocatable_call_takes_other_operands() {
-    scenario(|harness| {
-        let library = Library::load(harness)?;
-        let [stream, other] = harness.streams();
-        let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
-        let mut graph = harness.record("library", |r| {
-            let recorded = r.stream()?;
-            let mut workspace = recorded.zeros::<u32>(N)?;
-            let operands = [read(&x), write(&mut y), write(&mut workspace)];
-            // SAFETY: the call uses its operands alone, on the given stream, wherever they are.
-            unsafe {
-                recorded.foreign_relocatable("library", operands, |call| library.run(call, |_| 7))
-            }
-        })?;
-        assert_eq!(graph.figures().nodes, 3, "the workspace is cleared first");
-        graph.replay(&stream)?;
-        graph.replay(&other)?;
-        let values = |factor: u32| -> Vec<u32> { (0..N as u32).map(|n| n * factor).collect() };
-        assert_eq!(stream.values(&y)?, values(4));
+#[run_by(scenario, |harness|)]
+fn g14_a_relocatable_call_takes_other_operands() -> Result<()> {
+    let library = Library::load(harness)?;
+    let [stream, other] = harness.streams();
+    let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
+    let mut graph = harness.record("library", |r| {
+        let recorded = r.stream()?;
+        let mut workspace = recorded.zeros::<u32>(N)?;
+        let operands = [read(&x), write(&mut y), write(&mut workspace)];
+        // SAFETY: the call uses its operands alone, on the given stream, wherever they are.
+        unsafe {
+            recorded.foreign_relocatable("library", operands, |call| library.run(call, |_| 7))
+        }
+    })?;
+    assert_eq!(graph.figures().nodes, 3, "the workspace is cleared first");
+    graph.replay(&stream)?;
+    graph.replay(&other)?;
+    let values = |factor: u32| -> Vec<u32> { (0..N as u32).map(|n| n * factor).collect() };
+    assert_eq!(stream.values(&y)?, values(4));
 
-        let (large, mut target) = (upload(&other, 100)?, upload(&other, 1)?);
-        graph.swap(&x, &large)?;
-        graph.swap(&y, &mut target)?;
-        graph.replay(&stream)?;
-        assert_eq!(other.values(&target)?, values(201));
-        assert_eq!(other.values(&y)?, values(4));
+    let (large, mut target) = (upload(&other, 100)?, upload(&other, 1)?);
+    graph.swap(&x, &large)?;
+    graph.swap(&y, &mut target)?;
+    graph.replay(&stream)?;
+    assert_eq!(other.values(&target)?, values(201));
+    assert_eq!(other.values(&y)?, values(4));
 
-        let mut second = graph.instance()?;
-        second.swap(&target, &mut y)?;
-        graph.replay(&stream)?;
-        second.replay(&other)?;
-        assert_eq!(stream.values(&target)?, values(401));
-        assert_eq!(stream.values(&y)?, values(204));
-        drop((graph, second));
-        library.unload(&stream, y)
-    });
+    let mut second = graph.instance()?;
+    second.swap(&target, &mut y)?;
+    graph.replay(&stream)?;
+    second.replay(&other)?;
+    assert_eq!(stream.values(&target)?, values(401));
+    assert_eq!(stream.values(&y)?, values(204));
+    drop((graph, second));
+    library.unload(&stream, y)
 }
 
 #[test]
@@ -162,31 +160,29 @@ fn g14_a_call_that_depends_on_its_addresses_keeps_them() {
     }
 }
 
-#[test]
-fn g14_a_call_that_fails_for_other_addresses_is_recorded() {
-    scenario(|harness| {
-        let library = Library::load(harness)?;
-        let stream = harness.stream();
-        let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
-        let mut workspace = stream.zeros::<u32>(N)?;
-        let here = x.as_raw();
-        let graph = harness.record("library", |r| {
-            let operands = [read(&x), write(&mut y), write(&mut workspace)];
-            // SAFETY: as in the test above.
-            unsafe {
-                r.stream()?
-                    .foreign_relocatable("library", operands, |call| {
-                        if call.address(0) != here {
-                            return Err(DriverError::new("library", ResultCode::INVALID_VALUE));
-                        }
-                        library.run(call, |_| 7)
-                    })
-            }
-        })?;
-        graph.replay(&stream)?;
-        let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
-        assert_eq!(stream.values(&y)?, twice);
-        drop(graph);
-        library.unload(&stream, y)
-    });
+#[run_by(scenario, |harness|)]
+fn g14_a_call_that_fails_for_other_addresses_is_recorded() -> Result<()> {
+    let library = Library::load(harness)?;
+    let stream = harness.stream();
+    let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
+    let mut workspace = stream.zeros::<u32>(N)?;
+    let here = x.as_raw();
+    let graph = harness.record("library", |r| {
+        let operands = [read(&x), write(&mut y), write(&mut workspace)];
+        // SAFETY: as in the test above.
+        unsafe {
+            r.stream()?
+                .foreign_relocatable("library", operands, |call| {
+                    if call.address(0) != here {
+                        return Err(DriverError::new("library", ResultCode::INVALID_VALUE));
+                    }
+                    library.run(call, |_| 7)
+                })
+        }
+    })?;
+    graph.replay(&stream)?;
+    let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
+    assert_eq!(stream.values(&y)?, twice);
+    drop(graph);
+    library.unload(&stream, y)
 }

@@ -61,17 +61,15 @@ fn lose_a_device(call: &str) {
     );
 }
 
-#[test]
-fn a_subscriber_blocks_only_log_messages() {
-    with_each_action(|_, user| {
-        let own = Arc::clone(user);
-        let dispatch = listening(move |_| own.run());
-        // Both calls fail while a stream's lock is held.
-        for call in ["cuMemAllocAsync", "cuMemsetD8Async"] {
-            with_default(&dispatch, || lose_a_device(call));
-        }
-        Ok(())
-    });
+#[run_by(with_each_action, |_, user|)]
+fn a_subscriber_blocks_only_log_messages() -> Result<()> {
+    let own = Arc::clone(user);
+    let dispatch = listening(move |_| own.run());
+    // Both calls fail while a stream's lock is held.
+    for call in ["cuMemAllocAsync", "cuMemsetD8Async"] {
+        with_default(&dispatch, || lose_a_device(call));
+    }
+    Ok(())
 }
 
 #[test]

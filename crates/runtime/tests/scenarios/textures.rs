@@ -51,57 +51,52 @@ impl images::Kernels {
     }
 }
 
-#[test]
-fn x02_copies_and_surfaces_on_other_streams_are_ordered_with_fetches() {
-    scenario(|harness| {
-        let [s1, s2, s3] = harness.streams();
-        let (kernels, sevens) = (images::load(&harness.device)?, s1.upload(&[7_u32; N])?);
-        let (mut a, mut b) = (image(&s1, 1)?, image(&s2, 2)?);
-        let [mut out, mut plain] = [s1.zeros::<u32>(N)?, s1.zeros::<u32>(N)?];
-        s1.synchronize()?;
-        let gate = harness.gate(&s2);
-        s2.copy(&sevens, &mut a)?;
-        kernels.sample(&s3, &a, &mut out)?;
-        let fetched = s3.download(&out)?;
-        kernels.add(&s1, &mut a, 10)?;
-        s3.copy(&a, &mut plain)?;
-        let copied = s1.download(&plain)?;
-        harness.assert_pending(&fetched);
-        harness.open_pending(gate, &copied);
-        assert_eq!((fetched.wait()?, copied.wait()?), (vec![7; N], vec![17; N]));
-        both(
-            || kernels.add(&s2, &mut a, 1),
-            || kernels.add(&s3, &mut b, 1),
-        )?;
-        s2.copy(&a, &mut b)?;
-        kernels.sample(&s1, &b, &mut out)?;
-        assert_eq!(s2.values(&out)?, [18; N]);
-        Ok(())
-    });
+#[run_by(scenario_on, |harness, [s1, s2, s3]|)]
+fn x02_copies_and_surfaces_on_other_streams_are_ordered_with_fetches() -> Result<()> {
+    let (kernels, sevens) = (images::load(&harness.device)?, s1.upload(&[7_u32; N])?);
+    let (mut a, mut b) = (image(&s1, 1)?, image(&s2, 2)?);
+    let [mut out, mut plain] = [s1.zeros::<u32>(N)?, s1.zeros::<u32>(N)?];
+    s1.synchronize()?;
+    let gate = harness.gate(&s2);
+    s2.copy(&sevens, &mut a)?;
+    kernels.sample(&s3, &a, &mut out)?;
+    let fetched = s3.download(&out)?;
+    kernels.add(&s1, &mut a, 10)?;
+    s3.copy(&a, &mut plain)?;
+    let copied = s1.download(&plain)?;
+    harness.assert_pending(&fetched);
+    harness.open_pending(gate, &copied);
+    assert_eq!((fetched.wait()?, copied.wait()?), (vec![7; N], vec![17; N]));
+    both(
+        || kernels.add(&s2, &mut a, 1),
+        || kernels.add(&s3, &mut b, 1),
+    )?;
+    s2.copy(&a, &mut b)?;
+    kernels.sample(&s1, &b, &mut out)?;
+    assert_eq!(s2.values(&out)?, [18; N]);
+    Ok(())
 }
 
-#[test]
-fn x02_a_surface_that_a_kernel_only_reads_is_passed_as_a_texture() {
-    once(|harness| {
-        let stream = harness.stream();
-        let kernels = images::load(&harness.device)?;
-        let (mut a, mut out) = (image(&stream, 4)?, stream.zeros::<u32>(N)?);
-        let surface = a.surface();
-        kernels.texels(&stream, N, &surface, &mut out, WIDTH as u32, N as u32)?;
-        let graph = harness.record("fetch", |r| {
-            kernels.texels(
-                &r.stream()?,
-                N,
-                a.surface(),
-                &mut out,
-                WIDTH as u32,
-                N as u32,
-            )
-        })?;
-        graph.replay(&stream)?;
-        assert_eq!(stream.values(&out)?, [4; N]);
-        Ok(())
-    });
+#[run_by(once, |harness|)]
+fn x02_a_surface_that_a_kernel_only_reads_is_passed_as_a_texture() -> Result<()> {
+    let stream = harness.stream();
+    let kernels = images::load(&harness.device)?;
+    let (mut a, mut out) = (image(&stream, 4)?, stream.zeros::<u32>(N)?);
+    let surface = a.surface();
+    kernels.texels(&stream, N, &surface, &mut out, WIDTH as u32, N as u32)?;
+    let graph = harness.record("fetch", |r| {
+        kernels.texels(
+            &r.stream()?,
+            N,
+            a.surface(),
+            &mut out,
+            WIDTH as u32,
+            N as u32,
+        )
+    })?;
+    graph.replay(&stream)?;
+    assert_eq!(stream.values(&out)?, [4; N]);
+    Ok(())
 }
 
 /// Plays a library: launches a kernel with two addresses or numbers, the width and the length.
@@ -131,49 +126,46 @@ fn play<const N: usize>(
     unsafe { stream.foreign("library", operands, call) }
 }
 
-#[test]
-fn x02_foreign_calls_are_given_the_handles_of_textures_and_surfaces() {
-    scenario(|harness| {
-        let [stream, other] = harness.streams();
-        let (mut a, mut out) = (image(&stream, 1)?, stream.zeros::<u32>(N)?);
-        let (mut loaded, text) = (None, include_str!("../../src/guide/texture.ptx"));
-        let load = |call: ForeignCall<'_>| {
-            let (driver, context) = (call.driver(), call.context());
-            // SAFETY: the context is alive.
-            let module = unsafe { driver.module_load(context, text.as_bytes()) }?;
-            // SAFETY: the module was just loaded.
-            let function = |name| unsafe { driver.module_function(context, module, name) };
-            loaded = Some((module, function("brighten")?, function("texels")?));
-            Ok::<(), DriverError>(())
-        };
-        // SAFETY: the call enqueues nothing.
-        unsafe { stream.foreign("load", [write(&mut out)], load) }?;
-        let (module, brighten, texels) = loaded.expect("the call was made");
-        let add = |call: ForeignCall<'_>| launch(call, brighten, [call.address(0).as_raw(), 5]);
-        let fetch = |call: ForeignCall<'_>| {
-            let addresses = [0, 1].map(|operand| call.address(operand).as_raw());
-            launch(call, texels, addresses)
-        };
-        play(&stream, false, [write(a.surface())], add)?;
-        play(&other, false, [read(a.surface()), write(&mut out)], fetch)?;
-        assert_eq!(stream.values(&out)?, [6; N]);
-        for relocatable in [false, true] {
-            let graph = harness.record("library", |r| {
-                let (one, other) = (r.stream()?, r.stream()?);
-                play(&one, relocatable, [write(a.surface())], add)?;
-                play(&other, relocatable, [read(&a), write(&mut out)], fetch)
-            })?;
-            graph.replay(&other)?;
-        }
-        assert_eq!(stream.values(&out)?, [16; N]);
-        stream.synchronize()?;
-        let unload = |call: ForeignCall<'_>| {
-            // SAFETY: the module was loaded in this context, and nothing uses it any more.
-            unsafe { call.driver().module_unload(call.context(), module) }
-        };
-        // SAFETY: the call enqueues nothing.
-        unsafe { stream.foreign("unload", [write(&mut out)], unload) }
-    });
+#[run_by(scenario_on, |harness, [stream, other]|)]
+fn x02_foreign_calls_are_given_the_handles_of_textures_and_surfaces() -> Result<()> {
+    let (mut a, mut out) = (image(&stream, 1)?, stream.zeros::<u32>(N)?);
+    let (mut loaded, text) = (None, include_str!("../../src/guide/texture.ptx"));
+    let load = |call: ForeignCall<'_>| {
+        let (driver, context) = (call.driver(), call.context());
+        // SAFETY: the context is alive.
+        let module = unsafe { driver.module_load(context, text.as_bytes()) }?;
+        // SAFETY: the module was just loaded.
+        let function = |name| unsafe { driver.module_function(context, module, name) };
+        loaded = Some((module, function("brighten")?, function("texels")?));
+        Ok::<(), DriverError>(())
+    };
+    // SAFETY: the call enqueues nothing.
+    unsafe { stream.foreign("load", [write(&mut out)], load) }?;
+    let (module, brighten, texels) = loaded.expect("the call was made");
+    let add = |call: ForeignCall<'_>| launch(call, brighten, [call.address(0).as_raw(), 5]);
+    let fetch = |call: ForeignCall<'_>| {
+        let addresses = [0, 1].map(|operand| call.address(operand).as_raw());
+        launch(call, texels, addresses)
+    };
+    play(&stream, false, [write(a.surface())], add)?;
+    play(&other, false, [read(a.surface()), write(&mut out)], fetch)?;
+    assert_eq!(stream.values(&out)?, [6; N]);
+    for relocatable in [false, true] {
+        let graph = harness.record("library", |r| {
+            let (one, other) = (r.stream()?, r.stream()?);
+            play(&one, relocatable, [write(a.surface())], add)?;
+            play(&other, relocatable, [read(&a), write(&mut out)], fetch)
+        })?;
+        graph.replay(&other)?;
+    }
+    assert_eq!(stream.values(&out)?, [16; N]);
+    stream.synchronize()?;
+    let unload = |call: ForeignCall<'_>| {
+        // SAFETY: the module was loaded in this context, and nothing uses it any more.
+        unsafe { call.driver().module_unload(call.context(), module) }
+    };
+    // SAFETY: the call enqueues nothing.
+    unsafe { stream.foreign("unload", [write(&mut out)], unload) }
 }
 
 #[test]
@@ -234,134 +226,121 @@ fn x02_textures_of_several_devices_are_used_by_threads_beside_each_other() {
     }
 }
 
-#[test]
-fn x03_parameters_of_textures_and_surfaces_cannot_be_set_as_numbers() {
-    once(|harness| {
-        let stream = harness.stream();
-        let kernels = images::load(&harness.device)?;
-        let (mut a, mut out) = (image(&stream, 1)?, stream.zeros::<u32>(N)?);
-        let mut graph = harness.record("images", |r| {
-            let stream = r.stream()?;
-            kernels.add(&stream, &mut a, 10)?;
-            kernels.sample(&stream, &a, &mut out)
-        })?;
-        for name in ["brighten", "texels"] {
-            // SAFETY: the call fails.
-            let set = unsafe { graph.node(name)?.set_scalar(0, 7_u64) };
-            assert_is!(problem(set), UsageErrorKind::Graph { .. });
-        }
-        // SAFETY: the number is added to texels.
-        unsafe { graph.node("brighten")?.set_scalar(1, 20_u32) }?;
-        graph.replay(&stream)?;
-        assert_eq!(stream.values(&out)?, [21; N]);
-        Ok(())
-    });
+#[run_by(once, |harness|)]
+fn x03_parameters_of_textures_and_surfaces_cannot_be_set_as_numbers() -> Result<()> {
+    let stream = harness.stream();
+    let kernels = images::load(&harness.device)?;
+    let (mut a, mut out) = (image(&stream, 1)?, stream.zeros::<u32>(N)?);
+    let mut graph = harness.record("images", |r| {
+        let stream = r.stream()?;
+        kernels.add(&stream, &mut a, 10)?;
+        kernels.sample(&stream, &a, &mut out)
+    })?;
+    for name in ["brighten", "texels"] {
+        // SAFETY: the call fails.
+        let set = unsafe { graph.node(name)?.set_scalar(0, 7_u64) };
+        assert_is!(problem(set), UsageErrorKind::Graph { .. });
+    }
+    // SAFETY: the number is added to texels.
+    unsafe { graph.node("brighten")?.set_scalar(1, 20_u32) }?;
+    graph.replay(&stream)?;
+    assert_eq!(stream.values(&out)?, [21; N]);
+    Ok(())
 }
 
-#[test]
-fn x03_an_array_is_reused_only_for_the_bits_of_its_border() {
-    once(|harness| {
-        let stream = harness.stream();
-        let kernels = images::load(&harness.device)?;
-        let mut out = stream.zeros::<u32>(N)?;
-        // As floats, the two colours are equal; as integers, they are not.
-        for border in [0.0, -0.0_f32] {
-            let options = TextureOptions {
-                size: [WIDTH, 1, 0],
-                address: AddressMode::Border,
-                border: [border; 4],
-                ..TextureOptions::default()
-            };
-            let row = stream.texture(options, &stream.upload(&[1_u32; WIDTH])?)?;
-            // Rows from the second one are outside.
-            kernels.texels(&stream, WIDTH, &row, &mut out, 1, WIDTH as u32)?;
-            assert_eq!(stream.values(&out)?[1], border.to_bits());
-        }
-        Ok(())
-    });
+#[run_by(once, |harness|)]
+fn x03_an_array_is_reused_only_for_the_bits_of_its_border() -> Result<()> {
+    let stream = harness.stream();
+    let kernels = images::load(&harness.device)?;
+    let mut out = stream.zeros::<u32>(N)?;
+    // As floats, the two colours are equal; as integers, they are not.
+    for border in [0.0, -0.0_f32] {
+        let options = TextureOptions {
+            size: [WIDTH, 1, 0],
+            address: AddressMode::Border,
+            border: [border; 4],
+            ..TextureOptions::default()
+        };
+        let row = stream.texture(options, &stream.upload(&[1_u32; WIDTH])?)?;
+        // Rows from the second one are outside.
+        kernels.texels(&stream, WIDTH, &row, &mut out, 1, WIDTH as u32)?;
+        assert_eq!(stream.values(&out)?[1], border.to_bits());
+    }
+    Ok(())
 }
 
-#[test]
-fn x03_a_texture_that_is_dropped_or_overwritten_in_use_blocks_nothing() {
-    counted_scenario(|harness, calls| {
-        let [s1, s2] = harness.streams();
-        let (kernels, twos) = (images::load(&harness.device)?, s1.upload(&[2_u32; N])?);
-        let (mut a, mut b) = (image(&s1, 1)?, image(&s1, 5)?);
-        let mut out = s1.zeros::<u32>(N)?;
-        s1.synchronize()?;
-        let gate = harness.gate(&s1);
-        kernels.sample(&s1, &a, &mut out)?;
-        let slow = s1.download(&out)?;
-        s2.copy(&twos, &mut a)?;
-        let overwritten = s2.download_texture(&a)?;
-        kernels.add(&s2, &mut b, 1)?;
-        drop((a, b));
-        harness.assert_pending(&slow);
-        harness.open_pending(gate, &overwritten);
-        assert_eq!(
-            (slow.wait()?, overwritten.wait()?),
-            (vec![1; N], vec![2; N])
+#[run_by(counted_on, |harness, calls, [s1, s2]|)]
+fn x03_a_texture_that_is_dropped_or_overwritten_in_use_blocks_nothing() -> Result<()> {
+    let (kernels, twos) = (images::load(&harness.device)?, s1.upload(&[2_u32; N])?);
+    let (mut a, mut b) = (image(&s1, 1)?, image(&s1, 5)?);
+    let mut out = s1.zeros::<u32>(N)?;
+    s1.synchronize()?;
+    let gate = harness.gate(&s1);
+    kernels.sample(&s1, &a, &mut out)?;
+    let slow = s1.download(&out)?;
+    s2.copy(&twos, &mut a)?;
+    let overwritten = s2.download_texture(&a)?;
+    kernels.add(&s2, &mut b, 1)?;
+    drop((a, b));
+    harness.assert_pending(&slow);
+    harness.open_pending(gate, &overwritten);
+    assert_eq!(
+        (slow.wait()?, overwritten.wait()?),
+        (vec![1; N], vec![2; N])
+    );
+    s2.synchronize()?;
+    let (c, _d) = (image(&s1, 3)?, image(&s1, 4)?);
+    assert_eq!(s1.download_texture(&c)?.wait()?, [3; N]);
+    harness.assert_count(calls, "array_create", 2);
+    Ok(())
+}
+
+#[run_by(scenario_on, |harness, [s1, s2]|)]
+fn x03_replays_use_textures_that_the_program_has_dropped() -> Result<()> {
+    let kernels = images::load(&harness.device)?;
+    let (mut a, mut out) = (image(&s1, 1)?, s1.zeros::<u32>(N)?);
+    let nines = s2.upload(&[9_u32; N])?;
+    let graph = harness.record("images", |r| {
+        let (one, other) = (r.stream()?, r.stream()?);
+        assert_is!(problem(image(&one, 1)), UsageErrorKind::Recording { .. });
+        assert_is!(
+            problem(one.copy(&nines, &mut a)),
+            UsageErrorKind::Recording { .. }
         );
-        s2.synchronize()?;
-        let (c, _d) = (image(&s1, 3)?, image(&s1, 4)?);
-        assert_eq!(s1.download_texture(&c)?.wait()?, [3; N]);
-        harness.assert_count(calls, "array_create", 2);
-        Ok(())
-    });
+        kernels.add(&one, &mut a, 10)?;
+        kernels.sample(&other, &a, &mut out)
+    })?;
+    graph.replay(&s2)?;
+    assert_eq!(s1.values(&out)?, [11; N]);
+    s1.copy(&nines, &mut a)?;
+    graph.replay(&s2)?;
+    drop(a);
+    graph.replay(&s1)?;
+    assert_eq!(s2.values(&out)?, [29; N]);
+    Ok(())
 }
 
-#[test]
-fn x03_replays_use_textures_that_the_program_has_dropped() {
-    scenario(|harness| {
-        let [s1, s2] = harness.streams();
-        let kernels = images::load(&harness.device)?;
-        let (mut a, mut out) = (image(&s1, 1)?, s1.zeros::<u32>(N)?);
-        let nines = s2.upload(&[9_u32; N])?;
-        let graph = harness.record("images", |r| {
-            let (one, other) = (r.stream()?, r.stream()?);
-            assert_is!(problem(image(&one, 1)), UsageErrorKind::Recording { .. });
-            assert_is!(
-                problem(one.copy(&nines, &mut a)),
-                UsageErrorKind::Recording { .. }
-            );
-            kernels.add(&one, &mut a, 10)?;
-            kernels.sample(&other, &a, &mut out)
-        })?;
-        graph.replay(&s2)?;
-        assert_eq!(s1.values(&out)?, [11; N]);
-        s1.copy(&nines, &mut a)?;
-        graph.replay(&s2)?;
-        drop(a);
-        graph.replay(&s1)?;
-        assert_eq!(s2.values(&out)?, [29; N]);
-        Ok(())
-    });
-}
-
-#[test]
-fn x03_conditions_updates_and_instances_of_graphs_use_other_textures() {
-    scenario(|harness| {
-        let [s1, s2] = harness.streams();
-        let (kernels, flag) = (images::load(&harness.device)?, s1.upload(&[1_u32])?);
-        let (mut a, mut b) = (image(&s1, 1)?, image(&s2, 100)?);
-        let [mut out, mut spare] = [s1.zeros::<u32>(N)?, s2.zeros::<u32>(N)?];
-        let mut graph = harness.record("add", |r| kernels.add(&r.stream()?, &mut b, 1))?;
-        graph.update(|r| r.if_(&flag, |then| kernels.add(&then.stream()?, &mut a, 10)))?;
-        graph.replay(&s2)?;
-        let mut graph = harness.record("fetch", |r| kernels.sample(&r.stream()?, &b, &mut out))?;
-        graph.update(|r| kernels.sample(&r.stream()?, &a, &mut out))?;
-        let mut second = graph.instance()?;
-        second.swap(&mut out, &mut spare)?;
-        drop(a);
-        graph.replay(&s1)?;
-        second.replay(&s2)?;
-        assert_eq!(
-            (s2.values(&out)?, s1.values(&spare)?),
-            (vec![11; N], vec![11; N])
-        );
-        assert_eq!(s1.download_texture(&b)?.wait()?, [100; N]);
-        Ok(())
-    });
+#[run_by(scenario_on, |harness, [s1, s2]|)]
+fn x03_conditions_updates_and_instances_of_graphs_use_other_textures() -> Result<()> {
+    let (kernels, flag) = (images::load(&harness.device)?, s1.upload(&[1_u32])?);
+    let (mut a, mut b) = (image(&s1, 1)?, image(&s2, 100)?);
+    let [mut out, mut spare] = [s1.zeros::<u32>(N)?, s2.zeros::<u32>(N)?];
+    let mut graph = harness.record("add", |r| kernels.add(&r.stream()?, &mut b, 1))?;
+    graph.update(|r| r.if_(&flag, |then| kernels.add(&then.stream()?, &mut a, 10)))?;
+    graph.replay(&s2)?;
+    let mut graph = harness.record("fetch", |r| kernels.sample(&r.stream()?, &b, &mut out))?;
+    graph.update(|r| kernels.sample(&r.stream()?, &a, &mut out))?;
+    let mut second = graph.instance()?;
+    second.swap(&mut out, &mut spare)?;
+    drop(a);
+    graph.replay(&s1)?;
+    second.replay(&s2)?;
+    assert_eq!(
+        (s2.values(&out)?, s1.values(&spare)?),
+        (vec![11; N], vec![11; N])
+    );
+    assert_eq!(s1.download_texture(&b)?.wait()?, [100; N]);
+    Ok(())
 }
 
 fn round_trip<T: Texel>(stream: &Stream, size: [usize; 3], layered: bool) -> Result<()> {
@@ -382,16 +361,14 @@ fn round_trip<T: Texel>(stream: &Stream, size: [usize; 3], layered: bool) -> Res
     Ok(())
 }
 
-#[test]
-fn x03_texels_of_every_shape_and_format_keep_their_order() {
-    once(|harness| {
-        let stream = harness.stream();
-        round_trip::<u8>(&stream, [13, 0, 0], false)?;
-        round_trip::<[i8; 4]>(&stream, [5, 3, 0], false)?;
-        round_trip::<[f16; 2]>(&stream, [5, 3, 4], false)?;
-        round_trip::<u16>(&stream, [7, 0, 3], true)?;
-        round_trip::<[f32; 4]>(&stream, [4, 3, 2], true)
-    });
+#[run_by(once, |harness|)]
+fn x03_texels_of_every_shape_and_format_keep_their_order() -> Result<()> {
+    let stream = harness.stream();
+    round_trip::<u8>(&stream, [13, 0, 0], false)?;
+    round_trip::<[i8; 4]>(&stream, [5, 3, 0], false)?;
+    round_trip::<[f16; 2]>(&stream, [5, 3, 4], false)?;
+    round_trip::<u16>(&stream, [7, 0, 3], true)?;
+    round_trip::<[f32; 4]>(&stream, [4, 3, 2], true)
 }
 
 #[test]

@@ -93,15 +93,13 @@ fn attempt(
     Ok(())
 }
 
-#[test]
+#[run_by(everywhere_counted, |harness, calls|)]
 pub(crate) fn a18_an_error_or_a_panic_before_submission_leaves_no_phantom_owner() {
-    everywhere_counted(|harness, calls| {
-        for verb in VERBS {
-            for call in CALLS {
-                for panics in [false, true] {
-                    attempt(harness, calls, verb, call, panics).unwrap();
-                }
+    for verb in VERBS {
+        for call in CALLS {
+            for panics in [false, true] {
+                attempt(harness, calls, verb, call, panics).unwrap();
             }
         }
-    });
+    }
 }

@@ -262,56 +262,50 @@ fn poll_once(pending: &mut Pending<Vec<u8>>, waker: &Waker) -> bool {
         .is_ready()
 }
 
-#[test]
-fn a_waker_blocks_only_itself() {
-    with_each_action(|harness, user| {
-        let (gate, mut pending) = gated(harness)?;
-        let waker = Waker::from(Arc::new(Woken(Arc::clone(user))));
-        assert!(!poll_once(&mut pending, &waker));
-        gate.open();
-        // The pending value is kept until the waker is called.
-        let user = Arc::clone(user);
-        thread::spawn(move || {
-            while user.runs.load(Ordering::Acquire) == 0 {
-                thread::sleep(Duration::from_millis(1));
-            }
-            pending.wait()
-        });
-        Ok(())
-    });
-}
-
-#[test]
-fn a_displaced_wakers_destructor_blocks_only_its_thread() {
-    with_each_action(|harness, user| {
-        let (gate, mut pending) = gated(harness)?;
-        let waker = Waker::from(Arc::new(Dropped(Arc::clone(user))));
-        assert!(!poll_once(&mut pending, &waker));
-        drop(waker);
-        // The future holds the last reference to the waker; another waker displaces it.
-        thread::spawn(move || {
-            let polled = std::panic::AssertUnwindSafe(|| poll_once(&mut pending, Waker::noop()));
-            if let Err(payload) = std::panic::catch_unwind(polled) {
-                std::mem::forget(payload);
-            }
-        });
-        let started = Instant::now();
-        while user.runs.load(Ordering::Acquire) == 0 && started.elapsed() < NOTICED_WITHIN {
-            thread::yield_now();
+#[run_by(with_each_action, |harness, user|)]
+fn a_waker_blocks_only_itself() -> Result<()> {
+    let (gate, mut pending) = gated(harness)?;
+    let waker = Waker::from(Arc::new(Woken(Arc::clone(user))));
+    assert!(!poll_once(&mut pending, &waker));
+    gate.open();
+    // The pending value is kept until the waker is called.
+    let user = Arc::clone(user);
+    thread::spawn(move || {
+        while user.runs.load(Ordering::Acquire) == 0 {
+            thread::sleep(Duration::from_millis(1));
         }
-        gate.open();
-        Ok(())
+        pending.wait()
     });
+    Ok(())
 }
 
-#[test]
-fn a_sources_destructor_blocks_only_itself() {
-    with_each_action(|harness, user| {
-        let owner = Owner(vec![7; 4 * harness.large_len()], Arc::clone(user));
-        let array = harness.stream().upload_owned(Bytes::from_owner(owner))?;
-        drop(array);
-        Ok(())
+#[run_by(with_each_action, |harness, user|)]
+fn a_displaced_wakers_destructor_blocks_only_its_thread() -> Result<()> {
+    let (gate, mut pending) = gated(harness)?;
+    let waker = Waker::from(Arc::new(Dropped(Arc::clone(user))));
+    assert!(!poll_once(&mut pending, &waker));
+    drop(waker);
+    // The future holds the last reference to the waker; another waker displaces it.
+    thread::spawn(move || {
+        let polled = std::panic::AssertUnwindSafe(|| poll_once(&mut pending, Waker::noop()));
+        if let Err(payload) = std::panic::catch_unwind(polled) {
+            std::mem::forget(payload);
+        }
     });
+    let started = Instant::now();
+    while user.runs.load(Ordering::Acquire) == 0 && started.elapsed() < NOTICED_WITHIN {
+        thread::yield_now();
+    }
+    gate.open();
+    Ok(())
+}
+
+#[run_by(with_each_action, |harness, user|)]
+fn a_sources_destructor_blocks_only_itself() -> Result<()> {
+    let owner = Owner(vec![7; 4 * harness.large_len()], Arc::clone(user));
+    let array = harness.stream().upload_owned(Bytes::from_owner(owner))?;
+    drop(array);
+    Ok(())
 }
 
 #[test]

@@ -4,109 +4,99 @@
 
 use crate::scenarios::prelude::*;
 
-#[test]
-fn copies_within_an_array_agree_with_slice_copy_within() {
+#[run_by(counted_scenario, |harness, _|)]
+fn copies_within_an_array_agree_with_slice_copy_within() -> Result<()> {
     const LEN: usize = 11;
-    counted_scenario(|harness, _| {
-        let stream = harness.stream();
-        let numbers: Vec<[u8; 3]> = (0..LEN as u8).map(|n| [n, n + 50, n + 100]).collect();
-        for start in 0..=LEN {
-            for end in start..=LEN {
-                let target = (7 * start + 3 * end) % (LEN - (end - start) + 1);
-                let mut array = stream.upload(&numbers)?;
-                stream.copy_within(&mut array, start..end, target)?;
-                let mut expected = numbers.clone();
-                expected.copy_within(start..end, target);
-                let case = format!("{start}..{end} to {target}");
-                assert_eq!(stream.values(&array)?, expected, "{case}");
-            }
+    let stream = harness.stream();
+    let numbers: Vec<[u8; 3]> = (0..LEN as u8).map(|n| [n, n + 50, n + 100]).collect();
+    for start in 0..=LEN {
+        for end in start..=LEN {
+            let target = (7 * start + 3 * end) % (LEN - (end - start) + 1);
+            let mut array = stream.upload(&numbers)?;
+            stream.copy_within(&mut array, start..end, target)?;
+            let mut expected = numbers.clone();
+            expected.copy_within(start..end, target);
+            let case = format!("{start}..{end} to {target}");
+            assert_eq!(stream.values(&array)?, expected, "{case}");
         }
-        Ok(())
-    });
+    }
+    Ok(())
 }
 
-#[test]
-fn a_copy_within_an_array_makes_the_minimal_driver_calls() {
-    counted_scenario(|harness, calls| {
-        harness.device.set_cache_limit(0);
-        let stream = harness.stream();
-        let numbers: Vec<u32> = (0..1000).collect();
-        let mut array = stream.upload(&numbers)?;
-        let mut expected = numbers;
-        let counts = [
-            (0..400, 600, vec![("copy_device_to_device_async", 1)]),
-            (0..600, 400, vec![("copy_device_to_device_async", 2)]),
-            (200..1000, 0, vec![("copy_device_to_device_async", 4)]),
-            (
-                1..1000,
-                0,
-                vec![
-                    ("copy_device_to_device_async", 2),
-                    ("mem_alloc_async", 1),
-                    ("mem_free_async", 1),
-                ],
-            ),
-            (5..1000, 5, vec![]),
-            (7..7, 900, vec![]),
-        ];
-        for (range, start, wanted) in counts {
-            calls.forget();
-            stream.copy_within(array.slice_mut(..), range.clone(), start)?;
-            let made: Vec<_> = calls.counts().into_iter().collect();
-            assert_eq!(made, wanted, "{range:?} to {start}");
-            expected.copy_within(range, start);
-        }
-        assert_eq!(stream.values(&array)?, expected);
-        Ok(())
-    });
-}
-
-#[test]
-pub(crate) fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
-    counted_scenario(|harness, calls| {
-        let [s1, s2] = harness.streams();
-        let mut array = s1.upload(&[1_u8; 900])?;
-        s2.values(&array)?;
-        s1.fill(array.slice_mut(300..), 2)?;
-        let gate = harness.gate(&s1);
-        s1.copy_within(&mut array, 0..100, 800)?;
-        s1.copy_within(&mut array, 500..600, 520)?;
+#[run_by(counted_scenario, |harness, calls|)]
+fn a_copy_within_an_array_makes_the_minimal_driver_calls() -> Result<()> {
+    harness.device.set_cache_limit(0);
+    let stream = harness.stream();
+    let numbers: Vec<u32> = (0..1000).collect();
+    let mut array = stream.upload(&numbers)?;
+    let mut expected = numbers;
+    let counts = [
+        (0..400, 600, vec![("copy_device_to_device_async", 1)]),
+        (0..600, 400, vec![("copy_device_to_device_async", 2)]),
+        (200..1000, 0, vec![("copy_device_to_device_async", 4)]),
+        (
+            1..1000,
+            0,
+            vec![
+                ("copy_device_to_device_async", 2),
+                ("mem_alloc_async", 1),
+                ("mem_free_async", 1),
+            ],
+        ),
+        (5..1000, 5, vec![]),
+        (7..7, 900, vec![]),
+    ];
+    for (range, start, wanted) in counts {
         calls.forget();
-        s2.fill(array.slice_mut(100..500), 3)?;
-        assert_eq!(s2.values(array.slice(620..800))?, [2; 180]);
-        assert_eq!(
-            s2.values(array.slice(..100))?,
-            [1; 100],
-            "the pending copy only reads these bytes"
-        );
-        harness.assert_count(calls, "stream_wait_event", 1);
-        let tail = s2.download(array.slice(800..))?;
-        s2.fill(array.slice_mut(..100), 4)?;
-        harness.open_pending(gate, &tail);
-        assert_eq!(tail.wait()?, [1; 100]);
-        Ok(())
-    });
+        stream.copy_within(array.slice_mut(..), range.clone(), start)?;
+        let made: Vec<_> = calls.counts().into_iter().collect();
+        assert_eq!(made, wanted, "{range:?} to {start}");
+        expected.copy_within(range, start);
+    }
+    assert_eq!(stream.values(&array)?, expected);
+    Ok(())
 }
 
-#[test]
-fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
-    counted_scenario(|harness, calls| {
-        let stream = harness.stream();
-        let mut array = stream.upload(&[1_u16, 2, 3])?;
-        let elsewhere = millstream::Device::simulated()?.stream()?;
-        calls.forget();
-        let source = problem(stream.copy_within(&mut array, 2..4, 0));
-        assert_eq!(source, out_of_range(2..4, 3));
-        let target = problem(stream.copy_within(&mut array, 1.., 2));
-        assert_eq!(target, out_of_range(2..4, 3));
-        let far = problem(stream.copy_within(&mut array, .., usize::MAX));
-        assert_is!(far, UsageErrorKind::Range { len: 3, .. });
-        let other = problem(elsewhere.copy_within(&mut array, .., 0));
-        assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
-        calls.assert_none();
-        assert_eq!(stream.values(&array)?, [1, 2, 3]);
-        Ok(())
-    });
+#[run_by(counted_on, |harness, calls, [s1, s2]|)]
+pub(crate) fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() -> Result<()> {
+    let mut array = s1.upload(&[1_u8; 900])?;
+    s2.values(&array)?;
+    s1.fill(array.slice_mut(300..), 2)?;
+    let gate = harness.gate(&s1);
+    s1.copy_within(&mut array, 0..100, 800)?;
+    s1.copy_within(&mut array, 500..600, 520)?;
+    calls.forget();
+    s2.fill(array.slice_mut(100..500), 3)?;
+    assert_eq!(s2.values(array.slice(620..800))?, [2; 180]);
+    assert_eq!(
+        s2.values(array.slice(..100))?,
+        [1; 100],
+        "the pending copy only reads these bytes"
+    );
+    harness.assert_count(calls, "stream_wait_event", 1);
+    let tail = s2.download(array.slice(800..))?;
+    s2.fill(array.slice_mut(..100), 4)?;
+    harness.open_pending(gate, &tail);
+    assert_eq!(tail.wait()?, [1; 100]);
+    Ok(())
+}
+
+#[run_by(counted_on, |_, calls, [stream]|)]
+fn b13_a_copy_past_the_ends_of_an_array_is_refused() -> Result<()> {
+    let mut array = stream.upload(&[1_u16, 2, 3])?;
+    let elsewhere = millstream::Device::simulated()?.stream()?;
+    calls.forget();
+    let source = problem(stream.copy_within(&mut array, 2..4, 0));
+    assert_eq!(source, out_of_range(2..4, 3));
+    let target = problem(stream.copy_within(&mut array, 1.., 2));
+    assert_eq!(target, out_of_range(2..4, 3));
+    let far = problem(stream.copy_within(&mut array, .., usize::MAX));
+    assert_is!(far, UsageErrorKind::Range { len: 3, .. });
+    let other = problem(elsewhere.copy_within(&mut array, .., 0));
+    assert_is!(other, UsageErrorKind::OtherDevice { operand: 0, .. });
+    calls.assert_none();
+    assert_eq!(stream.values(&array)?, [1, 2, 3]);
+    Ok(())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -34,16 +34,14 @@ fn a_page_locked_target_is_not_read_too_early() {
     clean(|sim| download(sim, true));
 }
 
-#[test]
+#[run_by(expect("waited_for_another"), |sim|)]
 fn waiting_for_an_earlier_operation_is_not_enough() {
-    expect("waited_for_another", |sim| {
-        let (stream, memory, target) = (sim.stream(), zeros(sim, BYTES), sim.pinned(BYTES));
-        sim.download(target, memory, stream).unwrap();
-        let event = sim.recorded(stream);
-        sim.download(target, memory, stream).unwrap();
-        sim.event_synchronize(event).unwrap();
-        sim.gpu.host_read(target.pointer.as_ptr(), BYTES);
-    });
+    let (stream, memory, target) = (sim.stream(), zeros(sim, BYTES), sim.pinned(BYTES));
+    sim.download(target, memory, stream).unwrap();
+    let event = sim.recorded(stream);
+    sim.download(target, memory, stream).unwrap();
+    sim.event_synchronize(event).unwrap();
+    sim.gpu.host_read(target.pointer.as_ptr(), BYTES);
 }
 
 /// Rule 9: a program may not rely on the copy blocking (a pageable download may block).
@@ -63,24 +61,20 @@ fn a_pageable_target_is_not_read_before_the_host_has_waited() {
 }
 
 /// Rule 10: the pageable source has been read when the call returns.
-#[test]
+#[run_by(clean, |sim|)]
 fn a_pageable_source_is_the_callers_again_at_once() {
-    clean(|sim| {
-        let (stream, memory) = (sim.stream(), zeros(sim, BYTES));
-        let source = Host::pageable(BYTES);
-        sim.upload(memory, source, stream).unwrap();
-        sim.gpu.host_write(source.pointer.as_ptr(), BYTES);
-    });
+    let (stream, memory) = (sim.stream(), zeros(sim, BYTES));
+    let source = Host::pageable(BYTES);
+    sim.upload(memory, source, stream).unwrap();
+    sim.gpu.host_write(source.pointer.as_ptr(), BYTES);
 }
 
-#[test]
+#[run_by(expect("shared_target"), |sim|)]
 fn two_copies_to_one_page_locked_block_race() {
-    expect("shared_target", |sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let (memory, target) = (zeros(sim, BYTES), sim.pinned(BYTES));
-        sim.download(target, memory, one).unwrap();
-        sim.download(target, memory, other).unwrap();
-    });
+    let (one, other) = (sim.stream(), sim.stream());
+    let (memory, target) = (zeros(sim, BYTES), sim.pinned(BYTES));
+    sim.download(target, memory, one).unwrap();
+    sim.download(target, memory, other).unwrap();
 }
 
 /// Rule 50: the host may access managed memory while kernels run, but not the bytes that the

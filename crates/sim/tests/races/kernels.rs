@@ -28,21 +28,19 @@ pub(crate) fn zeros(sim: &SimHarness, bytes: usize) -> DevicePtr {
     memory
 }
 
-#[test]
+#[run_by(expect("kernels"), |sim|)]
 fn a_kernel_races_with_what_its_instructions_touch_and_no_more() {
-    expect("kernels", |sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let (memory, copy) = (zeros(sim, 4 * BYTES), zeros(sim, BYTES));
-        launch(sim, "write", one, &[memory.offset(BYTES as u64)]);
-        // The second half of the words that the first kernel writes.
-        launch(
-            sim,
-            "read",
-            other,
-            &[memory.offset(BYTES as u64 * 3 / 2), copy],
-        );
-        launch(sim, "write", other, &[memory.offset(BYTES as u64 * 3)]);
-    });
+    let (one, other) = (sim.stream(), sim.stream());
+    let (memory, copy) = (zeros(sim, 4 * BYTES), zeros(sim, BYTES));
+    launch(sim, "write", one, &[memory.offset(BYTES as u64)]);
+    // The second half of the words that the first kernel writes.
+    launch(
+        sim,
+        "read",
+        other,
+        &[memory.offset(BYTES as u64 * 3 / 2), copy],
+    );
+    launch(sim, "write", other, &[memory.offset(BYTES as u64 * 3)]);
 }
 
 #[test]
@@ -116,13 +114,11 @@ fn an_access_behind_the_end_is_found() {
     });
 }
 
-#[test]
+#[run_by(expect("misaligned"), |sim|)]
 fn a_misaligned_access_is_found() {
-    expect("misaligned", |sim| {
-        let stream = sim.stream();
-        let memory = zeros(sim, BYTES);
-        launch(sim, "at", stream, &[memory.offset(2)]);
-    });
+    let stream = sim.stream();
+    let memory = zeros(sim, BYTES);
+    launch(sim, "at", stream, &[memory.offset(2)]);
 }
 
 /// Creates memory that is mapped at two addresses.

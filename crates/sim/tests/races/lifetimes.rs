@@ -59,17 +59,15 @@ fn a_kernel_launched_after_the_free_is_found() {
     });
 }
 
-#[test]
+#[run_by(clean, |sim|)]
 fn a_free_that_blocks_needs_no_other_order() {
-    clean(|sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let (a, b) = (zeros(sim, BYTES), zeros(sim, BYTES));
-        let pinned = sim.pinned(BYTES);
-        launch(sim, "read", one, &[a, b]);
-        sim.download(pinned, a, other).unwrap();
-        sim.mem_free(a).unwrap();
-        sim.host_free(pinned).unwrap();
-        // A free that waits for all streams is also a synchronisation.
-        launch(sim, "write", other, &[b]);
-    });
+    let (one, other) = (sim.stream(), sim.stream());
+    let (a, b) = (zeros(sim, BYTES), zeros(sim, BYTES));
+    let pinned = sim.pinned(BYTES);
+    launch(sim, "read", one, &[a, b]);
+    sim.download(pinned, a, other).unwrap();
+    sim.mem_free(a).unwrap();
+    sim.host_free(pinned).unwrap();
+    // A free that waits for all streams is also a synchronisation.
+    launch(sim, "write", other, &[b]);
 }

@@ -76,14 +76,12 @@ fn a_wait_for_the_legacy_stream_is_a_wait_for_blocking_streams() {
     });
 }
 
-#[test]
+#[run_by(expect("legacy_synchronised"), |sim|)]
 fn a_wait_for_the_legacy_stream_is_none_for_other_streams() {
-    expect("legacy_synchronised", |sim| {
-        let (stream, memory, target) = (sim.stream(), zeros(sim, BYTES), sim.pinned(BYTES));
-        sim.download(target, memory, stream).unwrap();
-        sim.stream_synchronize(StreamHandle::LEGACY).unwrap();
-        sim.gpu.host_read(target.pointer.as_ptr(), BYTES);
-    });
+    let (stream, memory, target) = (sim.stream(), zeros(sim, BYTES), sim.pinned(BYTES));
+    sim.download(target, memory, stream).unwrap();
+    sim.stream_synchronize(StreamHandle::LEGACY).unwrap();
+    sim.gpu.host_read(target.pointer.as_ptr(), BYTES);
 }
 
 #[test]
@@ -122,13 +120,11 @@ fn the_work_of_a_destroyed_stream_is_waited_for_with_its_context() {
     });
 }
 
-#[test]
+#[run_by(expect("per_thread"), |sim|)]
 fn the_per_thread_stream_is_a_stream_like_others() {
-    expect("per_thread", |sim| {
-        let memory = zeros(sim, BYTES);
-        fill(sim, memory, sim.blocking_stream());
-        fill(sim, memory, StreamHandle::PER_THREAD);
-    });
+    let memory = zeros(sim, BYTES);
+    fill(sim, memory, sim.blocking_stream());
+    fill(sim, memory, StreamHandle::PER_THREAD);
 }
 
 #[test]
@@ -155,43 +151,37 @@ fn work_that_the_host_has_waited_for_is_before_its_later_work() {
     }
 }
 
-#[test]
+#[run_by(expect("query_in_vain"), |sim|)]
 fn a_query_in_vain_orders_nothing() {
-    expect("query_in_vain", |sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let memory = zeros(sim, BYTES);
-        fill(sim, memory, one);
-        let hold = sim.hold(one);
-        assert_eq!(sim.stream_query(one).unwrap(), Completion::Pending);
-        fill(sim, memory, other);
-        hold.release();
-    });
+    let (one, other) = (sim.stream(), sim.stream());
+    let memory = zeros(sim, BYTES);
+    fill(sim, memory, one);
+    let hold = sim.hold(one);
+    assert_eq!(sim.stream_query(one).unwrap(), Completion::Pending);
+    fill(sim, memory, other);
+    hold.release();
 }
 
-#[test]
+#[run_by(clean, |sim|)]
 fn another_thread_knows_what_one_has_waited_for() {
-    clean(|sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let memory = zeros(sim, BYTES);
-        fill(sim, memory, one);
-        std::thread::scope(|scope| {
-            scope.spawn(|| sim.stream_synchronize(one).unwrap());
-        });
-        fill(sim, memory, other);
+    let (one, other) = (sim.stream(), sim.stream());
+    let memory = zeros(sim, BYTES);
+    fill(sim, memory, one);
+    std::thread::scope(|scope| {
+        scope.spawn(|| sim.stream_synchronize(one).unwrap());
     });
+    fill(sim, memory, other);
 }
 
-#[test]
+#[run_by(clean, |sim|)]
 fn a_host_function_orders_the_work_of_the_thread_that_it_wakes() {
-    clean(|sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let memory = zeros(sim, BYTES);
-        fill(sim, memory, one);
-        let (sender, receiver) = mpsc::channel();
-        sim.host_function(one, move || sender.send(()).unwrap());
-        receiver.recv().unwrap();
-        fill(sim, memory, other);
-    });
+    let (one, other) = (sim.stream(), sim.stream());
+    let memory = zeros(sim, BYTES);
+    fill(sim, memory, one);
+    let (sender, receiver) = mpsc::channel();
+    sim.host_function(one, move || sender.send(()).unwrap());
+    receiver.recv().unwrap();
+    fill(sim, memory, other);
 }
 
 #[test]

@@ -58,33 +58,29 @@ fn a_race_at_new_places_is_listed_behind_a_thousand_at_the_same_places() {
     assert_eq!(said.count(), 1);
 }
 
-#[test]
+#[run_by(expect("two_readers"), |sim|)]
 fn both_of_two_readers_are_found() {
-    expect("two_readers", |sim| {
-        let [one, other, writer] = [(); 3].map(|()| sim.stream());
-        let (memory, a, b) = (zeros(sim, BYTES), zeros(sim, BYTES), zeros(sim, BYTES));
-        launch(sim, "read", one, &[memory, a]);
-        launch(sim, "read", other, &[memory, b]);
-        sim.stream_wait_event(writer, sim.recorded(other)).unwrap();
-        // Waits for the second reader only.
-        fill(sim, memory, writer);
-        // Not ordered after either reader.
-        fill(sim, memory, sim.stream());
-    });
+    let [one, other, writer] = [(); 3].map(|()| sim.stream());
+    let (memory, a, b) = (zeros(sim, BYTES), zeros(sim, BYTES), zeros(sim, BYTES));
+    launch(sim, "read", one, &[memory, a]);
+    launch(sim, "read", other, &[memory, b]);
+    sim.stream_wait_event(writer, sim.recorded(other)).unwrap();
+    // Waits for the second reader only.
+    fill(sim, memory, writer);
+    // Not ordered after either reader.
+    fill(sim, memory, sim.stream());
 }
 
-#[test]
+#[run_by(expect("recorded_too_early"), |sim|)]
 fn a_wait_covers_what_was_recorded_and_nothing_later() {
-    expect("recorded_too_early", |sim| {
-        let (one, other) = (sim.stream(), sim.stream());
-        let memory = zeros(sim, 2 * BYTES);
-        fill(sim, memory, one);
-        let event = sim.recorded(one);
-        fill(sim, memory.offset(BYTES as u64), one);
-        sim.stream_wait_event(other, event).unwrap();
-        fill(sim, memory, other);
-        fill(sim, memory.offset(BYTES as u64), other);
-    });
+    let (one, other) = (sim.stream(), sim.stream());
+    let memory = zeros(sim, 2 * BYTES);
+    fill(sim, memory, one);
+    let event = sim.recorded(one);
+    fill(sim, memory.offset(BYTES as u64), one);
+    sim.stream_wait_event(other, event).unwrap();
+    fill(sim, memory, other);
+    fill(sim, memory.offset(BYTES as u64), other);
 }
 
 #[test]
@@ -116,16 +112,14 @@ fn adjacent_bytes_with_different_readers_are_one_range_of_a_report() {
     assert_eq!(ranges, [0..BYTES as u64, 0..100], "{findings:?}");
 }
 
-#[test]
+#[run_by(expect("copies"), |sim|)]
 fn a_copy_races_at_both_ends() {
-    expect("copies", |sim| {
-        let [one, other, third] = [(); 3].map(|()| sim.stream());
-        let (from, to) = (zeros(sim, BYTES), zeros(sim, BYTES));
-        sim.copy_device_to_device_async(to, from, BYTES, one)
-            .unwrap();
-        fill(sim, from, other);
-        fill(sim, to, third);
-    });
+    let [one, other, third] = [(); 3].map(|()| sim.stream());
+    let (from, to) = (zeros(sim, BYTES), zeros(sim, BYTES));
+    sim.copy_device_to_device_async(to, from, BYTES, one)
+        .unwrap();
+    fill(sim, from, other);
+    fill(sim, to, third);
 }
 
 /// A held operation delays the race check of the operations after it, but only up to a limit on

@@ -6,14 +6,12 @@ use millstream_driver::MemoryReuse;
 
 use crate::races::prelude::*;
 
-#[test]
+#[run_by(expect("uninitialised_kernel"), |sim|)]
 fn a_kernel_that_reads_uninitialised_memory_is_found() {
-    expect("uninitialised_kernel", |sim| {
-        let (stream, copy) = (sim.stream(), zeros(sim, BYTES));
-        let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
-        sim.fill(memory, 0, 100, stream);
-        launch(sim, "read", stream, &[memory, copy]);
-    });
+    let (stream, copy) = (sim.stream(), zeros(sim, BYTES));
+    let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+    sim.fill(memory, 0, 100, stream);
+    launch(sim, "read", stream, &[memory, copy]);
 }
 
 /// Padding is copied but never read by the program.
@@ -31,14 +29,12 @@ fn copies_within_the_device_pass_on_uninitialised_memory() {
     expect("uninitialised_download", |sim| program(sim, 20));
 }
 
-#[test]
+#[run_by(clean, |sim|)]
 fn memory_that_the_host_may_have_written_counts_as_written() {
-    clean(|sim| {
-        let (stream, source, target) = (sim.stream(), sim.pinned(BYTES), sim.pinned(BYTES));
-        let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
-        sim.upload(memory, source, stream).unwrap();
-        sim.download(target, memory, stream).unwrap();
-    });
+    let (stream, source, target) = (sim.stream(), sim.pinned(BYTES), sim.pinned(BYTES));
+    let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+    sim.upload(memory, source, stream).unwrap();
+    sim.download(target, memory, stream).unwrap();
 }
 
 #[test]

@@ -269,61 +269,59 @@ fn dice_rules(seed: u64) -> Rules {
     }
 }
 
-#[test]
+#[run_by(each_schedule_and_reading, |sim|)]
 fn many_threads_pass_a_token_through_streams_events_and_host_functions() {
-    each_schedule_and_reading(|sim| {
-        const THREADS: usize = 4;
-        const ROUNDS: u8 = 25;
-        let calls = Arc::new(AtomicU32::new(0));
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                let calls = Arc::clone(&calls);
-                scope.spawn(move || {
-                    let (first, second) = (sim.stream(), sim.stream());
-                    let memory = sim.mem_alloc_async(64, first).unwrap();
-                    let host = sim.pinned(64);
-                    for round in 0..ROUNDS {
-                        sim.fill(memory, round, 64, first);
-                        let written = sim.recorded(first);
-                        sim.stream_wait_event(second, written).unwrap();
-                        sim.download(host, memory, second).unwrap();
-                        let calls = Arc::clone(&calls);
-                        sim.host_function(second, move || {
-                            assert!(host.is(round));
-                            calls.fetch_add(1, SeqCst);
-                        });
-                        let read = sim.recorded(second);
-                        sim.stream_wait_event(first, read).unwrap();
-                        match round % 3 {
-                            0 => sim.event_synchronize(read).unwrap(),
-                            1 => {
-                                while !sim.event_query(read).unwrap().is_complete() {
-                                    sim.gpu.pause(std::time::Duration::from_micros(20));
-                                }
+    const THREADS: usize = 4;
+    const ROUNDS: u8 = 25;
+    let calls = Arc::new(AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let calls = Arc::clone(&calls);
+            scope.spawn(move || {
+                let (first, second) = (sim.stream(), sim.stream());
+                let memory = sim.mem_alloc_async(64, first).unwrap();
+                let host = sim.pinned(64);
+                for round in 0..ROUNDS {
+                    sim.fill(memory, round, 64, first);
+                    let written = sim.recorded(first);
+                    sim.stream_wait_event(second, written).unwrap();
+                    sim.download(host, memory, second).unwrap();
+                    let calls = Arc::clone(&calls);
+                    sim.host_function(second, move || {
+                        assert!(host.is(round));
+                        calls.fetch_add(1, SeqCst);
+                    });
+                    let read = sim.recorded(second);
+                    sim.stream_wait_event(first, read).unwrap();
+                    match round % 3 {
+                        0 => sim.event_synchronize(read).unwrap(),
+                        1 => {
+                            while !sim.event_query(read).unwrap().is_complete() {
+                                sim.gpu.pause(std::time::Duration::from_micros(20));
                             }
-                            _ => {}
                         }
-                        sim.event_destroy(written).unwrap();
-                        sim.event_destroy(read).unwrap();
+                        _ => {}
                     }
-                    sim.mem_free_async(memory, first).unwrap();
-                    sim.stream_synchronize(first).unwrap();
-                    sim.stream_destroy(first).unwrap();
-                    sim.stream_destroy(second).unwrap();
-                    assert!(host.is(ROUNDS - 1));
-                });
-            }
-        });
-        assert_eq!(calls.load(SeqCst), (THREADS * usize::from(ROUNDS)) as u32);
-        sim.assert_clean();
-        let live_object_counts = sim.gpu.live_object_counts();
-        assert_eq!(
-            (
-                live_object_counts.streams,
-                live_object_counts.events,
-                live_object_counts.device_bytes
-            ),
-            (0, 0, 0)
-        );
+                    sim.event_destroy(written).unwrap();
+                    sim.event_destroy(read).unwrap();
+                }
+                sim.mem_free_async(memory, first).unwrap();
+                sim.stream_synchronize(first).unwrap();
+                sim.stream_destroy(first).unwrap();
+                sim.stream_destroy(second).unwrap();
+                assert!(host.is(ROUNDS - 1));
+            });
+        }
     });
+    assert_eq!(calls.load(SeqCst), (THREADS * usize::from(ROUNDS)) as u32);
+    sim.assert_clean();
+    let live_object_counts = sim.gpu.live_object_counts();
+    assert_eq!(
+        (
+            live_object_counts.streams,
+            live_object_counts.events,
+            live_object_counts.device_bytes
+        ),
+        (0, 0, 0)
+    );
 }

@@ -4,11 +4,10 @@ use millstream_driver::ConditionalKind;
 
 use crate::rules::prelude::*;
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
-    let (sim, stream) = SimHarness::with_stream();
-    let kernels = Kernels::load(&sim);
-    let (outer_left, inner_left, sum) = (words(&sim, &[3]), words(&sim, &[0]), words(&sim, &[0]));
+    let kernels = Kernels::load(sim);
+    let (outer_left, inner_left, sum) = (words(sim, &[3]), words(sim, &[0]), words(sim, &[0]));
     let graph = sim.graph_create().unwrap();
     let (outer, inner) = (
         sim.graph_condition(graph, 1).unwrap(),
@@ -16,33 +15,21 @@ fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
     );
     let kind = ConditionalKind::While;
     let around = sim.graph_add_conditional(graph, &[], outer, kind).unwrap();
-    let fresh = kernel(
-        &sim,
-        around.body,
-        &[],
-        kernels.add,
-        [inner_left.as_raw(), 2],
-    );
-    let ready = kernel(
-        &sim,
-        around.body,
-        &[fresh],
-        kernels.set,
-        [inner.as_raw(), 1],
-    );
+    let fresh = kernel(sim, around.body, &[], kernels.add, [inner_left.as_raw(), 2]);
+    let ready = kernel(sim, around.body, &[fresh], kernels.set, [inner.as_raw(), 1]);
     let within = sim
         .graph_add_conditional(around.body, &[ready], inner, kind)
         .unwrap();
-    let added = kernel(&sim, within.body, &[], kernels.add, [sum.as_raw(), 1]);
+    let added = kernel(sim, within.body, &[], kernels.add, [sum.as_raw(), 1]);
     kernel(
-        &sim,
+        sim,
         within.body,
         &[added],
         kernels.count,
         [inner_left.as_raw(), inner.as_raw()],
     );
     kernel(
-        &sim,
+        sim,
         around.body,
         &[within.node],
         kernels.count,
@@ -51,17 +38,16 @@ fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
     let exec = sim.graph_instantiate(graph).unwrap();
     sim.graph_launch(exec, stream).unwrap();
     sim.stream_synchronize(stream).unwrap();
-    assert_eq!(word(&sim, sum), 6);
+    assert_eq!(word(sim, sum), 6);
     sim.assert_clean();
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn a_condition_set_outside_its_graph_is_a_fault_with_the_reason() {
-    let (sim, stream) = SimHarness::with_stream();
-    let kernels = Kernels::load(&sim);
+    let kernels = Kernels::load(sim);
     let (elsewhere, graph) = (sim.graph_create().unwrap(), sim.graph_create().unwrap());
     let condition = sim.graph_condition(elsewhere, 1).unwrap();
-    kernel(&sim, graph, &[], kernels.set, [condition.as_raw(), 1]);
+    kernel(sim, graph, &[], kernels.set, [condition.as_raw(), 1]);
     let exec = sim.graph_instantiate(graph).unwrap();
     sim.graph_launch(exec, stream).unwrap();
     sim.stream_synchronize(stream)

@@ -11,9 +11,8 @@ fn dims(grid: u32, block: u32) -> LaunchDims {
     crate::harness::dims([grid, 1, 1], [block, 1, 1])
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn r58_a_cooperative_launch_that_is_not_resident_together_is_refused() {
-    let sim = SimHarness::new(SimConfig::new());
     let device = DeviceOrdinal::from_raw(0);
     let attribute = |attribute| sim.gpu.device_attribute(device, attribute).unwrap() as u32;
     assert_eq!(attribute(DeviceAttribute::COOPERATIVE_LAUNCH), 1);

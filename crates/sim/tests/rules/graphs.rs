@@ -56,9 +56,8 @@ fn independent_nodes_run_in_any_order() {
     assert_eq!(orders.len(), 2, "both orders: {orders:?}");
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn r48_a_node_of_freed_memory_fails_when_it_runs_and_is_named() {
-    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     let graph = {
         let _label = Label::new("decode");
@@ -74,44 +73,41 @@ fn r48_a_node_of_freed_memory_fails_when_it_runs_and_is_named() {
     sim.assert_reported(ReportKind::CopyFault, &["node 2 of graph `decode`", "fill"]);
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn a_changed_node_concerns_later_launches_only() {
-    each_schedule_and_stream(|sim, stream| {
-        let kernels = Kernels::load(sim);
-        let (sum, a) = (words(sim, &[0]), sim.mem_alloc(64).unwrap());
-        let graph = sim.graph_create().unwrap();
-        let added = kernel(sim, graph, &[], kernels.add, [sum.as_raw(), 1]);
-        let filled = sim.graph_add(graph, &[added], &fill(a, 1, 64)).unwrap();
-        let exec = sim.graph_instantiate(graph).unwrap();
-        let hold = sim.hold(stream);
-        sim.graph_launch(exec, stream).unwrap();
-        let args = [sum.as_raw(), 10];
-        let params = args
-            .each_ref()
-            .map(|arg| std::ptr::from_ref(arg).cast::<c_void>());
-        // SAFETY: each parameter has at most 8 bytes.
-        unsafe { sim.graph_set_kernel(exec, added, (kernels.add, ONE_THREAD), &params) }.unwrap();
-        sim.graph_set(exec, filled, &fill(a, 2, 32)).unwrap();
-        hold.release();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (1, vec![1; 64]));
-        sim.graph_launch(exec, stream).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        let mut expected = vec![2; 32];
-        expected.extend([1; 32]);
-        assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (11, expected));
-        // The graph keeps its own operations.
-        let again = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(again, stream).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (12, vec![1; 64]));
-        sim.assert_clean();
-    });
+    let kernels = Kernels::load(sim);
+    let (sum, a) = (words(sim, &[0]), sim.mem_alloc(64).unwrap());
+    let graph = sim.graph_create().unwrap();
+    let added = kernel(sim, graph, &[], kernels.add, [sum.as_raw(), 1]);
+    let filled = sim.graph_add(graph, &[added], &fill(a, 1, 64)).unwrap();
+    let exec = sim.graph_instantiate(graph).unwrap();
+    let hold = sim.hold(stream);
+    sim.graph_launch(exec, stream).unwrap();
+    let args = [sum.as_raw(), 10];
+    let params = args
+        .each_ref()
+        .map(|arg| std::ptr::from_ref(arg).cast::<c_void>());
+    // SAFETY: each parameter has at most 8 bytes.
+    unsafe { sim.graph_set_kernel(exec, added, (kernels.add, ONE_THREAD), &params) }.unwrap();
+    sim.graph_set(exec, filled, &fill(a, 2, 32)).unwrap();
+    hold.release();
+    sim.stream_synchronize(stream).unwrap();
+    assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (1, vec![1; 64]));
+    sim.graph_launch(exec, stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    let mut expected = vec![2; 32];
+    expected.extend([1; 32]);
+    assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (11, expected));
+    // The graph keeps its own operations.
+    let again = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(again, stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (12, vec![1; 64]));
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn a_copy_of_rows_is_changed_by_an_update_only() {
-    let (sim, stream) = SimHarness::with_stream();
     let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
     let rows = |target, source| {
         GraphNode::Copy(Copy2d {
@@ -139,18 +135,17 @@ fn a_copy_of_rows_is_changed_by_an_update_only() {
     assert_eq!(sim.read(a, 64, stream), expected);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn an_update_takes_the_parameters_of_a_graph_of_the_same_topology() {
-    let (sim, stream) = SimHarness::with_stream();
     let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
-    let (graph, _) = fill_and_copy(&sim, a, b, 1);
+    let (graph, _) = fill_and_copy(sim, a, b, 1);
     let exec = sim.graph_instantiate(graph).unwrap();
-    let (same, _) = fill_and_copy(&sim, b, a, 2);
+    let (same, _) = fill_and_copy(sim, b, a, 2);
     sim.graph_exec_update(exec, same).unwrap();
     sim.graph_launch(exec, stream).unwrap();
     assert_eq!(sim.read(a, 64, stream), [2; 64]);
 
-    let (longer, _) = fill_and_copy(&sim, a, b, 3);
+    let (longer, _) = fill_and_copy(sim, a, b, 3);
     sim.graph_add(longer, &[], &GraphNode::Empty).unwrap();
     let refused = sim.graph_exec_update(exec, longer).unwrap_err();
     assert_eq!(refused.code(), ResultCode::GRAPH_EXEC_UPDATE_FAILURE);
@@ -168,9 +163,8 @@ fn an_update_takes_the_parameters_of_a_graph_of_the_same_topology() {
     sim.assert_clean();
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn wrong_graphs_are_refused_with_the_reason() {
-    let sim = SimHarness::new(SimConfig::new());
     let memory = sim.mem_alloc(64).unwrap();
     let (graph, other) = (sim.graph_create().unwrap(), sim.graph_create().unwrap());
     let node = sim.graph_add(graph, &[], &GraphNode::Empty).unwrap();
@@ -223,9 +217,8 @@ fn wrong_graphs_are_refused_with_the_reason() {
     sim.graph_clone(looping).fails(ResultCode::NOT_SUPPORTED);
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn graphs_left_alive_are_listed() {
-    let sim = SimHarness::new(SimConfig::new());
     let graph = sim.graph_create().unwrap();
     let condition = sim.graph_condition(graph, 0).unwrap();
     // The body belongs to its node.
@@ -241,7 +234,7 @@ fn graphs_left_alive_are_listed() {
     assert_eq!(kinds, [LiveKind::Graph, LiveKind::ExecutableGraph]);
     let counts = sim.gpu.live_object_counts();
     assert_eq!((counts.graphs, counts.executable_graphs), (1, 1));
-    destroy(&sim, graph, exec);
+    destroy(sim, graph, exec);
     assert!(sim.gpu.live_objects().is_empty());
     sim.graph_launch(exec, sim.stream())
         .fails(ResultCode::INVALID_VALUE);
@@ -290,7 +283,8 @@ fn every_graph_call_can_fail_once_and_leaves_nothing() {
 #[test]
 fn a_graph_costs_less_than_its_operations_one_by_one() {
     let duration_ns = |in_graph: bool| {
-        let (sim, stream) = SimHarness::with_stream();
+        let sim = SimHarness::new(SimConfig::new());
+        let stream = sim.stream();
         let kernels = Kernels::load(&sim);
         let sum = words(&sim, &[0]);
         let args = [sum.as_raw(), 1];

@@ -50,33 +50,31 @@ impl<'s> Heap<'s> {
     }
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn blocks_live_until_a_kernel_frees_them_and_only_kernels_access_them() {
-    each_schedule(|sim| {
-        let heap = Heap::new(sim);
-        let block = heap.take(4);
-        heap.run("put", &[Arg::Pointer(block), Arg::U32(7)]);
-        heap.run("get", &[Arg::Pointer(block), Arg::Pointer(heap.out)]);
-        assert_eq!(sim.read(heap.out, 4, heap.stream), [7, 0, 0, 0]);
-        sim.assert_clean();
-        let bytes = sim.gpu.live_object_counts().device_bytes;
-        assert_eq!(bytes, 512, "the 8 bytes alone");
-        assert!(sim.gpu.live_objects().iter().all(|found| found.bytes != 4));
-        assert!(sim.gpu.allocation_at(block).is_none());
-        sim.mem_free(block).fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(ReportKind::WrongFree, &["malloc"]);
-        let copy = sim.copy_device_to_device_async(heap.out, block, 4, heap.stream);
-        copy.fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(ReportKind::BadArgument, &["memory of a kernel's heap"]);
-        let fill = sim.memset_async(block, FillPattern::U8(0), 4, heap.stream);
-        fill.fails(ResultCode::INVALID_VALUE);
-        heap.run("give", &[Arg::Pointer(DevicePtr::from_raw(0))]);
-        heap.run("give", &[Arg::Pointer(block)]);
-        heap.start("give", &[Arg::Pointer(block)]);
-        let ended = sim.stream_synchronize(heap.stream);
-        ended.fails(ResultCode::LAUNCH_FAILED);
-        sim.assert_reported(ReportKind::KernelFault, &["4 bytes, malloc", "freed"]);
-    });
+    let heap = Heap::new(sim);
+    let block = heap.take(4);
+    heap.run("put", &[Arg::Pointer(block), Arg::U32(7)]);
+    heap.run("get", &[Arg::Pointer(block), Arg::Pointer(heap.out)]);
+    assert_eq!(sim.read(heap.out, 4, heap.stream), [7, 0, 0, 0]);
+    sim.assert_clean();
+    let bytes = sim.gpu.live_object_counts().device_bytes;
+    assert_eq!(bytes, 512, "the 8 bytes alone");
+    assert!(sim.gpu.live_objects().iter().all(|found| found.bytes != 4));
+    assert!(sim.gpu.allocation_at(block).is_none());
+    sim.mem_free(block).fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(ReportKind::WrongFree, &["malloc"]);
+    let copy = sim.copy_device_to_device_async(heap.out, block, 4, heap.stream);
+    copy.fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(ReportKind::BadArgument, &["memory of a kernel's heap"]);
+    let fill = sim.memset_async(block, FillPattern::U8(0), 4, heap.stream);
+    fill.fails(ResultCode::INVALID_VALUE);
+    heap.run("give", &[Arg::Pointer(DevicePtr::from_raw(0))]);
+    heap.run("give", &[Arg::Pointer(block)]);
+    heap.start("give", &[Arg::Pointer(block)]);
+    let ended = sim.stream_synchronize(heap.stream);
+    ended.fails(ResultCode::LAUNCH_FAILED);
+    sim.assert_reported(ReportKind::KernelFault, &["4 bytes, malloc", "freed"]);
 }
 
 #[test]
@@ -171,50 +169,46 @@ fn races_on_blocks_and_reads_of_fresh_ones_are_found() {
     sim.assert_reported(ReportKind::UninitialisedRead, &["malloc"]);
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn each_launch_of_a_graph_allocates() {
-    each_schedule(|sim| {
-        let heap = Heap::new(sim);
-        let graph = sim.graph_create().unwrap();
-        let args = [heap.out.as_raw(), 4];
-        let take = heap.kernel("take");
-        sim.graph_one_thread(graph, &[], take, &args).unwrap();
-        let exec = sim.graph_instantiate(graph).unwrap();
-        let mut blocks: Vec<_> = (0..3)
-            .map(|_| {
-                sim.graph_launch(exec, heap.stream).unwrap();
-                sim.read(heap.out, 8, heap.stream)
-            })
-            .collect();
-        blocks.dedup();
-        assert_eq!(blocks.len(), 3);
-        sim.assert_clean();
-    });
+    let heap = Heap::new(sim);
+    let graph = sim.graph_create().unwrap();
+    let args = [heap.out.as_raw(), 4];
+    let take = heap.kernel("take");
+    sim.graph_one_thread(graph, &[], take, &args).unwrap();
+    let exec = sim.graph_instantiate(graph).unwrap();
+    let mut blocks: Vec<_> = (0..3)
+        .map(|_| {
+            sim.graph_launch(exec, heap.stream).unwrap();
+            sim.read(heap.out, 8, heap.stream)
+        })
+        .collect();
+    blocks.dedup();
+    assert_eq!(blocks.len(), 3);
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn a_managed_variable_is_read_and_written_by_host_and_device_at_one_address() {
-    each_schedule_and_stream(|sim, stream| {
-        let module = sim.module_load(HEAP.as_bytes()).unwrap();
-        let (shared, bytes) = sim.module_global(module, "shared").unwrap();
-        let start = std::ptr::with_exposed_provenance_mut(shared.as_raw() as usize);
-        let host = Host {
-            pointer: NonNull::new(start).unwrap(),
-            bytes,
-        };
-        assert_eq!(host.part(0, 8).read(), [1, 0, 0, 0, 2, 0, 0, 0]);
-        host.part(4, 1).fill(30);
-        let bump = sim.module_function(module, "bump").unwrap();
-        sim.launch(bump, (1, 1), stream, &[]).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        assert_eq!(host.part(0, 8).read(), [1, 0, 0, 0, 40, 0, 0, 0]);
-        assert_eq!(sim.read(shared, 8, stream), [1, 0, 0, 0, 40, 0, 0, 0]);
-        assert_eq!(sim.gpu.live_object_counts().managed_bytes, 0);
-        sim.assert_clean();
-        sim.mem_free(shared).fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(ReportKind::WrongFree, &["a module's variable"]);
-        sim.module_unload(module).unwrap();
-        sim.memset_async(shared, FillPattern::U8(0), 4, stream)
-            .fails(ResultCode::INVALID_VALUE);
-    });
+    let module = sim.module_load(HEAP.as_bytes()).unwrap();
+    let (shared, bytes) = sim.module_global(module, "shared").unwrap();
+    let start = std::ptr::with_exposed_provenance_mut(shared.as_raw() as usize);
+    let host = Host {
+        pointer: NonNull::new(start).unwrap(),
+        bytes,
+    };
+    assert_eq!(host.part(0, 8).read(), [1, 0, 0, 0, 2, 0, 0, 0]);
+    host.part(4, 1).fill(30);
+    let bump = sim.module_function(module, "bump").unwrap();
+    sim.launch(bump, (1, 1), stream, &[]).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    assert_eq!(host.part(0, 8).read(), [1, 0, 0, 0, 40, 0, 0, 0]);
+    assert_eq!(sim.read(shared, 8, stream), [1, 0, 0, 0, 40, 0, 0, 0]);
+    assert_eq!(sim.gpu.live_object_counts().managed_bytes, 0);
+    sim.assert_clean();
+    sim.mem_free(shared).fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(ReportKind::WrongFree, &["a module's variable"]);
+    sim.module_unload(module).unwrap();
+    sim.memset_async(shared, FillPattern::U8(0), 4, stream)
+        .fails(ResultCode::INVALID_VALUE);
 }

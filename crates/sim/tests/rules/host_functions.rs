@@ -7,19 +7,17 @@ use crate::rules::prelude::*;
 
 const LONG: Duration = Duration::from_secs(20);
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn r27_a_function_that_calls_the_driver_is_found_out() {
-    each_schedule_and_stream(|sim, stream| {
-        let gpu = sim.gpu.clone();
-        let (answer, answers) = mpsc::channel();
-        sim.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
-        sim.stream_synchronize(stream).unwrap();
-        answers
-            .recv_timeout(LONG)
-            .unwrap()
-            .fails(ResultCode::NOT_PERMITTED);
-        sim.assert_reported(ReportKind::HostFunctionCalledDriver, &["rule 27"]);
-    });
+    let gpu = sim.gpu.clone();
+    let (answer, answers) = mpsc::channel();
+    sim.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
+    sim.stream_synchronize(stream).unwrap();
+    answers
+        .recv_timeout(LONG)
+        .unwrap()
+        .fails(ResultCode::NOT_PERMITTED);
+    sim.assert_reported(ReportKind::HostFunctionCalledDriver, &["rule 27"]);
 }
 
 #[test]

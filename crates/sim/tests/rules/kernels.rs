@@ -3,47 +3,46 @@
 use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rules::sim_harness::{Arg, Fails, SimHarness, each_schedule_and_stream};
+use crate::rules::sim_harness::{
+    Arg, Fails, SimHarness, by_default, each_schedule_and_stream, with_stream,
+};
 
 pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
 
 /// `set(address, value)`: every thread stores `value` at `address` plus four times its index.
 pub(crate) const SET: &str = include_str!("set.ptx");
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn variables_of_a_module_live_as_long_as_it() {
-    each_schedule_and_stream(|sim, stream| {
-        let module = sim.module_load(SET.as_bytes()).unwrap();
-        let count = sim.module_function(module, "count").unwrap();
-        let (counter, bytes) = sim.module_global(module, "counter").unwrap();
-        assert_eq!(bytes, 4);
-        assert_eq!(sim.read(counter, 4, stream), [41, 0, 0, 0]);
-        let memory = sim.mem_alloc(4).unwrap();
-        for _ in 0..2 {
-            sim.launch(count, (1, 1), stream, &[Arg::Pointer(memory)])
-                .unwrap();
-        }
-        assert_eq!(sim.read(memory, 4, stream), [43, 0, 0, 0]);
-        let (limit, _) = sim.module_global(module, "limit").unwrap();
-        assert_eq!(sim.read(limit, 4, stream), [7, 0, 0, 0]);
-        sim.module_global(module, "nothing")
-            .fails(ResultCode::NOT_FOUND);
-        sim.assert_clean();
-        sim.module_unload(module).unwrap();
-        assert_eq!(sim.gpu.live_object_counts().modules, 0);
-        sim.mem_free(memory).unwrap();
-        assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
-        let fill = sim.memset_async(counter, FillPattern::U8(0), 4, stream);
-        fill.fails(ResultCode::INVALID_VALUE);
-        sim.launch(count, (1, 1), stream, &[])
-            .fails(ResultCode::INVALID_HANDLE);
-        sim.assert_reported(ReportKind::DeadHandle, &["function 1"]);
-    });
+    let module = sim.module_load(SET.as_bytes()).unwrap();
+    let count = sim.module_function(module, "count").unwrap();
+    let (counter, bytes) = sim.module_global(module, "counter").unwrap();
+    assert_eq!(bytes, 4);
+    assert_eq!(sim.read(counter, 4, stream), [41, 0, 0, 0]);
+    let memory = sim.mem_alloc(4).unwrap();
+    for _ in 0..2 {
+        sim.launch(count, (1, 1), stream, &[Arg::Pointer(memory)])
+            .unwrap();
+    }
+    assert_eq!(sim.read(memory, 4, stream), [43, 0, 0, 0]);
+    let (limit, _) = sim.module_global(module, "limit").unwrap();
+    assert_eq!(sim.read(limit, 4, stream), [7, 0, 0, 0]);
+    sim.module_global(module, "nothing")
+        .fails(ResultCode::NOT_FOUND);
+    sim.assert_clean();
+    sim.module_unload(module).unwrap();
+    assert_eq!(sim.gpu.live_object_counts().modules, 0);
+    sim.mem_free(memory).unwrap();
+    assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
+    let fill = sim.memset_async(counter, FillPattern::U8(0), 4, stream);
+    fill.fails(ResultCode::INVALID_VALUE);
+    sim.launch(count, (1, 1), stream, &[])
+        .fails(ResultCode::INVALID_HANDLE);
+    sim.assert_reported(ReportKind::DeadHandle, &["function 1"]);
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn the_host_cannot_find_a_variable_that_a_function_declares() {
-    let sim = SimHarness::new(SimConfig::new());
     let source = "
 .version 8.0
 .target sm_75
@@ -61,9 +60,8 @@ fn the_host_cannot_find_a_variable_that_a_function_declares() {
     assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn a_newer_target_is_noted_once_and_not_reported() {
-    let sim = SimHarness::new(SimConfig::new());
     assert!(sim.gpu.notes().is_empty());
     let newer = SET.replace("sm_75", "sm_120a");
     sim.module_load(newer.as_bytes()).unwrap();
@@ -78,9 +76,8 @@ fn a_newer_target_is_noted_once_and_not_reported() {
     sim.assert_clean();
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn a_kernel_with_an_unsupported_instruction_is_refused_where_it_is_used() {
-    let (sim, stream) = SimHarness::with_stream();
     let tensor = ".func f() { wgmma.fence.sync.aligned; ret; }
         .visible .entry tensor() { call f; ret; }";
     let source = format!("{SET}{tensor}");
@@ -109,9 +106,8 @@ fn a_kernel_with_an_unsupported_instruction_is_refused_where_it_is_used() {
     assert_eq!(sim.read(memory, 4, stream), [5, 0, 0, 0]);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn unloading_a_module_in_use_is_reported() {
-    let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let of_64 = sim.module_function(module, "of_64").unwrap();
     let hold = sim.hold(stream);
@@ -125,9 +121,8 @@ fn unloading_a_module_in_use_is_reported() {
     sim.stream_synchronize(stream).unwrap();
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn images_that_are_not_ptx_are_refused_with_the_reason() {
-    let sim = SimHarness::new(SimConfig::new());
     for (image, code, reason) in [
         (&b""[..], ResultCode::INVALID_IMAGE, "empty"),
         (b"\0\0", ResultCode::INVALID_IMAGE, "empty"),
@@ -151,9 +146,8 @@ fn images_that_are_not_ptx_are_refused_with_the_reason() {
     assert_eq!(sim.gpu.live_object_counts().modules, 1);
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn a_kernel_that_is_not_there_is_not_found() {
-    let sim = SimHarness::new(SimConfig::new());
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let error = sim.module_function(module, "nothing").unwrap_err();
     assert_eq!(error.code(), ResultCode::NOT_FOUND);
@@ -162,9 +156,8 @@ fn a_kernel_that_is_not_there_is_not_found() {
     assert_eq!(sim.module_function(module, "set").unwrap(), set);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn launches_of_a_wrong_shape_are_refused() {
-    let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let function = |name| sim.module_function(module, name).unwrap();
     let launch = |name, grid, block, shared_bytes| {
@@ -203,10 +196,9 @@ fn launches_of_a_wrong_shape_are_refused() {
     assert_eq!(threads("set").unwrap(), 1024);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn r57_a_wrong_size_of_dynamic_shared_memory_is_reported_with_the_limits() {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
-    let (sim, stream) = SimHarness::with_stream();
     let module = sim.module_load(SET.as_bytes()).unwrap();
     let function = |name| sim.module_function(module, name).unwrap();
     let (none, some) = (function("at_most_64"), function("shares"));
@@ -252,9 +244,8 @@ fn r57_a_wrong_size_of_dynamic_shared_memory_is_reported_with_the_limits() {
     launch(again, 100_000).fails(ResultCode::INVALID_VALUE);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn launches_with_wrong_arguments_are_refused() {
-    let (sim, stream) = SimHarness::with_stream();
     let set = sim.kernel(SET, "set");
     let count = sim.kernel(SET, "count");
     sim.launch(set, (1, 1), stream, &[Arg::U64(0)])

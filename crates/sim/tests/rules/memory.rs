@@ -4,74 +4,69 @@ use millstream_driver::{FillPattern, ResultCode};
 use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
 
 use crate::rules::sim_harness::{
-    Fails, Host, SimHarness, each_schedule, each_schedule_and_stream, each_schedule_with,
+    Fails, Host, SimHarness, by_default, each_schedule, each_schedule_and_stream,
+    each_schedule_with, with_stream,
 };
 
 const MIB: usize = 1 << 20;
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn r32_a_use_before_the_allocation_s_point_is_found() {
-    each_schedule(|sim| {
-        let (owner, other) = (sim.stream(), sim.stream());
-        let hold = sim.hold(owner);
-        let memory = sim.mem_alloc_async(4, owner).unwrap();
-        sim.fill(memory, 0, 4, other);
-        sim.stream_synchronize(other)
-            .fails(ResultCode::ILLEGAL_ADDRESS);
-        sim.assert_reported(
-            ReportKind::CopyFault,
-            &[
-                "fill",
-                "before the beginning",
-                "cuMemAllocAsync by operation 2 on stream 1",
-            ],
-        );
-        drop(hold);
-    });
+    let (owner, other) = (sim.stream(), sim.stream());
+    let hold = sim.hold(owner);
+    let memory = sim.mem_alloc_async(4, owner).unwrap();
+    sim.fill(memory, 0, 4, other);
+    sim.stream_synchronize(other)
+        .fails(ResultCode::ILLEGAL_ADDRESS);
+    sim.assert_reported(
+        ReportKind::CopyFault,
+        &[
+            "fill",
+            "before the beginning",
+            "cuMemAllocAsync by operation 2 on stream 1",
+        ],
+    );
+    drop(hold);
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn r32_a_use_after_the_free_s_point_is_found() {
-    each_schedule(|sim| {
-        let (owner, other) = (sim.stream(), sim.stream());
-        let memory = sim.mem_alloc_async(4, owner).unwrap();
-        sim.stream_synchronize(owner).unwrap();
-        let hold = sim.hold(other);
-        // Enqueued before the free, but not ordered before it.
-        sim.fill(memory, 0, 4, other);
-        sim.mem_free_async(memory, owner).unwrap();
-        sim.stream_synchronize(owner).unwrap();
-        hold.release();
-        sim.stream_synchronize(other)
-            .fails(ResultCode::ILLEGAL_ADDRESS);
-        sim.assert_reported(
-            ReportKind::CopyFault,
-            &[
-                "fill",
-                "stream 2",
-                "after the end",
-                "freed by operation 4 on stream 1",
-            ],
-        );
-    });
+    let (owner, other) = (sim.stream(), sim.stream());
+    let memory = sim.mem_alloc_async(4, owner).unwrap();
+    sim.stream_synchronize(owner).unwrap();
+    let hold = sim.hold(other);
+    // Enqueued before the free, but not ordered before it.
+    sim.fill(memory, 0, 4, other);
+    sim.mem_free_async(memory, owner).unwrap();
+    sim.stream_synchronize(owner).unwrap();
+    hold.release();
+    sim.stream_synchronize(other)
+        .fails(ResultCode::ILLEGAL_ADDRESS);
+    sim.assert_reported(
+        ReportKind::CopyFault,
+        &[
+            "fill",
+            "stream 2",
+            "after the end",
+            "freed by operation 4 on stream 1",
+        ],
+    );
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn r32_the_pointer_is_dead_to_new_work_once_the_free_is_called() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = sim.mem_alloc_async(4, stream).unwrap();
-        let _hold = sim.hold(stream);
-        sim.mem_free_async(memory, stream).unwrap();
-        let fill = sim.memset_async(memory, FillPattern::U8(0), 4, stream);
-        fill.fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(
-            ReportKind::UseAfterFree,
-            &["enqueued after the free", "still pending"],
-        );
-        sim.mem_free_async(memory, stream)
-            .fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(ReportKind::DoubleFree, &["second free"]);
-    });
+    let memory = sim.mem_alloc_async(4, stream).unwrap();
+    let _hold = sim.hold(stream);
+    sim.mem_free_async(memory, stream).unwrap();
+    let fill = sim.memset_async(memory, FillPattern::U8(0), 4, stream);
+    fill.fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(
+        ReportKind::UseAfterFree,
+        &["enqueued after the free", "still pending"],
+    );
+    sim.mem_free_async(memory, stream)
+        .fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(ReportKind::DoubleFree, &["second free"]);
 }
 
 #[test]
@@ -102,60 +97,56 @@ fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
     });
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn r36_the_pool_gives_back_at_a_synchronisation_and_when_trimmed() {
-    each_schedule_and_stream(|sim, stream| {
-        let cycle = || {
-            let memory = sim.mem_alloc_async(8 * MIB, stream).unwrap();
-            sim.mem_free_async(memory, stream).unwrap();
-            sim.stream_synchronize(stream).unwrap();
-            sim.pool_usage().reserved_bytes
-        };
-        assert_eq!(cycle(), 0, "the threshold is 0 by default");
-        sim.keep_pool_bytes(4 * MIB as u64);
-        assert_eq!(cycle(), 4 * MIB as u64);
-        sim.keep_pool_bytes(u64::MAX);
-        assert_eq!(cycle(), 8 * MIB as u64);
+    let cycle = || {
         let memory = sim.mem_alloc_async(8 * MIB, stream).unwrap();
         sim.mem_free_async(memory, stream).unwrap();
-        sim.trim(0);
-        assert_eq!(
-            sim.pool_usage().reserved_bytes,
-            8 * MIB as u64,
-            "a free not yet observed"
-        );
         sim.stream_synchronize(stream).unwrap();
-        sim.trim(MIB);
-        assert_eq!(sim.pool_usage().reserved_bytes, MIB as u64);
-        assert_eq!(sim.pool_usage().used_peak_bytes, 8 * MIB as u64);
-        sim.assert_clean();
-    });
+        sim.pool_usage().reserved_bytes
+    };
+    assert_eq!(cycle(), 0, "the threshold is 0 by default");
+    sim.keep_pool_bytes(4 * MIB as u64);
+    assert_eq!(cycle(), 4 * MIB as u64);
+    sim.keep_pool_bytes(u64::MAX);
+    assert_eq!(cycle(), 8 * MIB as u64);
+    let memory = sim.mem_alloc_async(8 * MIB, stream).unwrap();
+    sim.mem_free_async(memory, stream).unwrap();
+    sim.trim(0);
+    assert_eq!(
+        sim.pool_usage().reserved_bytes,
+        8 * MIB as u64,
+        "a free not yet observed"
+    );
+    sim.stream_synchronize(stream).unwrap();
+    sim.trim(MIB);
+    assert_eq!(sim.pool_usage().reserved_bytes, MIB as u64);
+    assert_eq!(sim.pool_usage().used_peak_bytes, 8 * MIB as u64);
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().memory_bytes(4096)), |sim|)]
 fn the_budget_is_kept_to_the_byte() {
-    each_schedule_with(SimConfig::new().memory_bytes(4096), |sim| {
-        let stream = sim.stream();
-        let first = sim.mem_alloc(2048).unwrap();
-        let second = sim.mem_alloc_async(2048, stream).unwrap();
-        let refused = sim.mem_alloc(1).unwrap_err();
-        assert_eq!(refused.code(), ResultCode::OUT_OF_MEMORY);
-        assert!(
-            refused
-                .detail()
-                .unwrap()
-                .contains("0 of 4096 bytes are free"),
-            "{refused}"
-        );
-        sim.mem_alloc_async(1, stream)
-            .fails(ResultCode::OUT_OF_MEMORY);
-        sim.mem_free(first).unwrap();
-        sim.mem_alloc(2048).unwrap();
-        sim.mem_free_async(second, stream).unwrap();
-        sim.stream_synchronize(stream).unwrap();
-        sim.mem_alloc(2048).unwrap();
-        sim.assert_clean();
-    });
+    let stream = sim.stream();
+    let first = sim.mem_alloc(2048).unwrap();
+    let second = sim.mem_alloc_async(2048, stream).unwrap();
+    let refused = sim.mem_alloc(1).unwrap_err();
+    assert_eq!(refused.code(), ResultCode::OUT_OF_MEMORY);
+    assert!(
+        refused
+            .detail()
+            .unwrap()
+            .contains("0 of 4096 bytes are free"),
+        "{refused}"
+    );
+    sim.mem_alloc_async(1, stream)
+        .fails(ResultCode::OUT_OF_MEMORY);
+    sim.mem_free(first).unwrap();
+    sim.mem_alloc(2048).unwrap();
+    sim.mem_free_async(second, stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    sim.mem_alloc(2048).unwrap();
+    sim.assert_clean();
 }
 
 #[test]
@@ -213,9 +204,8 @@ fn addresses_are_aligned_apart_and_never_given_twice() {
     }
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn empty_allocations_are_refused() {
-    let (sim, stream) = SimHarness::with_stream();
     sim.mem_alloc(0).fails(ResultCode::INVALID_VALUE);
     sim.mem_alloc_async(0, stream)
         .fails(ResultCode::INVALID_VALUE);
@@ -225,9 +215,8 @@ fn empty_allocations_are_refused() {
     assert_eq!(sim.gpu.reports().len(), 4);
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn registering_twice_and_unregistering_what_is_not_are_refused() {
-    let sim = SimHarness::new(SimConfig::new());
     let host = Host::pageable(100);
     let twice = ResultCode::HOST_MEMORY_ALREADY_REGISTERED;
     sim.host_register(host.part(0, 50)).unwrap();
@@ -241,24 +230,21 @@ fn registering_twice_and_unregistering_what_is_not_are_refused() {
     sim.host_unregister(host.part(0, 50)).fails(not);
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn freed_pinned_memory_is_known_for_a_while() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = sim.mem_alloc(4).unwrap();
-        let pinned = sim.pinned(4);
-        sim.host_free(pinned).unwrap();
-        sim.upload(memory, pinned, stream)
-            .fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(ReportKind::UseAfterFree, &["host memory", "cuMemHostAlloc"]);
-        sim.host_free(pinned).fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(ReportKind::DoubleFree, &["cuMemHostAlloc"]);
-    });
+    let memory = sim.mem_alloc(4).unwrap();
+    let pinned = sim.pinned(4);
+    sim.host_free(pinned).unwrap();
+    sim.upload(memory, pinned, stream)
+        .fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(ReportKind::UseAfterFree, &["host memory", "cuMemHostAlloc"]);
+    sim.host_free(pinned).fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(ReportKind::DoubleFree, &["cuMemHostAlloc"]);
 }
 
 /// As an H200 aligns the first allocations of a process. Later ones share blocks with small ones.
-#[test]
+#[run_by(by_default, |sim|)]
 fn r56_large_allocations_are_aligned_to_the_next_power_of_two_up_to_two_mebibytes() {
-    let sim = SimHarness::new(SimConfig::new());
     const MIB: usize = 1 << 20;
     for (bytes, alignment) in [(65_536, 65_536), (MIB, MIB), (MIB + 512, 2 * MIB)] {
         let pointers = [(); 3].map(|()| [sim.mem_alloc(1), sim.mem_alloc(bytes)]);

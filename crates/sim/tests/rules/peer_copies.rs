@@ -45,45 +45,43 @@ fn a_peer_copy_needs_no_access_and_is_an_operation_of_its_stream() {
     }
 }
 
-#[test]
+#[run_by(each_schedule_with(two_devices()), |sim|)]
 fn a_peer_copy_of_rows_leaves_the_bytes_between_them() {
-    each_schedule_with(two_devices(), |sim| {
-        let pair = Pair::new(sim);
-        let source = pair.pooled(0, 12);
-        let bytes: Vec<u8> = (0..12).collect();
-        sim.upload(source, Host::of(&bytes), pair.here).unwrap();
-        sim.stream_synchronize(pair.here).unwrap();
-        let target = pooled(&pair.other, pair.there, 99, 15);
-        let copy = PeerCopy2d {
-            target,
-            target_pitch_bytes: 5,
-            target_context: pair.other.context,
-            source: source.offset(1),
-            source_pitch_bytes: 4,
-            source_context: sim.context,
-            row_bytes: 2,
-            rows: 3,
-        };
-        pair.other.copy_peer_2d_async(&copy, pair.there).unwrap();
-        assert_eq!(
-            pair.other.read(target, 15, pair.there),
-            [1, 2, 99, 99, 99, 5, 6, 99, 99, 99, 9, 10, 99, 99, 99]
-        );
-        let nothing = PeerCopy2d { rows: 0, ..copy };
-        pair.other.copy_peer_2d_async(&nothing, pair.there).unwrap();
-        sim.assert_clean();
-        let short = PeerCopy2d {
-            source_pitch_bytes: 1,
-            ..copy
-        };
-        pair.other
-            .copy_peer_2d_async(&short, pair.there)
-            .fails(ResultCode::INVALID_VALUE);
-        sim.assert_reported(
-            ReportKind::BadArgument,
-            &["a pitch of 1 bytes for rows of 2"],
-        );
-    });
+    let pair = Pair::new(sim);
+    let source = pair.pooled(0, 12);
+    let bytes: Vec<u8> = (0..12).collect();
+    sim.upload(source, Host::of(&bytes), pair.here).unwrap();
+    sim.stream_synchronize(pair.here).unwrap();
+    let target = pooled(&pair.other, pair.there, 99, 15);
+    let copy = PeerCopy2d {
+        target,
+        target_pitch_bytes: 5,
+        target_context: pair.other.context,
+        source: source.offset(1),
+        source_pitch_bytes: 4,
+        source_context: sim.context,
+        row_bytes: 2,
+        rows: 3,
+    };
+    pair.other.copy_peer_2d_async(&copy, pair.there).unwrap();
+    assert_eq!(
+        pair.other.read(target, 15, pair.there),
+        [1, 2, 99, 99, 99, 5, 6, 99, 99, 99, 9, 10, 99, 99, 99]
+    );
+    let nothing = PeerCopy2d { rows: 0, ..copy };
+    pair.other.copy_peer_2d_async(&nothing, pair.there).unwrap();
+    sim.assert_clean();
+    let short = PeerCopy2d {
+        source_pitch_bytes: 1,
+        ..copy
+    };
+    pair.other
+        .copy_peer_2d_async(&short, pair.there)
+        .fails(ResultCode::INVALID_VALUE);
+    sim.assert_reported(
+        ReportKind::BadArgument,
+        &["a pitch of 1 bytes for rows of 2"],
+    );
 }
 
 #[test]
@@ -218,80 +216,76 @@ fn copies_in_both_directions_overlap_and_copies_from_one_device_do_not() {
     });
 }
 
-#[test]
+#[run_by(each_schedule_with(two_devices().peer_pool(PeerPool::Zeros)), |sim|)]
 fn zeros_replace_another_device_s_pool_memory_without_an_error() {
-    each_schedule_with(two_devices().peer_pool(PeerPool::Zeros), |sim| {
-        let pair = Pair::new(sim);
-        let source = pair.pooled(1, BYTES);
-        let target = pooled(&pair.other, pair.there, 2, BYTES);
-        let pull = |value: u8| {
-            pair.other
-                .copy_from(target, sim, source, BYTES, pair.there)
-                .unwrap();
-            let bytes = pair.other.read(target, BYTES, pair.there);
-            assert_eq!(bytes, [value; BYTES]);
-        };
-        // Without access the driver stages the copy, which works.
-        pull(1);
-        sim.pool_set_access(pair.other.device, true).unwrap();
-        pull(0);
-        assert_eq!(pair.read_from_there(source), [0; 4]);
-        pair.write_from_there(source, 0x0505_0505);
+    let pair = Pair::new(sim);
+    let source = pair.pooled(1, BYTES);
+    let target = pooled(&pair.other, pair.there, 2, BYTES);
+    let pull = |value: u8| {
         pair.other
-            .copy_peer_async(
-                &PeerCopy {
-                    target: source,
-                    target_context: sim.context,
-                    source: target,
-                    source_context: pair.other.context,
-                    bytes: BYTES,
-                },
-                pair.there,
-            )
+            .copy_from(target, sim, source, BYTES, pair.there)
             .unwrap();
-        pair.other.stream_synchronize(pair.there).unwrap();
-        assert_eq!(sim.read(source, BYTES, pair.here), [1; BYTES]);
-        assert_eq!(pair.read_from_there(source), [0; 4], "the write is gone");
-        // Memory outside the pool is not affected.
-        let plain = sim.mem_alloc(4).unwrap();
-        pair.other.context_enable_peer_access(sim.context).unwrap();
-        pair.write_from_there(plain, 0x0606_0606);
-        pair.other.stream_synchronize(pair.there).unwrap();
-        assert_eq!(sim.read(plain, 4, pair.here), [6; 4]);
-        sim.assert_clean();
-    });
+        let bytes = pair.other.read(target, BYTES, pair.there);
+        assert_eq!(bytes, [value; BYTES]);
+    };
+    // Without access the driver stages the copy, which works.
+    pull(1);
+    sim.pool_set_access(pair.other.device, true).unwrap();
+    pull(0);
+    assert_eq!(pair.read_from_there(source), [0; 4]);
+    pair.write_from_there(source, 0x0505_0505);
+    pair.other
+        .copy_peer_async(
+            &PeerCopy {
+                target: source,
+                target_context: sim.context,
+                source: target,
+                source_context: pair.other.context,
+                bytes: BYTES,
+            },
+            pair.there,
+        )
+        .unwrap();
+    pair.other.stream_synchronize(pair.there).unwrap();
+    assert_eq!(sim.read(source, BYTES, pair.here), [1; BYTES]);
+    assert_eq!(pair.read_from_there(source), [0; 4], "the write is gone");
+    // Memory outside the pool is not affected.
+    let plain = sim.mem_alloc(4).unwrap();
+    pair.other.context_enable_peer_access(sim.context).unwrap();
+    pair.write_from_there(plain, 0x0606_0606);
+    pair.other.stream_synchronize(pair.there).unwrap();
+    assert_eq!(sim.read(plain, 4, pair.here), [6; 4]);
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(each_schedule_with(two_devices()), |sim|)]
 fn a_lost_source_ends_the_waits_for_it_and_leaves_the_other_device_alive() {
-    each_schedule_with(two_devices(), |sim| {
-        let pair = Pair::new(sim);
-        let source = pair.pooled(1, BYTES);
-        let target = pooled(&pair.other, pair.there, 2, BYTES);
-        let hold = sim.hold(pair.here);
-        let fails = sim.kernel(SET, "fails");
-        sim.launch(fails, (1, 1), pair.here, &[]).unwrap();
-        let event = sim.recorded(pair.here);
-        pair.other.stream_wait_event(pair.there, event).unwrap();
-        // The call precedes the loss, so the copy runs, on data that was never written.
-        pair.other
-            .copy_from(target, sim, source, BYTES, pair.there)
-            .unwrap();
-        hold.release();
-        assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
-        let lost = ResultCode::LAUNCH_FAILED;
-        sim.context_synchronize().fails(lost);
-        // A query of the event tells of its context's loss, and a wait for it is over at once.
-        pair.other.event_query(event).fails(lost);
-        pair.other.event_synchronize(event).fails(lost);
-        pair.other.stream_wait_event(pair.there, event).unwrap();
-        pair.other.stream_synchronize(pair.there).unwrap();
-        // A copy that names the lost context is refused.
-        pair.other
-            .copy_from(target, sim, source, BYTES, pair.there)
-            .fails(lost);
-        pair.other.context_synchronize().unwrap();
-        assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
-        assert_eq!(sim.gpu.reports().len(), 1, "the fault alone");
-    });
+    let pair = Pair::new(sim);
+    let source = pair.pooled(1, BYTES);
+    let target = pooled(&pair.other, pair.there, 2, BYTES);
+    let hold = sim.hold(pair.here);
+    let fails = sim.kernel(SET, "fails");
+    sim.launch(fails, (1, 1), pair.here, &[]).unwrap();
+    let event = sim.recorded(pair.here);
+    pair.other.stream_wait_event(pair.there, event).unwrap();
+    // The call precedes the loss, so the copy runs, on data that was never written.
+    pair.other
+        .copy_from(target, sim, source, BYTES, pair.there)
+        .unwrap();
+    hold.release();
+    assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
+    let lost = ResultCode::LAUNCH_FAILED;
+    sim.context_synchronize().fails(lost);
+    // A query of the event tells of its context's loss, and a wait for it is over at once.
+    pair.other.event_query(event).fails(lost);
+    pair.other.event_synchronize(event).fails(lost);
+    pair.other.stream_wait_event(pair.there, event).unwrap();
+    pair.other.stream_synchronize(pair.there).unwrap();
+    // A copy that names the lost context is refused.
+    pair.other
+        .copy_from(target, sim, source, BYTES, pair.there)
+        .fails(lost);
+    pair.other.context_synchronize().unwrap();
+    assert_eq!(pair.other.read(target, BYTES, pair.there), [1; BYTES]);
+    assert_eq!(sim.gpu.reports().len(), 1, "the fault alone");
 }

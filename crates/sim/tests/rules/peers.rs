@@ -133,28 +133,24 @@ fn pci_addresses_agree_with_the_attributes() {
         .fails(ResultCode::OUT_OF_MEMORY);
 }
 
-#[test]
+#[run_by(each_schedule_with(two_devices()), |sim|)]
 fn r38_peer_access_of_the_context_does_not_reach_pool_memory() {
-    each_schedule_with(two_devices(), |sim| {
-        let pair = Pair::new(sim);
-        let memory = pair.pooled(1, BYTES);
-        pair.other.context_enable_peer_access(sim.context).unwrap();
-        // The other direction's pool access does not help either.
-        pair.other.pool_set_access(DEVICE, true).unwrap();
-        pair.assert_faults(memory, "cuMemPoolSetAccess");
-        assert_eq!(sim.read(memory, 4, pair.here), [1; 4]);
-    });
+    let pair = Pair::new(sim);
+    let memory = pair.pooled(1, BYTES);
+    pair.other.context_enable_peer_access(sim.context).unwrap();
+    // The other direction's pool access does not help either.
+    pair.other.pool_set_access(DEVICE, true).unwrap();
+    pair.assert_faults(memory, "cuMemPoolSetAccess");
+    assert_eq!(sim.read(memory, 4, pair.here), [1; 4]);
 }
 
-#[test]
+#[run_by(each_schedule_with(two_devices()), |sim|)]
 fn r38_withdrawn_access_is_gone() {
-    each_schedule_with(two_devices(), |sim| {
-        let pair = Pair::new(sim);
-        let memory = pair.pooled(1, BYTES);
-        sim.pool_set_access(pair.other.device, true).unwrap();
-        sim.pool_set_access(pair.other.device, false).unwrap();
-        pair.assert_faults(memory, "cuMemPoolSetAccess");
-    });
+    let pair = Pair::new(sim);
+    let memory = pair.pooled(1, BYTES);
+    sim.pool_set_access(pair.other.device, true).unwrap();
+    sim.pool_set_access(pair.other.device, false).unwrap();
+    pair.assert_faults(memory, "cuMemPoolSetAccess");
 }
 
 #[test]

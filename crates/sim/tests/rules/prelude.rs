@@ -22,7 +22,7 @@ pub(crate) use crate::rules::{
     harness::graphs::fill,
     kernels::SET,
     sim_harness::{
-        Arg, DEVICE, Fails, Host, SimHarness, assert_contains, each_schedule,
-        each_schedule_and_reading, each_schedule_and_stream, each_schedule_with,
+        Arg, DEVICE, Fails, Host, SimHarness, assert_contains, by_default, each_schedule,
+        each_schedule_and_reading, each_schedule_and_stream, each_schedule_with, with_stream,
     },
 };

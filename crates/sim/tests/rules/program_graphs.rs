@@ -88,49 +88,46 @@ fn event_nodes_order_the_graph_with_other_streams() {
     }
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn a_condition_selects_one_of_several_bodies_or_none() {
-    each_schedule_and_stream(|sim, stream| {
-        let kernels = Kernels::load(sim);
-        let cases = [
-            (BranchKind::IfElse, 2, [10, 1, 1]),
-            (BranchKind::Switch, 2, [1, 10, 0]),
-        ];
-        for (kind, bodies, expected) in cases {
-            let sum = words(sim, &[0]);
-            let graph = sim.graph_create().unwrap();
-            let condition = sim.graph_condition(graph, 0).unwrap();
-            let arguments = |value| [condition.as_raw(), value];
-            let set = kernel(sim, graph, &[], kernels.set, arguments(0));
-            let of = (kind, bodies);
-            let (_, bodies) = call!(sim.graph_add_branches(graph, &[set], condition, of)).unwrap();
-            for (body, more) in bodies.iter().zip([1, 10]) {
-                kernel(sim, *body, &[], kernels.add, [sum.as_raw(), more]);
-            }
-            let mut total = 0;
-            for (value, more) in (0..).zip(expected) {
-                // The kernel cannot be changed in a graph with conditional nodes by an update.
-                let exec = sim.graph_instantiate(graph).unwrap();
-                let params = arguments(value);
-                let params = params.each_ref().map(|it| std::ptr::from_ref(it).cast());
-                let one = (kernels.set, crate::rules::harness::graphs::ONE_THREAD);
-                // SAFETY: the kernel has a parameter of 8 bytes and one of 4.
-                unsafe { sim.graph_set_kernel(exec, set, one, &params) }.unwrap();
-                sim.graph_launch(exec, stream).unwrap();
-                sim.stream_synchronize(stream).unwrap();
-                total += more;
-                assert_eq!(word(sim, sum), total, "{kind:?}, {value}");
-                sim.graph_exec_destroy(exec).unwrap();
-            }
-            sim.graph_destroy(graph).unwrap();
+    let kernels = Kernels::load(sim);
+    let cases = [
+        (BranchKind::IfElse, 2, [10, 1, 1]),
+        (BranchKind::Switch, 2, [1, 10, 0]),
+    ];
+    for (kind, bodies, expected) in cases {
+        let sum = words(sim, &[0]);
+        let graph = sim.graph_create().unwrap();
+        let condition = sim.graph_condition(graph, 0).unwrap();
+        let arguments = |value| [condition.as_raw(), value];
+        let set = kernel(sim, graph, &[], kernels.set, arguments(0));
+        let of = (kind, bodies);
+        let (_, bodies) = call!(sim.graph_add_branches(graph, &[set], condition, of)).unwrap();
+        for (body, more) in bodies.iter().zip([1, 10]) {
+            kernel(sim, *body, &[], kernels.add, [sum.as_raw(), more]);
         }
-        sim.assert_clean();
-    });
+        let mut total = 0;
+        for (value, more) in (0..).zip(expected) {
+            // The kernel cannot be changed in a graph with conditional nodes by an update.
+            let exec = sim.graph_instantiate(graph).unwrap();
+            let params = arguments(value);
+            let params = params.each_ref().map(|it| std::ptr::from_ref(it).cast());
+            let one = (kernels.set, crate::rules::harness::graphs::ONE_THREAD);
+            // SAFETY: the kernel has a parameter of 8 bytes and one of 4.
+            unsafe { sim.graph_set_kernel(exec, set, one, &params) }.unwrap();
+            sim.graph_launch(exec, stream).unwrap();
+            sim.stream_synchronize(stream).unwrap();
+            total += more;
+            assert_eq!(word(sim, sum), total, "{kind:?}, {value}");
+            sim.graph_exec_destroy(exec).unwrap();
+        }
+        sim.graph_destroy(graph).unwrap();
+    }
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn a_body_has_no_nodes_for_the_host_events_or_memory() {
-    let sim = SimHarness::new(SimConfig::new());
     let counter = Arc::default();
     let graph = sim.graph_create().unwrap();
     let condition = sim.graph_condition(graph, 0).unwrap();
@@ -151,9 +148,8 @@ fn a_body_has_no_nodes_for_the_host_events_or_memory() {
     assert_eq!(refused.code(), ResultCode::INVALID_VALUE);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn a_graph_that_a_stream_captures_into_stays_until_the_capture_ends() {
-    let (sim, stream) = SimHarness::with_stream();
     let graph = sim.graph_create().unwrap();
     let condition = sim.graph_condition(graph, 0).unwrap();
     let of = (BranchKind::Switch, 2);

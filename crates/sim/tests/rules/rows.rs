@@ -43,81 +43,76 @@ fn r52_it_is_one_operation() {
     assert_eq!(spans[0].what, "copy (PinnedToDevice, 4 rows of 3 bytes)");
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn r52_every_row_must_lie_in_the_one_allocation() {
-    each_schedule_and_stream(|sim, stream| {
-        let (memory, after) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
-        let pinned = sim.pinned(64);
-        let good = host(pinned, 3);
-        let apart = (after.as_raw() - memory.as_raw()) as usize;
-        let invalid = ResultCode::INVALID_VALUE;
-        for (side, words) in [
-            (
-                Side2d::device(memory.offset(2), 20),
-                ["row 3 of 4, a pitch of 20 bytes", "reach 1 byte beyond"],
-            ),
-            (
-                Side2d::device(memory, 62),
-                ["row 1 of 4", "reach 1 byte beyond"],
-            ),
-            (
-                Side2d::device(memory, 100),
-                ["row 1 of 4", "behind the end of"],
-            ),
-            (
-                Side2d::device(memory, apart),
-                ["row 1 of 4", "other memory"],
-            ),
-            (
-                Side2d::device(DevicePtr::from_raw(8), 3),
-                ["row 0 of 4", "the null pointer"],
-            ),
-        ] {
-            sim.copy_2d_async(&rows(side, good), stream).fails(invalid);
-            sim.assert_reported(ReportKind::OutOfBounds, &words);
-            sim.copy_2d_async(&rows(good, side), stream).fails(invalid);
-            sim.assert_reported(ReportKind::OutOfBounds, &words);
-        }
-        let beyond = host(pinned.part(2, 62), 20);
-        sim.copy_2d_async(&rows(beyond, Side2d::device(memory, 3)), stream)
-            .fails(invalid);
-        sim.assert_reported(
-            ReportKind::PartlyRegistered,
-            &["row 3 of 4", "only partly page-locked"],
-        );
-        sim.assert_nothing_enqueued();
-        sim.copy_2d_async(&rows(Side2d::device(memory, 20), good), stream)
-            .expect("the last row ends inside");
-        sim.copy_2d_async(&rows(Side2d::device(memory.offset(1), 20), good), stream)
-            .expect("the last row ends with the allocation");
-    });
+    let (memory, after) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
+    let pinned = sim.pinned(64);
+    let good = host(pinned, 3);
+    let apart = (after.as_raw() - memory.as_raw()) as usize;
+    let invalid = ResultCode::INVALID_VALUE;
+    for (side, words) in [
+        (
+            Side2d::device(memory.offset(2), 20),
+            ["row 3 of 4, a pitch of 20 bytes", "reach 1 byte beyond"],
+        ),
+        (
+            Side2d::device(memory, 62),
+            ["row 1 of 4", "reach 1 byte beyond"],
+        ),
+        (
+            Side2d::device(memory, 100),
+            ["row 1 of 4", "behind the end of"],
+        ),
+        (
+            Side2d::device(memory, apart),
+            ["row 1 of 4", "other memory"],
+        ),
+        (
+            Side2d::device(DevicePtr::from_raw(8), 3),
+            ["row 0 of 4", "the null pointer"],
+        ),
+    ] {
+        sim.copy_2d_async(&rows(side, good), stream).fails(invalid);
+        sim.assert_reported(ReportKind::OutOfBounds, &words);
+        sim.copy_2d_async(&rows(good, side), stream).fails(invalid);
+        sim.assert_reported(ReportKind::OutOfBounds, &words);
+    }
+    let beyond = host(pinned.part(2, 62), 20);
+    sim.copy_2d_async(&rows(beyond, Side2d::device(memory, 3)), stream)
+        .fails(invalid);
+    sim.assert_reported(
+        ReportKind::PartlyRegistered,
+        &["row 3 of 4", "only partly page-locked"],
+    );
+    sim.assert_nothing_enqueued();
+    sim.copy_2d_async(&rows(Side2d::device(memory, 20), good), stream)
+        .expect("the last row ends inside");
+    sim.copy_2d_async(&rows(Side2d::device(memory.offset(1), 20), good), stream)
+        .expect("the last row ends with the allocation");
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn r52_freed_memory_is_found_when_the_rows_are_copied() {
-    each_schedule(|sim| {
-        let (owner, other) = (sim.stream(), sim.stream());
-        let memory = sim.mem_alloc_async(64, owner).unwrap();
-        sim.stream_synchronize(owner).unwrap();
-        let pinned = sim.pinned(64);
-        let hold = sim.hold(other);
-        sim.copy_2d_async(&rows(Side2d::device(memory, 7), host(pinned, 3)), other)
-            .unwrap();
-        sim.mem_free_async(memory, owner).unwrap();
-        sim.stream_synchronize(owner).unwrap();
-        hold.release();
-        sim.stream_synchronize(other)
-            .fails(ResultCode::ILLEGAL_ADDRESS);
-        sim.assert_reported(
-            ReportKind::CopyFault,
-            &["4 rows of 3 bytes", "after the end of"],
-        );
-    });
+    let (owner, other) = (sim.stream(), sim.stream());
+    let memory = sim.mem_alloc_async(64, owner).unwrap();
+    sim.stream_synchronize(owner).unwrap();
+    let pinned = sim.pinned(64);
+    let hold = sim.hold(other);
+    sim.copy_2d_async(&rows(Side2d::device(memory, 7), host(pinned, 3)), other)
+        .unwrap();
+    sim.mem_free_async(memory, owner).unwrap();
+    sim.stream_synchronize(owner).unwrap();
+    hold.release();
+    sim.stream_synchronize(other)
+        .fails(ResultCode::ILLEGAL_ADDRESS);
+    sim.assert_reported(
+        ReportKind::CopyFault,
+        &["4 rows of 3 bytes", "after the end of"],
+    );
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
-    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     let pinned = sim.pinned(64);
     let attribute = sim.gpu.device_attribute(DEVICE, DeviceAttribute::MAX_PITCH);
@@ -150,9 +145,8 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
     sim.assert_reported(ReportKind::BadArgument, &["leave the address space"]);
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
-    let (sim, stream) = SimHarness::with_stream();
     let memory = sim.mem_alloc(64).unwrap();
     sim.fill(memory, 0, 64, stream);
     let from_to = |target: u64, target_pitch, source: u64, source_pitch| {
@@ -174,20 +168,18 @@ fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
     sim.assert_reported(ReportKind::Overlap, &["12 bytes"]);
 }
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().devices(2)), |sim|)]
 fn r52_rows_go_between_devices() {
-    each_schedule_with(SimConfig::new().devices(2), |sim| {
-        let other = sim.on_device(1);
-        let stream = sim.stream();
-        let (here, there) = (sim.mem_alloc(64).unwrap(), other.mem_alloc(64).unwrap());
-        sim.fill(here, 6, 64, stream);
-        sim.fill(there, 1, 64, stream);
-        sim.copy_2d_async(
-            &rows(Side2d::device(there, 4), Side2d::device(here, 9)),
-            stream,
-        )
-        .unwrap();
-        assert_eq!(sim.read(there, 15, stream), spread(4, 1, |_, _| 6));
-        sim.assert_clean();
-    });
+    let other = sim.on_device(1);
+    let stream = sim.stream();
+    let (here, there) = (sim.mem_alloc(64).unwrap(), other.mem_alloc(64).unwrap());
+    sim.fill(here, 6, 64, stream);
+    sim.fill(there, 1, 64, stream);
+    sim.copy_2d_async(
+        &rows(Side2d::device(there, 4), Side2d::device(here, 9)),
+        stream,
+    )
+    .unwrap();
+    assert_eq!(sim.read(there, 15, stream), spread(4, 1, |_, _| 6));
+    sim.assert_clean();
 }

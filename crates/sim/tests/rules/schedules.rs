@@ -32,9 +32,8 @@ fn lazy_work_waits_until_it_is_forced_and_forces_nothing_else() {
     assert!(sim.pending(other) && sim.pending(needed));
 }
 
-#[test]
+#[run_by(with_stream, |sim, stream|)]
 fn timed_work_is_done_when_the_clock_says_so() {
-    let (sim, stream) = SimHarness::with_stream();
     let bytes = 256 << 20;
     let memory = sim.mem_alloc_async(bytes, stream).unwrap();
     sim.fill(memory, 1, bytes, stream);
@@ -54,28 +53,24 @@ fn timed_work_is_done_when_the_clock_says_so() {
     );
 }
 
-#[test]
+#[run_by(each_schedule_and_stream, |sim, stream|)]
 fn pausing_ends_too() {
-    each_schedule_and_stream(|sim, stream| {
-        let memory = sim.mem_alloc(4).unwrap();
-        for _ in 0..5 {
-            sim.fill(memory, 1, 4, stream);
-        }
-        let mut pauses = 0;
-        while sim.gpu.live_object_counts().pending_operations > 0 {
-            sim.gpu.pause(Duration::from_micros(100));
-            pauses += 1;
-            assert!(pauses < 1000);
-        }
-    });
+    let memory = sim.mem_alloc(4).unwrap();
+    for _ in 0..5 {
+        sim.fill(memory, 1, 4, stream);
+    }
+    let mut pauses = 0;
+    while sim.gpu.live_object_counts().pending_operations > 0 {
+        sim.gpu.pause(Duration::from_micros(100));
+        pauses += 1;
+        assert!(pauses < 1000);
+    }
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn a_host_that_waits_for_a_time_gets_there() {
-    each_schedule(|sim| {
-        let until_ns = sim.gpu.now_ns() + 10_000;
-        while sim.gpu.now_ns() < until_ns {}
-    });
+    let until_ns = sim.gpu.now_ns() + 10_000;
+    while sim.gpu.now_ns() < until_ns {}
 }
 
 /// A program with scheduling choices: several streams, events between them, and queries whose

@@ -29,6 +29,16 @@ pub(crate) const SCHEDULES: [Schedule; 8] = [
     Schedule::Pct { seed: 2, depth: 2 },
 ];
 
+/// Runs `test` in the default configuration.
+pub(crate) fn by_default(test: impl FnOnce(&SimHarness)) {
+    test(&SimHarness::new(SimConfig::new()));
+}
+
+/// Runs `test` in the default configuration, with a stream.
+pub(crate) fn with_stream(test: impl FnOnce(&SimHarness, StreamHandle)) {
+    by_default(|sim| test(sim, sim.stream()));
+}
+
 /// Runs `test` under every schedule, and names the schedule if the test fails.
 pub(crate) fn each_schedule(test: impl Fn(&SimHarness)) {
     each_schedule_with(SimConfig::new(), test);
@@ -86,13 +96,6 @@ impl Deref for SimHarness {
 impl SimHarness {
     pub(crate) fn new(config: SimConfig) -> Self {
         Self::over(Gpu::new(config))
-    }
-
-    /// Creates a simulated GPU with the default configuration, and a stream.
-    pub(crate) fn with_stream() -> (Self, StreamHandle) {
-        let sim = Self::new(SimConfig::new());
-        let stream = sim.stream();
-        (sim, stream)
     }
 
     pub(crate) fn over(gpu: Gpu) -> Self {

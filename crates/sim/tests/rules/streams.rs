@@ -3,26 +3,24 @@
 
 use crate::rules::prelude::*;
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().devices(2)), |sim|)]
 fn r20_a_stream_belongs_to_its_context() {
-    each_schedule_with(SimConfig::new().devices(2), |sim| {
-        let other = sim.on_device(1);
-        let foreign = other.stream();
-        let memory = sim.mem_alloc(4).unwrap();
-        let fill = sim.memset_async(memory, FillPattern::U8(1), 4, foreign);
-        fill.fails(ResultCode::INVALID_HANDLE);
-        sim.assert_reported(
-            ReportKind::WrongContext,
-            &[
-                "stream 1 of device 1",
-                "the context of device 1",
-                "the context of device 0",
-                "rule 20",
-            ],
-        );
-        sim.stream_synchronize(foreign)
-            .fails(ResultCode::INVALID_HANDLE);
-    });
+    let other = sim.on_device(1);
+    let foreign = other.stream();
+    let memory = sim.mem_alloc(4).unwrap();
+    let fill = sim.memset_async(memory, FillPattern::U8(1), 4, foreign);
+    fill.fails(ResultCode::INVALID_HANDLE);
+    sim.assert_reported(
+        ReportKind::WrongContext,
+        &[
+            "stream 1 of device 1",
+            "the context of device 1",
+            "the context of device 0",
+            "rule 20",
+        ],
+    );
+    sim.stream_synchronize(foreign)
+        .fails(ResultCode::INVALID_HANDLE);
 }
 
 #[test]

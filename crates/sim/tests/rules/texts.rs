@@ -95,9 +95,8 @@ fn a_null_pointer_and_memory_of_the_host_are_called_that() {
     );
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
-    let sim = SimHarness::new(SimConfig::new());
     let (stream, pinned) = (sim.stream(), sim.pinned(64));
     let memory = {
         let _label = Label::new("input");
@@ -115,9 +114,8 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
     );
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn reports_have_no_control_characters() {
-    let sim = SimHarness::new(SimConfig::new());
     let _label = Label::new("\x1b[2J");
     let (memory, pinned) = (sim.mem_alloc(60).unwrap(), sim.pinned(64));
     let streams = [sim.stream(), sim.stream()];
@@ -261,9 +259,8 @@ fn a_call_that_waited_is_reported_as_itself() {
     assert!(error.to_string().ends_with("(on device 0)"), "{error}");
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn live_objects_are_listed_with_their_size_and_the_line_that_made_them() {
-    let sim = SimHarness::new(SimConfig::new());
     let made = line!() + 1;
     let _label = Label::new("setup");
     let (stream, memory) = (sim.stream(), sim.mem_alloc(48).unwrap());

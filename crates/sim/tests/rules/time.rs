@@ -37,39 +37,35 @@ fn upload_kernel_and_download_on_three_streams_overlap() {
     });
 }
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().timeline(true)), |sim|)]
 fn two_uploads_share_one_engine() {
-    each_schedule_with(SimConfig::new().timeline(true), |sim| {
-        let (first, second) = (sim.stream(), sim.stream());
-        let memory = sim.mem_alloc(2 * BYTES).unwrap();
-        let host = sim.pinned(BYTES);
-        sim.upload(memory, host, first).unwrap();
-        sim.upload(memory.offset(BYTES as u64), host, second)
-            .unwrap();
-        sim.context_synchronize().unwrap();
-        let [one, two] = &spans(sim, "copy")[..] else {
-            panic!("expected two copies");
-        };
-        assert!(!one.overlaps(two));
-        // 1 MiB at 55.4 GB/s, and the latency.
-        assert_eq!(one.finish_ns - one.start_ns, 18_928 + 1_000);
-    });
+    let (first, second) = (sim.stream(), sim.stream());
+    let memory = sim.mem_alloc(2 * BYTES).unwrap();
+    let host = sim.pinned(BYTES);
+    sim.upload(memory, host, first).unwrap();
+    sim.upload(memory.offset(BYTES as u64), host, second)
+        .unwrap();
+    sim.context_synchronize().unwrap();
+    let [one, two] = &spans(sim, "copy")[..] else {
+        panic!("expected two copies");
+    };
+    assert!(!one.overlaps(two));
+    // 1 MiB at 55.4 GB/s, and the latency.
+    assert_eq!(one.finish_ns - one.start_ns, 18_928 + 1_000);
 }
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().timeline(true)), |sim|)]
 fn a_wait_orders_virtual_time() {
-    each_schedule_with(SimConfig::new().timeline(true), |sim| {
-        let (first, second) = (sim.stream(), sim.stream());
-        let memory = sim.mem_alloc(BYTES).unwrap();
-        let host = sim.pinned(BYTES);
-        sim.upload(memory, host, first).unwrap();
-        let event = sim.recorded(first);
-        sim.stream_wait_event(second, event).unwrap();
-        sim.fill(memory, 1, 4, second);
-        sim.context_synchronize().unwrap();
-        let (upload, fill) = (&spans(sim, "copy")[0], &spans(sim, "fill")[0]);
-        assert!(fill.start_ns >= upload.finish_ns);
-    });
+    let (first, second) = (sim.stream(), sim.stream());
+    let memory = sim.mem_alloc(BYTES).unwrap();
+    let host = sim.pinned(BYTES);
+    sim.upload(memory, host, first).unwrap();
+    let event = sim.recorded(first);
+    sim.stream_wait_event(second, event).unwrap();
+    sim.fill(memory, 1, 4, second);
+    sim.context_synchronize().unwrap();
+    let (upload, fill) = (&spans(sim, "copy")[0], &spans(sim, "fill")[0]);
+    assert!(fill.start_ns >= upload.finish_ns);
 }
 
 #[test]

@@ -85,74 +85,66 @@ fn each_schedule_and_replay<R: PartialEq + std::fmt::Debug>(program: impl Fn(&Si
     }
 }
 
-#[test]
+#[run_by(each_schedule_and_replay, |sim|)]
 fn n7_a_kernel_waits_for_a_kernel_of_another_stream() {
-    each_schedule_and_replay(|sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        scene.set();
-        sim.context_synchronize().unwrap();
-        assert_eq!(scene.result(), 42);
-        // The polls are not counted, but for those before the kernel was found to wait.
-        assert!(sim.gpu.kernel_stats().warp_instructions < 1000);
-        sim.assert_clean();
-    });
+    let scene = Scene::new(sim);
+    scene.wait();
+    scene.set();
+    sim.context_synchronize().unwrap();
+    assert_eq!(scene.result(), 42);
+    // The polls are not counted, but for those before the kernel was found to wait.
+    assert!(sim.gpu.kernel_stats().warp_instructions < 1000);
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(each_schedule_and_replay, |sim|)]
 fn n7_a_kernel_waits_for_a_flag_that_the_host_sets_without_a_call() {
-    each_schedule_and_replay(|sim| {
-        let scene = Scene::new(sim);
-        let flag = sim.pinned(8);
-        flag.fill(0);
-        let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
-        scene.launch("wait", 0, &args);
-        assert!(sim.pending(scene.streams[0]));
-        flag.write(&[1, 0, 0, 0, 41, 0, 0, 0]);
-        sim.stream_synchronize(scene.streams[0]).unwrap();
-        assert_eq!(scene.result(), 42);
-        sim.assert_clean();
-    });
+    let scene = Scene::new(sim);
+    let flag = sim.pinned(8);
+    flag.fill(0);
+    let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
+    scene.launch("wait", 0, &args);
+    assert!(sim.pending(scene.streams[0]));
+    flag.write(&[1, 0, 0, 0, 41, 0, 0, 0]);
+    sim.stream_synchronize(scene.streams[0]).unwrap();
+    assert_eq!(scene.result(), 42);
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(each_schedule_and_replay, |sim|)]
 fn n7_a_kernel_that_nothing_can_wake_fails_at_once_with_both_places() {
-    each_schedule_and_replay(|sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        scene.launch("set", 0, &scene.args());
-        let start = std::time::Instant::now();
-        sim.stream_synchronize(scene.streams[0])
-            .fails(ResultCode::LAUNCH_TIMEOUT);
-        assert!(start.elapsed() < Duration::from_secs(5));
-        let words = [
-            "kernel `wait`, operation",
-            "line 14 of the PTX",
-            "waits for a change of byte 0 of allocation 1",
-            "cuStreamSynchronize",
-            "kernel `set`, operation",
-        ];
-        sim.assert_reported(ReportKind::KernelFault, &words);
-    });
+    let scene = Scene::new(sim);
+    scene.wait();
+    scene.launch("set", 0, &scene.args());
+    let start = std::time::Instant::now();
+    sim.stream_synchronize(scene.streams[0])
+        .fails(ResultCode::LAUNCH_TIMEOUT);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let words = [
+        "kernel `wait`, operation",
+        "line 14 of the PTX",
+        "waits for a change of byte 0 of allocation 1",
+        "cuStreamSynchronize",
+        "kernel `set`, operation",
+    ];
+    sim.assert_reported(ReportKind::KernelFault, &words);
 }
 
-#[test]
+#[run_by(each_schedule_and_replay, |sim|)]
 fn two_kernels_that_take_turns_both_end() {
-    each_schedule_and_replay(|sim| {
-        let scene = Scene::new(sim);
-        let turn = |stream, number| {
-            scene.launch(
-                "turns",
-                stream,
-                &[Arg::Pointer(scene.flag), Arg::U32(number)],
-            );
-        };
-        turn(0, 1);
-        turn(1, 0);
-        sim.context_synchronize().unwrap();
-        assert!(word(sim, scene.flag) >= 100);
-        sim.assert_clean();
-    });
+    let scene = Scene::new(sim);
+    let turn = |stream, number| {
+        scene.launch(
+            "turns",
+            stream,
+            &[Arg::Pointer(scene.flag), Arg::U32(number)],
+        );
+    };
+    turn(0, 1);
+    turn(1, 0);
+    sim.context_synchronize().unwrap();
+    assert!(word(sim, scene.flag) >= 100);
+    sim.assert_clean();
 }
 
 #[test]
@@ -182,55 +174,51 @@ fn a_flag_orders_what_follows_both_kernels_and_a_plain_flag_races() {
     });
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn blocks_wait_with_one_thread_at_a_barrier_and_for_a_fill() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        let function = sim.kernel(POLLING, "wait_in_blocks");
-        let args = scene.args();
-        sim.launch(function, (3, 64), scene.streams[0], &args)
-            .unwrap();
-        sim.fill(scene.flag, 1, 4, scene.streams[1]);
-        sim.context_synchronize().unwrap();
-        assert_eq!(scene.result(), 3 * 64);
-    });
+    let scene = Scene::new(sim);
+    let function = sim.kernel(POLLING, "wait_in_blocks");
+    let args = scene.args();
+    sim.launch(function, (3, 64), scene.streams[0], &args)
+        .unwrap();
+    sim.fill(scene.flag, 1, 4, scene.streams[1]);
+    sim.context_synchronize().unwrap();
+    assert_eq!(scene.result(), 3 * 64);
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn a_kernel_waits_for_a_host_function_and_for_other_threads_of_the_host() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        let flag = sim.pinned(8);
-        flag.fill(0);
-        let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
-        scene.launch("wait", 0, &args);
-        sim.host_function(scene.streams[1], move || {
-            flag.write(&[1, 0, 0, 0, 41, 0, 0, 0])
+    let scene = Scene::new(sim);
+    let flag = sim.pinned(8);
+    flag.fill(0);
+    let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
+    scene.launch("wait", 0, &args);
+    sim.host_function(scene.streams[1], move || {
+        flag.write(&[1, 0, 0, 0, 41, 0, 0, 0])
+    });
+    sim.stream_synchronize(scene.streams[0]).unwrap();
+    assert_eq!(scene.result(), 42);
+    // A thread that has never called the driver writes, and another one launches.
+    flag.fill(0);
+    scene.launch("wait", 0, &args);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            flag.write(&[1, 0, 0, 0, 50, 0, 0, 0]);
         });
         sim.stream_synchronize(scene.streams[0]).unwrap();
-        assert_eq!(scene.result(), 42);
-        // A thread that has never called the driver writes, and another one launches.
-        flag.fill(0);
-        scene.launch("wait", 0, &args);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(20));
-                flag.write(&[1, 0, 0, 0, 50, 0, 0, 0]);
-            });
-            sim.stream_synchronize(scene.streams[0]).unwrap();
-        });
-        assert_eq!(scene.result(), 51);
-        scene.wait();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(20));
-                scene.set();
-            });
-            sim.stream_synchronize(scene.streams[0]).unwrap();
-        });
-        assert_eq!(scene.result(), 42);
-        sim.assert_clean();
     });
+    assert_eq!(scene.result(), 51);
+    scene.wait();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            scene.set();
+        });
+        sim.stream_synchronize(scene.streams[0]).unwrap();
+    });
+    assert_eq!(scene.result(), 42);
+    sim.assert_clean();
 }
 
 #[test]
@@ -258,18 +246,16 @@ fn the_host_waits_for_an_answer_in_memory_without_a_call() {
     }
 }
 
-#[test]
+#[run_by(each_schedule_and_replay, |sim|)]
 fn a_host_that_queries_lets_kernels_wait_for_each_other() {
-    each_schedule_and_replay(|sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        for _ in 0..50 {
-            assert!(sim.pending(scene.streams[0]));
-        }
-        scene.set();
-        while sim.pending(scene.streams[0]) {}
-        assert_eq!(scene.result(), 42);
-    });
+    let scene = Scene::new(sim);
+    scene.wait();
+    for _ in 0..50 {
+        assert!(sim.pending(scene.streams[0]));
+    }
+    scene.set();
+    while sim.pending(scene.streams[0]) {}
+    assert_eq!(scene.result(), 42);
 }
 
 #[test]
@@ -301,21 +287,19 @@ fn r63_the_strict_reading_reports_a_kernel_that_another_one_has_to_wake() {
     }
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn a_host_that_pauses_for_long_counts_as_blocked() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        while sim.gpu.virtual_time_ns() < 1_000_000 {
-            assert!(sim.pending(scene.streams[0]));
-        }
-        sim.gpu.pause(Duration::from_secs(1));
+    let scene = Scene::new(sim);
+    scene.wait();
+    while sim.gpu.virtual_time_ns() < 1_000_000 {
         assert!(sim.pending(scene.streams[0]));
-        sim.gpu.pause(Duration::from_secs(9));
-        sim.gpu.pause(Duration::from_secs(1));
-        sim.stream_query(scene.streams[0])
-            .fails(ResultCode::LAUNCH_TIMEOUT);
-    });
+    }
+    sim.gpu.pause(Duration::from_secs(1));
+    assert!(sim.pending(scene.streams[0]));
+    sim.gpu.pause(Duration::from_secs(9));
+    sim.gpu.pause(Duration::from_secs(1));
+    sim.stream_query(scene.streams[0])
+        .fails(ResultCode::LAUNCH_TIMEOUT);
 }
 
 #[test]
@@ -363,10 +347,9 @@ fn an_exhaustive_search_ends_with_kernels_that_wait() {
     assert!(search.is_complete() && search.runs() > 1);
 }
 
-#[test]
+#[run_by(by_default, |sim|)]
 fn blocks_on_all_cores_wait_by_plain_loads() {
-    let sim = SimHarness::new(SimConfig::new());
-    let scene = Scene::new(&sim);
+    let scene = Scene::new(sim);
     let function = sim.kernel(POLLING, "wait_plainly");
     sim.launch(function, (3, 32), scene.streams[0], &scene.args())
         .unwrap();

@@ -5,38 +5,36 @@ use crate::rules::{
     waiting::{POLLING, Scene},
 };
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn branches_of_a_graph_wait_for_each_other_and_bodies_for_nothing() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        let [wait, set] = ["wait", "set"].map(|name| sim.kernel(POLLING, name));
-        let args = [scene.flag.as_raw(), scene.result.as_raw()];
-        let graph = sim.graph_create().unwrap();
-        kernel(sim, graph, &[], wait, args);
-        kernel(sim, graph, &[], set, args);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(exec, scene.streams[0]).unwrap();
-        sim.stream_synchronize(scene.streams[0]).unwrap();
-        assert_eq!(scene.result(), 42);
-        destroy(sim, graph, exec);
-        sim.assert_clean();
-        sim.fill(scene.flag, 0, 8, scene.streams[0]);
-        let graph = sim.graph_create().unwrap();
-        let condition = sim.graph_condition(graph, 1).unwrap();
-        let kind = millstream_driver::ConditionalKind::If;
-        let node = sim
-            .graph_add_conditional(graph, &[], condition, kind)
-            .unwrap();
-        kernel(sim, node.body, &[], wait, args);
-        kernel(sim, graph, &[], set, args);
-        let exec = sim.graph_instantiate(graph).unwrap();
-        sim.graph_launch(exec, scene.streams[0]).unwrap();
-        // Unless the other node ran first.
-        if sim.stream_synchronize(scene.streams[0]).is_err() {
-            let words = ["kernel `wait`", "no other operation runs beside a body"];
-            sim.assert_reported(ReportKind::KernelFault, &words);
-        }
-    });
+    let scene = Scene::new(sim);
+    let [wait, set] = ["wait", "set"].map(|name| sim.kernel(POLLING, name));
+    let args = [scene.flag.as_raw(), scene.result.as_raw()];
+    let graph = sim.graph_create().unwrap();
+    kernel(sim, graph, &[], wait, args);
+    kernel(sim, graph, &[], set, args);
+    let exec = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(exec, scene.streams[0]).unwrap();
+    sim.stream_synchronize(scene.streams[0]).unwrap();
+    assert_eq!(scene.result(), 42);
+    destroy(sim, graph, exec);
+    sim.assert_clean();
+    sim.fill(scene.flag, 0, 8, scene.streams[0]);
+    let graph = sim.graph_create().unwrap();
+    let condition = sim.graph_condition(graph, 1).unwrap();
+    let kind = millstream_driver::ConditionalKind::If;
+    let node = sim
+        .graph_add_conditional(graph, &[], condition, kind)
+        .unwrap();
+    kernel(sim, node.body, &[], wait, args);
+    kernel(sim, graph, &[], set, args);
+    let exec = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(exec, scene.streams[0]).unwrap();
+    // Unless the other node ran first.
+    if sim.stream_synchronize(scene.streams[0]).is_err() {
+        let words = ["kernel `wait`", "no other operation runs beside a body"];
+        sim.assert_reported(ReportKind::KernelFault, &words);
+    }
 }
 
 #[test]
@@ -67,59 +65,53 @@ fn a_kernel_that_waits_is_lost_with_its_context_and_fails_when_that_ends() {
     each_schedule(|sim| Scene::new(sim).wait());
 }
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().queue_operations_max(2)), |sim|)]
 fn a_kernel_that_waits_on_a_stream_with_a_full_queue_fails_at_once() {
-    each_schedule_with(SimConfig::new().queue_operations_max(2), |sim| {
-        let scene = Scene::new(sim);
-        scene.wait();
-        scene.launch("set", 0, &scene.args());
-        let set = sim.kernel(POLLING, "set");
-        let args = scene.args();
-        sim.launch(set, (1, 1), scene.streams[0], &args)
-            .fails(ResultCode::LAUNCH_TIMEOUT);
-        sim.assert_reported(
-            ReportKind::KernelFault,
-            &["the host waits in cuLaunchKernel"],
-        );
-    });
+    let scene = Scene::new(sim);
+    scene.wait();
+    scene.launch("set", 0, &scene.args());
+    let set = sim.kernel(POLLING, "set");
+    let args = scene.args();
+    sim.launch(set, (1, 1), scene.streams[0], &args)
+        .fails(ResultCode::LAUNCH_TIMEOUT);
+    sim.assert_reported(
+        ReportKind::KernelFault,
+        &["the host waits in cuLaunchKernel"],
+    );
 }
 
-#[test]
+#[run_by(each_schedule_with(SimConfig::new().devices(2)), |sim|)]
 fn kernels_of_two_devices_and_with_a_heap_wait() {
-    each_schedule_with(SimConfig::new().devices(2), |sim| {
-        let scene = Scene::new(sim);
-        let other = sim.on_device(1);
-        let flag = sim.managed(8);
-        flag.fill(0);
-        let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
-        scene.launch("wait_with_block", 0, &args);
-        let set = other.kernel(POLLING, "set");
-        other.launch(set, (1, 1), other.stream(), &args).unwrap();
-        sim.stream_synchronize(scene.streams[0]).unwrap();
-        assert_eq!(scene.result(), 42);
-        assert_eq!(sim.gpu.printf_output(), "begin\n");
-        sim.assert_clean();
-    });
+    let scene = Scene::new(sim);
+    let other = sim.on_device(1);
+    let flag = sim.managed(8);
+    flag.fill(0);
+    let args = [Arg::Pointer(flag.address()), Arg::Pointer(scene.result)];
+    scene.launch("wait_with_block", 0, &args);
+    let set = other.kernel(POLLING, "set");
+    other.launch(set, (1, 1), other.stream(), &args).unwrap();
+    sim.stream_synchronize(scene.streams[0]).unwrap();
+    assert_eq!(scene.result(), 42);
+    assert_eq!(sim.gpu.printf_output(), "begin\n");
+    sim.assert_clean();
 }
 
-#[test]
+#[run_by(each_schedule, |sim|)]
 fn memory_that_is_freed_under_a_poll_is_a_fault() {
-    each_schedule(|sim| {
-        let scene = Scene::new(sim);
-        let flag = sim.mem_alloc_async(8, scene.streams[1]).unwrap();
-        sim.fill(flag, 0, 8, scene.streams[1]);
-        sim.stream_synchronize(scene.streams[1]).unwrap();
-        let args = [Arg::Pointer(flag), Arg::Pointer(scene.result)];
-        scene.launch("wait", 0, &args);
-        while sim.gpu.virtual_time_ns() < 1_000_000 {
-            assert!(sim.pending(scene.streams[0]));
-        }
-        sim.mem_free_async(flag, scene.streams[1]).unwrap();
-        let _ = sim.stream_synchronize(scene.streams[1]);
-        sim.stream_synchronize(scene.streams[0])
-            .fails(ResultCode::ILLEGAL_ADDRESS);
-        sim.assert_reported(ReportKind::FreeInFlight, &["kernel `wait`"]);
-    });
+    let scene = Scene::new(sim);
+    let flag = sim.mem_alloc_async(8, scene.streams[1]).unwrap();
+    sim.fill(flag, 0, 8, scene.streams[1]);
+    sim.stream_synchronize(scene.streams[1]).unwrap();
+    let args = [Arg::Pointer(flag), Arg::Pointer(scene.result)];
+    scene.launch("wait", 0, &args);
+    while sim.gpu.virtual_time_ns() < 1_000_000 {
+        assert!(sim.pending(scene.streams[0]));
+    }
+    sim.mem_free_async(flag, scene.streams[1]).unwrap();
+    let _ = sim.stream_synchronize(scene.streams[1]);
+    sim.stream_synchronize(scene.streams[0])
+        .fails(ResultCode::ILLEGAL_ADDRESS);
+    sim.assert_reported(ReportKind::FreeInFlight, &["kernel `wait`"]);
 }
 
 #[test]
