@@ -51,7 +51,7 @@ fn larger_blocks_keep_rows() -> Outcome {
         (130, 32_768),
         (128, 32_772),
     ];
-    for (number, (rows, columns)) in share::cases(sizes.into_iter().enumerate(), 3) {
+    for (number, (rows, columns)) in share::cases(sizes.into_iter().enumerate(), 7) {
         // The first is checked for races within kernels.
         let configuration = configuration(if number == 0 { 3 } else { 5 });
         let device = configuration.open()?;

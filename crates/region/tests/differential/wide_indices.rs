@@ -22,7 +22,7 @@ const FILTERS: [&str; 10] = [
     "columns_have",
 ];
 
-const DAYS: u64 = 4;
+const DAYS: u64 = 7;
 
 #[test]
 fn wide_indices_in_another_process() -> Outcome {

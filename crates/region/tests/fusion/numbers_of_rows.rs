@@ -35,7 +35,8 @@ fn kernels_of_rows_are_replayed_for_each_number_of_rows() {
 
 #[test]
 fn rows_that_a_larger_block_keeps_are_read_once() {
-    for (length, reads) in [(8_193, 1), (16_388, 1), (16_389, 3), (32_772, 3)] {
+    let cases = [(8_193, 1), (16_388, 1), (16_389, 3), (32_772, 3)];
+    for (length, reads) in share::cases(cases, 2) {
         let host = matrix((130, length));
         let bytes = 4 * host.len() as u64;
         Counted::with(Schedule::Timed, |counted| {

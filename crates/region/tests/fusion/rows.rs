@@ -1,8 +1,6 @@
 //! Reductions of rows with what leads to them and what follows: one kernel that reads each array
 //! once and writes once, with the bits of separate kernels.
 
-use millstream_testkit::share;
-
 use crate::fusion::{SCHEDULES, prelude::*};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of

@@ -84,7 +84,8 @@ fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
 
 #[test]
 fn several_reductions_of_columns_share_their_kernels() {
-    for (rows, columns, kernels) in [(30, 50, 1), (400, 50, 1), (1500, 50, 2), (100, 20_000, 1)] {
+    let cases = [(30, 50, 1), (400, 50, 1), (1500, 50, 2), (100, 20_000, 1)];
+    for (rows, columns, kernels) in share::cases(cases, 2) {
         let host = matrix((rows, columns));
         Counted::somewhere(|counted| {
             let x = counted.array(&host);

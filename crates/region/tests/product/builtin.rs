@@ -151,7 +151,7 @@ fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
 
 #[run_by(on_device, |stream|)]
 fn random_products() -> Outcome {
-    for seed in share::numbers(20, 200) {
+    for seed in share::numbers(10, 200) {
         let mut rng = Pcg32::seed_from_u64(seed);
         match seed % 7 {
             5 => random_product::<f16>(stream, &mut rng)?,
@@ -195,13 +195,14 @@ fn sizes_around_tiles_and_chunks() -> Outcome {
 #[run_by(on_device, |stream|)]
 fn long_sums_are_split() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(9);
-    for (m, k, n) in [
+    let sizes = [
         (1, 20_000, 1),
         (1, 140_000, 1),
         (3, 9_001, 2),
         (40, 2_500, 3),
         (70, 1_100, 70),
-    ] {
+    ];
+    for (m, k, n) in share::cases(sizes, 3) {
         let a = Layout::<f32>::plain(&mut rng, &[2, m, k]);
         compare_own(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
         let a = Layout::<i64>::transposed(&mut rng, &[m, k]);

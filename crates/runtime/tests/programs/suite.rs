@@ -19,9 +19,9 @@ use crate::programs::{
 };
 
 /// The numbers of programs of a day and of the whole suite, of each kind.
-const PROGRAMS: (u64, u64) = (300, 1800);
-const PROGRAMS_WITH_FAULTS: (u64, u64) = (80, 400);
-const PROGRAMS_OF_GRAPHS: (u64, u64) = (80, 400);
+const PROGRAMS: (u64, u64) = (150, 1800);
+const PROGRAMS_WITH_FAULTS: (u64, u64) = (60, 400);
+const PROGRAMS_OF_GRAPHS: (u64, u64) = (60, 400);
 /// The number of workers, more than one for each core: a run sleeps while the reactor still holds
 /// its device.
 const WORKERS: usize = 4;
