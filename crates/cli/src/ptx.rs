@@ -58,6 +58,10 @@ fn kernel_line(kernel: &Kernel) -> String {
         (None, None) => Ok(()),
     };
     limit.expect("writing to a string does not fail");
+    for (index, name) in kernel.matrix_instructions().into_iter().enumerate() {
+        line += if index == 0 { ", with " } else { " and " };
+        line += name;
+    }
     line.push('\n');
     line
 }
@@ -116,6 +120,22 @@ mod tests {
             "{text}"
         );
         assert!(lines[1].ends_with(", blocks of 32x8x1 threads"), "{text}");
+    }
+
+    #[test]
+    fn a_kernel_is_shown_with_its_matrix_instructions() {
+        let source = format!(
+            "{HEADER}.visible .entry k() {{ .reg .b32 %r<3>; .shared .align 16 .b8 s[128];
+            ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r1}}, [s];
+            mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32
+                {{%r1, %r2}}, {{%r1}}, {{%r1}}, {{%r1, %r2}};
+            ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r1}}, [s]; }}"
+        );
+        let text = report(&source).expect("right PTX");
+        assert!(
+            text.ends_with(" virtual registers, with ldmatrix.sync and mma.sync\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -91,6 +91,12 @@ impl<'a> Header<'a> {
         self.target.map(|target| target.number)
     }
 
+    /// Returns whether the module has an older version than the given one.
+    pub fn is_before(&self, major: u32, minor: u32) -> bool {
+        let version = Version { major, minor };
+        self.version.is_some_and(|own| own < version)
+    }
+
     /// Returns a note for the user if the target is newer than the newest supported architecture.
     pub fn note(&self) -> Option<String> {
         let target = self.target.filter(|target| target.number > NEWEST_TARGET)?;
@@ -109,17 +115,13 @@ impl<'a> Header<'a> {
     /// 1.5, to 4,352 from version 1.5 on, and to 32,764 from version 8.1 on for sm_70 and newer.
     pub fn parameter_limit(&self) -> (usize, String) {
         const TABLE: &str = "pass the address of a table in device memory instead";
-        let is_before = |major, minor| {
-            self.version
-                .is_some_and(|version| version < Version { major, minor })
-        };
         let version = self
             .version
             .map_or_else(String::new, |version| version.to_string());
-        if is_before(1, 5) {
+        if self.is_before(1, 5) {
             return (256, format!("PTX ISA {version} allows; {TABLE}"));
         }
-        if is_before(8, 1) {
+        if self.is_before(8, 1) {
             return (
                 4352,
                 format!(

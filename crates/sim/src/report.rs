@@ -58,7 +58,7 @@ pub enum ReportKind {
     /// that not all of them reach the same one.
     DivergentBarrier,
     /// A barrier or an operation between lanes whose operands do not fit those of other threads: a
-    /// member mask without the executing lane, or thread counts that differ.
+    /// member mask without the executing lane, thread counts that differ, or an incomplete warp.
     SyncOperands,
     /// A free that is not ordered after every use of the memory (rule 32).
     FreeInFlight,

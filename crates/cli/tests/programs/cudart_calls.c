@@ -21,7 +21,7 @@ static const char *const code =
     "add.u32 r2, r2, r0; st.global.u32 [d], r2; ret; }\n"
     ".visible .entry fault() { .reg .b64 d; mov.b64 d, 0; st.global.u32 [d], 1; ret; }\n"
 #ifndef GPU // which refuses the whole module
-    ".func product() { wmma.load.a.sync.aligned.row.m16n16k16.f16 1; ret; }\n"
+    ".func product() { wgmma.fence.sync.aligned; ret; }\n"
     ".visible .entry matrix() { call product; ret; }\n"
 #endif
     "";

@@ -9,7 +9,7 @@ int cuFuncLoad(Handle);
 #define HEAD ".version 8.0\n.target sm_75\n.address_size 64\n"
 
 static const char *const mixed =
-    HEAD ".func product()\n{ wmma.load.a.sync.aligned.row.m16n16k16.f16 1; ret; }\n"
+    HEAD ".func product()\n{ wgmma.fence.sync.aligned; ret; }\n"
     ".visible .entry _Z6matrixPi(.param .u64 p)\n{ call product; ret; }\n"
     ".visible .entry plain(.param .u64 p)\n"
     "{ .reg .b64 d; ld.param.u64 d, [p]; st.global.u32 [d], 7; ret; }\n";

@@ -2,6 +2,8 @@
 #![allow(unsafe_code, reason = "calls code for optional processor features")]
 
 use super::observer::{NoObserver, Observer};
+#[cfg(target_arch = "x86_64")]
+use super::processor::has_vectors;
 use super::step::{self, WarpFault};
 use super::warp::{Warp, WarpStatus};
 use super::warp_context::WarpContext;
@@ -28,13 +30,7 @@ fn run_unobserved(
     shared: &mut WarpContext<'_, '_>,
 ) -> Result<WarpStatus, WarpFault> {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2")
-        && std::arch::is_x86_feature_detected!("fma")
-        && std::arch::is_x86_feature_detected!("bmi1")
-        && std::arch::is_x86_feature_detected!("bmi2")
-        && std::arch::is_x86_feature_detected!("lzcnt")
-        && std::arch::is_x86_feature_detected!("popcnt")
-    {
+    if has_vectors() {
         // SAFETY: the processor has all the features that `run_avx2` is compiled for.
         return unsafe { run_avx2(warp, shared) };
     }

@@ -305,13 +305,19 @@ pub(super) fn f64_bin(
 #[inline(always)]
 pub(super) fn f64_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, abc: [Slot; 3]) {
     match mode.round {
-        Round::Nearest => r.map3(mask, d, abc, |a, b, c| {
-            let value = g(a).mul_add(g(b), g(c));
-            nan_double([b, c, a]).unwrap_or(value.to_bits())
-        }),
-        round => r.map3(mask, d, abc, |a, b, c| {
-            rounding::double(ArithmeticOp::Fma, [a, b, c], round)
-        }),
+        Round::Nearest => r.map3(mask, d, abc, |a, b, c| double_fma(a, b, c, Round::Nearest)),
+        round => r.map3(mask, d, abc, |a, b, c| double_fma(a, b, c, round)),
+    }
+}
+
+/// Returns `a * b + c`.
+#[inline(always)]
+pub(super) fn double_fma(a: u64, b: u64, c: u64, round: Round) -> u64 {
+    if round == Round::Nearest {
+        let value = g(a).mul_add(g(b), g(c));
+        nan_double([b, c, a]).unwrap_or(value.to_bits())
+    } else {
+        rounding::double(ArithmeticOp::Fma, [a, b, c], round)
     }
 }
 

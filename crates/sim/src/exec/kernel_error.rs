@@ -110,6 +110,14 @@ pub enum KernelErrorKind {
         /// The member mask.
         mask: u32,
     },
+    /// A warp executes an instruction that all its 32 threads must execute together, but some have
+    /// ended, or the block has fewer.
+    IncompleteWarp {
+        /// The instruction, such as `mma.sync`.
+        operation: &'static str,
+        /// The lanes that take part.
+        mask: u32,
+    },
 }
 
 impl KernelErrorKind {
@@ -124,6 +132,7 @@ impl KernelErrorKind {
             Self::NotInMask { .. } => 5,
             Self::UninitialisedUse { .. } => 6,
             Self::VariableOverrun { .. } => 7,
+            Self::IncompleteWarp { .. } => 8,
         }
     }
 }

@@ -8,8 +8,10 @@ use super::observer::{IssuePoint, Observer};
 use super::registers::{FULL, LANES, Registers, lanes};
 use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus};
 use super::warp_context::WarpContext;
-use super::{atomic, bits, call, convert, extra, float, fused, going_on, half, integer, mbarrier};
-use crate::ptx::ir::{GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
+use super::{
+    atomic, bits, call, convert, extra, float, fused, going_on, half, integer, matrix, mbarrier,
+};
+use crate::ptx::ir::{ExchangeOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
 /// The fault of a warp's thread.
 #[derive(Debug)]
@@ -205,6 +207,9 @@ pub(super) fn run<O: Observer>(
                     [a, b, c],
                 );
             }
+            Op::Matrix(index) => {
+                matrix::run(&mut warp.registers, &code.matrices[index as usize], mask);
+            }
             Op::Copy(_) | Op::Image(_) => {
                 going_on::execute(warp, shared, observer, at, &instr.op)?;
             }
@@ -268,7 +273,11 @@ pub(super) fn run<O: Observer>(
                 let (waiting, outside) = warp.exchange(exchange, mask);
                 if let Some((lane, mask)) = outside {
                     let operation = exchange.f.name();
-                    let kind = KernelErrorKind::NotInMask { operation, mask };
+                    let kind = if let ExchangeOp::Together(_) = exchange.f {
+                        KernelErrorKind::IncompleteWarp { operation, mask }
+                    } else {
+                        KernelErrorKind::NotInMask { operation, mask }
+                    };
                     shared.report(kind, (warp.index * 32 + lane, split.pc), None);
                 }
                 if let Some(members) = members {
@@ -384,6 +393,7 @@ pub(super) fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
                 | Op::Copy(_)
                 | Op::Mbarrier(_)
                 | Op::Image(_)
+                | Op::Matrix(_)
                 | Op::Extra { .. }
                 | Op::Fused(_)
                 | Op::Enter

@@ -1,9 +1,11 @@
-//! Warp-wide exchanges: shuffles, votes, matches, reductions, `elect.sync` and `bar.warp.sync`.
+//! Warp-wide exchanges: shuffles, votes, matches, reductions, `elect.sync`, `bar.warp.sync`, and
+//! the start of instructions that all lanes execute together.
 
-use super::registers::{LANES, Registers, lanes};
+use super::registers::{FULL, LANES, Registers, lanes};
 use crate::ptx::ir::{Exchange, ExchangeOp};
 
-/// A lane without a bit in its own member mask, and the mask.
+/// A lane without a bit in its own member mask, and the mask; or the first lane of an incomplete
+/// warp, and the lanes that have not ended.
 pub(super) type OutsideMask = (u32, u32);
 
 /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait because a
@@ -35,6 +37,11 @@ pub(super) fn run(
         if members & live & !together == 0 {
             if together & !members != 0 && outside.is_none() {
                 outside = Some(((together & !members).trailing_zeros(), members));
+            }
+            if let ExchangeOp::Together(_) = exchange.f
+                && together != FULL
+            {
+                outside = Some((lead as u32, together));
             }
             perform(r, exchange, together);
         } else {
@@ -107,7 +114,12 @@ fn perform_other(r: &mut Registers, exchange: &Exchange, set: u32) {
             }
         }
         // Shuffles are executed by `perform`.
-        E::ShuffleUp | E::ShuffleDown | E::ShuffleButterfly | E::ShuffleIndex | E::Barrier => {}
+        E::ShuffleUp
+        | E::ShuffleDown
+        | E::ShuffleButterfly
+        | E::ShuffleIndex
+        | E::Barrier
+        | E::Together(_) => {}
     }
 }
 

@@ -20,6 +20,8 @@
 //!   operations of 16 to 128 bits and on vectors of floats; constant, shared, local and parameter
 //!   memory; variables with addresses in their initial values; `cp.async`
 //! - **registers**: scalars, vectors (`.v4 .u16`, with their elements `v.x`), `.b128`
+//! - **matrices**: `mma`, `wmma`, `ldmatrix`, `stmatrix` and `movmatrix` of the shapes and types
+//!   that `sm_90` has for elements of 8 bits and more
 //! - **threads**: barriers with numbers, counts and reductions; barrier objects (`mbarrier`)
 //! - **control**: every instruction guarded, recursive functions, calls through pointers; `printf`,
 //!   `assert`, `malloc`, `free`
@@ -53,13 +55,24 @@
 //! [fault](crate::exec::KernelFaultKind::OutsideSurface), as the instruction says. Linear filters
 //! have weights of 8 fractional bits.
 //!
+//! Instructions on matrices need all 32 threads of a warp: threads that ended, or that the block
+//! does not have, are [reported](crate::exec::KernelErrorKind::IncompleteWarp). They order no
+//! accesses of different threads. Rows in shared memory are accessed by the threads that give their
+//! addresses, elements of `wmma` by the threads that hold them, which are those of GPUs from
+//! `sm_80` on. Sums of integers are exact, and those of double precision are rounded after each
+//! product, in the order of the elements. Sums of other types follow Hopper's rule on every kind of
+//! device: the products of up to 16 elements and the sum so far are aligned to the largest
+//! exponent, truncated and added exactly, and the result is rounded towards zero, or to the nearest
+//! number of half precision.
+//!
 //! # Rejected PTX
 //!
 //! A kernel that reaches an instruction that the simulated device does not have, also in a function
 //! that it calls, is [refused](Kernel::refusal) by opcode and line
-//! ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and similar), copies
-//! of tensors and bulk data and the proxy that they use (`fence.proxy.async`), clusters of blocks,
-//! cube maps and mipmaps. The other kernels of the module run.
+//! ([`PtxErrorKind::RefusedOpcode`]): matrices of warpgroups (`wgmma`, `tcgen05`), sparse matrices,
+//! those of elements of 1 or 4 bits and of scaled blocks, copies of tensors and bulk data and the
+//! proxy that they use (`fence.proxy.async`), clusters of blocks, cube maps and mipmaps. The other
+//! kernels of the module run.
 //!
 //! A kernel with more bytes of parameters than its module's version and target allow is rejected
 //! ([`PtxErrorKind::ParameterSpace`]). The limit is 4,352, and 32,764 from PTX ISA 8.1 on for

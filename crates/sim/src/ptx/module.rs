@@ -1,9 +1,10 @@
 //! A loaded module: its executable kernels and the variables they share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ir::function_address;
-use super::ir::{Code, SystemCall};
+use super::ir::{Code, ExchangeOp, SystemCall};
 use super::lower::{self, CallGraph};
 use millstream_ptx::Signature;
 use millstream_ptx::ast::{ModuleAst, Space, VariableAst};
@@ -142,6 +143,20 @@ impl Kernel {
     /// Returns the bytes of static shared memory; a launch may add dynamic shared memory.
     pub fn static_shared_bytes(&self) -> u32 {
         self.code.shared_bytes
+    }
+
+    /// Returns the names of the kernel's instructions on matrices, such as `mma.sync`, in
+    /// alphabetical order.
+    pub fn matrix_instructions(&self) -> Vec<&'static str> {
+        let names = self
+            .code
+            .exchanges
+            .iter()
+            .filter_map(|exchange| match exchange.f {
+                ExchangeOp::Together(name) => Some(name),
+                _ => None,
+            });
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns the bytes of local memory of each thread.

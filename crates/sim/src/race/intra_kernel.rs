@@ -280,5 +280,13 @@ fn kernel_error_text(error: &KernelErrorKind) -> (String, [&'static str; 2], &'s
             "the thread's own bit in the mask, or a branch around the operation for the threads \
              that the mask leaves out",
         ),
+        E::IncompleteWarp { operation, mask } => (
+            format!(
+                "`{operation}` by {} of a warp's 32 threads: it needs all of them",
+                mask.count_ones()
+            ),
+            ["takes part", ""],
+            "a number of threads that is a multiple of 32, none of which ends before",
+        ),
     }
 }

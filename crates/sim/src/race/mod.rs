@@ -87,7 +87,7 @@
 //!   their arrivals; behind a barrier for all threads, also after those of threads that had exited.
 //! - Accesses of a lane behind an operation between lanes (`bar.warp.sync`, `shfl.sync`,
 //!   `vote.sync`, `match.sync`, `redux.sync`) come after the accesses of all participating lanes
-//!   before it.
+//!   before it; instructions on matrices (`ldmatrix`, `mma`) order nothing.
 //! - Accesses behind an acquire pattern come after the accesses before a release pattern, as in the
 //!   [PTX memory model][ptx]. A release pattern is a release operation, or a fence followed by an
 //!   atomic or a volatile, relaxed or release store; an acquire pattern is an acquire operation, or

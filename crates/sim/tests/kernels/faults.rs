@@ -143,6 +143,19 @@ fn deadlock_of(body: &str, threads: u32) -> String {
 }
 
 #[test]
+fn lanes_that_wait_at_two_instructions_on_matrices_are_a_deadlock() {
+    let transpose = "movmatrix.sync.aligned.m8n8.trans.b16 %r3, %r1;";
+    let text = deadlock_of(
+        &format!("setp.lt.u32 %p1, %r1, 16; @%p1 bra A; {transpose} bra B; A: {transpose} B:"),
+        32,
+    );
+    assert!(
+        text.starts_with("waits at `movmatrix.sync` for threads that will never arrive"),
+        "{text}"
+    );
+}
+
+#[test]
 fn barriers_that_can_never_complete_name_the_lines_of_all_waiting_threads() {
     // Half of the threads wait at another barrier.
     let split = "setp.lt.u32 %p1, %r1, 32; @%p1 bra A;\nbar.sync 1; bra B; A:\nbar.sync 2; B:";

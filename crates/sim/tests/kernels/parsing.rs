@@ -130,10 +130,7 @@ fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
             false,
         ),
         ("multimem.ld_reduce.global.add.u32 %r, [%d];", false),
-        (
-            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 1;",
-            false,
-        ),
+        ("mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 1;", false),
         ("vmad.u32.u32.u32.po.shr7 %r, %r, %r, %r;", false),
     ] {
         let body =
@@ -149,7 +146,7 @@ fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
 fn only_the_kernels_that_reach_an_unsupported_feature_are_refused() {
     for line in include_str!("refused.txt").lines() {
         let (expected, text) = line.split_once(": ").unwrap();
-        let text = text.replace("WMMA", "wmma.load.a.sync.aligned.row.m16n16k16.f16 1");
+        let text = text.replace("WGMMA", "wgmma.fence.sync.aligned");
         let parsed = parse(&format!("{HEAD}{text} .entry plain() {{ ret; }}"));
         // An invalid text refuses the module, also behind an unsupported instruction.
         let Ok(module) = parsed else {

@@ -41,11 +41,13 @@ pub(crate) enum ElementType {
     Signed(usize),
     F16,
     Bf16,
+    E4m3,
+    E5m2,
     F32,
     F64,
 }
 
-const NAMES: [(&str, ElementType); 12] = [
+const NAMES: [(&str, ElementType); 14] = [
     ("u8", ElementType::Unsigned(1)),
     ("u16", ElementType::Unsigned(2)),
     ("u32", ElementType::Unsigned(4)),
@@ -56,6 +58,8 @@ const NAMES: [(&str, ElementType); 12] = [
     ("s64", ElementType::Signed(8)),
     ("f16", ElementType::F16),
     ("bf16", ElementType::Bf16),
+    ("e4m3", ElementType::E4m3),
+    ("e5m2", ElementType::E5m2),
     ("f32", ElementType::F32),
     ("f64", ElementType::F64),
 ];
@@ -69,6 +73,7 @@ impl ElementType {
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::Unsigned(bytes) | Self::Signed(bytes) => bytes,
+            Self::E4m3 | Self::E5m2 => 1,
             Self::F16 | Self::Bf16 => 2,
             Self::F32 => 4,
             Self::F64 => 8,
@@ -84,6 +89,8 @@ impl ElementType {
             (Self::F32, number) => u64::from((number.real() as f32).to_bits()),
             (Self::F16, number) => short(number.real(), 5, 10),
             (Self::Bf16, number) => short(number.real(), 8, 7),
+            (Self::E4m3, number) => tiny(number.real(), 4, 3),
+            (Self::E5m2, number) => tiny(number.real(), 5, 2),
         };
         bits & (u64::MAX >> (64 - 8 * self.bytes()))
     }
@@ -99,6 +106,8 @@ impl ElementType {
             Self::F32 => Number::Real(f32::from_bits(bits as u32).into()),
             Self::F16 => Number::Real(long(bits, 5, 10)),
             Self::Bf16 => Number::Real(f32::from_bits((bits as u32) << 16).into()),
+            Self::E4m3 => Number::Real(long((bits & 0x80) << 8 | bits & 0x7f, 4, 3)),
+            Self::E5m2 => Number::Real(long((bits & 0x80) << 8 | bits & 0x7f, 5, 2)),
         }
     }
 
@@ -150,6 +159,12 @@ fn short(value: f64, exponent_bits: i32, fraction_bits: i32) -> u64 {
     let steps = (magnitude / 2f64.powi(exponent - fraction_bits)).round_ties_even() as u64;
     // The hidden bit, or a carry from rounding, adds 1 to the exponent field.
     sign | (steps + (((exponent + bias - 1) as u64) << fraction_bits))
+}
+
+/// Rounds to the nearest value of an 8-bit format, of which the largest exponent is not used.
+fn tiny(value: f64, exponent_bits: i32, fraction_bits: i32) -> u64 {
+    let bits = short(value, exponent_bits, fraction_bits);
+    bits >> 8 & 0x80 | bits & 0x7f
 }
 
 /// Returns the value of a 16-bit format's bits.

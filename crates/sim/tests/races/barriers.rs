@@ -281,6 +281,54 @@ fn v02_lanes_outside_of_their_own_member_mask_are_found() {
 }
 
 #[test]
+fn all_threads_of_a_warp_execute_an_instruction_on_matrices() {
+    const TRANSPOSE: &str = "movmatrix.sync.aligned.m8n8.trans.b16 %r3, %r1;";
+    const LOAD: &str = "mov.u32 %r3, words;\n\
+                        ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];";
+    for (instruction, name) in [(TRANSPOSE, "movmatrix.sync"), (LOAD, "ldmatrix.sync")] {
+        clean(instruction);
+        // Threads that have diverged meet there.
+        clean(&(divided(16, "mov.u32 %r2, 1", "mov.u32 %r2, 2") + "\n" + instruction));
+        let text = format!("`{name}` by 24 of a warp's 32 threads: it needs all of them");
+        let body = format!("setp.ge.u32 %p1, %r1, 56;\n@%p1 exit;\n{instruction}");
+        found(false, ReportKind::SyncOperands, &text, &body);
+        // The threads whose guard is false end.
+        let guarded = instruction
+            .replace("movm", "@!%p1 movm")
+            .replace("ldm", "@!%p1 ldm");
+        let body = format!("setp.ge.u32 %p1, %r1, 56;\n{guarded}");
+        found(false, ReportKind::SyncOperands, &text, &body);
+    }
+}
+
+#[test]
+fn rows_of_matrices_are_ordered_by_a_barrier_and_by_nothing_else() {
+    let load = "and.b32 %r3, %r1, 31;\nshl.b32 %r3, %r3, 4;\nmov.u32 %r4, words;\n\
+                add.u32 %r3, %r3, %r4;\nand.b32 %r3, %r3, 0xf0;\n\
+                ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r3, %r4}, [%r3];";
+    for barrier in ["", "bar.warp.sync -1;", "bar.sync 0;"] {
+        let body = format!("st.shared.u32 [%r2], %r1;\n{barrier}\n{load}");
+        let found = reports(&body);
+        // Rows of both warps are read by either.
+        let right = barrier == "bar.sync 0;";
+        assert_eq!(found.is_empty(), right, "{barrier}: {found:#?}");
+        let is_race = |report: &Report| report.kind == ReportKind::SharedMemoryRace;
+        assert!(found.iter().all(is_race), "{found:#?}");
+    }
+    let first_warp = "setp.ge.u32 %p1, %r1, 32;\n@%p1 exit;\n";
+    let own = load.replace("0xf0", "0x70");
+    let body = |barrier| format!("{first_warp}st.shared.u32 [%r2], %r1;\n{barrier}\n{own}");
+    assert_eq!(reports(&body("")).len(), 1);
+    clean(&body("bar.warp.sync -1;"));
+    // The lanes behind the sixteenth access nothing.
+    let wild = own.replace(
+        "ldm",
+        "setp.gt.u32 %p2, %r1, 15;\n@%p2 mov.u32 %r3, -1;\nldm",
+    );
+    clean(&body("bar.warp.sync -1;").replace(&own, &wild));
+}
+
+#[test]
 fn threads_that_meet_at_a_barrier_agree_on_count_and_operation() {
     for (one, other, text) in [
         (

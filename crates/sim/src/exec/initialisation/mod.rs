@@ -12,6 +12,7 @@
 //! of `cp.async` counts as written from its start on: a read in flight is a race.
 
 mod accesses;
+mod matrix;
 mod propagation;
 mod shadow;
 
@@ -216,6 +217,7 @@ impl Step<'_, '_> {
             Op::Store(index) => self.access(&code.stores[index as usize], true),
             Op::Atomic(index) => self.atomic(&code.atomics[index as usize]),
             Op::Exchange(index) => self.exchange(&code.exchanges[index as usize]),
+            Op::Matrix(index) => self.matrix(&code.matrices[index as usize]),
             Op::Extra { d, .. } => self.operation(op, (Word, d)),
             _ => match op.register_result() {
                 Some(result) => self.operation(op, result),
@@ -307,7 +309,7 @@ impl Step<'_, '_> {
         let is_shuffle = f.name() == "shfl.sync";
         let mut used = SmallVec::<[Register; 3]>::from_slice(&[(Word, exchange.members)]);
         match f {
-            E::Barrier | E::Elect => {}
+            E::Barrier | E::Elect | E::Together(_) => {}
             _ if is_shuffle => used.extend([(Word, exchange.b), (Word, exchange.c)]),
             E::VoteAll | E::VoteAny | E::VoteUniform | E::VoteBallot => used.push((Predicate, a)),
             E::MatchAny64 | E::MatchAll64 => used.push((Double, a)),
@@ -319,7 +321,10 @@ impl Step<'_, '_> {
         let is_vote = matches!(f, E::VoteAll | E::VoteAny | E::VoteUniform);
         let result = (if is_vote { Predicate } else { Word }, d);
         let mut moved = [Shadow::default(); LANES];
-        let mut done = if f == E::Barrier { 0 } else { self.mask };
+        let mut done = match f {
+            E::Barrier | E::Together(_) => 0,
+            _ => self.mask,
+        };
         if is_shuffle && !controls.contains(&a) {
             // A shuffle of the lanes' numbers tells where each value comes from; 0 for nowhere.
             let r = &mut self.warp.registers;

@@ -49,7 +49,7 @@ use super::warp::{Warp, add_converged};
 use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
 use crate::ptx::ir::{
-    Access, AccessSpace, Atomic, Exchange, Mbarrier, MbarrierOp, MemoryOrder, Window,
+    Access, AccessSpace, Atomic, Exchange, ExchangeOp, Mbarrier, MbarrierOp, MemoryOrder, Window,
 };
 
 pub(crate) use code_summary::releases;
@@ -467,7 +467,11 @@ impl Observer for RaceDetector<'_> {
         self.block.threads.fence_lanes(warp.index, mask, order);
     }
 
-    fn exchanged(&mut self, warp: &Warp, _exchange: &Exchange, members: &Words, done: u32) {
+    fn exchanged(&mut self, warp: &Warp, exchange: &Exchange, members: &Words, done: u32) {
+        // Instructions on matrices order no accesses.
+        if let ExchangeOp::Together(_) = exchange.f {
+            return;
+        }
         let mut converged = Default::default();
         add_converged(&mut converged, members, done);
         for (_, lanes) in converged {

@@ -244,6 +244,8 @@ pub(crate) enum ExchangeOp {
     Elect,
     /// `bar.warp.sync`.
     Barrier,
+    /// The start of an instruction of this name that all lanes of a warp must execute together.
+    Together(&'static str),
 }
 
 impl ExchangeOp {
@@ -259,6 +261,7 @@ impl ExchangeOp {
             }
             Self::Elect => "elect.sync",
             Self::Barrier => "bar.warp.sync",
+            Self::Together(name) => name,
             _ => "redux.sync",
         }
     }

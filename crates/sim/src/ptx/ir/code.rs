@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::{
     Access, AsyncCopy, Atomic, Barrier, Call, Callee, Exchange, Extra, Fusion, ImageAccess,
-    Mbarrier, Op, RegisterClass, Slot, SystemCall,
+    MatrixOp, Mbarrier, Op, RegisterClass, Slot, SystemCall,
 };
 
 /// The [`Instr::guard`] of an unconditional operation.
@@ -114,6 +114,7 @@ pub(crate) struct Code {
     pub(crate) copies: Vec<AsyncCopy>,
     pub(crate) mbarriers: Vec<Mbarrier>,
     pub(crate) images: Vec<ImageAccess>,
+    pub(crate) matrices: Vec<MatrixOp>,
     pub(crate) extras: Vec<Extra>,
     /// The functions that are called at run time.
     pub(crate) callees: Vec<Callee>,

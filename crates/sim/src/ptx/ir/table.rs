@@ -132,6 +132,9 @@ macro_rules! define_operations {
             /// An operation on a texture or a surface: an index into
             /// [`Code::images`](super::Code::images).
             Image(u32),
+            /// An operation of all lanes on matrices: an index into
+            /// [`Code::matrices`](super::Code::matrices).
+            Matrix(u32),
             /// A rare operation on 32-bit registers: `f` is an index into
             /// [`Code::extras`](super::Code::extras).
             Extra { f: u32, d: Slot, a: Slot, b: Slot, c: Slot },

@@ -1,7 +1,8 @@
-//! Lowering of branches and barriers.
+//! Lowering of branches, barriers and fences.
 
+use super::memory::takes_block_scope;
 use super::{lowerer::Lowerer, mnemonic::Mnemonic, symbols::Symbol};
-use crate::ptx::ir::{Barrier, BarrierOp, Op, RegisterClass, Slot};
+use crate::ptx::ir::{Barrier, BarrierOp, MemoryOrder, Op, RegisterClass, Slot};
 use millstream_ptx::{PtxError, PtxErrorKind, Type, ast::Operand};
 
 impl<'a> Lowerer<'a> {
@@ -139,6 +140,36 @@ impl<'a> Lowerer<'a> {
         let [time] = m.operands()?;
         self.source(m, time, Type::U32)?;
         self.emit(Op::Pause);
+        Ok(())
+    }
+
+    /// Lowers `membar` and `fence`. The interpreter executes accesses in order, so only the race
+    /// detector uses fences.
+    pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let block_only = takes_block_scope(m);
+        // A barrier object can be observed before its first fence only in a cluster of several
+        // blocks.
+        if m.take("mbarrier_init") && !m.has("release") {
+            return Err(m.unsupported());
+        }
+        // A proxy fence orders the accesses of one thread, and synchronises no threads.
+        if m.take("proxy") {
+            m.ignore(&["alias"]);
+            return self.bare(m, Op::Nop);
+        }
+        let (acquire, release) = (m.take("acquire"), m.take("release"));
+        // From compute capability 7.0 on, `membar` means `fence.sc`.
+        let sequential = m.take("sc") || m.base == "membar";
+        m.ignore(&["acq_rel", "gl", "gpu", "sys"]);
+        let [] = m.operands()?;
+        let order = MemoryOrder {
+            acquire: !release,
+            release: !acquire,
+            block_only,
+            sequential,
+            ..MemoryOrder::default()
+        };
+        self.emit(Op::Fence { order });
         Ok(())
     }
 }

@@ -77,6 +77,17 @@ struct VectorValues {
     float: Option<Type>,
 }
 
+impl VectorValues {
+    /// Returns values of `width` bytes.
+    fn of(width: usize, slots: &[Slot]) -> Self {
+        Self {
+            slots: SmallVec::from_slice(slots),
+            double: width == 8,
+            ..Self::default()
+        }
+    }
+}
+
 impl<'a> Lowerer<'a> {
     /// Takes the modifiers common to loads and stores: state space, memory order and hints.
     ///
@@ -359,6 +370,26 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
+    /// Emits a load of `width` bytes into each of the slots.
+    pub(super) fn load_slots(
+        &mut self,
+        place: (AccessSpace, Address),
+        width: usize,
+        slots: &[Slot],
+    ) -> Result<(), PtxError> {
+        self.emit_loads(place, width, None, &VectorValues::of(width, slots))
+    }
+
+    /// Emits a store of `width` bytes from each of the slots.
+    pub(super) fn store_slots(
+        &mut self,
+        place: (AccessSpace, Address),
+        width: usize,
+        slots: &[Slot],
+    ) {
+        self.emit_stores(place, width, None, &VectorValues::of(width, slots));
+    }
+
     fn emit_stores(
         &mut self,
         (space, address): (AccessSpace, Address),
@@ -421,36 +452,6 @@ impl<'a> Lowerer<'a> {
             }
             _ => Ok(a),
         }
-    }
-
-    /// Lowers `membar` and `fence`. The interpreter executes accesses in order, so only the race
-    /// detector uses fences.
-    pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let block_only = takes_block_scope(m);
-        // A barrier object can be observed before its first fence only in a cluster of several
-        // blocks.
-        if m.take("mbarrier_init") && !m.has("release") {
-            return Err(m.unsupported());
-        }
-        // A proxy fence orders the accesses of one thread, and synchronises no threads.
-        if m.take("proxy") {
-            m.ignore(&["alias"]);
-            return self.bare(m, Op::Nop);
-        }
-        let (acquire, release) = (m.take("acquire"), m.take("release"));
-        // From compute capability 7.0 on, `membar` means `fence.sc`.
-        let sequential = m.take("sc") || m.base == "membar";
-        m.ignore(&["acq_rel", "gl", "gpu", "sys"]);
-        let [] = m.operands()?;
-        let order = MemoryOrder {
-            acquire: !release,
-            release: !acquire,
-            block_only,
-            sequential,
-            ..MemoryOrder::default()
-        };
-        self.emit(Op::Fence { order });
-        Ok(())
     }
 }
 

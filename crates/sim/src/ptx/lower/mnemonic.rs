@@ -60,6 +60,18 @@ impl<'a> Mnemonic<'a> {
         self.take_one(choices).ok_or_else(|| self.unsupported())
     }
 
+    /// Removes all modifiers of `choices` that are present, and returns their values in the order
+    /// of the mnemonic.
+    pub(super) fn take_all<T: Copy>(&mut self, choices: &[(&str, T)]) -> SmallVec<[T; 4]> {
+        let mut values = SmallVec::new();
+        self.parts.retain(|part| {
+            let found = choices.iter().find(|(known, _)| known == part);
+            values.extend(found.map(|(_, value)| *value));
+            found.is_none()
+        });
+        values
+    }
+
     /// Removes all of `parts` that are present: hints and scopes that have no effect in the
     /// simulator.
     pub(super) fn ignore(&mut self, parts: &[&str]) {

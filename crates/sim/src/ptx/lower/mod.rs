@@ -18,6 +18,8 @@ mod hoist;
 mod image;
 mod integer;
 mod lowerer;
+mod matrix;
+mod matrix_moves;
 mod mbarrier;
 mod memory;
 mod mnemonic;
@@ -32,6 +34,7 @@ mod uses;
 mod video;
 mod warp_exchange;
 mod wide;
+mod wmma;
 
 use std::collections::BTreeMap;
 
@@ -243,6 +246,9 @@ impl<'a> Lowerer<'a> {
             "match" => self.match_lanes(m),
             "redux" => self.reduce(m),
             "activemask" => self.active_mask(m),
+            "mma" => self.mma(m),
+            "wmma" => self.wmma(m),
+            "ldmatrix" | "stmatrix" | "movmatrix" => self.move_matrix(m),
             "szext" | "bmsk" | "fns" | "elect" => self.extra(m),
             base if video::is_video(base) => self.video(m),
             base if unsupported::why(base, m.full).is_some() => Err(m.unsupported()),

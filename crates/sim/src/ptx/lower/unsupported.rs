@@ -1,7 +1,12 @@
 //! Instructions that the simulated device does not have, and the reasons.
 
-const TENSOR: &str = "the simulated device has no tensor cores; \
-                      compile the kernel without `wmma` and `mma`, or run it on a GPU";
+const WARPGROUP: &str = "the simulated device has no instructions of warpgroups; \
+                         `mma`, `wmma` and `ldmatrix` work, and so do kernels for sm_80";
+const MATRIX: &str = "the simulated device multiplies matrices of f16, bf16, tf32, f64, s8, u8, \
+                      e4m3 and e5m2 in the shapes that sm_90 has; it has no sparse matrices, \
+                      no elements of 1 or 4 bits, and no scaled blocks";
+const MATRIX_MOVE: &str = "the simulated device moves matrices of 8 times 8 elements of 16 bits, \
+                           as sm_90 does";
 const BULK: &str = "the simulated device copies no tensors or bulk data asynchronously; \
                     `cp.async` and plain loads and stores work";
 const ASYNC_PROXY: &str = "the simulated device has no asynchronous proxy, \
@@ -19,14 +24,14 @@ pub(super) const NEWER: &str = "only devices newer than sm_90 have this instruct
 
 /// The reasons by the first part of the mnemonic.
 const BASES: [(&str, &str); 21] = [
-    ("mma", TENSOR),
-    ("wmma", TENSOR),
-    ("wgmma", TENSOR),
-    ("tcgen05", TENSOR),
-    ("ldmatrix", TENSOR),
-    ("stmatrix", TENSOR),
-    ("movmatrix", TENSOR),
-    ("setmaxnreg", TENSOR),
+    ("mma", MATRIX),
+    ("wmma", MATRIX),
+    ("wgmma", WARPGROUP),
+    ("tcgen05", WARPGROUP),
+    ("ldmatrix", MATRIX_MOVE),
+    ("stmatrix", MATRIX_MOVE),
+    ("movmatrix", MATRIX_MOVE),
+    ("setmaxnreg", WARPGROUP),
     ("tensormap", BULK),
     ("multimem", BULK),
     ("mapa", CLUSTER),
@@ -82,8 +87,8 @@ mod tests {
     #[test]
     fn only_missing_kinds_of_instructions_have_a_reason() {
         assert!(
-            why("mma", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-                .is_some_and(|text| text.contains("tensor"))
+            why("wgmma", "wgmma.fence.sync.aligned")
+                .is_some_and(|text| text.contains("warpgroups"))
         );
         assert!(why("cp", "cp.async.bulk.commit_group").is_some_and(|text| text.contains("bulk")));
         assert!(

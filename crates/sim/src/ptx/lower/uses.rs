@@ -115,6 +115,7 @@ pub(crate) fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, 
                 each(Word, &image.coordinates[3..]);
             }
         }
+        Op::Matrix(index) => code.matrices[index as usize].operands(read),
         Op::Return
         | Op::Clock32 { .. }
         | Op::Clock64 { .. }
@@ -186,6 +187,7 @@ pub(crate) fn other_results(code: &Code, op: &Op, write: &mut dyn FnMut(Register
                 write(Predicate, image.inside);
             }
         }
+        Op::Matrix(index) => code.matrices[index as usize].results(write),
         Op::Load(_)
         | Op::Store(_)
         | Op::Branch { .. }
