@@ -5,7 +5,9 @@ use super::fault::KernelFaultKind;
 use super::indices::{Indices, WindowLayout};
 use super::launch::{GlobalMemory, Region, TracedRegion};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::staging::{LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, store_lane};
+use super::staging::{
+    LANE_BYTES_MAX, Stage, gather, load_apart, load_lane, scatter, splat, store_lane,
+};
 use super::warp_access::{AddressPattern, LaneFault, WarpAccess, in_window};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
@@ -228,6 +230,10 @@ impl<'m> WarpMemory<'_, 'm> {
             return Ok(());
         }
         let bytes = warp_access.bytes;
+        let narrow = access.count == 1 && bytes < 4;
+        if narrow && load_apart(r, access, *cached, warp_access).is_some() {
+            return Ok(());
+        }
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         for lane in lanes(warp_access.mask) {
             let found = self.region(cached, warp_access.addresses[lane], bytes);

@@ -167,8 +167,8 @@ fn put<const N: usize>(
     }
 }
 
-/// Loads 32-bit values, each from a place of its own in the region that was accessed last.
-/// Returns `None`, and does nothing, unless they all lie there.
+/// Loads values of at most 32 bits, each from a place of its own in the region that was accessed
+/// last. Returns `None`, and does nothing, unless they all lie there.
 pub(super) fn load_apart(
     r: &mut Registers,
     access: &Access,
@@ -176,9 +176,10 @@ pub(super) fn load_apart(
     warp_access: &WarpAccess,
 ) -> Option<()> {
     let TracedRegion { region, bitmap } = cached?;
-    let end = (region.bytes.len() as u64).checked_sub(4)?;
+    let bytes = warp_access.bytes;
+    let end = (region.bytes.len() as u64).checked_sub(bytes as u64)?;
     // Registered memory may begin anywhere; then a value is not within a word of the bitmap.
-    if !region.base.is_multiple_of(4) {
+    if !region.base.is_multiple_of(bytes as u64) {
         return None;
     }
     let mut outside = 0;
@@ -189,15 +190,38 @@ pub(super) fn load_apart(
     if outside & warp_access.mask != 0 {
         return None;
     }
-    let mut values = [0; LANES];
-    for lane in lanes(warp_access.mask) {
-        let offset = (warp_access.addresses[lane] - region.base) as usize;
-        if let Some(bitmap) = bitmap {
-            bitmap.note_value(read_flags(access), offset, 4);
-        }
-        values[lane] = region.bytes.load_u32(offset)?;
+    let active = || lanes(warp_access.mask);
+    let offset = |lane: usize| (warp_access.addresses[lane] - region.base) as usize;
+    // Wider values are seldom together in a word of the bitmap.
+    if let Some(bitmap) = bitmap.filter(|_| bytes < 4) {
+        bitmap.note_values(read_flags(access), active().map(offset), bytes);
     }
-    r.set_word(access.values[0], warp_access.mask, &values);
+    let mut values = [0; LANES];
+    match bytes {
+        1 => {
+            for lane in active() {
+                values[lane] = region.bytes.load_u8(offset(lane))?.into();
+            }
+        }
+        2 => {
+            for lane in active() {
+                values[lane] = region.bytes.load_u16(offset(lane))?.into();
+            }
+        }
+        _ => {
+            for lane in active() {
+                if let Some(bitmap) = bitmap {
+                    bitmap.note_value(read_flags(access), offset(lane), 4);
+                }
+                values[lane] = region.bytes.load_u32(offset(lane))?;
+            }
+        }
+    }
+    if access.sign_extend > 0 || access.double {
+        extend(r, access, access.values[0], values, warp_access.mask);
+    } else {
+        r.set_word(access.values[0], warp_access.mask, &values);
+    }
     Some(())
 }
 

@@ -135,6 +135,29 @@ impl AccessBitmap {
         self.mark(flags, word, ((1 << bytes) - 1) << low);
     }
 
+    /// Marks values like [`Self::note_value`], those in turn that lie in one word at once.
+    #[inline]
+    pub(crate) fn note_values(
+        &self,
+        flags: AccessFlags,
+        offsets: impl Iterator<Item = usize>,
+        bytes: usize,
+    ) {
+        let (mut word, mut mask) = (0, 0);
+        for offset in offsets {
+            if offset / WORD_BYTES != word {
+                if mask != 0 {
+                    self.mark(flags, word, mask);
+                }
+                (word, mask) = (offset / WORD_BYTES, 0);
+            }
+            mask |= ((1 << bytes) - 1) << (offset % WORD_BYTES);
+        }
+        if mask != 0 {
+            self.mark(flags, word, mask);
+        }
+    }
+
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
         let kind = self.kind(flags, word / CHUNK_WORDS);
