@@ -113,6 +113,7 @@ pub(super) struct AccessRecord {
 impl AccessRecord {
     /// Returns whether this record includes `other`: the same access of the same lanes, with no
     /// release between the two. Values are compared at the bytes of `care`.
+    #[inline]
     pub(super) fn covers(&self, other: &Self, care: u8) -> bool {
         let lanes = self.lanes & other.lanes == other.lanes;
         let bytes = self.bytes & other.bytes == other.bytes;

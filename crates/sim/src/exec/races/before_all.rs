@@ -1,7 +1,7 @@
 //! The accesses of a block that happen before every later access of its live threads, which a later
 //! record may replace.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use super::access_record::{AccessRecord, Sharing, each};
 use super::thread_clock::Epochs;
@@ -29,7 +29,7 @@ impl BeforeAll {
 
     /// Sets the epochs, and begins a phase.
     pub(super) fn advance(&mut self, epochs: &Epochs) {
-        self.epochs = Arc::clone(epochs);
+        self.epochs = Rc::clone(epochs);
         let warps = epochs.chunks(32);
         let lowest = warps.map(|epochs| epochs.iter().copied().min().unwrap_or(0));
         self.of_warps.clear();

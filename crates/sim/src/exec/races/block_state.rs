@@ -2,7 +2,7 @@
 
 use super::{
     block_threads::BlockThreads, code_summary::CodeSummary, copies_in_flight::CopiesInFlight,
-    race_model::RaceModel, release::ReleasedMemory, shadow::ShadowMemory,
+    race_model::RaceModel, release::ReleasedMemory, shadow_pages::ShadowMemory,
 };
 
 /// A block that has started and not ended.

@@ -1,6 +1,6 @@
 //! Happens-before state of the threads of one block: clocks, fences and barriers.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use super::code_summary::CodeSummary;
 use super::fence_order::FenceOrder;
 use super::race_model::RaceModel;
 use super::release::ThreadPatterns;
-use super::thread_clock::ThreadClock;
+use super::thread_clock::{ThreadClock, reached};
 use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::observer::BarrierArrivalEvent;
 use crate::exec::registers::lanes;
@@ -79,7 +79,7 @@ impl BlockThreads {
     /// Creates the state of a block of `threads` threads, none of them synchronised with another.
     pub(super) fn new(block: u64, threads: u32, summary: CodeSummary, model: RaceModel) -> Self {
         let clock = ThreadClock {
-            own: Arc::new(vec![0; threads as usize]),
+            own: Rc::new(vec![0; threads as usize]),
             others: None,
             fences: FenceOrder::default(),
         };
@@ -87,7 +87,7 @@ impl BlockThreads {
             clock,
             patterns: None,
         };
-        let before_all = BeforeAll::new(Arc::clone(&thread.clock.own));
+        let before_all = BeforeAll::new(Rc::clone(&thread.clock.own));
         Self {
             block,
             summary,
@@ -106,13 +106,6 @@ impl BlockThreads {
         self.epochs[warp as usize]
     }
 
-    /// Returns a thread's clock, including the thread's own accesses.
-    fn own_clock(&self, thread: usize) -> ThreadClock {
-        let mut clock = self.threads[thread].clock.clone();
-        clock.observe(thread, self.epochs[thread / 32]);
-        clock
-    }
-
     /// Begins a new epoch of a warp, so that later accesses are not released with earlier ones.
     pub(super) fn begin_epoch(&mut self, warp: u32) {
         self.epochs[warp as usize] += 1;
@@ -120,8 +113,10 @@ impl BlockThreads {
 
     /// Returns the clock that a thread releases, and begins a new epoch.
     pub(super) fn publish(&mut self, thread: usize) -> ThreadClock {
-        let clock = self.own_clock(thread);
-        self.begin_epoch(thread as u32 / 32);
+        let warp = thread as u32 / 32;
+        let mut clock = self.threads[thread].clock.clone();
+        clock.observe_lanes(warp, 1 << (thread % 32), self.epoch(warp));
+        self.begin_epoch(warp);
         clock
     }
 
@@ -151,9 +146,7 @@ impl BlockThreads {
         let Some(epochs) = epochs else {
             return 0;
         };
-        let first = record.warp as usize * 32;
-        let known = lanes(record.lanes).filter(|lane| epochs[first + lane] >= record.epoch);
-        known.fold(0, |known, lane| known | 1 << lane)
+        reached(epochs, (record.warp, record.epoch), record.lanes)
     }
 
     /// Groups lanes of a warp whose threads share one allocation for their clocks. Returns the
@@ -186,11 +179,11 @@ impl BlockThreads {
     fn joined_clock(&self, warp: u32, mask: u32) -> Option<ThreadClock> {
         let first = warp as usize * 32;
         let mut lanes = lanes(mask).map(|lane| first + lane);
-        let mut clock = self.own_clock(lanes.next()?);
-        let mut last = first + mask.trailing_zeros() as usize;
+        let mut last = lanes.next()?;
+        let mut clock = self.threads[last].clock.clone();
         for thread in lanes {
             let (known, before) = (&self.threads[thread].clock, &self.threads[last].clock);
-            let same = Arc::ptr_eq(&known.own, &before.own)
+            let same = Rc::ptr_eq(&known.own, &before.own)
                 && known.others.is_none()
                 && before.others.is_none();
             if same {
@@ -198,9 +191,9 @@ impl BlockThreads {
             } else {
                 clock.join(known);
             }
-            clock.observe(thread, self.epochs[warp as usize]);
             last = thread;
         }
+        clock.observe_lanes(warp, mask, self.epoch(warp));
         Some(clock)
     }
 
@@ -242,6 +235,9 @@ impl BlockThreads {
 
     /// Records that threads exit. A barrier for all live threads counts them as arrived.
     pub(super) fn exit(&mut self, warp: u32, mask: u32, barriers: &Barriers) {
+        if !self.summary.barriers {
+            return;
+        }
         if let Some(clock) = self.joined_clock(warp, mask) {
             match &mut self.exited {
                 Some(exited) => exited.join(&clock),

@@ -15,6 +15,8 @@ pub(super) struct CodeSummary {
     pub(super) patterns: bool,
     /// True if the code has `fence.sc` or `membar`.
     pub(super) sequential: bool,
+    /// True if the code has barriers of the block.
+    pub(super) barriers: bool,
 }
 
 fn fences(code: &Code) -> impl Iterator<Item = MemoryOrder> {
@@ -48,6 +50,7 @@ impl CodeSummary {
             scoped: all.clone().any(|order| order.block_only),
             releases: all.any(|order| order.release),
             sequential: fences.iter().any(|order| order.sequential),
+            barriers: !code.barriers.is_empty(),
             patterns: accesses.iter().any(operation)
                 && accesses
                     .iter()

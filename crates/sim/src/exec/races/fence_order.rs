@@ -18,12 +18,12 @@
 //! not count; the race between these is reported. A fence of block scope passes on what the thread
 //! has seen of the fences of other blocks only within its block.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use super::by_address::ByAddress;
 use super::release_chain::{Observed, ReleaseChain, ReleasedClock};
 
 /// The fences among which an order is considered: those of one block or, if `None`, those whose
@@ -50,13 +50,21 @@ impl DomainFences {
 /// A value for each domain. Most kernels have one.
 type ByDomain<T> = SmallVec<[(Domain, T); 1]>;
 
+#[inline(always)]
 fn of_domain<T: Default>(domains: &mut ByDomain<T>, domain: Domain) -> &mut T {
+    let at = match domains.first() {
+        Some((known, _)) if *known == domain => 0,
+        _ => find_domain(domains, domain),
+    };
+    &mut domains[at].1
+}
+
+fn find_domain<T: Default>(domains: &mut ByDomain<T>, domain: Domain) -> usize {
     let at = domains.iter().position(|(known, _)| *known == domain);
-    let at = at.unwrap_or_else(|| {
+    at.unwrap_or_else(|| {
         domains.push((domain, T::default()));
         domains.len() - 1
-    });
-    &mut domains[at].1
+    })
 }
 
 /// The fences that precede a thread's next operation.
@@ -84,8 +92,8 @@ impl FenceOrder {
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = (Domain, &DomainFences)> {
-        let domains = self.domains.iter().flat_map(|domains| domains.iter());
-        domains.map(|(domain, fences)| (*domain, fences))
+        let domains = self.domains.as_ref().map_or(&[][..], |domains| domains);
+        domains.iter().map(|(domain, fences)| (*domain, fences))
     }
 
     /// Joins the fences before lanes of a release and, if the release is itself a fence, this one.
@@ -157,28 +165,19 @@ struct LocationFences {
 /// The fences before the strong accesses to one memory, by the address of the location.
 #[derive(Debug, Default)]
 pub(super) struct CommunicatedFences {
-    locations: Vec<LocationFences>,
-    indices: BTreeMap<u64, usize>,
-    /// The address and index of the location used last.
-    last: Option<(u64, usize)>,
+    locations: ByAddress<LocationFences>,
 }
 
 impl CommunicatedFences {
     /// Records a weak store.
     pub(super) fn overwrite(&mut self, address: u64, bytes: u64) {
-        if self.locations.is_empty() {
-            return;
-        }
-        let end = address.saturating_add(bytes);
-        // A location is at most 16 bytes long.
-        for (start, index) in self.indices.range(address.saturating_sub(15)..end) {
-            let location = &mut self.locations[*index];
+        self.locations.each_near(address, bytes, |start, location| {
             if start + location.bytes > address {
                 location.writer = None;
                 let orders = location.orders.iter_mut().flat_map(|(_, orders)| orders);
                 orders.for_each(|(_, order)| order.overwrite());
             }
-        }
+        });
     }
 
     /// Records a strong access of a thread of `block` to a location, and what it communicates with.
@@ -190,20 +189,10 @@ impl CommunicatedFences {
         write: bool,
         (block, domains): (u64, &[Domain]),
     ) {
-        let index = match self.last {
-            Some((last, index)) if last == address => index,
-            _ => match self.indices.get(&address) {
-                Some(index) => *index,
-                None if fences.is_empty() => return,
-                None => {
-                    self.indices.insert(address, self.locations.len());
-                    self.locations.push(LocationFences::default());
-                    self.locations.len() - 1
-                }
-            },
-        };
-        self.last = Some((address, index));
-        let location = &mut self.locations[index];
+        if fences.is_empty() && self.locations.get_mut(address).is_none() {
+            return;
+        }
+        let location = self.locations.get_or_default(address);
         location.bytes = bytes;
         if write {
             for (accesses, orders) in &mut location.orders {
@@ -215,8 +204,6 @@ impl CommunicatedFences {
                     }
                 }
             }
-        }
-        if write {
             location.writer = Some((block, !domains.contains(&None)));
         }
         for accesses in domains {
@@ -238,11 +225,10 @@ impl CommunicatedFences {
             for (domain, order) in orders {
                 let reaches = domain.is_none_or(|own| own == block);
                 if reaches && !order.writes.is_empty() {
-                    fences.domain_mut(*domain).seen.add(order.writes.observe());
+                    fences.domain_mut(*domain).seen.add_chain(&order.writes);
                 }
             }
         }
-        let location = &mut self.locations[index];
         if write && let [one, other] = domains {
             location.share(*one, *other);
             location.share(*other, *one);

@@ -15,10 +15,15 @@ use crate::exec::registers::lanes;
 
 impl BlockThreads {
     /// The domains of a thread's fence or strong access.
-    fn domains(&self, block_only: bool) -> impl Iterator<Item = Domain> + use<> {
-        let to_all = (!block_only).then_some(None);
-        let to_block = self.summary.scoped.then_some(Some(self.block));
-        to_all.into_iter().chain(to_block)
+    pub(super) fn domains(&self, block_only: bool) -> SmallVec<[Domain; 2]> {
+        let mut domains = SmallVec::new();
+        if !block_only {
+            domains.push(None);
+        }
+        if self.summary.scoped {
+            domains.push(Some(self.block));
+        }
+        domains
     }
 
     /// Records that a strong access communicates with the earlier ones to its location.
@@ -27,14 +32,13 @@ impl BlockThreads {
         thread: usize,
         memory: &mut CommunicatedFences,
         address: u64,
-        how: StrongAccess,
+        (how, domains): (StrongAccess, &[Domain]),
     ) {
         if !self.summary.sequential {
             return;
         }
-        let domains: SmallVec<[Domain; 2]> = self.domains(how.block_only).collect();
         let order = &mut self.threads[thread].clock.fences;
-        let by = (self.block, &domains[..]);
+        let by = (self.block, domains);
         memory.communicate(order, (address, how.bytes), how.write, by);
     }
 

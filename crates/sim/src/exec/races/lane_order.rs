@@ -14,12 +14,19 @@ pub(super) struct LaterLanes<'a> {
     first: u32,
     /// The groups other than the first. Most accesses have none.
     rest: SmallVec<[u32; 1]>,
+    /// False if no access of another block happens before any of the lanes.
+    knows_others: bool,
 }
 
 impl<'a> LaterLanes<'a> {
     pub(super) fn new(by: &'a AccessRecord, threads: &'a BlockThreads) -> Self {
         let (first, rest) = threads.by_clock(by.warp, by.lanes);
+        let knows_others = |group: &u32| {
+            let thread = by.warp as usize * 32 + group.trailing_zeros() as usize;
+            threads.threads[thread].clock.others.is_some()
+        };
         Self {
+            knows_others: knows_others(&first) || rest.iter().any(knows_others),
             by,
             threads,
             first,
@@ -27,9 +34,12 @@ impl<'a> LaterLanes<'a> {
         }
     }
 
-    /// Returns whether these lanes have one clock and no lane of an earlier access happens before
-    /// them.
+    /// Returns whether no lane of an earlier access happens before these lanes, without a search if
+    /// they have several clocks.
     pub(super) fn are_unordered_after(&self, earlier: &AccessRecord) -> bool {
+        if !self.knows_others && earlier.block != self.by.block {
+            return true;
+        }
         let known = self.group(earlier, self.first).known;
         self.rest.is_empty() && known | self.own(earlier) == 0
     }

@@ -19,6 +19,7 @@ mod barrier_clocks;
 mod before_all;
 mod block_state;
 mod block_threads;
+mod by_address;
 mod code_summary;
 mod collector;
 mod copies_in_flight;
@@ -33,6 +34,7 @@ mod race_model;
 mod release;
 mod release_chain;
 mod shadow;
+mod shadow_pages;
 mod thread_clock;
 mod union;
 mod word_recorder;
@@ -67,7 +69,7 @@ use collector::RaceCollector;
 use instruction_access::{each_window, kind, lowest, strong_access, wrote};
 use lane_groups::LaneGroups;
 use release::{ReleasedMemory, StrongAccess};
-use shadow::ShadowMemory;
+use shadow_pages::ShadowMemory;
 use word_recorder::WordRecorder;
 
 pub(super) struct RaceDetector<'a> {
@@ -160,6 +162,10 @@ impl<'a> RaceDetector<'a> {
             }
         }
         let mut recorder = self.recorder(window);
+        let warp_access = &recorder.record_rows(&mut by, warp_access, stored.map(|all| &all[..]));
+        if warp_access.mask == 0 {
+            return;
+        }
         // Lanes with equal accesses to the same bytes share a record, unless they race with each
         // other.
         let alone = kind.write && (!kind.strong || kind.volatile);
@@ -234,6 +240,7 @@ impl<'a> RaceDetector<'a> {
         written: u32,
         how: StrongAccess,
     ) {
+        let domains = self.block.threads.domains(how.block_only);
         each_window(&self.aliases, space, warp_access, |window, warp_access| {
             let global = window == Window::Global;
             let released = if global {
@@ -249,7 +256,7 @@ impl<'a> RaceDetector<'a> {
                     let address = warp_access.addresses[lane] + element * how.bytes;
                     let how = StrongAccess { write, ..how };
                     let threads = &mut self.block.threads;
-                    threads.synchronise(thread, released, (global, address), how);
+                    threads.synchronise(thread, released, (global, address), (how, &domains));
                 }
             }
             if how.release && written & warp_access.mask != 0 {

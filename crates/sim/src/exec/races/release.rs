@@ -27,7 +27,8 @@ use std::mem;
 
 use super::access_record::AccessRecord;
 use super::block_threads::BlockThreads;
-use super::fence_order::CommunicatedFences;
+use super::by_address::ByAddress;
+use super::fence_order::{CommunicatedFences, Domain};
 use super::release_chain::{Acquired, Observed, ReleaseChain, ReleasedClock};
 use crate::ptx::ir::MemoryOrder;
 
@@ -59,23 +60,16 @@ struct ObservedClocks {
 }
 
 impl ObservedClocks {
-    /// Returns the clocks released with the value of a location to a thread of `block`.
-    fn of(location: &ReleaseClocks, block: u64) -> Self {
-        let mut observed = Self::default();
+    /// Adds the clocks released with the value of a location to a thread of `block`.
+    fn add(&mut self, location: &ReleaseClocks, block: u64) {
         for (observed, chain) in [
-            (&mut observed.to_all, location.to_all.as_ref()),
-            (&mut observed.to_block, location.to_block.get(&block)),
+            (&mut self.to_all, location.to_all.as_ref()),
+            (&mut self.to_block, location.to_block.get(&block)),
         ] {
             if let Some(chain) = chain {
-                observed.add(chain.observe());
+                observed.add_chain(chain);
             }
         }
-        observed
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.to_all.add_all(&other.to_all);
-        self.to_block.add_all(&other.to_block);
     }
 
     /// Takes the clocks that an acquire operation or a fence acquires.
@@ -167,10 +161,16 @@ struct ReleaseClocks {
     to_block: BTreeMap<u64, ReleaseChain>,
 }
 
+impl ReleaseClocks {
+    fn releases_to(&self, block: u64) -> bool {
+        self.to_all.is_some() || self.to_block.contains_key(&block)
+    }
+}
+
 /// The clocks released in one memory, by the address of the location.
 #[derive(Debug, Default)]
 pub(super) struct ReleasedMemory {
-    locations: BTreeMap<u64, ReleaseClocks>,
+    locations: ByAddress<Option<ReleaseClocks>>,
     pub(super) fences: CommunicatedFences,
 }
 
@@ -178,19 +178,9 @@ impl ReleasedMemory {
     /// Drops the clocks of the locations that a weak store overwrites.
     pub(super) fn overwrite(&mut self, address: u64, bytes: u64) {
         self.fences.overwrite(address, bytes);
-        if self.locations.is_empty() {
-            return;
-        }
-        let end = address.saturating_add(bytes);
-        // A location is at most 16 bytes long.
-        let near = self.locations.range(address.saturating_sub(15)..end);
-        let replaced: Vec<_> = near
-            .filter(|(start, location)| *start + location.bytes > address)
-            .map(|(start, _)| *start)
-            .collect();
-        for start in replaced {
-            self.locations.remove(&start);
-        }
+        self.locations.each_near(address, bytes, |start, location| {
+            location.take_if(|location| start + location.bytes > address);
+        });
     }
 }
 
@@ -201,23 +191,24 @@ impl BlockThreads {
         thread: usize,
         memory: &mut ReleasedMemory,
         (global, address): (bool, u64),
-        how: StrongAccess,
+        (how, domains): (StrongAccess, &[Domain]),
     ) {
         // Without release operations and fences, there is nothing to acquire.
         if !self.summary.releases {
             return;
         }
         let block = self.block;
-        self.communicate_fences(thread, &mut memory.fences, address, how);
-        if let Some(location) = memory.locations.get(&address) {
+        self.communicate_fences(thread, &mut memory.fences, address, (how, domains));
+        if let Some(released) = memory.locations.get_mut(address)
+            && let Some(location) = released
+        {
             let same_block = location.writer == block;
             let linked = same_block || !(location.block_only || how.block_only);
             if how.read && linked {
-                let observed = ObservedClocks::of(location, block);
-                self.observe(thread, (global, address), observed, how);
+                self.observe(thread, (global, address), location, how);
             }
             if how.write && !(how.read && linked) {
-                memory.locations.remove(&address);
+                *released = None;
             }
         }
         if self.summary.patterns && how.read && how.acquire {
@@ -233,19 +224,22 @@ impl BlockThreads {
         }
     }
 
-    /// Records that a thread's strong read observes these clocks.
+    /// Records that a thread's strong read observes the clocks of a location.
     fn observe(
         &mut self,
         thread: usize,
         (global, address): (bool, u64),
-        observed: ObservedClocks,
+        location: &ReleaseClocks,
         how: StrongAccess,
     ) {
+        let block = self.block;
         // PTX ISA, 8.8 (release and acquire patterns): the read of a `red` begins no pattern.
-        if observed.is_empty() || how.reduction {
+        if !location.releases_to(block) || how.reduction {
             return;
         }
         if how.acquire || self.model.lenient_acquire {
+            let mut observed = ObservedClocks::default();
+            observed.add(location, block);
             self.acquire(thread, &observed, how.block_only);
             if !how.block_only {
                 return;
@@ -253,9 +247,10 @@ impl BlockThreads {
         }
         let by_location = self.summary.patterns;
         let patterns = self.patterns_mut(thread);
-        patterns.observed.add(&observed);
+        patterns.observed.add(location, block);
         if by_location {
-            patterns.location(global, address).observed.add(&observed);
+            let here = patterns.location(global, address);
+            here.observed.add(location, block);
         }
     }
 
@@ -297,30 +292,32 @@ impl BlockThreads {
         let here = patterns.and_then(|patterns| patterns.locations.iter().find(known));
         let fences = patterns.map(|patterns| &patterns.fences);
         let before = here.map(|here| &here.releases);
-        let to_all = [
-            now.as_ref().filter(|_| !how.block_only),
-            fences.and_then(|releases| releases.to_all.as_ref()),
-            before.and_then(|releases| releases.to_all.as_ref()),
-        ];
-        // Without block scopes in the kernel, the clocks released to all blocks suffice.
-        let to_block = match scoped {
-            true => [
-                now.as_ref(),
-                fences.and_then(|releases| releases.to_block.as_ref()),
-                before.and_then(|releases| releases.to_block.as_ref()),
-            ],
-            false => [None; 3],
+        let some = |releases: Option<&ScopedReleases>| {
+            releases.is_some_and(|releases| releases.to_block.is_some())
         };
-        if to_all.iter().chain(&to_block).any(Option::is_some) {
-            let location = memory.locations.entry(address).or_default();
-            for clock in to_all.into_iter().flatten() {
-                location.to_all.get_or_insert_default().push(clock);
+        let location = match now.is_some() || some(fences) || some(before) {
+            true => Some(
+                memory
+                    .locations
+                    .get_or_default(address)
+                    .get_or_insert_default(),
+            ),
+            false => memory.locations.get_mut(address).and_then(Option::as_mut),
+        };
+        if let Some(location) = location {
+            let mut push = |to_all: Option<&ReleasedClock>, to_block: Option<&ReleasedClock>| {
+                if let Some(clock) = to_all {
+                    location.to_all.get_or_insert_default().push(clock);
+                }
+                // Without block scopes in the kernel, the clocks released to all blocks suffice.
+                if let Some(clock) = to_block.filter(|_| scoped) {
+                    location.to_block.entry(block).or_default().push(clock);
+                }
+            };
+            push(now.as_ref().filter(|_| !how.block_only), now.as_ref());
+            for releases in [fences, before].into_iter().flatten() {
+                push(releases.to_all.as_ref(), releases.to_block.as_ref());
             }
-            for clock in to_block.into_iter().flatten() {
-                location.to_block.entry(block).or_default().push(clock);
-            }
-        }
-        if let Some(location) = memory.locations.get_mut(&address) {
             (location.bytes, location.writer) = (how.bytes, block);
             location.block_only = how.block_only;
         }
@@ -339,8 +336,7 @@ impl BlockThreads {
             ..
         }: MemoryOrder,
     ) {
-        if acquire {
-            let patterns = self.patterns_mut(thread);
+        if acquire && let Some(patterns) = &mut self.threads[thread].patterns {
             let observed = patterns.observed.take(block_only);
             self.acquire(thread, &observed, block_only);
         }

@@ -81,37 +81,20 @@ impl ReleasedClock {
 }
 
 /// Some consecutive releases of a chain.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ReleaseLink {
+    /// An allocation whose address tells the chain from others.
+    chain: Rc<()>,
     /// The joined clock of the links before.
     before: JoinedClock,
     releases: RefCell<SmallVec<[ReleasedClock; 1]>>,
 }
 
-impl ReleaseLink {
-    fn new(before: JoinedClock) -> Rc<Self> {
-        let releases = RefCell::default();
-        Rc::new(Self { before, releases })
-    }
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ReleaseChain {
-    /// An allocation whose address tells the chain from others.
-    identity: Rc<()>,
     link: Rc<ReleaseLink>,
     /// The number of changes of the chain.
     version: u64,
-}
-
-impl Default for ReleaseChain {
-    fn default() -> Self {
-        Self {
-            identity: Rc::default(),
-            link: ReleaseLink::new(JoinedClock::default()),
-            version: 0,
-        }
-    }
 }
 
 impl ReleaseChain {
@@ -127,8 +110,16 @@ impl ReleaseChain {
         let mut before = JoinedClock::default();
         self.observe().join_into(&mut before);
         other.observe().join_into(&mut before);
-        self.link = ReleaseLink::new(before);
+        self.begin_link(before);
         self.version += 1;
+    }
+
+    fn begin_link(&mut self, before: JoinedClock) {
+        self.link = Rc::new(ReleaseLink {
+            chain: Rc::clone(&self.link.chain),
+            before,
+            releases: RefCell::default(),
+        });
     }
 
     /// Returns a chain of the same releases.
@@ -139,8 +130,7 @@ impl ReleaseChain {
     }
 
     pub(super) fn push(&mut self, release: &ReleasedClock) {
-        let link = Rc::clone(&self.link);
-        let mut releases = link.releases.borrow_mut();
+        let mut releases = self.link.releases.borrow_mut();
         if let Some(last) = releases.last_mut() {
             if last.is_like(release) {
                 last.lanes |= release.lanes;
@@ -153,36 +143,47 @@ impl ReleaseChain {
         }
         self.version += 1;
         let mut newest_first = releases.iter().rev();
-        if link.before.is_empty() && newest_first.all(|other| release.covers(other)) {
-            self.link = ReleaseLink::new(JoinedClock::default());
-        } else if releases.len() < LINK_RELEASES {
+        let covers_all =
+            self.link.before.is_empty() && newest_first.all(|other| release.covers(other));
+        if !covers_all && releases.len() < LINK_RELEASES {
             releases.push(release.clone());
             return;
-        } else {
-            drop(releases);
-            let mut before = JoinedClock::default();
-            self.observe().join_into(&mut before);
-            self.link = ReleaseLink::new(before);
         }
+        drop(releases);
+        let mut before = JoinedClock::default();
+        if !covers_all {
+            self.observe().join_into(&mut before);
+        }
+        self.begin_link(before);
         self.link.releases.borrow_mut().push(release.clone());
     }
 
-    pub(super) fn observe(&self) -> ChainObservation {
-        let releases = self.link.releases.borrow();
+    fn observe(&self) -> ChainObservation {
+        let (releases, last_lanes) = self.link.extent();
         ChainObservation {
-            chain: Rc::clone(&self.identity),
             version: self.version,
             link: Rc::clone(&self.link),
-            releases: releases.len(),
-            last_lanes: releases.last().map_or(0, |last| last.lanes),
+            releases,
+            last_lanes,
         }
+    }
+}
+
+impl ReleaseLink {
+    /// Returns the number of releases and the lanes of the last of them.
+    fn extent(&self) -> (usize, u32) {
+        let releases = self.releases.borrow();
+        (releases.len(), releases.last().map_or(0, |last| last.lanes))
+    }
+
+    fn is_of_chain(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.chain, &other.chain)
     }
 }
 
 /// An observation of the first releases of a chain.
 #[derive(Clone, Debug)]
-pub(super) struct ChainObservation {
-    chain: Rc<()>,
+struct ChainObservation {
     version: u64,
     link: Rc<ReleaseLink>,
     /// The number of releases of the link, and the lanes of the last of them.
@@ -214,7 +215,16 @@ impl ChainObservation {
     }
 
     fn is_of_chain(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.chain, &other.chain)
+        self.link.is_of_chain(&other.link)
+    }
+
+    /// Extends the observation to the present end of its chain.
+    fn extend_to(&mut self, chain: &ReleaseChain) {
+        if !Rc::ptr_eq(&self.link, &chain.link) {
+            self.link = Rc::clone(&chain.link);
+        }
+        self.version = chain.version;
+        (self.releases, self.last_lanes) = self.link.extent();
     }
 
     /// Joins the observed clocks into the released clocks `known`.
@@ -238,15 +248,26 @@ impl Observed {
         self.chains.is_empty() && self.joined.is_empty()
     }
 
-    /// Adds an observation. The later one of a chain includes the earlier ones.
-    pub(super) fn add(&mut self, observation: ChainObservation) {
+    /// Adds all releases of a chain so far.
+    pub(super) fn add_chain(&mut self, chain: &ReleaseChain) {
         let mut chains = self.chains.iter_mut();
-        if let Some(known) = chains.find(|known| known.is_of_chain(&observation)) {
-            if known.version < observation.version {
-                *known = observation;
-            }
-            return;
+        match chains.find(|known| known.link.is_of_chain(&chain.link)) {
+            Some(known) => known.extend_to(chain),
+            None => self.insert(chain.observe()),
         }
+    }
+
+    /// Adds an observation. The later one of a chain includes the earlier ones.
+    fn add(&mut self, observation: &ChainObservation) {
+        let mut chains = self.chains.iter_mut();
+        match chains.find(|known| known.is_of_chain(observation)) {
+            Some(known) if known.version >= observation.version => {}
+            Some(known) => known.clone_from(observation),
+            None => self.insert(observation.clone()),
+        }
+    }
+
+    fn insert(&mut self, observation: ChainObservation) {
         if self.chains.len() >= OBSERVED_MAX {
             for observation in self.chains.drain(..) {
                 observation.join_into(&mut self.joined);
@@ -258,7 +279,7 @@ impl Observed {
     /// Adds other observations.
     pub(super) fn add_all(&mut self, other: &Self) {
         for observation in &other.chains {
-            self.add(observation.clone());
+            self.add(observation);
         }
         self.joined.join(&other.joined);
     }

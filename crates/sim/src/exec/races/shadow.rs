@@ -11,8 +11,6 @@
 //! the first access of the word after a barrier for all threads of the block (`BeforeAll`). A word
 //! that is written in one phase and read in the next has no record of the write any more.
 
-use std::collections::BTreeMap;
-
 use smallvec::SmallVec;
 
 use super::access_record::{AccessRecord, Sharing, each};
@@ -20,8 +18,6 @@ use super::block_threads::BlockThreads;
 use super::lane_order::{LaneOrder, LaterLanes};
 use super::observation::ObservationLog;
 use crate::exec::registers::lanes;
-
-const PAGE_WORDS: u64 = 64;
 
 /// The number of records of a word that need no allocation.
 const RECORDS_INLINE: usize = 2;
@@ -35,7 +31,7 @@ const RECORDS_MAX: usize = 64 + APPENDED_MAX;
 
 /// The number of records of a word of global memory above which reads are compared with them, and
 /// records of other blocks are thinned out.
-const RECORDS_FEW: usize = 8;
+pub(super) const RECORDS_FEW: usize = 8;
 
 /// A pair of racing accesses: a record and one of its lanes, and a lane of the later access.
 pub(super) struct RacingPair<'a> {
@@ -115,13 +111,23 @@ impl ShadowWord {
             return;
         }
         let later = LaterLanes::new(by, threads);
+        // Most records are of one kind.
+        let mut last = None;
         records.retain(|earlier| {
             let common = earlier.bytes & by.bytes;
             let same_block = earlier.block == by.block;
-            let conflicts = by.kind.conflicts(earlier.kind, same_block);
-            let hides = by
-                .kind
-                .hides(earlier.kind, same_block || !threads.summary.scoped);
+            let (conflicts, hides) = match last {
+                Some((kind, same, relation)) if (kind, same) == (earlier.kind, same_block) => {
+                    relation
+                }
+                _ => {
+                    let conflicts = by.kind.conflicts(earlier.kind, same_block);
+                    let same = same_block || !threads.summary.scoped;
+                    let relation = (conflicts, by.kind.hides(earlier.kind, same));
+                    last = Some((earlier.kind, same_block, relation));
+                    relation
+                }
+            };
             if common == 0 || !(conflicts || hides) {
                 return true;
             }
@@ -196,7 +202,8 @@ impl ShadowWord {
     /// one does.
     #[inline]
     fn append_read(&mut self, by: &AccessRecord, sharing: Sharing) -> bool {
-        if let Some(last) = self.records.last_mut() {
+        let of_warp = |last: &&mut AccessRecord| (last.block, last.warp) == (by.block, by.warp);
+        if let Some(last) = self.records.last_mut().filter(of_warp) {
             if last.covers(by, 0) {
                 return true;
             }
@@ -303,69 +310,18 @@ fn race<'a>(
     found
 }
 
-/// The shadow words of a memory, in pages allocated on first use.
-#[derive(Debug, Default)]
-pub(super) struct ShadowMemory {
-    pages: BTreeMap<u64, usize>,
-    words: Vec<Box<[ShadowWord]>>,
-    /// The logs of the words of each page that has had a strong access.
-    logs: Vec<Option<Box<[ObservationLog]>>>,
-    /// The number and index of the page used last.
-    last: Option<(u64, usize)>,
-}
-
-impl ShadowMemory {
-    /// Records an access to the word with the given number, and calls `pair` for each record with
-    /// which it races.
-    pub(super) fn record_access(
-        &mut self,
-        number: u64,
-        by: &AccessRecord,
-        threads: &BlockThreads,
-        sharing: Sharing,
-        pair: impl FnMut(&RacingPair<'_>),
-    ) {
-        let (page, at) = self.page(number);
-        let logs = &mut self.logs[page];
-        if by.kind.strong {
-            logs.get_or_insert_with(|| (0..PAGE_WORDS).map(|_| Default::default()).collect());
-        }
-        let mut log = logs.as_mut().map(|logs| &mut logs[at]);
-        self.words[page][at].record_access(by, threads, sharing, log.as_deref(), pair);
-        match &mut log {
-            Some(log) if by.kind.strong => log.add(by),
-            Some(log) if by.kind.write => log.overwrite(),
-            _ => {}
-        }
-    }
-
-    /// Returns the index of a word's page, allocated if necessary, and of the word in it.
-    fn page(&mut self, number: u64) -> (usize, usize) {
-        let (page, at) = (number / PAGE_WORDS, (number % PAGE_WORDS) as usize);
-        let index = match self.last {
-            Some((last, index)) if last == page => index,
-            _ => {
-                let (words, logs) = (&mut self.words, &mut self.logs);
-                let index = *self.pages.entry(page).or_insert_with(|| {
-                    words.push((0..PAGE_WORDS).map(|_| ShadowWord::default()).collect());
-                    logs.push(None);
-                    words.len() - 1
-                });
-                self.last = Some((page, index));
-                index
-            }
-        };
-        (index, at)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::rc::Rc;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::super::access_record::AccessKind;
     use super::super::code_summary::CodeSummary;
     use super::super::race_model::RaceModel;
+    use super::super::shadow_pages::ShadowMemory;
+    use super::super::word_recorder::each_word;
     use super::*;
 
     const THREADS: u32 = 96;
@@ -376,6 +332,7 @@ mod tests {
             scoped: false,
             patterns: false,
             sequential: false,
+            barriers: true,
         };
         BlockThreads::new(0, THREADS, summary, RaceModel::new())
     }
@@ -444,15 +401,66 @@ mod tests {
         // A thread that does not take part.
         let mut epochs = vec![1; THREADS as usize];
         epochs[40] = 0;
-        threads.before_all.advance(&Arc::new(epochs));
+        threads.before_all.advance(&Rc::new(epochs));
         racing(&mut word, &access(95, false), &threads, Sharing::Block);
         assert_eq!(word.records.len(), 2);
         let lines = racing(&mut word, &access(94, true), &threads, Sharing::Block);
         assert_eq!(lines, [40, 95]);
         threads
             .before_all
-            .advance(&Arc::new(vec![1; THREADS as usize]));
+            .advance(&Rc::new(vec![1; THREADS as usize]));
         racing(&mut word, &access(0, false), &threads, Sharing::Block);
         assert_eq!(word.records.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_have_the_races_of_their_words(
+            sharing in prop_oneof![Just(Sharing::Block), Just(Sharing::Unordered)],
+            accesses in vec(
+                (0..6u32, 0..3u32, 0..8u64, 1..5u32, 0..3usize, any::<[bool; 2]>()),
+                1..60,
+            ),
+        ) {
+            let mut threads = block(false);
+            let (mut rows, mut words) = (ShadowMemory::default(), ShadowMemory::default());
+            for (pc, (what, warp, slot, count, size, [other, part])) in (0..).zip(accesses) {
+                // A barrier, perhaps without one thread.
+                if what == 0 {
+                    let mut epochs = vec![threads.epoch(0); THREADS as usize];
+                    epochs[3] -= u32::from(part);
+                    threads.before_all.advance(&Rc::new(epochs));
+                    (0..3).for_each(|warp| threads.begin_epoch(warp));
+                }
+                // Mostly reads, at few places.
+                let (write, bytes) = (what == 1, [4, 8, 1][size]);
+                let (start, shift) = (slot / 3 * 64 + slot % 3 / 2 * 4, u32::from(part) * 3);
+                let all = ((1 << (count * 4)) - 1) << shift;
+                let total = if write { count as usize * 4 * bytes } else { 0 };
+                let stored = &[u8::from(other); 256][..total];
+                let mut by = AccessRecord::new(&threads, warp, all, pc, AccessKind::plain(write));
+                by.block = u64::from(other && sharing == Sharing::Unordered);
+                let place = (start, bytes as u64);
+                let whole = rows.record_row(place, &by, stored, (&threads, sharing));
+                let mut found = [vec![], vec![]];
+                let memories = [&mut rows, &mut words].into_iter().zip(&mut found);
+                for (memory, found) in memories.skip(usize::from(whole)) {
+                    for (lane, at) in lanes(all).zip((0..).step_by(bytes)) {
+                        by.lanes = 1 << lane;
+                        let stored = stored.get(at..at + bytes).unwrap_or_default();
+                        let place = (start + at as u64, bytes as u64);
+                        each_word(place, stored, |word, bytes, value| {
+                            (by.bytes, by.value) = (bytes, value);
+                            memory.record_access(word, &by, &threads, sharing, |pair| {
+                                let lanes = (pair.earlier_lane, pair.later_lane);
+                                let errors = (pair.bytes, pair.errors, pair.errors_before);
+                                found.push((word, pair.earlier.pc, lanes, errors));
+                            });
+                        });
+                    }
+                }
+                prop_assert_eq!(&found[0], &found[1]);
+            }
+        }
     }
 }

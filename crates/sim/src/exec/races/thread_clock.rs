@@ -1,7 +1,7 @@
 //! Vector clocks: a thread's clock holds, for each other thread, the last epoch whose accesses
 //! happen before the thread's next access.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc};
 
 use super::access_record::AccessRecord;
 use super::fence_order::FenceOrder;
@@ -9,10 +9,10 @@ use super::release_chain::ReleasedClock;
 use crate::exec::registers::lanes as each_lane;
 
 /// For each thread of a block, by its number, the last epoch that happens before; 0 for none.
-pub(super) type Epochs = Arc<Vec<u32>>;
+pub(super) type Epochs = Rc<Vec<u32>>;
 
 /// The epochs of the threads of several blocks, by block number. Equal clocks share the allocation.
-pub(super) type BlockClocks = Arc<BTreeMap<u64, Epochs>>;
+pub(super) type BlockClocks = Rc<BTreeMap<u64, Epochs>>;
 
 /// A thread's vector clock. Its component for the thread itself is not meaningful: a thread's own
 /// accesses always happen before its later ones.
@@ -51,11 +51,11 @@ impl JoinedClock {
         if let Some(others) = &clock.others {
             join_block_clocks(&mut self.blocks, others);
         }
-        let blocks = Arc::make_mut(self.blocks.get_or_insert_default());
+        let blocks = Rc::make_mut(self.blocks.get_or_insert_default());
         let epochs = blocks.entry(*block);
-        let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
+        let epochs = epochs.or_insert_with(|| Rc::clone(&clock.own));
         join_epochs(epochs, &clock.own);
-        raise(epochs, release, lanes);
+        raise(epochs, (release.warp, release.epoch), lanes);
         self.fences.join_release(release, lanes);
     }
 
@@ -77,11 +77,9 @@ impl ThreadClock {
         self.fences.join(&other.fences);
     }
 
-    /// Raises the component of a thread of the block to `epoch`.
-    pub(super) fn observe(&mut self, thread: usize, epoch: u32) {
-        if self.own[thread] < epoch {
-            Arc::make_mut(&mut self.own)[thread] = epoch;
-        }
+    /// Raises the components of lanes of a warp of the block to `epoch`.
+    pub(super) fn observe_lanes(&mut self, warp: u32, lanes: u32, epoch: u32) {
+        raise(&mut self.own, (warp, epoch), lanes);
     }
 
     /// Returns whether the clock of a thread of `block` includes the epoch of these lanes of a
@@ -92,14 +90,14 @@ impl ThreadClock {
             true => Some(&self.own),
             false => others(),
         };
-        epochs.is_some_and(|epochs| reaches(epochs, release, lanes))
+        epochs.is_some_and(|epochs| reaches(epochs, (release.warp, release.epoch), lanes))
     }
 
     pub(super) fn absorb_release(&mut self, block: u64, release: &ReleasedClock, lanes: u32) {
         let clock = &release.clock;
         if release.block == block {
             self.join(clock);
-            raise(&mut self.own, release, lanes);
+            self.observe_lanes(release.warp, lanes, release.epoch);
             self.fences.join_release(release, lanes);
             return;
         }
@@ -107,20 +105,20 @@ impl ThreadClock {
             self.absorb_blocks(block, others);
         }
         self.fences.join_release(release, lanes);
-        let known = Arc::make_mut(self.others.get_or_insert_default());
+        let known = Rc::make_mut(self.others.get_or_insert_default());
         let epochs = known.entry(release.block);
-        let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
+        let epochs = epochs.or_insert_with(|| Rc::clone(&clock.own));
         join_epochs(epochs, &clock.own);
-        raise(epochs, release, lanes);
+        raise(epochs, (release.warp, release.epoch), lanes);
     }
 
     /// Returns whether two clocks are one allocation, apart from their fences.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         let same_others = match (&self.others, &other.others) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        same_others && Arc::ptr_eq(&self.own, &other.own)
+        same_others && Rc::ptr_eq(&self.own, &other.own)
     }
 
     /// Joins another clock into the clock of a thread of `block`.
@@ -141,55 +139,81 @@ impl ThreadClock {
     }
 }
 
-/// Returns whether the epochs of these lanes of a release are at least its own.
-fn reaches(epochs: &Epochs, release: &ReleasedClock, lanes: u32) -> bool {
-    let first = release.warp as usize * 32;
-    each_lane(lanes).all(|lane| epochs[first + lane] >= release.epoch)
+/// Returns the lanes of a warp whose epochs are at least `epoch`.
+pub(super) fn reached(epochs: &Epochs, (warp, epoch): (u32, u32), lanes: u32) -> u32 {
+    let first = warp as usize * 32;
+    // The last warp may have fewer lanes.
+    let whole = epochs[first..].first_chunk::<32>();
+    let Some(of_warp) = whole.filter(|_| !lanes.is_power_of_two()) else {
+        let known = each_lane(lanes).filter(|lane| epochs[first + lane] >= epoch);
+        return known.fold(0, |known, lane| known | 1 << lane);
+    };
+    let mut known = 0;
+    for lane in 0..32 {
+        known |= if of_warp[lane] >= epoch {
+            1u32 << lane
+        } else {
+            0
+        };
+    }
+    known & lanes
 }
 
-/// Raises the epochs of these lanes of a release to its own.
-fn raise(epochs: &mut Epochs, release: &ReleasedClock, lanes: u32) {
-    if reaches(epochs, release, lanes) {
+/// Returns whether the epochs of these lanes of a warp are at least `epoch`.
+fn reaches(epochs: &Epochs, of_warp: (u32, u32), lanes: u32) -> bool {
+    reached(epochs, of_warp, lanes) == lanes
+}
+
+/// Raises the epochs of these lanes of a warp to `epoch`.
+fn raise(epochs: &mut Epochs, (warp, epoch): (u32, u32), lanes: u32) {
+    if reaches(epochs, (warp, epoch), lanes) {
         return;
     }
-    let first = release.warp as usize * 32;
-    let epochs = Arc::make_mut(epochs);
+    let first = warp as usize * 32;
+    let epochs = Rc::make_mut(epochs);
     for lane in each_lane(lanes) {
-        epochs[first + lane] = epochs[first + lane].max(release.epoch);
+        epochs[first + lane] = epochs[first + lane].max(epoch);
     }
 }
 
 fn join_epochs(into: &mut Epochs, from: &Epochs) {
-    if Arc::ptr_eq(into, from) {
+    if Rc::ptr_eq(into, from) {
         return;
     }
-    let pairs = || into.iter().zip(from.iter());
-    if pairs().all(|(known, new)| known >= new) {
-        return;
+    // Without a jump for each thread, this is vectorised.
+    let pairs = into.iter().zip(from.iter());
+    let (mut raises, mut lacks) = (0, 0);
+    for (known, new) in pairs {
+        raises |= u32::from(known < new);
+        lacks |= u32::from(known > new);
     }
-    if pairs().all(|(known, new)| known <= new) {
-        *into = Arc::clone(from);
-        return;
+    match (raises, lacks) {
+        (0, _) => return,
+        (_, 0) => {
+            *into = Rc::clone(from);
+            return;
+        }
+        _ => {}
     }
-    for (known, new) in Arc::make_mut(into).iter_mut().zip(from.iter()) {
+    for (known, new) in Rc::make_mut(into).iter_mut().zip(from.iter()) {
         *known = (*known).max(*new);
     }
 }
 
 fn join_block_clocks(into: &mut Option<BlockClocks>, from: &BlockClocks) {
     let Some(known) = into else {
-        *into = Some(Arc::clone(from));
+        *into = Some(Rc::clone(from));
         return;
     };
-    if Arc::ptr_eq(known, from) {
+    if Rc::ptr_eq(known, from) {
         return;
     }
-    let known = Arc::make_mut(known);
+    let known = Rc::make_mut(known);
     for (block, epochs) in from.iter() {
         match known.get_mut(block) {
             Some(mine) => join_epochs(mine, epochs),
             None => {
-                known.insert(*block, Arc::clone(epochs));
+                known.insert(*block, Rc::clone(epochs));
             }
         }
     }
@@ -201,7 +225,7 @@ mod tests {
 
     fn clock(own: &[u32]) -> ThreadClock {
         ThreadClock {
-            own: Arc::new(own.to_vec()),
+            own: Rc::new(own.to_vec()),
             others: None,
             fences: FenceOrder::default(),
         }
@@ -224,8 +248,8 @@ mod tests {
         let mut clock_a = clock(&[1, 5, 0]);
         clock_a.join(&clock(&[2, 3, 0]));
         assert_eq!(*clock_a.own, [2, 5, 0]);
-        clock_a.observe(2, 7);
-        clock_a.observe(2, 4);
+        clock_a.observe_lanes(0, 0b100, 7);
+        clock_a.observe_lanes(0, 0b110, 4);
         assert_eq!(*clock_a.own, [2, 5, 7]);
     }
 
