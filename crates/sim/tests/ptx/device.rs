@@ -73,6 +73,10 @@ impl TestDevice {
         Ok(memory)
     }
 
+    pub(crate) fn free(&self, memory: DevicePtr) -> Result<(), Failed> {
+        Ok(self.harness.mem_free(memory)?)
+    }
+
     pub(crate) fn get(&self, memory: DevicePtr, bytes: usize) -> Result<Vec<u8>, Failed> {
         let target = Host::pageable(bytes);
         self.harness.download_now(target, memory)?;

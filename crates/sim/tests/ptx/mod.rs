@@ -8,6 +8,7 @@
 mod device;
 mod expression;
 mod list;
+mod matrix_bits;
 mod run_line;
 mod values;
 
@@ -32,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ];
     // One context serves all files on a GPU; if it cannot be opened, each trial reports the error.
     let device = cuda.map(|_| TestDevice::open(cuda).map(Arc::new));
+    trials.extend(matrix_bits::trials(device.as_ref()));
     for (name, lines, source) in list::FILES {
         match run_line::read(lines) {
             Ok(directives) => add(&mut trials, name, source, directives, device.as_ref()),

@@ -3,7 +3,7 @@
 //! The products of a group are exact. They and the sum so far are aligned to the largest exponent
 //! among them and truncated there, added exactly, and the sum is rounded towards zero, or to the
 //! nearest number if it is one of half precision. The exponent of a product is the sum of its
-//! factors' exponents.
+//! factors' exponents. `docs/measurements/matrix_rule.cu` compares this rule with a GPU.
 
 use crate::exec::exact::{self, Finite, HALF, SINGLE, Unpacked};
 use crate::exec::float_bits::canonical;
@@ -48,8 +48,30 @@ pub(super) struct Term {
     exponent: i32,
 }
 
-/// The exponent of a zero, below that of every product.
+impl Term {
+    /// Returns the number, which has single precision.
+    fn to_single(self, format: Format) -> f32 {
+        let significand = self.significand as f32;
+        match self.exponent {
+            SPECIAL if self.significand == 0 => f32::NAN,
+            SPECIAL => significand * f32::INFINITY,
+            ..=ZERO => (self.exponent - ZERO) as f32 * 0.0,
+            exponent => {
+                let unit = f64::from(exponent - format.fraction.cast_signed()).exp2();
+                (f64::from(significand) * unit) as f32
+            }
+        }
+    }
+}
+
+/// The exponent of a zero, below that of every product; a negative zero's is one less.
 const ZERO: i32 = -4096;
+
+/// The smallest exponent to which terms are aligned.
+const ALIGNED_MIN: i32 = -133;
+
+/// The number of bits below the unit of the largest exponent that terms keep.
+const KEPT: i32 = 25;
 
 /// The exponent of infinities, whose significand has their sign, and of NaNs, whose significand
 /// is 0. It is above that of a product with a finite number, or zero.
@@ -89,23 +111,28 @@ pub(super) fn decode(bits: u32, format: Format) -> Term {
     Term {
         significand: sign * (magnitude << shift),
         exponent: if magnitude == 0 {
-            ZERO
+            ZERO - i32::from(sign < 0)
         } else {
             exponent - shift.cast_signed()
         },
     }
 }
 
+/// How a GPU adds the products of a row and a column.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Adds {
+    /// So many at once, beginning with `C`.
+    Groups(usize),
+    /// As two products of half precision, which it adds to `C`: of the first two of each four
+    /// elements, which come first here, and of the others.
+    Halves,
+    /// By multiply-adds of single precision: so many, whose sum it adds to `C`, and so on.
+    Singles(usize),
+}
+
 /// The rule for the sums of a product of matrices.
 pub(super) struct Rule {
-    /// The number of products that are added at once.
-    group: usize,
-    /// The number of bits below the unit of the largest exponent that terms keep.
-    kept: u32,
-    /// True for products that an H200 does not have, but computes by two of half precision: of the
-    /// first two of each four elements, which come first here, and of the others. It adds `C` to
-    /// their sum.
-    pub(super) halves: bool,
+    pub(super) adds: Adds,
     /// The fraction bits of a product.
     fraction: u32,
     c: Format,
@@ -114,16 +141,19 @@ pub(super) struct Rule {
 
 impl Rule {
     pub(super) fn of(of: &Multiply) -> Self {
-        let (group, extra_bits, halves) = match of.a.element {
-            Element::F16 | Element::Bf16 => (16, 2, false),
-            Element::Tf32 => (8, 2, false),
-            _ => (of.a.inner / 2, 2, true),
+        let adds = match of.a.element {
+            Element::F16 if of.a.matrices() == 1 => Adds::Groups(16),
+            Element::F16 if of.d.element == Element::F32 => Adds::Singles(4),
+            Element::F16 => Adds::Singles(2),
+            Element::Bf16 => Adds::Groups(16),
+            // `wmma` consists of two products with four elements in the inner dimension.
+            Element::Tf32 if of.b.outer == 16 => Adds::Groups(4),
+            Element::Tf32 => Adds::Groups(8),
+            _ => Adds::Halves,
         };
         let [a, b, c, d] = [&of.a, &of.b, &of.c, &of.d].map(|fragment| format(fragment.element));
         Self {
-            group,
-            kept: 23 + extra_bits,
-            halves,
+            adds,
             fraction: a.fraction + b.fraction,
             c,
             d,
@@ -135,23 +165,18 @@ impl Rule {
 #[inline(always)]
 pub(super) fn dot(rule: &Rule, a: &[Term], b: &[Term], c: u32) -> u32 {
     let b = &b[..a.len()];
-    let (mut sum, mut format) = if rule.halves {
-        (0, rule.d)
-    } else {
-        (c, rule.c)
+    let (mut sum, mut format, size) = match rule.adds {
+        Adds::Groups(size) => (c, rule.c, size),
+        Adds::Halves => (0, rule.d, a.len() / 2),
+        Adds::Singles(size) => return singles(rule, a, b, c, size),
     };
     let mut start = 0;
     while start < a.len() {
-        let end = (start + rule.group).min(a.len());
-        let to = if rule.halves || end == a.len() {
-            rule.d
-        } else {
-            self::format(Element::F32)
-        };
-        sum = group(rule, &a[start..end], &b[start..end], (sum, format), to);
-        (start, format) = (end, to);
+        let end = (start + size).min(a.len());
+        sum = group(rule, &a[start..end], &b[start..end], (sum, format));
+        (start, format) = (end, rule.d);
     }
-    if !rule.halves {
+    if rule.adds != Adds::Halves {
         sum
     } else if rule.d.fraction == 23 {
         canonical(f32::from_bits(sum) + f32::from_bits(c))
@@ -160,19 +185,39 @@ pub(super) fn dot(rule: &Rule, a: &[Term], b: &[Term], c: u32) -> u32 {
     }
 }
 
-/// Returns the sum of products and an earlier sum with its format, in the format `to`.
+/// Adds to `c` the sums of `size` products each.
+fn singles(rule: &Rule, a: &[Term], b: &[Term], c: u32, size: usize) -> u32 {
+    let mut sum = decode(c, rule.c).to_single(rule.c);
+    for (a, b) in a.chunks(size).zip(b.chunks(size)) {
+        // A product of two alone may be a negative zero.
+        let zero = if size == 4 { 0.0 } else { -0.0 };
+        let factors = a.iter().zip(b);
+        sum += factors.fold(zero, |sum, (a, b)| {
+            let [a, b] = [a, b].map(|term| term.to_single(format(Element::F16)));
+            a.mul_add(b, sum)
+        });
+    }
+    let bits = canonical(sum);
+    if rule.d.fraction == 23 {
+        return bits;
+    }
+    let number = exact::unpack(bits.into(), SINGLE);
+    exact::pack(number, HALF, Round::Nearest) as u32
+}
+
+/// Returns the sum of products and an earlier sum with its format, in the format of `D`.
 #[inline(always)]
-fn group(rule: &Rule, a: &[Term], b: &[Term], (earlier, format): (u32, Format), to: Format) -> u32 {
+fn group(rule: &Rule, a: &[Term], b: &[Term], (earlier, format): (u32, Format)) -> u32 {
     let earlier = decode(earlier, format);
     let b = &b[..a.len()];
-    let mut largest = earlier.exponent;
+    let mut largest = earlier.exponent.max(ALIGNED_MIN);
     for k in 0..a.len() {
         largest = largest.max(a[k].exponent + b[k].exponent);
     }
     if largest > SPECIAL / 2 {
-        return special(a, b, earlier, to);
+        return special(a, b, earlier, rule.d);
     }
-    let above = 32 + largest - rule.kept.cast_signed();
+    let above = 32 + largest - KEPT;
     let mut sum = aligned(
         earlier.significand,
         above - earlier.exponent + format.fraction.cast_signed(),
@@ -182,7 +227,7 @@ fn group(rule: &Rule, a: &[Term], b: &[Term], (earlier, format): (u32, Format), 
         let product = a[k].significand * b[k].significand;
         sum += aligned(product, above - (a[k].exponent + b[k].exponent));
     }
-    pack(sum, largest - rule.kept.cast_signed(), to)
+    pack(sum, largest - KEPT, rule.d)
 }
 
 /// Returns `significand · 2^(32 - shift)`, truncated.
@@ -194,27 +239,37 @@ fn aligned(significand: i32, shift: i32) -> i64 {
     (magnitude ^ sign) - sign
 }
 
-/// Returns the bits of `sum · 2^exponent`.
+/// Returns the bits of `sum · 2^exponent`. A result of zero is positive, and one that is too large
+/// infinite, although sums of single precision are rounded towards zero.
 #[inline(always)]
 fn pack(sum: i64, exponent: i32, to: Format) -> u32 {
     let magnitude = sum.unsigned_abs();
     let top = 63 - (magnitude | 1).leading_zeros().cast_signed();
     let field = exponent + top + 127;
-    if to.fraction == 23 && magnitude != 0 && (1..255).contains(&field) {
-        let fraction = (magnitude << (63 - top) >> 40) as u32 & 0x7f_ffff;
-        return u32::from(sum < 0) << 31 | field.cast_unsigned() << 23 | fraction;
+    if to.fraction == 23 && magnitude != 0 && field > 0 {
+        let bits = if field < 255 {
+            field.cast_unsigned() << 23 | (magnitude << (63 - top) >> 40) as u32 & 0x7f_ffff
+        } else {
+            SINGLE.infinity() as u32
+        };
+        return u32::from(sum < 0) << 31 | bits;
     }
     let (format, round) = if to.fraction == 23 {
         (SINGLE, Round::Zero)
     } else {
         (HALF, Round::Nearest)
     };
-    let number = Unpacked::Finite(Finite {
-        negative: sum < 0,
-        significand: magnitude.into(),
-        exponent,
-    });
-    exact::pack(number, format, round) as u32
+    let number = |negative| {
+        Unpacked::Finite(Finite {
+            negative,
+            significand: magnitude.into(),
+            exponent,
+        })
+    };
+    match exact::pack(number(false), format, round) {
+        0 => 0,
+        _ => exact::pack(number(sum < 0), format, round) as u32,
+    }
 }
 
 /// Returns the sum of terms of which one is infinite or a NaN.
@@ -252,9 +307,7 @@ mod tests {
             terms.collect::<Vec<_>>()
         });
         let rule = Rule {
-            group: 16,
-            kept: 25,
-            halves: false,
+            adds: Adds::Groups(16),
             fraction: 20,
             c: format(sums),
             d: format(sums),

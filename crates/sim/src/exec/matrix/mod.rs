@@ -159,7 +159,7 @@ fn floats(r: &mut Registers, of: &Multiply, mask: u32) {
     for (from, to) in [(&of.a, &mut a), (&of.b, &mut b)] {
         let format = dot::format(from.element);
         gather(r, from, to, |bits| decode(bits as u32, format));
-        if rule.halves {
+        if rule.adds == dot::Adds::Halves {
             *to = divide(to, of.a.inner);
         }
     }
