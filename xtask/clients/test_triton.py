@@ -17,7 +17,7 @@ class Array:
         self.stream = DEVICE.default_stream
         self.buffer = DEVICE.memory_resource.allocate(self.values.nbytes, stream=self.stream)
         self.dtype = triton.language.dtype(
-            {"float32": "fp32", "int32": "int32", "float16": "fp16"}[str(self.values.dtype)]
+            {"float32": "fp32", "int32": "int32", "float16": "fp16", "int8": "int8"}[str(self.values.dtype)]
         )
         self.copy(int(self.buffer.handle), self.values.ctypes.data)
 

@@ -21,7 +21,6 @@ EXCLUDED = {
     r"cusolver|CUSOLVER": "links cuSOLVER",
     r"lnccl|nccl\.h": "links NCCL",
     r"cudnn|nvjpeg|CUDA::npp|lnpp|lcutensor|cutlass/|nvJitLink": "links another library of NVIDIA",
-    r"mma\.h|nvcuda::wmma": "includes mma.h",
     r"\bmpi\.h[>\"]": "needs MPI",
     r"GL/gl|GL/glew|glut|freeglut|vulkan|EGL/|DirectX|d3d1|GLFW": "needs a graphics library",
     r"cudaIpc|cuIpc|MemExportToShareable": "refused by name: memory shared by IPC",
@@ -65,6 +64,12 @@ def divided(text, by, least=0):
         return text
     unit = min(number & -number, max(4096 // by, 32))
     return str(max(number // by // unit, 1) * unit)
+
+
+def arguments_of(name):
+    """Returns the arguments that `sizes.txt` lists for a program."""
+    lines = (line.split() for line in read(HERE / "sizes.txt").splitlines())
+    return next((arguments for first, *arguments in filter(None, lines) if first == name), [])
 
 
 def large(by, text):
@@ -116,8 +121,11 @@ class Program:
     def __init__(self, options, suite, name):
         self.options, self.suite, self.name = options, suite, name
         root = HERE / "own" if suite == "own" else options.folder / suite
-        inside = {"HeCBench": "src", "gpu-rodinia": "cuda", "cuda-samples": "Samples"}.get(suite)
-        self.folder = root / inside / name if inside else root
+        inside = {"HeCBench": "src", "gpu-rodinia": "cuda", "cuda-samples": "Samples"}
+        inside["cutlass"] = "examples"
+        self.folder = root / inside[suite] / name if suite in inside else root
+        if suite == "cutlass":
+            self.folder = self.folder.parent
         self.logs = options.logs / f"{suite}-{re.sub('[/ ]', '-', name)}"
         shutil.rmtree(self.logs, ignore_errors=True)
         self.logs.mkdir(parents=True)
@@ -139,7 +147,7 @@ class Program:
 
     def excluded(self):
         """Returns why a script leaves the program out, if it does."""
-        if self.suite in ("own", "ggml"):
+        if self.suite in ("own", "ggml", "cutlass"):
             return None
         if not self.folder.is_dir():
             return "no such folder"
@@ -180,6 +188,12 @@ class Program:
             build = os.environ["GGML_BUILD"]
             self.command = [f"{build}/bin/test-backend-ops", "test", "-b", "CUDA0", "-o", self.name]
             return []
+        if self.suite == "cutlass":
+            root, program = self.folder.parent.parent, self.logs / "program"
+            self.command = [program, *arguments_of(self.name)]
+            folders = [f"-I{root / it}" for it in ("include", "tools/util/include", "examples/common")]
+            source = f"{self.name.rpartition('/')[2]}.cu"
+            return [["millstream-nvcc", "-std=c++17", "-arch=sm_80", *folders, source, "-o", program]]
         library = [tools / "millstream-nvcc", "--millstream-library"]
         library = subprocess.run(library, capture_output=True, text=True, check=True).stdout.strip()
         # Samples look for their data beside the folder that they are built in.
@@ -213,6 +227,10 @@ class Program:
             return [given, *smaller]
         once = self.copied("once", self.single)
         if self.suite == "cuda-samples":
+            values = " ".join(arguments_of(self.name))
+            if values:
+                folder = self.copied("smaller", functools.partial(self.assigned, values), once)
+                return [("smaller", folder, self.command)]
             found = [given] if once == self.folder else [given, ("repeat 1 in sources", once, self.command)]
             return found + self.smaller(once, lambda by: self.command, found)
         given_lines = self.lines()

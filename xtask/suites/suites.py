@@ -1,5 +1,5 @@
 """`cargo xtask suites FOLDER`: builds and runs other people's programs from a folder of checkouts
-(HeCBench, gpu-rodinia, cuda-samples, ggml) with `millstream-nvcc` and `millstream run`, and compares
+(HeCBench, gpu-rodinia, cuda-samples, cutlass, ggml) with `millstream-nvcc` and `millstream run`, and compares
 the outcomes with the lists beside this file. `own` are programs of this repository, which CMake
 builds in several ways. `program.py` builds one program, and names its outcome.
 
@@ -33,7 +33,7 @@ import judges
 from program import HERE, Program, read
 
 ROOT = HERE.parent.parent
-SUITES = ["own", "ggml", "HeCBench", "gpu-rodinia", "cuda-samples"]
+SUITES = ["own", "ggml", "HeCBench", "gpu-rodinia", "cuda-samples", "cutlass"]
 PACKAGES = ["nvidia-cuda-nvcc==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-crt==13.0.88"]
 PACKAGES += ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85", "cmake==4.4.5"]
 GOOD = ["pass", "same", "ends"]
@@ -94,6 +94,10 @@ def programs(folder, suite):
     if suite == "gpu-rodinia":
         found = (path for path in (folder / "cuda").iterdir() if path.is_dir())
         return sorted(path.name for path in found if path.name != "util")
+    if suite == "cutlass":
+        # Those for Ampere whose sizes are listed.
+        names = (line.split()[0] for line in read(HERE / "sizes.txt").splitlines() if line)
+        return [name for name in names if (folder / "examples" / f"{name}.cu").exists()]
     if suite == "cuda-samples":
         files = (folder / "Samples").glob("*/*/CMakeLists.txt")
         names = (f"{file.parent.parent.name}/{file.parent.name}" for file in files)

@@ -22,7 +22,12 @@ pub(super) fn triton(setup: &Setup) -> Result<Outcomes> {
         ("TRITON_LIBCUDA_PATH", setup.driver.clone()),
         ("TRITON_CACHE_DIR", setup.folder.join("triton-cache")),
     ];
-    run(setup, "test_triton.py", &variables)
+    let mut outcomes = run(setup, "test_triton.py", &variables)?;
+    // For later devices Triton generates instructions of warp groups.
+    let of_ampere = [("MILLSTREAM_KIND", "a100".into())];
+    let variables = [&variables[..], &of_ampere].concat();
+    outcomes.0.extend(run(setup, "test_triton_matrix.py", &variables)?.0);
+    Ok(outcomes)
 }
 
 fn run(setup: &Setup, file: &str, variables: &[(&str, std::path::PathBuf)]) -> Result<Outcomes> {
