@@ -26,7 +26,9 @@ pub(super) fn triton(setup: &Setup) -> Result<Outcomes> {
     // For later devices Triton generates instructions of warp groups.
     let of_ampere = [("MILLSTREAM_KIND", "a100".into())];
     let variables = [&variables[..], &of_ampere].concat();
-    outcomes.0.extend(run(setup, "test_triton_matrix.py", &variables)?.0);
+    outcomes
+        .0
+        .extend(run(setup, "test_triton_matrix.py", &variables)?.0);
     Ok(outcomes)
 }
 

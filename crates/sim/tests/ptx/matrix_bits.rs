@@ -95,7 +95,11 @@ impl Product {
              and.b32 %r3, %r1, 31;\nshr.u32 %r4, %r2, 5;\n"
         );
         let operands = ["a", "b", "c", "d"].map(|name| {
-            let count = registers[if name == "d" { 2 } else { usize::from(name.as_bytes()[0] - 97) }];
+            let count = registers[if name == "d" {
+                2
+            } else {
+                usize::from(name.as_bytes()[0] - 97)
+            }];
             let list: Vec<_> = (0..count).map(|at| format!("%{name}{at}")).collect();
             list.join(", ")
         });
@@ -135,7 +139,14 @@ impl Product {
 fn products() -> Vec<Product> {
     let mut products = Vec::new();
     let mut add = |shapes: &[(usize, usize)], a, b, c, saturate| {
-        products.extend(shapes.iter().map(|&(m, k)| Product { m, k, a, b, c, saturate }));
+        products.extend(shapes.iter().map(|&(m, k)| Product {
+            m,
+            k,
+            a,
+            b,
+            c,
+            saturate,
+        }));
     };
     for sum in [F32, F16] {
         add(&[(16, 8), (16, 16), (8, 4)], F16, F16, sum, false);
@@ -145,16 +156,36 @@ fn products() -> Vec<Product> {
     add(&[(8, 4), (16, 4), (16, 8), (16, 16)], F64, F64, F64, false);
     for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for sum in [F32, F16] {
-            add(&[(16, 16), (16, 32)], [E4M3, E5M2][a], [E4M3, E5M2][b], sum, false);
+            add(
+                &[(16, 16), (16, 32)],
+                [E4M3, E5M2][a],
+                [E4M3, E5M2][b],
+                sum,
+                false,
+            );
         }
         for saturate in [false, true] {
-            add(&[(8, 16), (16, 16), (16, 32)], [S8, U8][a], [S8, U8][b], S32, saturate);
+            add(
+                &[(8, 16), (16, 16), (16, 32)],
+                [S8, U8][a],
+                [S8, U8][b],
+                S32,
+                saturate,
+            );
         }
     }
     products
 }
 
-const STRATA: [&str; 7] = ["near", "cancelling", "wide", "subnormal", "special", "bits", "low"];
+const STRATA: [&str; 7] = [
+    "near",
+    "cancelling",
+    "wide",
+    "subnormal",
+    "special",
+    "bits",
+    "low",
+];
 
 /// Returns the `number`th random number.
 fn random(number: u64) -> u64 {
@@ -169,12 +200,13 @@ fn element(format: Format, stratum: &str, random: u64) -> u64 {
     let all = u64::MAX >> (64 - format.bits);
     let pick = random >> 40;
     if format.exponent == 0 {
-        return all & match (stratum, format.bits) {
-            ("near" | "bits" | "low", _) => random,
-            (_, 8) => [0x80, 0x7f, 0xff][(pick % 3) as usize],
-            _ if pick % 2 == 0 => 0x7fff_ffff - random % 400_000,
-            _ => 0x8000_0000 + random % 400_000,
-        };
+        return all
+            & match (stratum, format.bits) {
+                ("near" | "bits" | "low", _) => random,
+                (_, 8) => [0x80, 0x7f, 0xff][(pick % 3) as usize],
+                _ if pick % 2 == 0 => 0x7fff_ffff - random % 400_000,
+                _ => 0x8000_0000 + random % 400_000,
+            };
     }
     let last = (1_u64 << format.exponent) - 1;
     let bias = last >> 1;
@@ -228,7 +260,8 @@ fn operand(
             for part in 0..packed {
                 let mut one = element(format, stratum, random(number + u64::from(part)));
                 if stratum == "cancelling" && part % 2 == 1 && which < 2 {
-                    let other = value >> (format.bits * (part - 1)) & (u64::MAX >> (64 - format.bits));
+                    let other =
+                        value >> (format.bits * (part - 1)) & (u64::MAX >> (64 - format.bits));
                     one = match which {
                         0 => other ^ 1 << (format.bits - 1),
                         _ => other ^ (one & 1),
@@ -251,8 +284,10 @@ fn results(
 ) -> Result<Vec<u8>, Failed> {
     let [a, b, c] = product.registers();
     let blocks = instructions.len() / 8;
-    let operands = [(0, product.a, a), (1, product.b, b), (2, product.c, c)]
-        .map(|(which, format, count)| operand((which, format), stratum, count, instructions.clone()));
+    let operands =
+        [(0, product.a, a), (1, product.b, b), (2, product.c, c)].map(|(which, format, count)| {
+            operand((which, format), stratum, count, instructions.clone())
+        });
     let results = operands[2].len();
     let mut arguments = Vec::new();
     for bytes in operands.iter().chain([&vec![0; results]]) {
@@ -266,7 +301,10 @@ fn results(
     };
     let words: Vec<_> = arguments.iter().map(|address| vec![*address]).collect();
     device.launch(module, "k", &dims, &words)?;
-    let found = device.get(millstream_driver::DevicePtr::from_raw(arguments[3]), results)?;
+    let found = device.get(
+        millstream_driver::DevicePtr::from_raw(arguments[3]),
+        results,
+    )?;
     for address in arguments {
         device.free(millstream_driver::DevicePtr::from_raw(address))?;
     }
@@ -299,9 +337,13 @@ fn recorded(device: &TestDevice, product: &Product) -> Result<(), Failed> {
 
 /// Compares the results of a GPU and a simulated device.
 fn same(gpu: &TestDevice, product: &Product) -> Result<(), Failed> {
-    const AT_ONCE: usize = 10_000;
+    const AT_ONCE: usize = 2_000;
     let simulated = TestDevice::open(None)?;
-    let rounds = if millstream_testkit::share::is_whole() { 10 } else { 1 };
+    let rounds = if millstream_testkit::share::is_whole() {
+        50
+    } else {
+        1
+    };
     let mut different = String::new();
     for stratum in STRATA {
         for round in 0..rounds {
@@ -310,7 +352,9 @@ fn same(gpu: &TestDevice, product: &Product) -> Result<(), Failed> {
                 .map(|device| results(device, product, stratum, instructions.clone()));
             let (of_gpu, of_simulated) = (of_gpu?, of_simulated?);
             let pairs = of_gpu.chunks(4).zip(of_simulated.chunks(4));
-            let mut unequal = pairs.enumerate().filter(|(_, (gpu, simulated))| gpu != simulated);
+            let mut unequal = pairs
+                .enumerate()
+                .filter(|(_, (gpu, simulated))| gpu != simulated);
             if let Some((at, (gpu, simulated))) = unequal.next() {
                 let words = 1 + unequal.count();
                 let _ = writeln!(
