@@ -193,7 +193,8 @@ class Program:
             self.command = [program, *arguments_of(self.name)]
             folders = [f"-I{root / it}" for it in ("include", "tools/util/include", "examples/common")]
             source = f"{self.name.rpartition('/')[2]}.cu"
-            return [["millstream-nvcc", "-std=c++17", "-arch=sm_80", *folders, source, "-o", program]]
+            nvcc = ["millstream-nvcc", "-std=c++17", "-arch=sm_80", "--expt-relaxed-constexpr"]
+            return [[*nvcc, *folders, source, "-o", program]]
         library = [tools / "millstream-nvcc", "--millstream-library"]
         library = subprocess.run(library, capture_output=True, text=True, check=True).stdout.strip()
         # Samples look for their data beside the folder that they are built in.
