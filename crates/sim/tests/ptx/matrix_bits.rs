@@ -377,11 +377,11 @@ pub(super) fn trials(gpu: Option<&Result<Arc<TestDevice>, Failed>>) -> Vec<Trial
     for product in products() {
         let name = product.mnemonic().replace("mma.sync.aligned.", "");
         let device = gpu.cloned();
-        trials.push(Trial::test(format!("M1::recorded::{name}"), move || {
+        trials.push(Trial::test(format!("m01_bits_are_the_recorded_ones::{name}"), move || {
             recorded(&*super::device(device.as_ref())?, &product)
         }));
         let device = gpu.cloned();
-        let trial = Trial::test(format!("M1::same_as_on_a_gpu::{name}"), move || {
+        let trial = Trial::test(format!("m01_bits_are_those_of_a_gpu::{name}"), move || {
             same(&*super::device(device.as_ref())?, &product)
         });
         trials.push(super::reasoned(trial, gpu.is_none(), "needs a GPU"));

@@ -259,17 +259,16 @@ fn pack(sum: i64, exponent: i32, to: Format) -> u32 {
     } else {
         (HALF, Round::Nearest)
     };
-    let number = |negative| {
-        Unpacked::Finite(Finite {
-            negative,
-            significand: magnitude.into(),
-            exponent,
-        })
-    };
-    match exact::pack(number(false), format, round) {
-        0 => 0,
-        _ => exact::pack(number(sum < 0), format, round) as u32,
+    let number = Unpacked::Finite(Finite {
+        negative: false,
+        significand: magnitude.into(),
+        exponent,
+    });
+    let bits = exact::pack(number, format, round) as u32;
+    if bits == 0 || sum > 0 {
+        return bits;
     }
+    bits | format.sign() as u32
 }
 
 /// Returns the sum of terms of which one is infinite or a NaN.
