@@ -204,7 +204,7 @@ fn element(format: Format, stratum: &str, random: u64) -> u64 {
             & match (stratum, format.bits) {
                 ("near" | "bits" | "low", _) => random,
                 (_, 8) => [0x80, 0x7f, 0xff][(pick % 3) as usize],
-                _ if pick % 2 == 0 => 0x7fff_ffff - random % 400_000,
+                _ if pick.is_multiple_of(2) => 0x7fff_ffff - random % 400_000,
                 _ => 0x8000_0000 + random % 400_000,
             };
     }
@@ -377,9 +377,10 @@ pub(super) fn trials(gpu: Option<&Result<Arc<TestDevice>, Failed>>) -> Vec<Trial
     for product in products() {
         let name = product.mnemonic().replace("mma.sync.aligned.", "");
         let device = gpu.cloned();
-        trials.push(Trial::test(format!("m01_bits_are_the_recorded_ones::{name}"), move || {
-            recorded(&*super::device(device.as_ref())?, &product)
-        }));
+        trials.push(Trial::test(
+            format!("m01_bits_are_the_recorded_ones::{name}"),
+            move || recorded(&*super::device(device.as_ref())?, &product),
+        ));
         let device = gpu.cloned();
         let trial = Trial::test(format!("m01_bits_are_those_of_a_gpu::{name}"), move || {
             same(&*super::device(device.as_ref())?, &product)
