@@ -66,10 +66,10 @@ def divided(text, by, least=0):
     return str(max(number // by // unit, 1) * unit)
 
 
-def arguments_of(name):
-    """Returns the arguments that `sizes.txt` lists for a program."""
-    lines = (line.split() for line in read(HERE / "sizes.txt").splitlines())
-    return next((arguments for first, *arguments in filter(None, lines) if first == name), [])
+def sizes():
+    """Returns the programs that `sizes.txt` lists, with their arguments."""
+    lines = (line.partition(" ") for line in read(HERE / "sizes.txt").splitlines())
+    return {name: arguments for name, _, arguments in lines if name != "#"}
 
 
 def large(by, text):
@@ -190,7 +190,7 @@ class Program:
             return []
         if self.suite == "cutlass":
             root, program = self.folder.parent.parent, self.logs / "program"
-            self.command = [program, *arguments_of(self.name)]
+            self.command = [program, *sizes().get(self.name, "").split()]
             folders = [f"-I{root / it}" for it in ("include", "tools/util/include", "examples/common")]
             source = f"{self.name.rpartition('/')[2]}.cu"
             nvcc = ["millstream-nvcc", "-std=c++17", "-arch=sm_80", "--expt-relaxed-constexpr"]
@@ -228,7 +228,7 @@ class Program:
             return [given, *smaller]
         once = self.copied("once", self.single)
         if self.suite == "cuda-samples":
-            values = " ".join(arguments_of(self.name))
+            values = sizes().get(self.name)
             if values:
                 folder = self.copied("smaller", functools.partial(self.assigned, values), once)
                 return [("smaller", folder, self.command)]
@@ -241,13 +241,12 @@ class Program:
         last = []
         if once != self.folder:
             found, last = [("repeat 1 in sources", once, command)], [given]
-        for line in read(HERE / "sizes.txt").splitlines():
-            name, _, arguments = line.partition(" ")
-            if name == self.name:
-                folder = self.copied("smaller", functools.partial(self.assigned, arguments), once)
-                arguments = re.sub(r"\w+:=\S+ ?", "", arguments)
-                command = lines if arguments == "..." else [f"./main {arguments}"]
-                return [*found, ("smaller", folder, ["sh", "-ec", "\n".join(command)]), *last]
+        arguments = sizes().get(self.name)
+        if arguments is not None:
+            folder = self.copied("smaller", functools.partial(self.assigned, arguments), once)
+            arguments = re.sub(r"\w+:=\S+ ?", "", arguments)
+            command = lines if arguments == "..." else [f"./main {arguments}"]
+            return [*found, ("smaller", folder, ["sh", "-ec", "\n".join(command)]), *last]
 
         def commands(by):
             return ["sh", "-ec", "\n".join(self.divided_arguments(by, line) for line in lines)]

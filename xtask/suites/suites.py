@@ -30,7 +30,7 @@ import threading
 import time
 
 import judges
-from program import HERE, Program, read
+from program import HERE, Program, read, sizes
 
 ROOT = HERE.parent.parent
 SUITES = ["own", "ggml", "HeCBench", "gpu-rodinia", "cuda-samples", "cutlass"]
@@ -96,8 +96,7 @@ def programs(folder, suite):
         return sorted(path.name for path in found if path.name != "util")
     if suite == "cutlass":
         # Those for Ampere whose sizes are listed.
-        names = (line.split()[0] for line in read(HERE / "sizes.txt").splitlines() if line)
-        return [name for name in names if (folder / "examples" / f"{name}.cu").exists()]
+        return [name for name in sizes() if (folder / "examples" / f"{name}.cu").exists()]
     if suite == "cuda-samples":
         files = (folder / "Samples").glob("*/*/CMakeLists.txt")
         names = (f"{file.parent.parent.name}/{file.parent.name}" for file in files)

@@ -1,4 +1,5 @@
-//! A value for each of some memory locations, by their addresses.
+//! A value for each of some memory locations, by their addresses, or for each of some pages, by
+//! their numbers.
 
 use std::collections::BTreeMap;
 
@@ -34,9 +35,11 @@ impl<T: Default> ByAddress<T> {
     #[inline]
     pub(super) fn get_or_default(&mut self, address: u64) -> &mut T {
         let index = self.find(address).unwrap_or_else(|| {
-            self.indices.insert(address, self.values.len());
+            let index = self.values.len();
             self.values.push(T::default());
-            self.values.len() - 1
+            self.indices.insert(address, index);
+            self.last = Some((address, index));
+            index
         });
         &mut self.values[index]
     }

@@ -6,12 +6,11 @@
 //! rows ([`Page::make_words`]). That gives the records that it would have given before: clocks
 //! are not consulted, because rows overlap only if they all read, and then not too many of them.
 
-use std::collections::BTreeMap;
-
 use smallvec::SmallVec;
 
 use super::access_record::{AccessRecord, Sharing};
 use super::block_threads::BlockThreads;
+use super::by_address::ByAddress;
 use super::observation::ObservationLog;
 use super::shadow::{RECORDS_FEW, RacingPair, ShadowWord};
 use super::word_recorder::each_word;
@@ -169,11 +168,8 @@ impl Page {
 /// The shadow words of a memory.
 #[derive(Debug, Default)]
 pub(super) struct ShadowMemory {
-    pages: Vec<Page>,
-    /// The index of each page.
-    indices: BTreeMap<u64, usize>,
-    /// The number and index of the page used last.
-    last: Option<(u64, usize)>,
+    /// The pages by the number of each.
+    pages: ByAddress<Page>,
 }
 
 impl ShadowMemory {
@@ -188,7 +184,7 @@ impl ShadowMemory {
         pair: impl FnMut(&RacingPair<'_>),
     ) {
         let at = (number % PAGE_WORDS) as usize;
-        let page = self.page(number / PAGE_WORDS);
+        let page = self.pages.get_or_default(number / PAGE_WORDS);
         if page.words.is_none() {
             page.make_words(threads, sharing);
         }
@@ -223,21 +219,7 @@ impl ShadowMemory {
             start: address % PAGE_BYTES,
             lane_bytes,
         };
-        let page = self.page(address / PAGE_BYTES);
+        let page = self.pages.get_or_default(address / PAGE_BYTES);
         page.record_row(row, stored, threads, sharing)
-    }
-
-    /// Returns a page, allocated if necessary.
-    #[inline]
-    fn page(&mut self, number: u64) -> &mut Page {
-        let index = match self.last {
-            Some((last, index)) if last == number => index,
-            _ => *self.indices.entry(number).or_insert_with(|| {
-                self.pages.push(Page::default());
-                self.pages.len() - 1
-            }),
-        };
-        self.last = Some((number, index));
-        &mut self.pages[index]
     }
 }
