@@ -185,6 +185,44 @@ static __device__ __forceinline__ T sigmoid_from(T x, T power)
 extern "C" __device__ float ms_sigmoid_f32(float x) { return sigmoid_from(x, ms_exp_f32(-fabsf(x))); }
 extern "C" __device__ double ms_sigmoid_f64(double x) { return sigmoid_from(x, exp(-fabs(x))); }
 
+// Functions of numbers that an f16 or a bf16 can hold, for results that are rounded to that: by polynomials, so that nothing branches. Of every operand the
+// rounded result is that of the function of f32 (`halves.rs` compares all of them). Beyond the bound, results are rounded to one.
+template <int N>
+static __device__ __forceinline__ float polynomial(const float (&of)[N], float x)
+{
+    float sum = of[N - 1];
+#pragma unroll
+    for (int power = N - 2; power >= 0; power--) {
+        sum = fmaf(sum, x, of[power]);
+    }
+    return sum;
+}
+
+static __device__ __forceinline__ float lesser(float magnitude, float bound) { return magnitude > bound ? bound : magnitude; }
+
+extern "C" __device__ float ms_erf_half(float x)
+{
+    // erf(r) / r in powers of r^2, from the middle of the squares on.
+    const float of[] = {
+        0.529105425f, -0.0704893172f, 0.0126529727f, -0.00220365427f, 0.000349665585f,
+        -4.98807749e-05f, 6.35130937e-06f, -7.0332419e-07f, 7.39109254e-08f, -9.10196274e-09f,
+        7.67057251e-10f};
+    float r = lesser(fabsf(x), 2.65141463f);
+    return copysignf(r * polynomial(of, fmaf(r, r, -3.515f)), x);
+}
+
+extern "C" __device__ float ms_tanh_half(float x)
+{
+    // tanh(r) / r in powers of r, from the middle on.
+    const float of[] = {
+        0.43294546f, -0.172709152f, 0.0579627752f, -0.0138789909f, 0.000796945475f,
+        0.00139746163f, -0.000989894615f, 0.000390350382f, -6.15426543e-05f, 1.81838925e-06f,
+        -1.58358689e-05f, -2.32817513e-07f, 9.83006885e-06f, -2.69710699e-06f, -1.1601503e-06f,
+        4.4073181e-07f, 4.38583285e-08f, -2.09092779e-08f};
+    float r = lesser(fabsf(x), 4.52f);
+    return copysignf(r * polynomial(of, r - 2.26f), x);
+}
+
 // x to the power of n by squaring, in the order of LLVM's powi: every product is rounded as it is on a CPU.
 template <typename T>
 static __device__ __forceinline__ T power(T x, int n)

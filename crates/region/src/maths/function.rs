@@ -72,17 +72,25 @@ functions! {
 
 impl MathFunction {
     /// Returns the number of instructions for an element, without those of rarely taken branches in
-    /// functions of their own. Elements of 16 bits are computed as `f32`.
+    /// functions of their own. Most elements of 16 bits are computed as `f32`.
     pub(crate) fn instructions(self, dtype: DType) -> usize {
-        /// The numbers of each function, of `f32` and `f64`, once they were asked for.
-        static NUMBERS: [[OnceLock<usize>; 2]; MathFunction::ALL.len()] =
-            [const { [const { OnceLock::new() }; 2] }; MathFunction::ALL.len()];
-        let is_double = dtype == DType::F64;
-        *NUMBERS[self as usize][usize::from(is_double)].get_or_init(|| {
-            let kind = if is_double { "f64" } else { "f32" };
+        /// The numbers of each function, of 16-bit floats, `f32` and `f64`, once they were asked for.
+        static NUMBERS: [[OnceLock<usize>; 3]; MathFunction::ALL.len()] =
+            [const { [const { OnceLock::new() }; 3] }; MathFunction::ALL.len()];
+        let (number, kind) = match dtype {
+            _ if dtype.is_half() && self.has_own_half() => (0, "half"),
+            DType::F64 => (2, "f64"),
+            _ => (1, "f32"),
+        };
+        *NUMBERS[self as usize][number].get_or_init(|| {
             let item = library().items.get(&*format!("ms_{}_{kind}", self.name()));
             item.map_or(0, PtxItem::instructions)
         })
+    }
+
+    /// Returns whether the library has a function for results that are rounded to 16 bits.
+    pub(crate) fn has_own_half(self) -> bool {
+        matches!(self, Self::Erf | Self::Tanh)
     }
 
     /// Returns whether the operands are a seed and a linear index, of type `i64` for every result
@@ -103,6 +111,9 @@ mod tests {
                 let name = format!("ms_{}_{kind}", function.name());
                 assert!(library().items.contains_key(&*name), "{name}");
             }
+            let of_half = format!("ms_{}_half", function.name());
+            let is_there = library().items.contains_key(&*of_half);
+            assert_eq!(is_there, function.has_own_half(), "{of_half}");
         }
     }
 }

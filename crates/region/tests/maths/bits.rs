@@ -56,7 +56,7 @@ fn of(function: &'static str) -> u64 {
     let has_two = ["powf", "atan2", "hypot", "rem"]
         .iter()
         .any(|name| function.contains(name));
-    if function.ends_with("f32") {
+    if !function.ends_with("f64") {
         let (x, y) = points::pairs(count as usize / 6);
         digest_singles(match () {
             () if is_random => device::two(function, &seeds, &indices),

@@ -6,6 +6,7 @@ mod bits;
 mod device;
 mod doubles;
 mod functions;
+mod halves;
 mod measure;
 mod points;
 mod random;

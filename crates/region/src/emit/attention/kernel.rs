@@ -38,7 +38,6 @@ pub(crate) fn attention(kernel: &FusedKernel) -> GeneratedPasses {
     let tiles = queries.div_ceil(sizes.tile);
     let batches: usize = node.shape[..node.shape.len() - 2].iter().product();
     let mut body = KernelBody::new(true);
-    body.inlines = true;
     body.block = THREADS;
     body.blocks_min = Some(ATTENTION_BLOCKS);
     body.name_part("attention");

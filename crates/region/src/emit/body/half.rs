@@ -2,7 +2,8 @@
 //! ties to even, so that fusion does not change results.
 //!
 //! An `f32` has more than twice the digits of both types, so that rounding the rounded result of a
-//! sum, difference, product, quotient or square root gives the same as rounding the exact one.
+//! sum, difference, product, quotient or square root gives the same as rounding the exact one. The
+//! instructions for sums, differences and products of `f16` do that at once.
 //!
 //! PTX converts `bf16` from compute capability 8.0 on only, and the generated kernels are for 7.5.
 //! Therefore integer instructions convert it.
@@ -27,6 +28,14 @@ pub(crate) fn apply(
     to: DType,
     values: &[Reg],
 ) -> Reg {
+    if from == DType::F16
+        && let (Function::Add | Function::Subtract | Function::Multiply, &[a, b]) =
+            (function, values)
+    {
+        let [a, b] = [a, b].map(|element| value!(body, B16; "cvt.u16.u32 {element}"));
+        let result = value!(body, B16; "{}.rn.f16 {a}, {b}", function.name());
+        return value!(body, B32; "cvt.u32.u16 {result}");
+    }
     let singles: SmallVec<[Reg; 3]> = match function {
         // The operands are seed and linear index.
         Function::Maths(function) if function.is_random() => values.into(),
@@ -42,7 +51,14 @@ pub(crate) fn apply(
     if to == DType::Bool {
         return elementwise::apply(body, function, DType::F32, to, &singles);
     }
-    let result = elementwise::apply(body, function, DType::F32, DType::F32, &singles);
+    let result = match function {
+        Function::Maths(function) if function.has_own_half() => {
+            let result = body.reg(RegClass::F32);
+            body.call(&format!("ms_{}_half", function.name()), result, &singles);
+            result
+        }
+        _ => elementwise::apply(body, function, DType::F32, DType::F32, &singles),
+    };
     let result = match function {
         // Rounding up could give 1, which is excluded.
         Function::Maths(MathFunction::Uniform) => truncated(body, to, result),

@@ -239,8 +239,6 @@ pub(crate) struct KernelBody {
     pub(crate) wide: bool,
     /// The number of threads per block.
     pub(crate) block: usize,
-    /// True if functions of the maths library without branches are computed in place.
-    pub(crate) inlines: bool,
 }
 
 /// Appends an instruction: `line!(body; "add.s32 {}, {}, {};", a, b, c)`. In this and all other
@@ -408,7 +406,7 @@ impl KernelBody {
     pub(crate) fn call(&mut self, name: &str, result: Reg, arguments: &[Reg]) {
         let arguments: Vec<_> = arguments.iter().map(Reg::to_string).collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        if self.inlines && maths::inline(&mut self.text, name, &result.to_string(), &arguments) {
+        if maths::inline(&mut self.text, name, &result.to_string(), &arguments) {
             return;
         }
         maths::call(&mut self.text, name, &result.to_string(), &arguments);

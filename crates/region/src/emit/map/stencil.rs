@@ -51,7 +51,6 @@ pub(crate) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
         .expect("planning has checked that the views are shifts");
     let axes = stencil.axes;
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    body.inlines = true;
     let mut shared = String::new();
     for (number, source) in sources.iter().enumerate() {
         declare_shared(&mut shared, number, source.dtype, stencil.elements());

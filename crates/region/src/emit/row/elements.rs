@@ -198,9 +198,7 @@ pub(crate) fn begin(
     let classes = rows
         .classify(nodes)
         .expect("planning has checked that all nodes belong to rows");
-    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    body.inlines = true;
-    (classes, body)
+    (classes, KernelBody::new(IndexAnalysis::of(kernel).wide))
 }
 
 /// Generates the rest of a row kernel, which has these elements of a row in registers. A block may
