@@ -12,10 +12,11 @@ use millstream::{
 use crate::{
     element::DType,
     product::{
-        launch_plan::{BLOCKS_MAX, BuiltinKernel, LaunchPlan, THREADS, part_bytes},
+        launch_plan::{BLOCKS_MAX, BuiltinKernel, part_bytes},
         operand::CheckedProduct,
         source::source,
     },
+    schedule::Machine,
 };
 
 /// Launches a kernel with these arguments, for elements of a type, from a source line.
@@ -29,11 +30,12 @@ unsafe fn launch<const N: usize>(
     blocks: usize,
     mut arguments: [Argument<'_>; N],
 ) -> Result<()> {
-    let functions = kernel::load(&stream.device(), source(dtype))?;
-    let (function, arguments) = (&functions[kernel as usize], &mut arguments);
+    let (module, number) = source(dtype, kernel);
+    let functions = kernel::load(&stream.device(), module)?;
+    let (function, arguments) = (&functions[number], &mut arguments);
     // The kernels loop over the work that remains.
     let blocks = [blocks.min(BLOCKS_MAX) as u32, 1, 1];
-    let grid = LaunchConfig::new(blocks, [THREADS as u32, 1, 1]);
+    let grid = LaunchConfig::new(blocks, [kernel.threads() as u32, 1, 1]);
     // SAFETY: this function's contract.
     unsafe { kernel::launch_at(function, stream, grid, arguments, location) }
 }
@@ -46,12 +48,13 @@ pub(super) fn enqueue(
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Result<()> {
-    let CheckedProduct { layout, a, b } = match operands.layout.m {
+    let operands = match operands.layout.m {
         1 => operands.transposed(),
         _ => operands,
     };
+    let plan = operands.launch_plan(dtype, &Machine::of(&stream.device()));
+    let CheckedProduct { layout, a, b } = operands;
     debug_assert_eq!(out.len(), layout.elements() * dtype.bytes());
-    let plan = LaunchPlan::of(&layout);
     let shape = plan.shape(&layout);
     let site = (stream, dtype, location);
     let sum = plan.sum(&layout);

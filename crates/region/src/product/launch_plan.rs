@@ -5,10 +5,25 @@ use bytemuck::{Pod, Zeroable};
 use crate::{
     element::DType,
     product::layout::{BATCH_DIMS, FactorLayout, ProductLayout},
+    schedule::Machine,
 };
 
-/// The number of threads per block of every kernel.
-pub(crate) const THREADS: usize = 256;
+/// The number of threads per block of the kernels without tensor cores, and of those with.
+const THREADS: usize = 256;
+const TENSOR_THREADS: usize = 128;
+/// The number of rows and columns of a tile for tensor cores, and that of a stage of `k`.
+const TENSOR_TILE: usize = 128;
+const TENSOR_STEP: usize = 32;
+/// The least number of rows and columns for tensor cores. Narrower products leave most of a tile
+/// empty.
+const TENSOR_SIDE_MIN: usize = 64;
+/// The number of elements that a thread copies at once, and that of elements of the product.
+const TENSOR_COPIED: usize = 8;
+const TENSOR_STORED: usize = 4;
+/// The maximum `k` of products that are not left to cuBLAS. Up to there, storing the product takes
+/// longer than computing it, and the kernel computes the epilogue at once
+/// (2026-11-28-products-of-halves.md).
+const TENSOR_K_MAX: usize = 128;
 
 /// The maximum number of blocks of a grid.
 pub(crate) const BLOCKS_MAX: usize = i32::MAX as usize;
@@ -41,10 +56,41 @@ pub(crate) enum BuiltinKernel {
     ShortRows,
     /// Sum of the partial products of a split `k`.
     Sum,
+    /// Matrix times matrix of 16-bit floats, in tiles of 128 × 128 elements, by tensor cores. The
+    /// names say of what the elements are contiguous: of rows or columns of each factor.
+    TensorRowsColumns,
+    TensorRowsRows,
+    TensorColumnsColumns,
+    TensorColumnsRows,
 }
 
-/// The kernel and the split of a product. Both depend on the product alone, so that every device
-/// computes it in the same order.
+impl BuiltinKernel {
+    /// Returns the kernel for tensor cores, given of each factor whether its rows are contiguous.
+    fn tensor(a_has_rows: bool, b_has_rows: bool) -> Self {
+        match (a_has_rows, b_has_rows) {
+            (true, false) => Self::TensorRowsColumns,
+            (true, true) => Self::TensorRowsRows,
+            (false, false) => Self::TensorColumnsColumns,
+            (false, true) => Self::TensorColumnsRows,
+        }
+    }
+
+    pub(crate) fn is_tensor(self) -> bool {
+        self as usize >= Self::TensorRowsColumns as usize
+    }
+
+    /// Returns the number of threads per block.
+    pub(crate) fn threads(self) -> usize {
+        if self.is_tensor() {
+            TENSOR_THREADS
+        } else {
+            THREADS
+        }
+    }
+}
+
+/// The kernel and the split of a product. Both depend on the product, and on whether the device has
+/// tensor cores that a kernel can use, so that devices alike compute it in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LaunchPlan {
     pub(crate) kernel: BuiltinKernel,
@@ -55,13 +101,20 @@ pub(crate) struct LaunchPlan {
 
 impl LaunchPlan {
     /// Plans a product with at least one element. A product with one row must be transposed.
-    pub(crate) fn of(layout: &ProductLayout) -> Self {
+    pub(crate) fn of(layout: &ProductLayout, dtype: DType, machine: &Machine) -> Self {
         let &ProductLayout { m, k, n, a, .. } = layout;
+        let of_tensor = (dtype.is_half() && machine.has_tensor_cores)
+            .then(|| tensor_kernel(layout))
+            .flatten();
         let batches = layout.batches();
         // Per kind of product: the rows and columns of a unit of work, the units per block, the
         // blocks that keep a device busy, and the least `k` of a split.
         let own = 1 << m.min(8).ilog2();
-        let (kernel, (rows, columns), per_block, wanted, split_k_min) = if n == 1 {
+        let (kernel, (rows, columns), per_block, wanted, split_k_min) = if let Some(kernel) =
+            of_tensor
+        {
+            (kernel, (TENSOR_TILE, TENSOR_TILE), 1, 256, 512)
+        } else if n == 1 {
             let along_rows = a.column.unsigned_abs() <= a.row.unsigned_abs() || m < 8;
             if k < 32 {
                 (BuiltinKernel::ShortRows, (256, 1), 1, 1024, 512)
@@ -83,7 +136,10 @@ impl LaunchPlan {
         let units = m.div_ceil(rows) * n.div_ceil(columns) * batches;
         let splits = (wanted * per_block / units).min(k / split_k_min).max(1);
         // One split without elements if `k` is 0.
-        let split_k = k.div_ceil(splits).max(1);
+        let mut split_k = k.div_ceil(splits).max(1);
+        if kernel.is_tensor() && splits > 1 {
+            split_k = split_k.next_multiple_of(TENSOR_STEP);
+        }
         // Rounding `split_k` up may leave the last splits empty.
         let splits = k.div_ceil(split_k).max(1);
         Self {
@@ -92,6 +148,12 @@ impl LaunchPlan {
             splits,
             split_k,
         }
+    }
+
+    /// Returns whether the product is not left to a library, be it with an epilogue or without:
+    /// a product has the same bits in both cases.
+    pub(crate) fn is_preferred(&self, layout: &ProductLayout) -> bool {
+        self.kernel.is_tensor() && layout.k <= TENSOR_K_MAX
     }
 
     /// Returns the parameter that describes the product to its kernel.
@@ -131,6 +193,30 @@ impl LaunchPlan {
     }
 }
 
+/// Returns the kernel for tensor cores, if it can compute a product of floats of 16 bits: lines of
+/// contiguous elements begin at multiples of sixteen bytes, and results are stored four at a time.
+fn tensor_kernel(layout: &ProductLayout) -> Option<BuiltinKernel> {
+    let &ProductLayout { m, k, n, a, b, .. } = layout;
+    let has_lines = |factor: FactorLayout, is_contiguous: isize, line: isize| {
+        let moved = |dim: usize| match layout.batch[dim] {
+            1 => 0,
+            _ => factor.batch[dim],
+        };
+        let all = [line, factor.offset as isize].into_iter();
+        let mut all = all.chain((0..BATCH_DIMS).map(moved));
+        is_contiguous == 1 && all.all(|distance| distance % TENSOR_COPIED as isize == 0)
+    };
+    let has_rows = |factor: FactorLayout| has_lines(factor, factor.column, factor.row);
+    let has_columns = |factor: FactorLayout| has_lines(factor, factor.row, factor.column);
+    let is_large = m.min(n) >= TENSOR_SIDE_MIN && k >= TENSOR_STEP / 2;
+    let fits = is_large
+        && n.is_multiple_of(TENSOR_STORED)
+        && [a, b]
+            .into_iter()
+            .all(|factor| has_rows(factor) || has_columns(factor));
+    fits.then(|| BuiltinKernel::tensor(has_rows(a), has_rows(b)))
+}
+
 /// The launch of the kernel that sums partial products.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SumPlan {
@@ -166,7 +252,8 @@ mod tests {
         };
         let (product, left) = ([m, n], [m, k]);
         let shape = ProductShape::of(&product, &left);
-        LaunchPlan::of(&ProductLayout::new(&shape, factor(k), factor(n)))
+        let layout = ProductLayout::new(&shape, factor(k), factor(n));
+        LaunchPlan::of(&layout, DType::F32, &Machine::H200)
     }
 
     #[test]
@@ -185,6 +272,51 @@ mod tests {
             assert!(
                 splits * split_k >= k && (splits - 1) * split_k < k,
                 "{splits} splits of {split_k} for {k}"
+            );
+        }
+    }
+
+    #[test]
+    fn tensor_cores_take_large_products_of_halves_with_aligned_lines() {
+        let lines = |line: isize, has_rows: bool, offset: usize| FactorStrides {
+            offset,
+            row: if has_rows { line } else { 1 },
+            column: if has_rows { 1 } else { line },
+            batch: &[4],
+        };
+        let of = |dtype, a, b, (m, k, n): (usize, usize, usize), machine: &Machine| {
+            let shape = ProductShape {
+                batch: &[1],
+                m,
+                k,
+                n,
+            };
+            LaunchPlan::of(&ProductLayout::new(&shape, a, b), dtype, machine)
+        };
+        let (rows, columns) = (lines(80, true, 8), lines(800, false, 0));
+        let sizes = (64, 40, 72);
+        let plan = of(DType::F16, rows, columns, sizes, &Machine::H200);
+        assert_eq!(plan.kernel, BuiltinKernel::TensorRowsColumns);
+        assert_eq!((plan.kernel.threads(), plan.blocks), (128, 1));
+        let plan = of(DType::Bf16, columns, rows, (64, 1_100, 72), &Machine::H200);
+        assert_eq!(plan.kernel, BuiltinKernel::TensorColumnsRows);
+        assert_eq!((plan.splits, plan.split_k), (2, 576));
+        let before_8_0 = Machine {
+            has_tensor_cores: false,
+            ..Machine::H200
+        };
+        for (dtype, a, sizes, machine) in [
+            (DType::F32, rows, sizes, Machine::H200),
+            (DType::F16, rows, sizes, before_8_0),
+            (DType::F16, rows, (63, 40, 72), Machine::H200),
+            (DType::F16, rows, (64, 40, 70), Machine::H200),
+            (DType::F16, lines(81, true, 8), sizes, Machine::H200),
+            (DType::F16, lines(80, true, 9), sizes, Machine::H200),
+        ] {
+            let plan = of(dtype, a, columns, sizes, &machine);
+            assert!(
+                !plan.kernel.is_tensor(),
+                "{dtype:?} {a:?} {sizes:?} {machine:?}"
             );
         }
     }

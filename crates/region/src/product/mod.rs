@@ -4,7 +4,12 @@
 //! `f64`, `f16` or `bf16` (`bf16` from compute capability 8.0 on), neither factor is a vector, each
 //! factor has contiguous rows or columns, and the batch, once merged, has a single non-negative
 //! stride. The built-in kernels compute all other products, and all products on the simulated
-//! device. They take any strides, and every numeric type except integers of 16 bits.
+//! device. They take any strides, and every numeric type except integers of 16 bits. Of `f16` and
+//! `bf16` they use tensor cores where the device has those of compute capability 8.0 or later, both
+//! factors have at least 64 rows or columns beside `k`, and their lines begin at multiples of 16
+//! bytes. Such products of a `k` of at most 128 are not left to cuBLAS, because a kernel with an
+//! epilogue is faster than two: up to half the time (docs/measurements/2026-11-28-products-of-
+//! halves.md).
 //!
 //! A built-in kernel also computes element-wise functions of the product, its epilogue: the code
 //! generator puts them in the place of the stores of elements (`emit/product.rs`). An element of
@@ -15,17 +20,19 @@
 //! products `a·b` by at most `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from
 //! 1 to the next number (2⁻²⁴ or 2⁻⁵³). For the built-in kernels, `r` is the lesser of `k` and `128
 //! + ⌈k / 128⌉`. The order of their additions depends on the shape and the strides alone: a product
-//! has the same bits on every run and on every device. cuBLAS states no bound: `r` is `k`, the
-//! bound of any order of the additions. It rounds elements to TF32 only for
-//! [`ProductPrecision::Tf32`], and never emulates them by narrower types.
+//! has the same bits on every run and on every device, but those on tensor cores only on devices
+//! whose tensor cores round alike: GPUs of compute capability 9.0 and the simulated device. cuBLAS
+//! states no bound: `r` is `k`, the bound of any order of the additions. It rounds elements to TF32
+//! only for [`ProductPrecision::Tf32`], and never emulates them by narrower types.
 //!
 //! The products of `f16` and `bf16` are exact in `f32`, within its range. Their sum has the bounds
-//! above, with the `u` of `f32`, and is then rounded to the type once. cuBLAS adds them on tensor
-//! cores. These align at least four products and the sum so far to the largest of them, truncate
-//! them at its last bit, and truncate the result. Each truncation has an error of up to `2u`,
-//! where a rounding has `u`: `r` is at most `3·k`, additions of partial sums included. NVIDIA
-//! documents no bound; this one follows from published measurements of the tensor cores of V100,
-//! T4, A100 and H100. cuBLAS is configured to make all additions in `f32`, those of partial sums
+//! above, with the `u` of `f32`, and is then rounded to the type once. Tensor cores align at least
+//! four products and the sum so far to the largest of them, truncate them at its last bit, and
+//! truncate the result. Each truncation has an error of up to `2u`, where a rounding has `u`: there
+//! `r` is at most `3·k`, additions of partial sums included. NVIDIA documents no bound; this one
+//! follows from published measurements of the tensor cores of V100, T4, A100 and H100
+//! (docs/measurements/2026-11-28-matrix-products.md has ours of an H100). cuBLAS is configured to
+//! make all additions in `f32`, those of partial sums
 //! included. It adds products in TF32 in the same way.
 
 mod builtin; // launches of the built-in kernels
@@ -40,15 +47,13 @@ use std::panic::Location;
 
 use millstream::{Buffer, Device, Result, Stream};
 
-pub(crate) use launch_plan::{
-    BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, THREADS, part_bytes,
-};
+pub(crate) use launch_plan::{BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, part_bytes};
 pub(crate) use layout::{FactorStrides, ProductLayout};
 pub use operand::{Factor, ProductShape};
 pub use precision::ProductPrecision;
 pub(crate) use source::source;
 
-use crate::{Number, element::DType};
+use crate::{Number, element::DType, schedule::Machine};
 use operand::CheckedProduct;
 
 /// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is
@@ -122,7 +127,7 @@ pub(crate) fn enqueue(
     let Some(operands) = prepare(stream, dtype, shape, a, b, out)? else {
         return Ok(());
     };
-    if !operands.layout.is_of_vector()
+    if is_for_library(stream, dtype, &operands)
         && let Some(answer) = cublas::enqueue(stream, (dtype, precision), &operands, out, location)
     {
         return answer;
@@ -140,8 +145,14 @@ pub(crate) fn uses_library(
 ) -> bool {
     shape.k > 0 && {
         let operands = CheckedProduct::new(dtype, shape, a, b);
-        !operands.layout.is_of_vector() && cublas::serves(stream, (dtype, precision), &operands)
+        is_for_library(stream, dtype, &operands)
+            && cublas::serves(stream, (dtype, precision), &operands)
     }
+}
+
+/// Returns whether a library computes the product if it can.
+fn is_for_library(stream: &Stream, dtype: DType, operands: &CheckedProduct<'_>) -> bool {
+    !operands.layout.is_of_vector() && !operands.is_preferred(dtype, &Machine::of(&stream.device()))
 }
 
 /// Checks the operands. Returns `None` if `out` is empty, or if `k` is 0, in which case `out` is

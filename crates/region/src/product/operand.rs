@@ -4,7 +4,11 @@ use millstream::{Buffer, View, driver::DevicePtr};
 
 use crate::{
     element::DType,
-    product::layout::{FactorStrides, ProductLayout},
+    product::{
+        launch_plan::LaunchPlan,
+        layout::{FactorStrides, ProductLayout},
+    },
+    schedule::Machine,
 };
 
 /// The sizes of a matrix product or of a batch of products.
@@ -78,7 +82,13 @@ impl Factor<'_> {
             column: self.column_stride,
             batch: self.batch_strides,
         };
-        (FactorMemory { view, address }, strides)
+        let position = self.offset;
+        let memory = FactorMemory {
+            view,
+            address,
+            position,
+        };
+        (memory, strides)
     }
 
     /// Returns the smallest view of the array that contains all elements, and the position of the
@@ -125,6 +135,8 @@ pub(super) struct FactorMemory<'a> {
     pub(super) view: View<'a, u8>,
     /// The address of the first element.
     pub(super) address: DevicePtr,
+    /// The position of the first element in the array.
+    position: usize,
 }
 
 /// A non-empty product whose factors lie within their arrays.
@@ -149,6 +161,20 @@ impl<'a> CheckedProduct<'a> {
         let (b, b_strides) = b.checked(dtype, batch, k, n);
         let layout = ProductLayout::new(shape, a_strides, b_strides);
         Self { layout, a, b }
+    }
+
+    /// Returns the plan of the product, which must not have a single row: that of the factors where
+    /// they lie in their arrays, as that of a kernel with an epilogue.
+    pub(super) fn launch_plan(&self, dtype: DType, machine: &Machine) -> LaunchPlan {
+        let mut layout = self.layout;
+        layout.a.offset = self.a.position;
+        layout.b.offset = self.b.position;
+        LaunchPlan::of(&layout, dtype, machine)
+    }
+
+    /// Returns whether the built-in kernels take precedence over a library.
+    pub(super) fn is_preferred(&self, dtype: DType, machine: &Machine) -> bool {
+        dtype.is_half() && self.launch_plan(dtype, machine).is_preferred(&self.layout)
     }
 
     pub(super) fn transposed(self) -> Self {

@@ -2,7 +2,10 @@
 
 use millstream::kernel::{ModuleSource, Param, ParamKind, Signature};
 
-use crate::{element::DType, product::launch_plan::RawShape};
+use crate::{
+    element::DType,
+    product::launch_plan::{BuiltinKernel, RawShape},
+};
 
 const fn slice(name: &'static str, writable: bool) -> Param {
     Param {
@@ -51,11 +54,18 @@ const KERNELS: &[Signature] = &[
     signature("product_sum", SUM),
 ];
 
+/// The kernels for tensor cores, as declared in `product_tensor.cuh`.
+const TENSOR_KERNELS: &[Signature] = &[
+    signature("product_tensor_rows_columns", PRODUCT),
+    signature("product_tensor_rows_rows", PRODUCT),
+    signature("product_tensor_columns_columns", PRODUCT),
+    signature("product_tensor_columns_rows", PRODUCT),
+];
+
 macro_rules! sources {
-    ($($($dtype:ident)|+ => $name:literal $ptx:literal)*) => {
-        /// Returns the PTX module for an element type. Integers that wrap around have the same bits
-        /// with and without a sign.
-        pub(crate) fn source(dtype: DType) -> &'static ModuleSource {
+    ($(#[$doc:meta])* $function:ident $kernels:ident: $($($dtype:ident)|+ => $name:literal $ptx:literal)*) => {
+        $(#[$doc])*
+        fn $function(dtype: DType) -> &'static ModuleSource {
             match dtype {
                 $($(DType::$dtype)|+ => {
                     static SOURCE: ModuleSource = ModuleSource {
@@ -64,20 +74,35 @@ macro_rules! sources {
                         declared: concat!(file!(), ":", line!()),
                         ptx: include_str!($ptx),
                         cuda: None,
-                        kernels: KERNELS,
+                        kernels: $kernels,
                         variables: &[],
                     };
                     &SOURCE
                 })*
-                DType::I16 | DType::U16 | DType::Bool => {
-                    unreachable!("{dtype:?} has no matrix products of its own")
-                }
+                _ => unreachable!("{dtype:?} has no such matrix products of its own"),
             }
         }
     };
 }
 
+/// Returns the PTX module with a kernel for an element type, and the number of the kernel in it.
+pub(crate) fn source(dtype: DType, kernel: BuiltinKernel) -> (&'static ModuleSource, usize) {
+    match kernel.is_tensor() {
+        true => (tensor_module(dtype), kernel as usize - KERNELS.len()),
+        false => (module(dtype), kernel as usize),
+    }
+}
+
 sources! {
+    /// The kernels for tensor cores.
+    tensor_module TENSOR_KERNELS:
+    F16 => "product_tensor_f16" "../../kernels/product_tensor_f16.ptx"
+    Bf16 => "product_tensor_bf16" "../../kernels/product_tensor_bf16.ptx"
+}
+
+sources! {
+    /// The other kernels. Integers that wrap around have the same bits with and without a sign.
+    module KERNELS:
     F16 => "product_f16" "../../kernels/product_f16.ptx"
     Bf16 => "product_bf16" "../../kernels/product_bf16.ptx"
     F32 => "product_f32" "../../kernels/product_f32.ptx"

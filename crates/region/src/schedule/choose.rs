@@ -150,7 +150,8 @@ impl Choice {
                 },
             }),
             Some(Op::MatrixProduct(left, right, _)) => {
-                Schedule::Product(LaunchPlan::of(&product_layout(kernel, left, right).0))
+                let (layout, _) = product_layout(kernel, left, right);
+                Schedule::Product(LaunchPlan::of(&layout, root.dtype, machine))
             }
             Some(Op::Attention(_)) => Schedule::Attention,
             _ => of_elements(kernel, machine),

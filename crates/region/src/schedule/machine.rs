@@ -1,6 +1,6 @@
 //! The sizes of a machine, and the thresholds of schedules.
 //!
-//! None of these numbers decides a bit. The file behind a number is a page in `docs/measurements`;
+//! None of these numbers decides a bit; `has_tensor_cores` does, of products of 16-bit floats. The file behind a number is a page in `docs/measurements`;
 //! where there is none, the number was not measured by itself.
 
 use millstream::Device;
@@ -16,6 +16,8 @@ pub(crate) struct Machine {
     pub(crate) shared_bytes: u32,
     /// The size of the L2 cache in bytes.
     pub(crate) l2_bytes: u32,
+    /// Whether the compute capability is 8.0 or later: kernels for tensor cores are for that.
+    pub(crate) has_tensor_cores: bool,
 }
 
 /// The number of threads that do the work of a block of 256, which computes a row in several parts,
@@ -69,6 +71,7 @@ impl Machine {
         registers: 64 << 10,
         shared_bytes: 228 << 10,
         l2_bytes: 60 << 20,
+        has_tensor_cores: true,
     };
     #[cfg(test)]
     pub(crate) const H100: Self = Self {
@@ -111,16 +114,18 @@ impl Machine {
             registers: properties.registers_per_multiprocessor,
             shared_bytes: properties.shared_bytes_per_multiprocessor,
             l2_bytes: properties.l2_bytes,
+            has_tensor_cores: properties.compute_capability >= (8, 0),
         };
         machines.push((name.into(), machine));
         machine
     }
 
-    pub(crate) fn words(self) -> [u64; 2] {
+    pub(crate) fn words(self) -> [u64; 3] {
         let word = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         [
             word(self.multiprocessors, self.registers),
             word(self.shared_bytes, self.l2_bytes),
+            self.has_tensor_cores.into(),
         ]
     }
 

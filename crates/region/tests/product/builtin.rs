@@ -28,7 +28,23 @@ pub(crate) fn device() -> Result<(Device, Option<Gpu>), Failed> {
 
 /// Runs `body` on a device, then checks for races.
 fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
-    let (device, gpu) = device()?;
+    on_opened(device()?, body)
+}
+
+/// The same, with a check for races within kernels and for reads of uninitialised memory.
+fn on_checked_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
+    if on_gpu() {
+        return on_device(body);
+    }
+    let config = SimConfig::new().kernel_race_check(true);
+    let gpu = Gpu::new(config.kernel_init_check(true));
+    on_opened((Device::open_simulated(&gpu, 0)?, Some(gpu)), body)
+}
+
+fn on_opened(
+    (device, gpu): (Device, Option<Gpu>),
+    body: impl FnOnce(&Stream) -> Outcome,
+) -> Outcome {
     body(&device.stream()?)?;
     drop(device);
     match gpu.map(|gpu| gpu.reports()) {
@@ -266,6 +282,31 @@ fn compare_with_singles<T: Case>(
 fn half_products_are_those_of_f32_rounded_once() -> Outcome {
     compare_with_singles::<f16>(stream, f16::to_f32, f16::from_f32)?;
     compare_with_singles::<bf16>(stream, bf16::to_f32, bf16::from_f32)
+}
+
+/// Multiplies by tensor cores, with edges in every direction, in all layouts, with a split `k`.
+fn compare_tensor<T: Case>(stream: &Stream) -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(15);
+    let sizes = [
+        (&[][..], 64, 16, 64),
+        (&[], 129, 37, 260),
+        (&[], 70, 1_100, 68),
+        (&[2, 3], 65, 50, 72),
+    ];
+    for (batch, m, k, n) in share::cases(sizes, 4) {
+        for layouts in 0..4 {
+            let a = Layout::<T>::lines(&mut rng, &self::sizes(batch, m, k), layouts < 2);
+            let b = Layout::<T>::lines(&mut rng, &self::sizes(batch, k, n), layouts % 2 == 0);
+            compare_own(stream, &a, &b)?;
+        }
+    }
+    Ok(())
+}
+
+#[run_by(on_checked_device, |stream|)]
+fn products_by_tensor_cores() -> Outcome {
+    compare_tensor::<f16>(stream)?;
+    compare_tensor::<bf16>(stream)
 }
 
 #[run_by(on_device, |stream|)]

@@ -98,6 +98,13 @@ const SIZES: &[(usize, usize, usize, bool)] = &[
     (3, 4, 0, false),
 ];
 
+/// Sizes of products of 16-bit floats by tensor cores, also of those of a split `k`.
+const TENSOR_SIZES: &[(usize, usize, usize, bool)] = &[
+    (70, 24, 72, false),
+    (64, 40, 136, true),
+    (64, 1104, 64, false),
+];
+
 /// The sum of partial products with 32 threads for each element.
 const LONG: (usize, usize, usize, bool) = (1, 131_080, 1, false);
 
@@ -178,6 +185,15 @@ fn epilogues_have_the_bits_of_separate_kernels() -> Outcome {
 fn epilogues_of_half_products_have_the_bits_of_separate_kernels() -> Outcome {
     compare_type::<f16>(Which::All, 7)?;
     compare_type::<bf16>(Which::All, 7)
+}
+
+#[test]
+fn epilogues_of_products_by_tensor_cores_have_the_bits_of_separate_kernels() -> Outcome {
+    for &sizes in share::cases(TENSOR_SIZES, 3) {
+        on_device(|device| compare_sizes::<f16>(device, sizes, Which::All))?;
+        on_device(|device| compare_sizes::<bf16>(device, sizes, Which::Some))?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -53,6 +53,25 @@ impl<T: Case> Layout<T> {
         Self::filled(rng, sizes, 0, strides, sizes.iter().product())
     }
 
+    /// Creates a factor whose rows or columns are contiguous and begin at multiples of 16 bytes, with
+    /// gaps between them.
+    pub(crate) fn lines(rng: &mut dyn RngCore, sizes: &[usize], has_rows: bool) -> Self {
+        let rank = sizes.len();
+        let (along, across) = match has_rows {
+            true => (rank - 1, rank - 2),
+            false => (rank - 2, rank - 1),
+        };
+        let mut strides = vec![1_isize; rank];
+        let mut span = sizes[along].next_multiple_of(8) + 8;
+        strides[across] = span as isize;
+        span *= sizes[across];
+        for dim in (0..rank - 2).rev() {
+            strides[dim] = span as isize;
+            span *= sizes[dim];
+        }
+        Self::filled(rng, sizes, 16, strides, span + 16)
+    }
+
     /// Creates a column-major factor without gaps.
     pub(crate) fn transposed(rng: &mut dyn RngCore, sizes: &[usize]) -> Self {
         let mut swapped = sizes.to_vec();

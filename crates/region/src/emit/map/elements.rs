@@ -95,7 +95,7 @@ fn wide_update(kernel: &FusedKernel) -> Option<(&AxisMap, &NodeRef)> {
 }
 
 /// Adds the positions of neighbours along the last axis, the first at the linear index `first`.
-fn group_positions(
+pub(crate) fn group_positions(
     lowering: &mut Lowering<'_>,
     node: &NodeRef,
     first: Reg,

@@ -1,0 +1,5 @@
+// nvrtc: --gpu-architecture=compute_80 --include-path=crates/region/kernels
+// Matrix products of f16 by tensor cores, added as f32 and rounded once: see product_tensor.cuh.
+#include "product_tensor.cuh"
+
+TENSOR_KERNELS(Half)
