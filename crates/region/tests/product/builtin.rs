@@ -295,10 +295,17 @@ fn compare_tensor<T: Case>(stream: &Stream) -> Outcome {
     ];
     for (batch, m, k, n) in share::cases(sizes, 4) {
         for layouts in 0..4 {
-            let a = Layout::<T>::lines(&mut rng, &self::sizes(batch, m, k), layouts < 2);
-            let b = Layout::<T>::lines(&mut rng, &self::sizes(batch, k, n), layouts % 2 == 0);
+            let [a_sizes, b_sizes] = [(m, k), (k, n)].map(|(m, n)| self::sizes(batch, m, n));
+            let a = Layout::<T>::lines(&mut rng, &a_sizes, layouts < 2, 16);
+            let b = Layout::<T>::lines(&mut rng, &b_sizes, layouts % 2 == 0, 16);
             compare_own(stream, &a, &b)?;
         }
+    }
+    // Lines that do not begin at multiples of 16 bytes.
+    for (a_offset, b_offset) in [(9, 8), (8, 1)] {
+        let a = Layout::<T>::lines(&mut rng, &[64, 16], true, a_offset);
+        let b = Layout::<T>::lines(&mut rng, &[16, 64], true, b_offset);
+        compare_own(stream, &a, &b)?;
     }
     Ok(())
 }

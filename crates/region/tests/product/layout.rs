@@ -53,9 +53,14 @@ impl<T: Case> Layout<T> {
         Self::filled(rng, sizes, 0, strides, sizes.iter().product())
     }
 
-    /// Creates a factor whose rows or columns are contiguous and begin at multiples of 16 bytes, with
-    /// gaps between them.
-    pub(crate) fn lines(rng: &mut dyn RngCore, sizes: &[usize], has_rows: bool) -> Self {
+    /// Creates a factor whose rows or columns are contiguous, with gaps between them. In steps of
+    /// eight elements they are as far behind each other as behind `offset`.
+    pub(crate) fn lines(
+        rng: &mut dyn RngCore,
+        sizes: &[usize],
+        has_rows: bool,
+        offset: usize,
+    ) -> Self {
         let rank = sizes.len();
         let (along, across) = match has_rows {
             true => (rank - 1, rank - 2),
@@ -69,7 +74,7 @@ impl<T: Case> Layout<T> {
             strides[dim] = span as isize;
             span *= sizes[dim];
         }
-        Self::filled(rng, sizes, 16, strides, span + 16)
+        Self::filled(rng, sizes, offset, strides, span + offset)
     }
 
     /// Creates a column-major factor without gaps.
