@@ -48,15 +48,17 @@ struct Part {
   u64 out;
 };
 
-// The part of this number: the splits of the first matrix of the batch, then of the second, ...
-__device__ __forceinline__ Part part_of(const Shape& shape, u64 number) {
+// The part of this number: the splits of the first matrix of the batch, then of the second, ... `Number` has 32 bits
+// where all numbers fit in that; a division of 64 bits takes a hundred instructions.
+template <typename Number>
+__device__ __forceinline__ Part part_of(const Shape& shape, Number number) {
   Part part;
-  u64 split = 0, z = number;
+  Number split = 0, z = number;
   if (shape.splits > 1) {
-    split = number % shape.splits;
-    z = number / shape.splits;
+    split = number % (Number)shape.splits;
+    z = number / (Number)shape.splits;
   }
-  part.out = number * shape.m * shape.n;
+  part.out = (u64)number * shape.m * shape.n;
   part.k_begin = split * shape.split_k;
   part.k_end = min(shape.k, part.k_begin + shape.split_k);
   part.a = shape.a_offset;
@@ -64,8 +66,8 @@ __device__ __forceinline__ Part part_of(const Shape& shape, u64 number) {
 #pragma unroll
   for (int d = BATCH_DIMS - 1; d > 0; --d) {
     if (shape.batch[d] > 1) {
-      i64 index = z % shape.batch[d];
-      z /= shape.batch[d];
+      i64 index = z % (Number)shape.batch[d];
+      z /= (Number)shape.batch[d];
       part.a += index * shape.a_batch[d];
       part.b += index * shape.b_batch[d];
     }

@@ -12,7 +12,7 @@ use millstream::{
 use crate::{
     element::DType,
     product::{
-        launch_plan::{BLOCKS_MAX, BuiltinKernel, part_bytes},
+        launch_plan::{BLOCKS_MAX, BuiltinKernel, THREADS, part_bytes},
         operand::CheckedProduct,
         source::source,
     },
@@ -35,7 +35,7 @@ unsafe fn launch<const N: usize>(
     let (function, arguments) = (&functions[number], &mut arguments);
     // The kernels loop over the work that remains.
     let blocks = [blocks.min(BLOCKS_MAX) as u32, 1, 1];
-    let grid = LaunchConfig::new(blocks, [kernel.threads() as u32, 1, 1]);
+    let grid = LaunchConfig::new(blocks, [THREADS as u32, 1, 1]);
     // SAFETY: this function's contract.
     unsafe { kernel::launch_at(function, stream, grid, arguments, location) }
 }

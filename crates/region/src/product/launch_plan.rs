@@ -8,9 +8,8 @@ use crate::{
     schedule::Machine,
 };
 
-/// The number of threads per block of the kernels without tensor cores, and of those with.
-const THREADS: usize = 256;
-const TENSOR_THREADS: usize = 128;
+/// The number of threads per block of every kernel.
+pub(crate) const THREADS: usize = 256;
 /// The number of rows and columns of a tile for tensor cores, and that of a stage of `k`.
 const TENSOR_TILE: usize = 128;
 const TENSOR_STEP: usize = 32;
@@ -20,10 +19,10 @@ const TENSOR_SIDE_MIN: usize = 64;
 /// The number of elements that a thread copies at once, and that of elements of the product.
 const TENSOR_COPIED: usize = 8;
 const TENSOR_STORED: usize = 4;
-/// The maximum `k` of products that are not left to cuBLAS. Up to there, storing the product takes
-/// longer than computing it, and the kernel computes the epilogue at once
+/// The maximum `k` of products with an epilogue that are not left to cuBLAS. Up to there, storing
+/// and reading the product takes longer than the kernel is slower than cuBLAS's
 /// (2026-11-28-products-of-halves.md).
-const TENSOR_K_MAX: usize = 128;
+pub(crate) const EPILOGUE_K_MAX: usize = 256;
 
 /// The maximum number of blocks of a grid.
 pub(crate) const BLOCKS_MAX: usize = i32::MAX as usize;
@@ -78,15 +77,6 @@ impl BuiltinKernel {
     pub(crate) fn is_tensor(self) -> bool {
         self as usize >= Self::TensorRowsColumns as usize
     }
-
-    /// Returns the number of threads per block.
-    pub(crate) fn threads(self) -> usize {
-        if self.is_tensor() {
-            TENSOR_THREADS
-        } else {
-            THREADS
-        }
-    }
 }
 
 /// The kernel and the split of a product. Both depend on the product, and on whether the device has
@@ -103,7 +93,7 @@ impl LaunchPlan {
     /// Plans a product with at least one element. A product with one row must be transposed.
     pub(crate) fn of(layout: &ProductLayout, dtype: DType, machine: &Machine) -> Self {
         let &ProductLayout { m, k, n, a, .. } = layout;
-        let of_tensor = (dtype.is_half() && machine.has_tensor_cores)
+        let of_tensor = (dtype.is_half() && machine.capability >= 80)
             .then(|| tensor_kernel(layout))
             .flatten();
         let batches = layout.batches();
@@ -148,12 +138,6 @@ impl LaunchPlan {
             splits,
             split_k,
         }
-    }
-
-    /// Returns whether the product is not left to a library, be it with an epilogue or without:
-    /// a product has the same bits in both cases.
-    pub(crate) fn is_preferred(&self, layout: &ProductLayout) -> bool {
-        self.kernel.is_tensor() && layout.k <= TENSOR_K_MAX
     }
 
     /// Returns the parameter that describes the product to its kernel.
@@ -208,7 +192,8 @@ fn tensor_kernel(layout: &ProductLayout) -> Option<BuiltinKernel> {
     };
     let has_rows = |factor: FactorLayout| has_lines(factor, factor.column, factor.row);
     let has_columns = |factor: FactorLayout| has_lines(factor, factor.row, factor.column);
-    let is_large = m.min(n) >= TENSOR_SIDE_MIN && k >= TENSOR_STEP / 2;
+    // A kernel counts `k` in 32 bits.
+    let is_large = m.min(n) >= TENSOR_SIDE_MIN && (TENSOR_STEP / 2..1 << 30).contains(&k);
     let fits = is_large
         && n.is_multiple_of(TENSOR_STORED)
         && [a, b]
@@ -297,17 +282,17 @@ mod tests {
         let sizes = (64, 40, 72);
         let plan = of(DType::F16, rows, columns, sizes, &Machine::H200);
         assert_eq!(plan.kernel, BuiltinKernel::TensorRowsColumns);
-        assert_eq!((plan.kernel.threads(), plan.blocks), (128, 1));
+        assert_eq!(plan.blocks, 1);
         let plan = of(DType::Bf16, columns, rows, (64, 1_100, 72), &Machine::H200);
         assert_eq!(plan.kernel, BuiltinKernel::TensorColumnsRows);
         assert_eq!((plan.splits, plan.split_k), (2, 576));
-        let before_8_0 = Machine {
-            has_tensor_cores: false,
+        let turing = Machine {
+            capability: 75,
             ..Machine::H200
         };
         for (dtype, a, sizes, machine) in [
             (DType::F32, rows, sizes, Machine::H200),
-            (DType::F16, rows, sizes, before_8_0),
+            (DType::F16, rows, sizes, turing),
             (DType::F16, rows, (63, 40, 72), Machine::H200),
             (DType::F16, rows, (64, 40, 70), Machine::H200),
             (DType::F16, lines(81, true, 8), sizes, Machine::H200),

@@ -7,9 +7,10 @@
 //! device. They take any strides, and every numeric type except integers of 16 bits. Of `f16` and
 //! `bf16` they use tensor cores where the device has those of compute capability 8.0 or later, both
 //! factors have at least 64 rows or columns beside `k`, and their lines begin at multiples of 16
-//! bytes. Such products of a `k` of at most 128 are not left to cuBLAS, because a kernel with an
-//! epilogue is faster than two: up to half the time (docs/measurements/2026-11-28-products-of-
-//! halves.md).
+//! bytes. If such a product has an epilogue and a `k` of at most 256, it is not left to cuBLAS on
+//! GPUs of compute capability 9.0, because one kernel is faster than two. There its elements have
+//! the bits of cuBLAS's, as measured; a test compares them
+//! (docs/measurements/2026-11-28-products-of-halves.md).
 //!
 //! A built-in kernel also computes element-wise functions of the product, its epilogue: the code
 //! generator puts them in the place of the stores of elements (`emit/product.rs`). An element of
@@ -47,7 +48,9 @@ use std::panic::Location;
 
 use millstream::{Buffer, Device, Result, Stream};
 
-pub(crate) use launch_plan::{BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, part_bytes};
+pub(crate) use launch_plan::{
+    BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, THREADS, part_bytes,
+};
 pub(crate) use layout::{FactorStrides, ProductLayout};
 pub use operand::{Factor, ProductShape};
 pub use precision::ProductPrecision;
@@ -127,7 +130,7 @@ pub(crate) fn enqueue(
     let Some(operands) = prepare(stream, dtype, shape, a, b, out)? else {
         return Ok(());
     };
-    if is_for_library(stream, dtype, &operands)
+    if !operands.layout.is_of_vector()
         && let Some(answer) = cublas::enqueue(stream, (dtype, precision), &operands, out, location)
     {
         return answer;
@@ -135,7 +138,7 @@ pub(crate) fn enqueue(
     builtin::enqueue(stream, dtype, operands, out, location)
 }
 
-/// Returns whether cuBLAS computes a product with at least one element.
+/// Returns whether cuBLAS computes a product with at least one element that has an epilogue.
 pub(crate) fn uses_library(
     stream: &Stream,
     (dtype, precision): (DType, ProductPrecision),
@@ -145,14 +148,10 @@ pub(crate) fn uses_library(
 ) -> bool {
     shape.k > 0 && {
         let operands = CheckedProduct::new(dtype, shape, a, b);
-        is_for_library(stream, dtype, &operands)
+        !operands.layout.is_of_vector()
+            && !operands.is_for_epilogue(dtype, &Machine::of(&stream.device()))
             && cublas::serves(stream, (dtype, precision), &operands)
     }
-}
-
-/// Returns whether a library computes the product if it can.
-fn is_for_library(stream: &Stream, dtype: DType, operands: &CheckedProduct<'_>) -> bool {
-    !operands.layout.is_of_vector() && !operands.is_preferred(dtype, &Machine::of(&stream.device()))
 }
 
 /// Checks the operands. Returns `None` if `out` is empty, or if `k` is 0, in which case `out` is

@@ -5,7 +5,7 @@ use millstream::{Buffer, View, driver::DevicePtr};
 use crate::{
     element::DType,
     product::{
-        launch_plan::LaunchPlan,
+        launch_plan::{EPILOGUE_K_MAX, LaunchPlan},
         layout::{FactorStrides, ProductLayout},
     },
     schedule::Machine,
@@ -172,9 +172,12 @@ impl<'a> CheckedProduct<'a> {
         LaunchPlan::of(&layout, dtype, machine)
     }
 
-    /// Returns whether the built-in kernels take precedence over a library.
-    pub(super) fn is_preferred(&self, dtype: DType, machine: &Machine) -> bool {
-        dtype.is_half() && self.launch_plan(dtype, machine).is_preferred(&self.layout)
+    /// Returns whether a built-in kernel computes the product if it has an epilogue, and a library
+    /// if it has none.
+    pub(super) fn is_for_epilogue(&self, dtype: DType, machine: &Machine) -> bool {
+        machine.capability == 90
+            && self.layout.k <= EPILOGUE_K_MAX
+            && self.launch_plan(dtype, machine).kernel.is_tensor()
     }
 
     pub(super) fn transposed(self) -> Self {

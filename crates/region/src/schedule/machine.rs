@@ -1,7 +1,8 @@
 //! The sizes of a machine, and the thresholds of schedules.
 //!
-//! None of these numbers decides a bit; `has_tensor_cores` does, of products of 16-bit floats. The file behind a number is a page in `docs/measurements`;
-//! where there is none, the number was not measured by itself.
+//! None of these numbers decides a bit, except the compute capability, which does of products of
+//! 16-bit floats. The file behind a number is a page in `docs/measurements`; where there is none,
+//! the number was not measured by itself.
 
 use millstream::Device;
 use parking_lot::Mutex;
@@ -16,8 +17,8 @@ pub(crate) struct Machine {
     pub(crate) shared_bytes: u32,
     /// The size of the L2 cache in bytes.
     pub(crate) l2_bytes: u32,
-    /// Whether the compute capability is 8.0 or later: kernels for tensor cores are for that.
-    pub(crate) has_tensor_cores: bool,
+    /// The compute capability: 90 for 9.0.
+    pub(crate) capability: u32,
 }
 
 /// The number of threads that do the work of a block of 256, which computes a row in several parts,
@@ -71,7 +72,7 @@ impl Machine {
         registers: 64 << 10,
         shared_bytes: 228 << 10,
         l2_bytes: 60 << 20,
-        has_tensor_cores: true,
+        capability: 90,
     };
     #[cfg(test)]
     pub(crate) const H100: Self = Self {
@@ -82,6 +83,7 @@ impl Machine {
     #[cfg(test)]
     pub(crate) const A100: Self = Self {
         multiprocessors: 108,
+        capability: 80,
         shared_bytes: 164 << 10,
         l2_bytes: 40 << 20,
         ..Self::H200
@@ -89,6 +91,7 @@ impl Machine {
     #[cfg(test)]
     pub(crate) const L4: Self = Self {
         multiprocessors: 58,
+        capability: 89,
         shared_bytes: 100 << 10,
         l2_bytes: 48 << 20,
         ..Self::H200
@@ -109,12 +112,13 @@ impl Machine {
         let Ok(properties) = device.properties() else {
             return Self::H200;
         };
+        let (major, minor) = properties.compute_capability;
         let machine = Self {
             multiprocessors: properties.multiprocessors.max(1),
             registers: properties.registers_per_multiprocessor,
             shared_bytes: properties.shared_bytes_per_multiprocessor,
             l2_bytes: properties.l2_bytes,
-            has_tensor_cores: properties.compute_capability >= (8, 0),
+            capability: (10 * major + minor) as u32,
         };
         machines.push((name.into(), machine));
         machine
@@ -125,7 +129,7 @@ impl Machine {
         [
             word(self.multiprocessors, self.registers),
             word(self.shared_bytes, self.l2_bytes),
-            self.has_tensor_cores.into(),
+            self.capability.into(),
         ]
     }
 

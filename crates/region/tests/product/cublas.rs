@@ -109,6 +109,53 @@ fn exact_half_products_match_those_of_built_in_kernels() -> Outcome {
     exact_halves(bf16::from_f32)
 }
 
+/// The promise that fusion changes no bit needs this where a product with an epilogue is not left
+/// to cuBLAS: on GPUs of compute capability 9.0, for a `k` of at most 256.
+#[test]
+#[ignore = "needs a GPU with cuBLAS"]
+fn half_products_of_short_k_have_the_bits_of_built_in_kernels() -> Outcome {
+    let device = device()?;
+    if device.compute_capability() != (9, 0) {
+        println!(
+            "skipped: the compute capability is {:?}",
+            device.compute_capability()
+        );
+        return Ok(());
+    }
+    let stream = device.stream()?;
+    let mut rng = Pcg32::seed_from_u64(24);
+    for k in [16, 17, 24, 32, 40, 64, 72, 96, 128, 136, 192, 200, 248, 256] {
+        for (batch, m, n) in [
+            (1, 64, 64),
+            (1, 200, 136),
+            (3, 128, 256),
+            (1, 1040, 520),
+            (2, 72, 2048),
+        ] {
+            compare_with_own::<f16>(&stream, &mut rng, (batch, m, k, n))?;
+            compare_with_own::<bf16>(&stream, &mut rng, (batch, m, k, n))?;
+        }
+    }
+    Ok(())
+}
+
+fn compare_with_own<T: Case>(
+    stream: &Stream,
+    rng: &mut Pcg32,
+    (batch, m, k, n): (usize, usize, usize, usize),
+) -> Outcome {
+    for layouts in 0..4 {
+        let a = Layout::<T>::lines(rng, &[batch, m, k], layouts < 2, 16);
+        let b = Layout::<T>::lines(rng, &[batch, k, n], layouts % 2 == 0, 16);
+        let by_cublas = product_of(stream, &a, &b, product::multiply::<T>)?;
+        let by_own = product_of(stream, &a, &b, product::multiply_without_libraries::<T>)?;
+        if by_cublas != by_own {
+            return Err(format!("{batch} times {m} x {k} x {n} in layouts {layouts}").into());
+        }
+    }
+    Ok(())
+}
+
 /// Sums of small integers are exact in any order, so that both implementations must agree to the
 /// bit; TF32 would lose bits.
 #[test]

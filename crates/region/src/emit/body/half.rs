@@ -32,9 +32,9 @@ pub(crate) fn apply(
         && let (Function::Add | Function::Subtract | Function::Multiply, &[a, b]) =
             (function, values)
     {
-        let [a, b] = [a, b].map(|element| value!(body, B16; "cvt.u16.u32 {element}"));
+        let [a, b] = [a, b].map(|element| half_of(body, element));
         let result = value!(body, B16; "{}.rn.f16 {a}, {b}", function.name());
-        return value!(body, B32; "cvt.u32.u16 {result}");
+        return word_of(body, result);
     }
     let singles: SmallVec<[Reg; 3]> = match function {
         // The operands are seed and linear index.
@@ -67,10 +67,26 @@ pub(crate) fn apply(
     rounded(body, to, result)
 }
 
+/// Returns a register of 16 bits with an element.
+fn half_of(body: &mut KernelBody, element: Reg) -> Reg {
+    match body.halves.get(&element) {
+        Some(&half) => half,
+        None => value!(body, B16; "cvt.u16.u32 {element}"),
+    }
+}
+
+/// Returns the register of an element in one of 16 bits. Where both are known, instructions on 16
+/// bits need not take it apart again.
+pub(crate) fn word_of(body: &mut KernelBody, half: Reg) -> Reg {
+    let word = value!(body, B32; "cvt.u32.u16 {half}");
+    body.halves.insert(word, half);
+    word
+}
+
 pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg {
     let single = body.reg(RegClass::F32);
     if from == DType::F16 {
-        let half = value!(body, B16; "cvt.u16.u32 {element}");
+        let half = half_of(body, element);
         line!(body; "cvt.f32.f16 {single}, {half};");
     } else {
         let upper = value!(body, B32; "shl.b32 {element}, 16");
@@ -81,12 +97,11 @@ pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg
 
 /// Rounds an `f32` to the nearest element, ties to even.
 pub(crate) fn rounded(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
-    let element = body.reg(RegClass::B32);
     if to == DType::F16 {
         let half = value!(body, B16; "cvt.rn.f16.f32 {single}");
-        line!(body; "cvt.u32.u16 {element}, {half};");
-        return element;
+        return word_of(body, half);
     }
+    let element = body.reg(RegClass::B32);
     let bits = value!(body, B32; "mov.b32 {single}");
     // Half a unit is added, less one bit if the element below is even, so that ties go to it.
     let odd = value!(body, B32; "shr.u32 {bits}, 16");

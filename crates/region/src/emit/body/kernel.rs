@@ -231,6 +231,8 @@ pub(crate) struct KernelBody {
     pub(crate) registers: FxHashMap<ParameterKey, Reg>,
     /// The called functions of the maths library.
     pub(crate) calls: BTreeSet<String>,
+    /// The registers of 16 bits with the same number as one of 32, for elements of 16-bit floats.
+    pub(crate) halves: FxHashMap<Reg, Reg>,
     pub(crate) name_parts: Vec<&'static str>,
     /// The number of numbered labels.
     labels: usize,

@@ -4,7 +4,10 @@ use smallvec::SmallVec;
 
 use crate::{
     element::DType,
-    emit::body::kernel::{KernelBody, Reg, RegClass, line, value},
+    emit::body::{
+        half,
+        kernel::{KernelBody, Reg, RegClass, line, value},
+    },
 };
 
 /// The maximum size of a vector load or store in bytes.
@@ -49,20 +52,22 @@ pub(crate) fn list(lanes: &[Reg]) -> String {
 impl KernelBody {
     /// Loads neighbouring elements. The address must be aligned to their total size.
     pub(crate) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Registers {
-        let stored = RegClass::of(dtype).word();
+        let stored = match dtype.is_half() {
+            true => RegClass::B16,
+            false => RegClass::of(dtype).word(),
+        };
         let loaded: Registers = (0..lanes).map(|_| self.reg(stored)).collect();
         for (number, part) in loaded.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
             let (vector, kind) = (vector(part.len()), in_memory(dtype));
             let offset = number * VECTOR_BYTES;
             line!(self; "ld.global{vector}.{kind} {}, [{address}+{offset}];", list(part));
         }
-        if dtype != DType::Bool {
-            return loaded;
-        }
-        loaded
-            .into_iter()
-            .map(|byte| self.is_not_zero(byte))
-            .collect()
+        let element = |loaded| match dtype {
+            DType::Bool => self.is_not_zero(loaded),
+            _ if dtype.is_half() => half::word_of(self, loaded),
+            _ => loaded,
+        };
+        loaded.into_iter().map(element).collect()
     }
 
     /// Loads an element of an array, given the array's address and the element's index.
@@ -73,7 +78,14 @@ impl KernelBody {
 
     /// Stores neighbouring elements. The address must be aligned to their total size.
     pub(crate) fn store(&mut self, dtype: DType, address: Reg, lanes: &[Reg]) {
-        let lanes: Registers = lanes.iter().map(|&lane| self.as_word(lane)).collect();
+        let halves: Option<Registers> = match dtype.is_half() {
+            true => (lanes.iter().map(|lane| self.halves.get(lane).copied())).collect(),
+            false => None,
+        };
+        let lanes = match halves {
+            Some(halves) => halves,
+            None => lanes.iter().map(|&lane| self.as_word(lane)).collect(),
+        };
         for (number, part) in lanes.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
             let (vector, kind) = (vector(part.len()), in_memory(dtype));
             let offset = number * VECTOR_BYTES;
