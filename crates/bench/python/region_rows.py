@@ -1,4 +1,4 @@
-"""Does the works of the rows R1 to R16 with another library, when it is told to.
+"""Does the works of the rows R1 to R18 with another library, when it is told to.
 
 The argument is the library: torch, torch.compile, max-autotune (torch.compile with that mode, which
 replays graphs of CUDA; for R10 alone), jax or cupy. Requests are lines of the standard
@@ -58,6 +58,15 @@ random = np.random.default_rng(1)
 
 def numbers(*shape):
     return random.random(shape, dtype=np.float32) * 2 - 1
+
+
+def halves(*shape):
+    return numbers(*shape).astype(np.float16)
+
+
+def layer():
+    """The input, weights and bias of R17."""
+    return halves(4096, 2048), halves(2048, 4096), halves(4096), halves(4096, 2048)
 
 
 def classes():
@@ -192,6 +201,14 @@ def of_torch():
             wrap(lambda x, index: torch.gather(x, 0, index)),
             [there(numbers(1 << 26)), there(indices(1 << 26))],
         ),
+        "R17": lambda: (
+            wrap(lambda x, w, b, v: functional.gelu(torch.addmm(b, x, w)) @ v),
+            [there(array) for array in layer()],
+        ),
+        "R18": lambda: (
+            wrap(lambda q, k: torch.matmul(q, k.transpose(1, 2)) * 0.125),
+            [there(halves(64, 1024, 64)) for _ in range(2)],
+        ),
     }
     which = composed if WHO == "torch.compile" else built_in
     rows["R2"] = lambda: (wrap(which["R2"]), [square(8192)])
@@ -278,6 +295,14 @@ def of_jax():
         "R16": lambda: (
             wrap(lambda x, index: x[index]),
             [there(numbers(1 << 26)), there(indices(1 << 26).astype(np.int32))],
+        ),
+        "R17": lambda: (
+            wrap(lambda x, w, b, v: jax.nn.gelu(x @ w + b, approximate=False) @ v),
+            [there(array) for array in layer()],
+        ),
+        "R18": lambda: (
+            wrap(lambda q, k: jnp.matmul(q, k.transpose(0, 2, 1)) * 0.125),
+            [there(halves(64, 1024, 64)) for _ in range(2)],
         ),
     }
     return rows, jax.block_until_ready

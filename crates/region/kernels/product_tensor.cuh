@@ -78,15 +78,18 @@ struct Copier {
     to = L::place(line, neighbour / 8);
   }
 
-  // Begins to copy the next stage to `part`, which has `k_left` elements along k. Nothing is read beyond an edge.
-  __device__ __forceinline__ void copy(u32 part, int k_left) {
+  // Begins to copy the next stage to `part`, which has `k_left` elements along k. Nothing is read beyond an edge, where
+  // the source is `array` for tools that look at the address alone.
+  __device__ __forceinline__ void copy(u32 part, int k_left, const T* array) {
     const int neighbours = (ALONG_K ? k_left : across_left) - neighbour, lines = (ALONG_K ? across_left : k_left) - line;
     const int bytes = min(max(neighbours, 0), 8) * 2;
 #pragma unroll
-    for (int turn = 0; turn < L::TURNS; ++turn)
+    for (int turn = 0; turn < L::TURNS; ++turn) {
+      const int size = turn * L::TURN < lines ? bytes : 0;
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(part + to + turn * (L::TURN * L::BYTES)),
-                   "l"(from + turn * this->turn), "r"(turn * L::TURN < lines ? bytes : 0)
+                   "l"(size > 0 ? from + turn * this->turn : array), "r"(size)
                    : "memory");
+    }
     from += stage;
   }
 };
@@ -153,8 +156,8 @@ __device__ __forceinline__ void tensor_tiles(const T* a, const T* b, T* out, con
     // One group of copies for each stage, also for those beyond the end.
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-      a_copier.copy(base + stage * STAGE_BYTES, k_left - stage * STEP);
-      b_copier.copy(base + stage * STAGE_BYTES + PART_BYTES, k_left - stage * STEP);
+      a_copier.copy(base + stage * STAGE_BYTES, k_left - stage * STEP, a);
+      b_copier.copy(base + stage * STAGE_BYTES + PART_BYTES, k_left - stage * STEP, b);
       asm volatile("cp.async.commit_group;" ::: "memory");
     }
     u32 stage = 0, next = (STAGES - 1) * STAGE_BYTES;
@@ -162,8 +165,8 @@ __device__ __forceinline__ void tensor_tiles(const T* a, const T* b, T* out, con
       asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
       // All have copied this stage, and have multiplied the one that is overwritten now.
       __syncthreads();
-      a_copier.copy(base + next, k_left - (STAGES - 1) * STEP);
-      b_copier.copy(base + next + PART_BYTES, k_left - (STAGES - 1) * STEP);
+      a_copier.copy(base + next, k_left - (STAGES - 1) * STEP, a);
+      b_copier.copy(base + next + PART_BYTES, k_left - (STAGES - 1) * STEP, b);
       asm volatile("cp.async.commit_group;" ::: "memory");
 #pragma unroll
       for (int step = 0; step < STEP / 16; ++step) {

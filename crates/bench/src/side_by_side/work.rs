@@ -1,9 +1,10 @@
-//! The works of the rows R1 to R16, written with regions. `python/region_rows.py` has the same for
+//! The works of the rows R1 to R18, written with regions. `python/region_rows.py` has the same for
 //! the other libraries.
 
 use std::any::Any;
 
 use anyhow::Result;
+use half::f16;
 use millstream::Device;
 use millstream_region::{Array, Element, Keep, Region, RegionExt};
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, Ix2, Ix3, ShapeBuilder, s};
@@ -46,7 +47,7 @@ impl Size {
     }
 }
 
-pub(super) fn works<'a>() -> [Work<'a>; 16] {
+pub(super) fn works<'a>() -> [Work<'a>; 18] {
     let work = |row, what, prepare| Work { row, what, prepare };
     [
         work("R1", "ten elementwise operations, 2^26", elementwise),
@@ -65,6 +66,8 @@ pub(super) fn works<'a>() -> [Work<'a>; 16] {
         work("R14", "2,000 dependent small calls", dependent),
         work("R15", "cumulative sum of 2^26", scan),
         work("R16", "gather of 2^26", gather),
+        work("R17", "GELU layer of f16, 4096 x 2048-4096-2048", layer),
+        work("R18", "scaled scores of f16, 64 x 1024 x 64", scores),
     ]
 }
 
@@ -88,6 +91,17 @@ fn numbers<D: Dimension, S: ShapeBuilder<Dim = D>>(shape: S) -> ndarray::Array<f
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as f32 / 8_388_608.0 - 1.0
     })
+}
+
+/// The same of `f16`.
+fn halves<D: Dimension, S: ShapeBuilder<Dim = D>>(
+    device: &Device,
+    shape: S,
+) -> Result<Array<f16, D>> {
+    Ok(Array::from_host(
+        device,
+        &numbers(shape).mapv(f16::from_f32),
+    )?)
 }
 
 fn vector(device: &Device, length: usize) -> Result<Array<f32, Ix1>> {
@@ -278,5 +292,30 @@ fn gather(device: &Device, size: Size) -> Prepared<'_> {
     let index = Array::from_host(device, &index)?;
     in_region(device, move |g| {
         g.array(&x).gather(Axis(0), &g.array(&index))
+    })
+}
+
+fn layer(device: &Device, size: Size) -> Prepared<'_> {
+    let (rows, inputs, hidden) = (size.length(4096), size.length(2048), size.length(4096));
+    let x = halves(device, (rows, inputs))?;
+    let (w, v) = (
+        halves(device, (inputs, hidden))?,
+        halves(device, (hidden, inputs))?,
+    );
+    let b = halves(device, hidden)?;
+    let number = f16::from_f32;
+    in_region(device, move |g| {
+        let y = g.array(&x).dot(&g.array(&w)) + g.array(&b);
+        let active = ((&y * number(0.5_f32.sqrt())).erf() + number(1.0)) * &y * number(0.5);
+        active.dot(&g.array(&v))
+    })
+}
+
+fn scores(device: &Device, size: Size) -> Prepared<'_> {
+    let shape = (size.times(64), size.length(1024), 64);
+    let (q, k) = (halves(device, shape)?, halves(device, shape)?);
+    in_region(device, move |g| {
+        let keys = g.array(&k).permuted_axes([0, 2, 1]);
+        g.array(&q).matmul(&keys) * f16::from_f32(0.125)
     })
 }
