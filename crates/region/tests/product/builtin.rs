@@ -165,11 +165,30 @@ fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
         .map_err(|failed| format!("{failed}; {} and {}", a.strides_text(), b.strides_text()).into())
 }
 
+/// Multiplies factors with contiguous lines, most of which are for tensor cores.
+fn random_lines<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
+    let (batch, m, n) = (
+        1 + below(rng, 2),
+        60 + below(rng, 80),
+        60 + 4 * below(rng, 20),
+    );
+    let (k, layouts) = (1 + below(rng, 80), below(rng, 4));
+    let mut lines = |rows, columns, has_rows| {
+        let offset = 8 * below(rng, 3) + 4 * (below(rng, 4) / 3);
+        Layout::<T>::lines(rng, &[batch, rows, columns], has_rows, offset)
+    };
+    let (a, b) = (lines(m, k, layouts < 2), lines(k, n, layouts % 2 == 0));
+    compare_own(stream, &a, &b)
+        .map_err(|failed| format!("{failed}; {} and {}", a.strides_text(), b.strides_text()).into())
+}
+
 #[run_by(on_device, |stream|)]
 fn random_products() -> Outcome {
     for seed in share::numbers(10, 200) {
         let mut rng = Pcg32::seed_from_u64(seed);
         match seed % 7 {
+            5 if seed % 2 == 0 => random_lines::<f16>(stream, &mut rng)?,
+            6 if seed % 2 == 0 => random_lines::<bf16>(stream, &mut rng)?,
             5 => random_product::<f16>(stream, &mut rng)?,
             6 => random_product::<bf16>(stream, &mut rng)?,
             0 => random_product::<f32>(stream, &mut rng)?,
