@@ -91,7 +91,8 @@ pub enum Severity {
     /// address. Reported only on [request](crate::SimConfig::kernel_race_notes).
     Note,
     /// A race of a volatile access with a volatile or atomic one. Both are strong accesses in PTX,
-    /// but volatile accesses are not synchronisation in CUDA C++.
+    /// but volatile accesses are not synchronisation in CUDA C++. Also, warps of a block that wait
+    /// for each other at two `__syncthreads()`, which PTX allows.
     Warning,
     /// A violation of the caller's obligations, or a fault.
     #[default]

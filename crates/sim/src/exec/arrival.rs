@@ -127,9 +127,14 @@ fn error(
             operations: [barrier.name(), operation.name()],
         }
     } else if barrier.aligned && id == 0 && threads.is_none() && barrier.f != BarrierOp::Arrive {
-        KernelErrorKind::DivergentBarrier {
-            barrier: id,
-            in_warp: false,
+        let all: u32 = shared.launch.block.iter().product();
+        let is_whole = |of: &Arrival| of.mask.count_ones() == 32.min(all - of.warp * 32);
+        match is_whole(by) && is_whole(first) {
+            true => KernelErrorKind::TwoBarriers,
+            false => KernelErrorKind::DivergentBarrier {
+                barrier: id,
+                in_warp: false,
+            },
         }
     } else {
         return None;

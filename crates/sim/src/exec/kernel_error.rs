@@ -55,12 +55,19 @@ pub enum KernelErrorKind {
     /// some take. Warps may arrive at barriers with a number other than 0, with a count, or with
     /// `barrier.sync` wherever they are; the lanes of one warp must execute the same instruction,
     /// except for `barrier.sync`.
+    ///
+    /// [`TwoBarriers`](Self::TwoBarriers) if all threads of either warp are at its instruction.
     DivergentBarrier {
         /// The barrier's number.
         barrier: u32,
         /// True if the two threads belong to one warp.
         in_warp: bool,
     },
+    /// Two warps, all threads of each, wait for each other at two `__syncthreads()`. CUDA's
+    /// programming guide demands that all threads of a block reach the same one; by the PTX ISA
+    /// (`bar`) the threads of a warp must, and a barrier counts the arrivals at its number.
+    /// Therefore this is a [warning](crate::Severity::Warning).
+    TwoBarriers,
     /// A thread went around a barrier of the whole block at which others wait, in a branch or by
     /// leaving a loop, and ended. A thread that returns before the barrier has not skipped it;
     /// it has if it executes something first that the others reach only behind the barrier.
@@ -133,6 +140,7 @@ impl KernelErrorKind {
             Self::UninitialisedUse { .. } => 6,
             Self::VariableOverrun { .. } => 7,
             Self::IncompleteWarp { .. } => 8,
+            Self::TwoBarriers => 9,
         }
     }
 }

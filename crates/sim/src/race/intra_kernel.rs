@@ -70,14 +70,17 @@ impl AccessChecker {
         }
         self.findings.add(super::Finding {
             kind: match error.kind {
-                KernelErrorKind::DivergentBarrier { .. } | KernelErrorKind::SkippedBarrier => {
-                    ReportKind::DivergentBarrier
-                }
+                KernelErrorKind::DivergentBarrier { .. }
+                | KernelErrorKind::TwoBarriers
+                | KernelErrorKind::SkippedBarrier => ReportKind::DivergentBarrier,
                 KernelErrorKind::UninitialisedUse { .. } => ReportKind::UninitialisedUse,
                 KernelErrorKind::VariableOverrun { .. } => ReportKind::VariableOverrun,
                 _ => ReportKind::SyncOperands,
             },
-            severity: Severity::Error,
+            severity: match error.kind {
+                KernelErrorKind::TwoBarriers => Severity::Warning,
+                _ => Severity::Error,
+            },
             problem,
             memory: None,
             later: party(&error.later, does[0]),
@@ -232,6 +235,11 @@ fn kernel_error_text(error: &KernelErrorKind) -> (String, [&'static str; 2], &'s
             ["waits", "waits"],
             "one barrier that all of them reach together; this one stands in a branch that only \
              some of them take",
+        ),
+        E::TwoBarriers => (
+            "two barriers: warps of a block wait for each other at two __syncthreads()".to_owned(),
+            ["waits", "waits"],
+            "one __syncthreads() for the whole block, as CUDA demands; PTX counts warps only",
         ),
         E::SkippedBarrier => (
             "skipped barrier: one thread of a block waits at barrier 0, another goes around it \

@@ -54,8 +54,15 @@ end:"
 }
 
 #[test]
-fn a_barrier_in_each_branch_of_a_block_is_found_with_both_lines() {
+fn a_barrier_in_each_branch_of_a_block_is_a_warning_with_both_lines() {
     let body = divided(32, "bar.sync 0", "bar.sync 0");
+    assert_eq!(reports(&body)[0].severity, Severity::Warning);
+    // Of one warp a thread has ended.
+    let body_63 = format!("setp.eq.u32 %p2, %r1, 63;\n@%p2 exit;\n{body}");
+    let kind = ReportKind::DivergentBarrier;
+    let text = "threads of a block wait at barrier 0 on two lines";
+    found(false, kind, text, &body_63);
+    assert_eq!(reports(&body_63)[0].severity, Severity::Error);
     expect_with(config(), "within/barrier_in_each_branch", |sim| {
         run(sim, &body)
     });
@@ -108,11 +115,8 @@ fn warps_may_meet_at_named_and_at_unaligned_barriers() {
     clean(&divided(32, "bar.sync 1, 64", "bar.sync 1, 64"));
     clean(&divided(32, "bar.arrive 1, 64", "bar.sync 1, 64"));
     clean(&divided(32, "barrier.sync 0", "barrier.sync 0"));
-    let found = reports(&divided(
-        32,
-        "barrier.sync.aligned 0",
-        "barrier.sync.aligned 0",
-    ));
+    let aligned = "barrier.sync.aligned 0";
+    let found = reports(&divided(32, aligned, aligned));
     assert_eq!(found.len(), 1, "{found:#?}");
 }
 
@@ -230,12 +234,8 @@ st.shared.u32 [%r2], %r1;"
         )
     };
     let uneven = body("shr.u32 %r4, %r1, 5;\nadd.u32 %r4, %r4, 1;");
-    found(
-        true,
-        ReportKind::DivergentBarrier,
-        "goes around it",
-        &uneven,
-    );
+    let kind = ReportKind::DivergentBarrier;
+    found(true, kind, "goes around it", &uneven);
     clean(&body("mov.u32 %r4, 3;"));
     // Skipped in some rounds only, by the warps in turn.
     let alternating = "mov.u32 %r3, 0;
@@ -250,12 +250,7 @@ add.u32 %r3, %r3, 1;
 setp.lt.u32 %p1, %r3, 4;
 @%p1 bra again;
 st.shared.u32 [%r2], %r1;";
-    found(
-        true,
-        ReportKind::DivergentBarrier,
-        "goes around it",
-        alternating,
-    );
+    found(true, kind, "goes around it", alternating);
 }
 
 #[test]
