@@ -139,7 +139,7 @@ impl AccessRecord {
             && self.bytes & earlier.bytes == earlier.bytes
     }
 
-    fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.warp, self.epoch, self.block, self.kind)
             == (other.warp, other.epoch, other.block, other.kind)
     }

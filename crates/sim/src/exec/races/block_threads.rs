@@ -124,29 +124,16 @@ impl BlockThreads {
     /// block.
     pub(super) fn happens_before(&self, record: &AccessRecord, lane: usize, thread: usize) -> bool {
         let other = record.warp as usize * 32 + lane;
-        let clock = &self.threads[thread].clock;
-        if record.block == self.block {
-            return other == thread || clock.own[other] >= record.epoch;
-        }
-        let epochs = clock
-            .others
-            .as_ref()
-            .and_then(|others| others.get(&record.block));
-        epochs.is_some_and(|epochs| epochs[other] >= record.epoch)
+        let epochs = self.threads[thread].clock.of(self.block, record.block);
+        record.block == self.block && other == thread
+            || epochs.is_some_and(|epochs| epochs[other] >= record.epoch)
     }
 
     /// Returns the lanes of an access whose accesses are in the clock of a thread of this block.
     pub(super) fn lanes_before(&self, record: &AccessRecord, thread: usize) -> u32 {
-        let clock = &self.threads[thread].clock;
-        let others = || clock.others.as_ref()?.get(&record.block);
-        let epochs = match record.block == self.block {
-            true => Some(&clock.own),
-            false => others(),
-        };
-        let Some(epochs) = epochs else {
-            return 0;
-        };
-        reached(epochs, (record.warp, record.epoch), record.lanes)
+        let epochs = self.threads[thread].clock.of(self.block, record.block);
+        let of_warp = (record.warp, record.epoch);
+        epochs.map_or(0, |epochs| reached(epochs, of_warp, record.lanes))
     }
 
     /// Groups lanes of a warp whose threads share one allocation for their clocks. Returns the

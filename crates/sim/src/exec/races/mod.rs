@@ -144,13 +144,10 @@ impl<'a> RaceDetector<'a> {
         kind: AccessKind,
         stored: Option<&Stage>,
     ) {
+        let bytes = warp_access.bytes;
         let of_lane = |lane: usize| {
-            let stored = stored.and_then(|stored| {
-                stored
-                    .get(lane * warp_access.bytes..)?
-                    .get(..warp_access.bytes)
-            });
-            stored.unwrap_or_default()
+            let own = stored.and_then(|stored| stored.get(lane * bytes..)?.get(..bytes));
+            own.unwrap_or_default()
         };
         let mut by = AccessRecord::new(&self.block.threads, warp.index, 0, at.pc, kind);
         if !self.block.copies.is_empty() {
@@ -178,6 +175,40 @@ impl<'a> RaceDetector<'a> {
             by.lanes = group;
             let range = (warp_access.addresses[first], warp_access.bytes as u64);
             recorder.record(&mut by, range, of_lane(first));
+        }
+    }
+
+    /// Records a load, or a store of `stored`, and applies its acquire and release effects.
+    fn load_or_store(
+        &mut self,
+        warp: &Warp,
+        at: IssuePoint,
+        access: &Access,
+        stored: Option<&Stage>,
+    ) {
+        let (mask, write) = (at.mask, stored.is_some());
+        let (r, bytes) = (&warp.registers, access.bytes());
+        let warp_access = &WarpAccess::new(r, access.address, mask, bytes, write);
+        let lanes_at = (access.space, warp_access);
+        self.record(warp, at, lanes_at, kind(access, write, self.model), stored);
+        if access.synchronises {
+            let how = StrongAccess {
+                read: !write,
+                write,
+                ..strong_access(access.width.into(), access.order)
+            };
+            let written = if write { mask } else { 0 };
+            self.synchronise(warp, lanes_at, access.count.into(), written, how);
+        } else if write && self.summary.releases {
+            each_window(&self.aliases, access.space, warp_access, |window, part| {
+                let released = match window {
+                    Window::Global => &mut self.released,
+                    _ => &mut self.block.released,
+                };
+                for lane in lanes(part.mask) {
+                    released.overwrite(part.addresses[lane], bytes as u64);
+                }
+            });
         }
     }
 
@@ -288,71 +319,14 @@ impl Observer for RaceDetector<'_> {
     }
 
     fn load(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
-        let warp_access = WarpAccess::new(
-            &warp.registers,
-            access.address,
-            at.mask,
-            access.bytes(),
-            false,
-        );
-        self.record(
-            warp,
-            at,
-            (access.space, &warp_access),
-            kind(access, false, self.model),
-            None,
-        );
-        if access.synchronises {
-            let how = StrongAccess {
-                read: true,
-                ..strong_access(access.width.into(), access.order)
-            };
-            let lanes = (access.space, &warp_access);
-            self.synchronise(warp, lanes, access.count.into(), 0, how);
-        }
+        self.load_or_store(warp, at, access, None);
     }
 
     fn store(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
-        let warp_access = WarpAccess::new(
-            &warp.registers,
-            access.address,
-            at.mask,
-            access.bytes(),
-            true,
-        );
         let mut stored: Stage = [0; LANES * LANE_BYTES_MAX];
-        let indices = Indices::staged(access, warp_access.bytes);
+        let indices = Indices::staged(access, access.bytes());
         scatter(&warp.registers, access, &mut stored, &indices, at.mask);
-        self.record(
-            warp,
-            at,
-            (access.space, &warp_access),
-            kind(access, true, self.model),
-            Some(&stored),
-        );
-        if access.synchronises {
-            let how = StrongAccess {
-                write: true,
-                ..strong_access(access.width.into(), access.order)
-            };
-            let lanes = (access.space, &warp_access);
-            self.synchronise(warp, lanes, access.count.into(), at.mask, how);
-        } else if self.summary.releases {
-            each_window(
-                &self.aliases,
-                access.space,
-                &warp_access,
-                |window, warp_access| {
-                    let released = match window {
-                        Window::Global => &mut self.released,
-                        _ => &mut self.block.released,
-                    };
-                    for lane in lanes(warp_access.mask) {
-                        released.overwrite(warp_access.addresses[lane], warp_access.bytes as u64);
-                    }
-                },
-            );
-        }
+        self.load_or_store(warp, at, access, Some(&stored));
     }
 
     fn atomic(&mut self, warp: &Warp, at: IssuePoint, atomic: &Atomic, operands: &AtomicOperands) {
@@ -406,9 +380,8 @@ impl Observer for RaceDetector<'_> {
     }
 
     fn copies_tracked(&mut self, warp: u32, lane: usize, at: u64) {
-        self.block
-            .threads
-            .track_copies(warp as usize * 32 + lane, at);
+        let threads = &mut self.block.threads;
+        threads.track_copies(warp as usize * 32 + lane, at);
     }
 
     fn copies_arrived(
@@ -459,15 +432,13 @@ impl Observer for RaceDetector<'_> {
         completes: bool,
     ) {
         let thread = warp as usize * 32 + lane;
-        self.block
-            .threads
-            .arrive_at_mbarrier(thread, at, releases, completes);
+        let threads = &mut self.block.threads;
+        threads.arrive_at_mbarrier(thread, at, releases, completes);
     }
 
     fn mbarrier_waited(&mut self, warp: u32, lane: usize, at: u64) {
-        self.block
-            .threads
-            .wait_for_mbarrier(warp as usize * 32 + lane, at);
+        let threads = &mut self.block.threads;
+        threads.wait_for_mbarrier(warp as usize * 32 + lane, at);
     }
 
     fn fence(&mut self, warp: &Warp, mask: u32, order: MemoryOrder) {

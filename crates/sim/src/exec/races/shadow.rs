@@ -340,22 +340,14 @@ mod tests {
     /// An access of one thread to the whole word at the line of its number.
     fn access(thread: u32, write: bool) -> AccessRecord {
         AccessRecord {
-            block: 0,
-            warp: thread / 32,
-            lanes: 1 << (thread % 32),
-            epoch: 1,
-            pc: thread,
-            kind: AccessKind {
-                write,
-                read: !write,
-                strong: false,
-                volatile: false,
-                block_only: false,
-            },
             bytes: 0b1111,
-            value: [0; 4],
-            strict: [0; 4],
-            strict_for_others: 0,
+            ..AccessRecord::new(
+                &block(false),
+                thread / 32,
+                1 << (thread % 32),
+                thread,
+                AccessKind::plain(write),
+            )
         }
     }
 
@@ -415,7 +407,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_have_the_races_of_their_words(
+        fn rows_and_lists_of_reads_have_the_races_of_their_words(
             sharing in prop_oneof![Just(Sharing::Block), Just(Sharing::Unordered)],
             accesses in vec(
                 (0..6u32, 0..3u32, 0..8u64, 1..5u32, 0..3usize, any::<[bool; 2]>()),
@@ -423,7 +415,8 @@ mod tests {
             ),
         ) {
             let mut threads = block(false);
-            let (mut rows, mut words) = (ShadowMemory::default(), ShadowMemory::default());
+            let mut memory = ShadowMemory::default();
+            let mut words: [_; 64] = std::array::from_fn(|_| ShadowWord::default());
             for (pc, (what, warp, slot, count, size, [other, part])) in (0..).zip(accesses) {
                 // A barrier, perhaps without one thread.
                 if what == 0 {
@@ -441,25 +434,33 @@ mod tests {
                 let mut by = AccessRecord::new(&threads, warp, all, pc, AccessKind::plain(write));
                 by.block = u64::from(other && sharing == Sharing::Unordered);
                 let place = (start, bytes as u64);
-                let whole = rows.record_row(place, &by, stored, (&threads, sharing));
-                let mut found = [vec![], vec![]];
-                let memories = [&mut rows, &mut words].into_iter().zip(&mut found);
-                for (memory, found) in memories.skip(usize::from(whole)) {
-                    for (lane, at) in lanes(all).zip((0..).step_by(bytes)) {
-                        by.lanes = 1 << lane;
-                        let stored = stored.get(at..at + bytes).unwrap_or_default();
-                        let place = (start + at as u64, bytes as u64);
-                        each_word(place, stored, |word, bytes, value| {
-                            (by.bytes, by.value) = (bytes, value);
+                // Some accesses are of one lane each.
+                let whole = what != 2
+                    && memory.record_row(place, &by, stored, (&threads, sharing));
+                let (mut found, mut expected) = (vec![], vec![]);
+                for (lane, at) in lanes(all).zip((0..).step_by(bytes)) {
+                    by.lanes = 1 << lane;
+                    let stored = stored.get(at..at + bytes).unwrap_or_default();
+                    let place = (start + at as u64, bytes as u64);
+                    each_word(place, stored, |word, bytes, value| {
+                        (by.bytes, by.value) = (bytes, value);
+                        let told = |pair: &RacingPair<'_>| {
+                            let lanes = (pair.earlier_lane, pair.later_lane);
+                            let errors = (pair.bytes, pair.errors, pair.errors_before);
+                            (word, pair.earlier.pc, lanes, errors)
+                        };
+                        if !whole {
                             memory.record_access(word, &by, &threads, sharing, |pair| {
-                                let lanes = (pair.earlier_lane, pair.later_lane);
-                                let errors = (pair.bytes, pair.errors, pair.errors_before);
-                                found.push((word, pair.earlier.pc, lanes, errors));
+                                found.push(told(pair));
                             });
+                        }
+                        let word = &mut words[word as usize];
+                        word.record_access(&by, &threads, sharing, None, |pair| {
+                            expected.push(told(pair));
                         });
-                    }
+                    });
                 }
-                prop_assert_eq!(&found[0], &found[1]);
+                prop_assert_eq!(found, expected);
             }
         }
     }

@@ -5,10 +5,14 @@
 //! another access of the page, each lane of the rows is recorded in the words, in the order of the
 //! rows ([`Page::make_words`]). That gives the records that it would have given before: clocks
 //! are not consulted, because rows overlap only if they all read, and then not too many of them.
+//!
+//! Loads of single words of global memory, at random places, need no words either. A page has a
+//! list of them, five in one line of the processor's cache, while a word takes two or three lines.
+//! They are recorded in the words behind the rows, and not too many of one word.
 
 use smallvec::SmallVec;
 
-use super::access_record::{AccessRecord, Sharing};
+use super::access_record::{AccessKind, AccessRecord, Sharing};
 use super::block_threads::BlockThreads;
 use super::by_address::ByAddress;
 use super::observation::ObservationLog;
@@ -38,6 +42,11 @@ struct Row {
 impl Row {
     fn end(&self) -> u64 {
         self.start + u64::from(self.access.lanes.count_ones()) * self.lane_bytes
+    }
+
+    /// Returns whether each word has a record of one lane that reads it.
+    fn reads_words(&self) -> bool {
+        !self.access.kind.write && self.lane_bytes >= 4
     }
 
     /// Replaces a read by a later access of the same lanes to the same words. Returns `false` if
@@ -72,10 +81,30 @@ impl Row {
     }
 }
 
+/// A plain read of bytes of one word by lanes of a warp.
+#[derive(Debug)]
+struct Read {
+    /// The index of the warp's access.
+    access: u32,
+    lanes: u32,
+    /// The word's number in the page.
+    word: u8,
+    bytes: u8,
+}
+
+/// The reads of single words of a page, which are behind the rows of these words.
+#[derive(Debug, Default)]
+struct Reads {
+    all: Vec<Read>,
+    /// The number of reads of each word.
+    counts: [[u8; 8]; PAGE_WORDS as usize / 8],
+}
+
 #[derive(Debug, Default)]
 struct Page {
     /// The accesses of the page, as long as it has no words.
     rows: SmallVec<[Row; 2]>,
+    reads: Option<Box<Reads>>,
     /// The bytes that the rows write.
     written: Option<Box<[u8; PAGE_BYTES as usize]>>,
     /// The block's phase at the last access by a row.
@@ -96,7 +125,7 @@ impl Page {
         self.rows.retain(|row| !before_all.includes(&row.access));
         // Some lanes of a row may have to be dropped.
         if !self.rows.is_empty() {
-            self.make_words(threads, sharing);
+            self.make_words(&[], threads, sharing);
         }
     }
 
@@ -109,17 +138,18 @@ impl Page {
         sharing: Sharing,
     ) -> bool {
         self.begin_phase(threads, sharing);
-        if self.words.is_some() {
+        let (start, end, writes) = (row.start, row.end(), row.access.kind.write);
+        let words = start as usize / 4..end.div_ceil(4) as usize;
+        let has_reads = |reads: &Reads| reads.counts.as_flattened()[words].iter().any(|of| *of > 0);
+        if self.words.is_some() || self.reads.as_deref().is_some_and(has_reads) {
             return false;
         }
-        let (start, end, writes) = (row.start, row.end(), row.access.kind.write);
         let rows = &mut self.rows;
         let overlaps = |at: &usize| rows[*at].start < end && start < rows[*at].end();
         let near: SmallVec<[usize; 8]> = (0..rows.len()).filter(overlaps).collect();
         if !matches!(near[..], [only] if rows[only].follow(&row, threads, sharing)) {
             // Each word has a record of each row.
-            let read = |row: &Row| !row.access.kind.write && row.lane_bytes >= 4;
-            let all_read = read(&row) && near.iter().all(|at| read(&rows[*at]));
+            let all_read = row.reads_words() && near.iter().all(|at| rows[*at].reads_words());
             let apart = near.is_empty() || all_read && near.len() < RECORDS_FEW;
             if !apart || rows.len() >= ROWS_MAX {
                 return false;
@@ -135,9 +165,32 @@ impl Page {
         true
     }
 
-    /// Records the rows in words.
+    /// Lists a plain read of a word of global memory, unless it needs words. Returns whether it is
+    /// listed. `access` is the index that the warp's access has or would get.
+    #[inline]
+    fn record_read(&mut self, word: usize, by: &AccessRecord, access: usize) -> bool {
+        let start = word as u64 * 4;
+        let rows = self.rows.iter();
+        let mut near = rows.filter(|row| row.start < start + 4 && start < row.end());
+        let Reads { all, counts } = &mut **self.reads.get_or_insert_default();
+        let count = &mut counts.as_flattened_mut()[word];
+        let known = near.try_fold(*count, |known, row| row.reads_words().then_some(known + 1));
+        let listed = known.is_some_and(|known| usize::from(known) < RECORDS_FEW);
+        if listed {
+            *count += 1;
+            all.push(Read {
+                access: access as u32,
+                lanes: by.lanes,
+                word: word as u8,
+                bytes: by.bytes,
+            });
+        }
+        listed
+    }
+
+    /// Records the rows and the reads in words.
     #[cold]
-    fn make_words(&mut self, threads: &BlockThreads, sharing: Sharing) {
+    fn make_words(&mut self, accesses: &[AccessRecord], threads: &BlockThreads, sharing: Sharing) {
         let mut words: Box<[ShadowWord]> = (0..PAGE_WORDS).map(|_| Default::default()).collect();
         let written = self.written.take();
         for row in self.rows.drain(..) {
@@ -161,6 +214,15 @@ impl Page {
                 );
             }
         }
+        for read in self.reads.take().unwrap_or_default().all {
+            let by = AccessRecord {
+                lanes: read.lanes,
+                bytes: read.bytes,
+                ..accesses[read.access as usize]
+            };
+            let word = &mut words[usize::from(read.word)];
+            word.record_access(&by, threads, sharing, None, |_| ());
+        }
         self.words = Some(words);
     }
 }
@@ -170,6 +232,8 @@ impl Page {
 pub(super) struct ShadowMemory {
     /// The pages by the number of each.
     pages: ByAddress<Page>,
+    /// The accesses of warps that the pages' reads belong to.
+    reads: Vec<AccessRecord>,
 }
 
 impl ShadowMemory {
@@ -186,7 +250,15 @@ impl ShadowMemory {
         let at = (number % PAGE_WORDS) as usize;
         let page = self.pages.get_or_default(number / PAGE_WORDS);
         if page.words.is_none() {
-            page.make_words(threads, sharing);
+            let is_plain = sharing != Sharing::Block && by.kind == AccessKind::plain(false);
+            let is_same = |last: &AccessRecord| last.is_like(by) && last.pc == by.pc;
+            let is_known = self.reads.last().is_some_and(is_same);
+            let access = self.reads.len() - usize::from(is_known);
+            if is_plain && page.record_read(at, by, access) {
+                self.reads.extend((!is_known).then_some(*by));
+                return;
+            }
+            page.make_words(&self.reads, threads, sharing);
         }
         let (words, logs) = (page.words.get_or_insert_default(), &mut page.logs);
         if by.kind.strong {

@@ -82,15 +82,21 @@ impl ThreadClock {
         raise(&mut self.own, (warp, epoch), lanes);
     }
 
+    /// Returns the epochs of the threads of a block in the clock of a thread of `own`.
+    #[inline]
+    pub(super) fn of(&self, own: u64, block: u64) -> Option<&Epochs> {
+        match block == own {
+            true => Some(&self.own),
+            false => self.others.as_ref()?.get(&block),
+        }
+    }
+
     /// Returns whether the clock of a thread of `block` includes the epoch of these lanes of a
     /// release.
     pub(super) fn covers(&self, block: u64, release: &ReleasedClock, lanes: u32) -> bool {
-        let others = || self.others.as_ref()?.get(&release.block);
-        let epochs = match release.block == block {
-            true => Some(&self.own),
-            false => others(),
-        };
-        epochs.is_some_and(|epochs| reaches(epochs, (release.warp, release.epoch), lanes))
+        let of_warp = (release.warp, release.epoch);
+        let epochs = self.of(block, release.block);
+        epochs.is_some_and(|epochs| reaches(epochs, of_warp, lanes))
     }
 
     pub(super) fn absorb_release(&mut self, block: u64, release: &ReleasedClock, lanes: u32) {
