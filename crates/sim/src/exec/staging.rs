@@ -192,8 +192,7 @@ pub(super) fn load_apart(
     }
     let active = || lanes(warp_access.mask);
     let offset = |lane: usize| (warp_access.addresses[lane] - region.base) as usize;
-    // Wider values are seldom together in a word of the bitmap.
-    if let Some(bitmap) = bitmap.filter(|_| bytes < 4) {
+    if let Some(bitmap) = bitmap {
         bitmap.note_values(read_flags(access), active().map(offset), bytes);
     }
     let mut values = [0; LANES];
@@ -210,9 +209,6 @@ pub(super) fn load_apart(
         }
         _ => {
             for lane in active() {
-                if let Some(bitmap) = bitmap {
-                    bitmap.note_value(read_flags(access), offset(lane), 4);
-                }
                 values[lane] = region.bytes.load_u32(offset(lane))?;
             }
         }

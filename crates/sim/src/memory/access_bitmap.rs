@@ -16,6 +16,8 @@ use smallvec::SmallVec;
 const WORD_BYTES: usize = 64;
 /// The number of words allocated together, when the first of them is needed.
 const CHUNK_WORDS: usize = 512;
+/// The number of words that are looked at together for a mark.
+const SKIPPED_WORDS: usize = 16;
 
 /// The words of a chunk of which no byte is marked.
 static UNMARKED: [AtomicU64; CHUNK_WORDS] = [const { AtomicU64::new(0) }; CHUNK_WORDS];
@@ -112,8 +114,7 @@ impl AccessBitmap {
             let mask = u64::MAX >> (WORD_BYTES - bytes) << low;
             return self.mark(flags, offset / WORD_BYTES, mask);
         }
-        let end = offset + bytes;
-        let mut at = offset;
+        let (mut at, end) = (offset, offset + bytes);
         while at < end {
             let chunk = at / (WORD_BYTES * CHUNK_WORDS);
             let chunk_end = end.min((chunk + 1) * WORD_BYTES * CHUNK_WORDS);
@@ -128,14 +129,7 @@ impl AccessBitmap {
         }
     }
 
-    /// Marks a value of 1, 2, 4, 8 or 16 bytes at a multiple of its size, like [`Self::note`].
-    #[inline(always)]
-    pub fn note_value(&self, flags: AccessFlags, offset: usize, bytes: usize) {
-        let (word, low) = (offset / WORD_BYTES, offset % WORD_BYTES);
-        self.mark(flags, word, ((1 << bytes) - 1) << low);
-    }
-
-    /// Marks values like [`Self::note_value`], those in turn that lie in one word at once.
+    /// Marks values at multiples of their size like [`Self::note`], neighbours in a word at once.
     #[inline]
     pub(crate) fn note_values(
         &self,
@@ -143,25 +137,33 @@ impl AccessBitmap {
         offsets: impl Iterator<Item = usize>,
         bytes: usize,
     ) {
+        let is_read = flags == AccessFlags::READ && self.writes.chunks.get().is_none();
+        let chunks = self.reads.chunks.get().filter(|_| is_read);
+        let chunks = chunks.map_or(&[][..], |chunks| &chunks[..]);
         let (mut word, mut mask) = (0, 0);
         for offset in offsets {
             if offset / WORD_BYTES != word {
-                if mask != 0 {
-                    self.mark(flags, word, mask);
-                }
+                self.mark_in(chunks, flags, word, mask);
                 (word, mask) = (offset / WORD_BYTES, 0);
             }
             mask |= ((1 << bytes) - 1) << (offset % WORD_BYTES);
         }
-        if mask != 0 {
-            self.mark(flags, word, mask);
+        self.mark_in(chunks, flags, word, mask);
+    }
+
+    /// Marks in the chunk of the word if `chunks` has it, else like [`Self::mark`].
+    #[inline(always)]
+    fn mark_in(&self, chunks: &[OnceLock<Chunk>], flags: AccessFlags, word: usize, mask: u64) {
+        match chunks.get(word / CHUNK_WORDS).map(OnceLock::get) {
+            Some(Some(words)) => self.add(&words[word % CHUNK_WORDS], mask),
+            _ if mask != 0 => self.mark(flags, word, mask),
+            _ => {}
         }
     }
 
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
-        let kind = self.kind(flags, word / CHUNK_WORDS);
-        self.set(&kind, word, mask);
+        self.set(&self.kind(flags, word / CHUNK_WORDS), word, mask);
     }
 
     /// Sets the bits of `mask` in a word of its chunk: those of bytes written before in `late`.
@@ -219,10 +221,10 @@ impl AccessBitmap {
             (AccessFlags::STRONG_READ, &other.strong_reads),
             (AccessFlags::WRITE, &other.writes),
         ] {
-            marked.each(|word, mask| self.mark(flags, word, mask));
+            marked.each_with(marked, |word, mask| self.mark(flags, word, mask));
         }
         for (late, marked) in self.late.iter().zip(&other.late) {
-            marked.each(|word, mask| {
+            marked.each_with(marked, |word, mask| {
                 let words = late.get_or_make(word / CHUNK_WORDS, self.bytes);
                 self.add(&words[word % CHUNK_WORDS], mask);
             });
@@ -272,13 +274,20 @@ impl AccessBitmap {
             let kinds = kinds.map(|kind| &kind.unwrap_or(&UNMARKED)[..words]);
             let mut word = 0;
             while word < words {
+                // Of a small launch's chunk, nearly all words.
+                let next = words.min(word + SKIPPED_WORDS);
+                let is_zero = |word: &AtomicU64| word.load(Relaxed) == 0;
+                let unmarked = |of: &&[AtomicU64]| of[word..next].iter().all(is_zero);
+                if word.is_multiple_of(SKIPPED_WORDS) && present.iter().all(unmarked) {
+                    word = next;
+                    continue;
+                }
                 let [read, written, updated, strong, late, late_strong] =
                     kinds.map(|words| words[word].load(Relaxed));
                 let early = updated | strong;
                 let bits = [read | early & written, written, early | late | late_strong];
                 let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
                 word += 1;
-                // Of a small launch's chunk, nearly all words.
                 if bits == [0; 3] {
                     continue;
                 }
@@ -360,11 +369,6 @@ impl Bitmap {
             Some(words) => words,
             None => self.make(chunk, bytes),
         }
-    }
-
-    /// Calls `visit` with each word that is not 0, and its index.
-    fn each(&self, visit: impl FnMut(usize, u64)) {
-        self.each_with(self, visit);
     }
 
     /// Calls `visit` with each word of the union of two bitmaps that is not 0, and its index.

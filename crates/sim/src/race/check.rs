@@ -87,13 +87,7 @@ impl AccessChecker {
         for effect in effects {
             match effect {
                 Effect::Synchronise(own) => self.memory_orders.add(actor, own.clone()),
-                Effect::Access(info, runs) => {
-                    let runs: Vec<_> = runs
-                        .iter()
-                        .map(|(range, flags)| (range.clone(), MemoryAccess::of(*flags)))
-                        .collect();
-                    self.flags(&mut cache, actor, info, &runs);
-                }
+                Effect::Access(info, runs) => self.flags(&mut cache, actor, info, runs),
                 Effect::Copy { from, to } => {
                     self.copy(&mut cache, actor, from.as_ref(), to.as_ref())
                 }
@@ -201,16 +195,16 @@ impl AccessChecker {
         true
     }
 
-    fn flags(
+    fn flags<A: Copy + Into<MemoryAccess>>(
         &mut self,
         cache: &mut TransitionCache,
         actor: &Actor,
         info: &Arc<AllocationInfo>,
-        runs: &[(Range<u64>, MemoryAccess)],
+        runs: &[(Range<u64>, A)],
     ) {
         let Some(does) = runs
             .iter()
-            .map(|(_, access)| access.flags)
+            .map(|(_, access)| (*access).into().flags)
             .reduce(|one, other| one | other)
         else {
             return;
@@ -228,23 +222,32 @@ impl AccessChecker {
             return;
         };
         let mut conflicts = Conflicts::default();
-        shadow
-            .pages
-            .visit(runs, &mut |old, range, access: &MemoryAccess| {
-                let outcome = histories.access(cache, actor, old, *access);
-                for conflict in &outcome.conflicts {
-                    let entry = conflicts.by.entry(conflict.by.op);
-                    let (used, flags, ranges) =
-                        entry.or_insert_with(|| (conflict.clone(), access.flags, Vec::new()));
-                    used.flags = used.flags | conflict.flags;
-                    *flags = *flags | access.flags;
-                    add(ranges, range.clone());
-                }
-                if outcome.uninitialised {
-                    add(&mut conflicts.uninitialised, range);
-                }
-                outcome.next
-            });
+        // Most bytes of an access have one history.
+        let mut last = None;
+        shadow.pages.visit(runs, &mut |old, range, access: &A| {
+            let access: MemoryAccess = (*access).into();
+            if let Some((known, next)) = last
+                && known == (old, access)
+            {
+                return next;
+            }
+            let outcome = histories.access(cache, actor, old, access);
+            if outcome.conflicts.is_empty() && !outcome.uninitialised {
+                last = Some(((old, access), outcome.next));
+            }
+            for conflict in &outcome.conflicts {
+                let entry = conflicts.by.entry(conflict.by.op);
+                let (used, flags, ranges) =
+                    entry.or_insert_with(|| (conflict.clone(), access.flags, Vec::new()));
+                used.flags = used.flags | conflict.flags;
+                *flags = *flags | access.flags;
+                add(ranges, range.clone());
+            }
+            if outcome.uninitialised {
+                add(&mut conflicts.uninitialised, range);
+            }
+            outcome.next
+        });
         conflicts
             .by
             .retain(|_, (used, ..)| !memory_orders.order(actor, &used.by));
@@ -296,7 +299,7 @@ impl AccessChecker {
         if let Some(from) = from {
             let access = MemoryAccess {
                 passes: !to_host,
-                ..MemoryAccess::of(AccessFlags::READ)
+                ..MemoryAccess::from(AccessFlags::READ)
             };
             if !to_host {
                 uninitialised = self.uninitialised_bytes(from);

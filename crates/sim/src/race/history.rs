@@ -138,8 +138,8 @@ pub(super) struct MemoryAccess {
     pub(super) passes: bool,
 }
 
-impl MemoryAccess {
-    pub(super) fn of(flags: AccessFlags) -> Self {
+impl From<AccessFlags> for MemoryAccess {
+    fn from(flags: AccessFlags) -> Self {
         Self {
             flags,
             uninitialised: false,

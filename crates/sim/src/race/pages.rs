@@ -336,7 +336,7 @@ pub(super) fn split_uninitialised(
     let write = |range, uninitialised| {
         let access = MemoryAccess {
             uninitialised,
-            ..MemoryAccess::of(AccessFlags::WRITE)
+            ..MemoryAccess::from(AccessFlags::WRITE)
         };
         (range, access)
     };

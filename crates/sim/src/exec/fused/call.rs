@@ -371,11 +371,8 @@ impl Place<'_> {
             return bitmap.note(flags, self.offsets[0], 4 * CHUNK * access.bytes);
         }
         if mask != FULL && !self.is_uniform {
-            for lane in lanes(mask) {
-                let offset = self.offsets[lane / CHUNK] + lane % CHUNK * access.bytes;
-                bitmap.note_value(flags, offset, access.bytes);
-            }
-            return;
+            let offset = |lane| self.offsets[lane / CHUNK] + lane % CHUNK * access.bytes;
+            return bitmap.note_values(flags, lanes(mask).map(offset), access.bytes);
         }
         let size = access.bytes * if self.is_uniform { 1 } else { CHUNK };
         let (mut start, mut bytes) = (self.offsets[0], size);
