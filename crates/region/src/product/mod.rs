@@ -7,9 +7,9 @@
 //! device. They take any strides, and every numeric type except integers of 16 bits. Of `f16` and
 //! `bf16` they use tensor cores where the device has those of compute capability 8.0 or later, both
 //! factors have at least 64 rows or columns beside `k`, and their lines begin at multiples of 16
-//! bytes. If such a product has an epilogue and a `k` of at most 256, it is not left to cuBLAS on
-//! GPUs of compute capability 9.0, because one kernel is faster than two. There its elements have
-//! the bits of cuBLAS's, as measured; a test compares them
+//! bytes. If such a product has an epilogue and a `k` of 16, 24 and so on to 256, it is not left to
+//! cuBLAS on GPUs of compute capability 9.0, because one kernel is faster than two. There its
+//! elements have the bits of cuBLAS's, as measured; a test compares them
 //! (docs/measurements/2026-11-28-products-of-halves.md).
 //!
 //! A built-in kernel also computes element-wise functions of the product, its epilogue: the code

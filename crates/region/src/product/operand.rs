@@ -175,8 +175,10 @@ impl<'a> CheckedProduct<'a> {
     /// Returns whether a built-in kernel computes the product if it has an epilogue, and a library
     /// if it has none.
     pub(super) fn is_for_epilogue(&self, dtype: DType, machine: &Machine) -> bool {
+        // The bits were compared for multiples of eight; those of 17 differ.
         machine.capability == 90
             && self.layout.k <= EPILOGUE_K_MAX
+            && self.layout.k.is_multiple_of(8)
             && self.launch_plan(dtype, machine).kernel.is_tensor()
     }
 

@@ -110,7 +110,7 @@ fn exact_half_products_match_those_of_built_in_kernels() -> Outcome {
 }
 
 /// The promise that fusion changes no bit needs this where a product with an epilogue is not left
-/// to cuBLAS: on GPUs of compute capability 9.0, for a `k` of at most 256.
+/// to cuBLAS: on GPUs of compute capability 9.0, for multiples of eight up to 256.
 #[test]
 #[ignore = "needs a GPU with cuBLAS"]
 fn half_products_of_short_k_have_the_bits_of_built_in_kernels() -> Outcome {
