@@ -74,7 +74,7 @@ impl MathFunction {
     /// Returns the number of instructions for an element, without those of rarely taken branches in
     /// functions of their own. Most elements of 16 bits are computed as `f32`.
     pub(crate) fn instructions(self, dtype: DType) -> usize {
-        /// The numbers of each function, of 16-bit floats, `f32` and `f64`, once they were asked for.
+        /// The numbers of each function, of 16 bits, `f32` and `f64`, once they were asked for.
         static NUMBERS: [[OnceLock<usize>; 3]; MathFunction::ALL.len()] =
             [const { [const { OnceLock::new() }; 3] }; MathFunction::ALL.len()];
         let (number, kind) = match dtype {

@@ -16,7 +16,6 @@ use crate::{
         operand::CheckedProduct,
         source::source,
     },
-    schedule::Machine,
 };
 
 /// Launches a kernel with these arguments, for elements of a type, from a source line.
@@ -52,7 +51,7 @@ pub(super) fn enqueue(
         1 => operands.transposed(),
         _ => operands,
     };
-    let plan = operands.launch_plan(dtype, &Machine::of(&stream.device()));
+    let plan = operands.launch_plan(dtype, &stream.device());
     let CheckedProduct { layout, a, b } = operands;
     debug_assert_eq!(out.len(), layout.elements() * dtype.bytes());
     let shape = plan.shape(&layout);

@@ -1,11 +1,11 @@
 //! Choice of the built-in kernel for a product, its grid, and the split of `k`.
 
 use bytemuck::{Pod, Zeroable};
+use millstream::Device;
 
 use crate::{
     element::DType,
     product::layout::{BATCH_DIMS, FactorLayout, ProductLayout},
-    schedule::Machine,
 };
 
 /// The number of threads per block of every kernel.
@@ -91,9 +91,9 @@ pub(crate) struct LaunchPlan {
 
 impl LaunchPlan {
     /// Plans a product with at least one element. A product with one row must be transposed.
-    pub(crate) fn of(layout: &ProductLayout, dtype: DType, machine: &Machine) -> Self {
+    pub(crate) fn of(layout: &ProductLayout, dtype: DType, capability: u32) -> Self {
         let &ProductLayout { m, k, n, a, .. } = layout;
-        let of_tensor = (dtype.is_half() && machine.capability >= 80)
+        let of_tensor = (dtype.is_half() && capability >= 80)
             .then(|| tensor_kernel(layout))
             .flatten();
         let batches = layout.batches();
@@ -177,6 +177,12 @@ impl LaunchPlan {
     }
 }
 
+/// Returns the compute capability of a device: 90 for 9.0.
+pub(crate) fn capability(device: &Device) -> u32 {
+    let (major, minor) = device.compute_capability();
+    (10 * major + minor) as u32
+}
+
 /// Returns the kernel for tensor cores, if it can compute a product of floats of 16 bits: lines of
 /// contiguous elements begin at multiples of sixteen bytes, and results are stored four at a time.
 fn tensor_kernel(layout: &ProductLayout) -> Option<BuiltinKernel> {
@@ -238,7 +244,7 @@ mod tests {
         let (product, left) = ([m, n], [m, k]);
         let shape = ProductShape::of(&product, &left);
         let layout = ProductLayout::new(&shape, factor(k), factor(n));
-        LaunchPlan::of(&layout, DType::F32, &Machine::H200)
+        LaunchPlan::of(&layout, DType::F32, 90)
     }
 
     #[test]
@@ -269,39 +275,30 @@ mod tests {
             column: if has_rows { 1 } else { line },
             batch: &[4],
         };
-        let of = |dtype, a, b, (m, k, n): (usize, usize, usize), machine: &Machine| {
-            let shape = ProductShape {
-                batch: &[1],
-                m,
-                k,
-                n,
-            };
-            LaunchPlan::of(&ProductLayout::new(&shape, a, b), dtype, machine)
+        let of = |dtype, a, b, (m, k, n): (usize, usize, usize), capability| {
+            let (product, left) = ([1, m, n], [1, m, k]);
+            let shape = ProductShape::of(&product, &left);
+            LaunchPlan::of(&ProductLayout::new(&shape, a, b), dtype, capability)
         };
         let (rows, columns) = (lines(80, true, 8), lines(800, false, 0));
         let sizes = (64, 40, 72);
-        let plan = of(DType::F16, rows, columns, sizes, &Machine::H200);
+        let plan = of(DType::F16, rows, columns, sizes, 80);
         assert_eq!(plan.kernel, BuiltinKernel::TensorRowsColumns);
-        assert_eq!(plan.blocks, 1);
-        let plan = of(DType::Bf16, columns, rows, (64, 1_100, 72), &Machine::H200);
+        let plan = of(DType::Bf16, columns, rows, (64, 1_100, 72), 90);
         assert_eq!(plan.kernel, BuiltinKernel::TensorColumnsRows);
         assert_eq!((plan.splits, plan.split_k), (2, 576));
-        let turing = Machine {
-            capability: 75,
-            ..Machine::H200
-        };
-        for (dtype, a, sizes, machine) in [
-            (DType::F32, rows, sizes, Machine::H200),
-            (DType::F16, rows, sizes, turing),
-            (DType::F16, rows, (63, 40, 72), Machine::H200),
-            (DType::F16, rows, (64, 40, 70), Machine::H200),
-            (DType::F16, lines(81, true, 8), sizes, Machine::H200),
-            (DType::F16, lines(80, true, 9), sizes, Machine::H200),
+        for (dtype, a, sizes, capability) in [
+            (DType::F32, rows, sizes, 90),
+            (DType::F16, rows, sizes, 75),
+            (DType::F16, rows, (63, 40, 72), 90),
+            (DType::F16, rows, (64, 40, 70), 90),
+            (DType::F16, lines(81, true, 8), sizes, 90),
+            (DType::F16, lines(80, true, 9), sizes, 90),
         ] {
-            let plan = of(dtype, a, columns, sizes, &machine);
+            let plan = of(dtype, a, columns, sizes, capability);
             assert!(
                 !plan.kernel.is_tensor(),
-                "{dtype:?} {a:?} {sizes:?} {machine:?}"
+                "{dtype:?} {a:?} {sizes:?} {capability}"
             );
         }
     }

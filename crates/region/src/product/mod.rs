@@ -49,14 +49,14 @@ use std::panic::Location;
 use millstream::{Buffer, Device, Result, Stream};
 
 pub(crate) use launch_plan::{
-    BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, THREADS, part_bytes,
+    BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, THREADS, capability, part_bytes,
 };
 pub(crate) use layout::{FactorStrides, ProductLayout};
 pub use operand::{Factor, ProductShape};
 pub use precision::ProductPrecision;
 pub(crate) use source::source;
 
-use crate::{Number, element::DType, schedule::Machine};
+use crate::{Number, element::DType};
 use operand::CheckedProduct;
 
 /// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is
@@ -149,7 +149,7 @@ pub(crate) fn uses_library(
     shape.k > 0 && {
         let operands = CheckedProduct::new(dtype, shape, a, b);
         !operands.layout.is_of_vector()
-            && !operands.is_for_epilogue(dtype, &Machine::of(&stream.device()))
+            && !operands.is_for_epilogue(dtype, &stream.device())
             && cublas::serves(stream, (dtype, precision), &operands)
     }
 }

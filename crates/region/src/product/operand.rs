@@ -1,14 +1,13 @@
 //! Operands of matrix products, checked against their buffers.
 
-use millstream::{Buffer, View, driver::DevicePtr};
+use millstream::{Buffer, Device, View, driver::DevicePtr};
 
 use crate::{
     element::DType,
     product::{
-        launch_plan::{EPILOGUE_K_MAX, LaunchPlan},
+        launch_plan::{EPILOGUE_K_MAX, LaunchPlan, capability},
         layout::{FactorStrides, ProductLayout},
     },
-    schedule::Machine,
 };
 
 /// The sizes of a matrix product or of a batch of products.
@@ -165,21 +164,21 @@ impl<'a> CheckedProduct<'a> {
 
     /// Returns the plan of the product, which must not have a single row: that of the factors where
     /// they lie in their arrays, as that of a kernel with an epilogue.
-    pub(super) fn launch_plan(&self, dtype: DType, machine: &Machine) -> LaunchPlan {
+    pub(super) fn launch_plan(&self, dtype: DType, device: &Device) -> LaunchPlan {
         let mut layout = self.layout;
         layout.a.offset = self.a.position;
         layout.b.offset = self.b.position;
-        LaunchPlan::of(&layout, dtype, machine)
+        LaunchPlan::of(&layout, dtype, capability(device))
     }
 
     /// Returns whether a built-in kernel computes the product if it has an epilogue, and a library
     /// if it has none.
-    pub(super) fn is_for_epilogue(&self, dtype: DType, machine: &Machine) -> bool {
+    pub(super) fn is_for_epilogue(&self, dtype: DType, device: &Device) -> bool {
         // The bits were compared for multiples of eight; those of 17 differ.
-        machine.capability == 90
+        capability(device) == 90
             && self.layout.k <= EPILOGUE_K_MAX
             && self.layout.k.is_multiple_of(8)
-            && self.launch_plan(dtype, machine).kernel.is_tensor()
+            && self.launch_plan(dtype, device).kernel.is_tensor()
     }
 
     pub(super) fn transposed(self) -> Self {

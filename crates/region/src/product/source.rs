@@ -63,7 +63,10 @@ const TENSOR_KERNELS: &[Signature] = &[
 ];
 
 macro_rules! sources {
-    ($(#[$doc:meta])* $function:ident $kernels:ident: $($($dtype:ident)|+ => $name:literal $ptx:literal)*) => {
+    (
+        $(#[$doc:meta])* $function:ident $kernels:ident:
+        $($($dtype:ident)|+ => $name:literal $ptx:literal)*
+    ) => {
         $(#[$doc])*
         fn $function(dtype: DType) -> &'static ModuleSource {
             match dtype {

@@ -151,7 +151,7 @@ impl Choice {
             }),
             Some(Op::MatrixProduct(left, right, _)) => {
                 let (layout, _) = product_layout(kernel, left, right);
-                Schedule::Product(LaunchPlan::of(&layout, root.dtype, machine))
+                Schedule::Product(LaunchPlan::of(&layout, root.dtype, machine.capability))
             }
             Some(Op::Attention(_)) => Schedule::Attention,
             _ => of_elements(kernel, machine),

@@ -7,6 +7,8 @@
 use millstream::Device;
 use parking_lot::Mutex;
 
+use crate::product::capability;
+
 /// The sizes of a device on which schedules depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Machine {
@@ -112,13 +114,12 @@ impl Machine {
         let Ok(properties) = device.properties() else {
             return Self::H200;
         };
-        let (major, minor) = properties.compute_capability;
         let machine = Self {
             multiprocessors: properties.multiprocessors.max(1),
             registers: properties.registers_per_multiprocessor,
             shared_bytes: properties.shared_bytes_per_multiprocessor,
             l2_bytes: properties.l2_bytes,
-            capability: (10 * major + minor) as u32,
+            capability: capability(device),
         };
         machines.push((name.into(), machine));
         machine

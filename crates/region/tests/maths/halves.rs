@@ -1,5 +1,5 @@
-//! Functions of floats of 16 bits: of every operand, they give the rounded result of the function of
-//! `f32`, and sums, differences and products of `f16` that of the exact one.
+//! Functions of floats of 16 bits: of every operand, they give the rounded result of the function
+//! of `f32`, and sums, differences and products of `f16` that of the exact one.
 
 use half::{bf16, f16};
 use millstream::{Device, Select};
