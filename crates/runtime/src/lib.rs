@@ -113,7 +113,7 @@ pub use millstream_driver as driver;
 ///
 /// # On a device
 ///
-/// ```
+/// ```standalone_crate
 /// use millstream::{Device, LaunchConfig};
 ///
 /// millstream::kernels! {

@@ -13,7 +13,7 @@ impl<T: Number + Pod, D: Dimension> Array<T, D> {
     /// the work that they depend on; operations that use the [view](Resident::view) are ordered
     /// behind it.
     ///
-    /// ```
+    /// ```standalone_crate
     /// use millstream::LaunchConfig;
     /// use millstream_region::{Array, RegionExt};
     /// use ndarray::array;

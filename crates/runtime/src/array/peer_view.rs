@@ -19,7 +19,7 @@ use crate::{
 /// accident. [`Buffer::peer`] permits it. The operation is ordered with all others on the same
 /// memory, as on one device.
 ///
-/// ```
+/// ```standalone_crate
 /// use millstream::{Device, LaunchConfig, sim::{Gpu, SimConfig}};
 ///
 /// millstream::kernels! {

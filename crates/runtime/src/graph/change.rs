@@ -375,7 +375,7 @@ impl Graph {
 impl GraphNodeMut<'_> {
     /// Sets a parameter that is passed by value, in later replays.
     ///
-    /// ```
+    /// ```standalone_crate
     /// use millstream::{Device, LaunchConfig};
     ///
     /// millstream::kernels! {

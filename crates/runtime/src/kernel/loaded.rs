@@ -28,7 +28,7 @@ use crate::{
 /// launches. Each call loads a module of its own, with variables of its own. The device keeps its
 /// modules until it is closed, because unloading one would wait for running kernels.
 ///
-/// ```
+/// ```standalone_crate
 /// use millstream::{Device, Error, Ptx, UsageErrorKind, signature};
 ///
 /// let device = Device::simulated()?;

@@ -13,7 +13,7 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// For a kernel `NAME` that [`kernels!`](crate::kernels) declares, the method `NAME_occupancy` of
 /// the loaded kernels returns it. A [`Kernel`](crate::Kernel) has these methods itself.
 ///
-/// ```
+/// ```standalone_crate
 /// use millstream::Device;
 ///
 /// millstream::kernels! {

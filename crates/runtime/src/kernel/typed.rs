@@ -18,7 +18,7 @@ use crate::{Result, Stream, element_layout::assert_device_alignment};
 /// A kernel of a [`Module`](crate::Module), loaded on one device. `S` is its signature, which
 /// [`signature!`](crate::signature) writes.
 ///
-/// ```
+/// ```standalone_crate
 /// use millstream::{Device, Kernel, Ptx, signature};
 ///
 /// struct Kernels {
