@@ -43,6 +43,7 @@ pub(super) fn check(sources: &[Source], wide_files: &AllowList) -> Vec<String> {
     let mut problems = openers(sources);
     problems.extend(sources.iter().flat_map(ruled_out_phrases));
     problems.extend(missing_files(sources));
+    problems.extend(sources.iter().flat_map(unmerged_examples));
     problems.extend(wide_files.unexcepted(&per_source(sources, wide_lines)));
     problems
 }
@@ -133,6 +134,30 @@ fn missing_files(sources: &[Source]) -> Vec<String> {
         }
     }
     missing
+}
+
+/// Rejects examples of the crates' documentation that include a file and do not stand alone. Their
+/// relative paths are wrong in the one program that rustdoc makes of all examples, so that it does
+/// not compile, and rustdoc then compiles each example singly.
+fn unmerged_examples(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut language = None;
+    let lines = (1..).zip(source.text.lines().map(str::trim_start));
+    for (number, line) in lines.filter(|_| source.path.contains("/src/")) {
+        let doc = ["///", "//!"].map(|marker| line.strip_prefix(marker));
+        let Some(text) = (source.is_markdown().then_some(line)).or(doc[0]).or(doc[1]) else {
+            continue;
+        };
+        if let Some(opened) = text.trim().strip_prefix("```") {
+            language = language.xor(Some(opened));
+        } else if text.contains("include_str!(") && matches!(language, Some("" | "rust")) {
+            found.push(format!(
+                "{}:{number}: includes a file: begin the example with ```standalone_crate",
+                source.path
+            ));
+        }
+    }
+    found
 }
 
 /// Rejects the ruled-out phrases in comments, literals, names and Markdown.

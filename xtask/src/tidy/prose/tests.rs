@@ -153,6 +153,17 @@ fn lines_of_more_than_100_columns_are_found() {
 }
 
 #[test]
+fn examples_that_include_a_file_stand_alone() {
+    let example = |opening: &str| format!("```{opening}\ninclude_str!(\"a.ptx\")\n```\n");
+    let page = example("sh") + &example("rust");
+    assert_violations("a/src/a.md", &page, &[(5, "standalone_crate")]);
+    let docs = "/// ```\n/// include_str!(\"a.ptx\")\n/// ```\ninclude_str!(\"b.ptx\")\n";
+    assert_violations("a/src/a.rs", docs, &[(2, "standalone_crate")]);
+    assert_violations("a/src/a.md", &example("rust,standalone_crate"), &[]);
+    assert_violations("README.md", &page, &[]);
+}
+
+#[test]
 fn listed_files_are_excepted_and_unused_entries_reported() {
     let wide = format!("// {}\n", "x".repeat(COLUMNS_MAX));
     let sources = [
