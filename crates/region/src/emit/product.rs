@@ -248,8 +248,8 @@ impl BuiltinText {
     }
 }
 
-/// Adds the positions of neighbours, from the linear index `first` on. Along the last axis, they are
-/// a group, whose other operands are loaded at once.
+/// Adds the positions of neighbours, from the linear index `first` on. Along the last axis, they
+/// are a group, whose other operands are loaded at once.
 fn positions(
     lowering: &mut Lowering<'_>,
     value: &NodeRef,

@@ -278,71 +278,47 @@ fn update_wide(
     Some(halves)
 }
 
+/// Applies an operation of unsigned or, if `$signed` says so, signed integers.
+macro_rules! apply_integers {
+    ($atomic:expr, $signed:expr, $old:expr, $b:expr, $c:expr) => {
+        match $atomic.f {
+            AtomicOp::Add => $old.wrapping_add($b),
+            AtomicOp::Min if $signed => $old.cast_signed().min($b.cast_signed()).cast_unsigned(),
+            AtomicOp::Min => $old.min($b),
+            AtomicOp::Max if $signed => $old.cast_signed().max($b.cast_signed()).cast_unsigned(),
+            AtomicOp::Max => $old.max($b),
+            AtomicOp::And => $old & $b,
+            AtomicOp::Or => $old | $b,
+            AtomicOp::Xor => $old ^ $b,
+            AtomicOp::Exchange => $b,
+            AtomicOp::CompareSwap if $old == $b => $c,
+            AtomicOp::CompareSwap => $old,
+            AtomicOp::Inc if $old >= $b => 0,
+            AtomicOp::Inc => $old + 1,
+            AtomicOp::Dec if $old == 0 || $old > $b => $b,
+            AtomicOp::Dec => $old - 1,
+        }
+    };
+}
+
 #[inline(always)]
 fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
-    let signed = atomic.ty == Type::S32;
     match atomic.f {
         AtomicOp::Add if atomic.ty == Type::F32 => {
             canonical(f32::from_bits(old) + f32::from_bits(b))
         }
         AtomicOp::Add if atomic.ty.is_float() => half::add(old, b, atomic.ty),
-        AtomicOp::Add => old.wrapping_add(b),
-        AtomicOp::Min if signed => old.cast_signed().min(b.cast_signed()).cast_unsigned(),
-        AtomicOp::Min => old.min(b),
-        AtomicOp::Max if signed => old.cast_signed().max(b.cast_signed()).cast_unsigned(),
-        AtomicOp::Max => old.max(b),
-        AtomicOp::And => old & b,
-        AtomicOp::Or => old | b,
-        AtomicOp::Xor => old ^ b,
-        AtomicOp::Inc => {
-            if old >= b {
-                0
-            } else {
-                old + 1
-            }
-        }
-        AtomicOp::Dec => {
-            if old == 0 || old > b {
-                b
-            } else {
-                old - 1
-            }
-        }
-        AtomicOp::Exchange => b,
-        AtomicOp::CompareSwap => {
-            if old == b {
-                c
-            } else {
-                old
-            }
-        }
+        _ => apply_integers!(atomic, atomic.ty == Type::S32, old, b, c),
     }
 }
 
 #[inline(always)]
 fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
-    let signed = atomic.ty == Type::S64;
     match atomic.f {
         AtomicOp::Add if atomic.ty == Type::F64 => {
             (f64::from_bits(old) + f64::from_bits(b)).to_bits()
         }
-        AtomicOp::Add => old.wrapping_add(b),
-        AtomicOp::Min if signed => old.cast_signed().min(b.cast_signed()).cast_unsigned(),
-        AtomicOp::Min => old.min(b),
-        AtomicOp::Max if signed => old.cast_signed().max(b.cast_signed()).cast_unsigned(),
-        AtomicOp::Max => old.max(b),
-        AtomicOp::And => old & b,
-        AtomicOp::Or => old | b,
-        AtomicOp::Xor => old ^ b,
-        AtomicOp::Exchange => b,
-        AtomicOp::CompareSwap => {
-            if old == b {
-                c
-            } else {
-                old
-            }
-        }
-        // `inc` and `dec` exist only for 32 bits; lowering rejects other widths.
-        AtomicOp::Inc | AtomicOp::Dec => old,
+        // Lowering rejects `inc` and `dec` of 64 bits.
+        _ => apply_integers!(atomic, atomic.ty == Type::S64, old, b, c),
     }
 }

@@ -6,9 +6,7 @@
 //! `%envreg2`, and waits there for the others. All blocks of a cooperative launch must therefore
 //! run at the same time.
 
-use super::kernel_error::KernelError;
-use super::launch::{Alias, GlobalMemory, Launch, Region, TracedRegion};
-use super::texels::Image;
+use super::launch::{GlobalMemory, Launch, Region, TracedRegion};
 use crate::memory::Backing;
 
 /// The number of multiprocessors of the simulated device, those of an H200.
@@ -68,6 +66,10 @@ pub(super) fn workspace() -> Option<Backing> {
 }
 
 impl GlobalMemory for WithWorkspace<'_> {
+    fn inner(&self) -> Option<&dyn GlobalMemory> {
+        Some(self.memory)
+    }
+
     fn region(&self, address: u64) -> Option<Region<'_>> {
         if !is_workspace(address) {
             return self.memory.region(address);
@@ -87,42 +89,6 @@ impl GlobalMemory for WithWorkspace<'_> {
             region: self.region(address)?,
             bitmap: None,
         })
-    }
-
-    fn aliases(&self) -> Vec<Alias> {
-        self.memory.aliases()
-    }
-
-    fn share(&self) {
-        self.memory.share();
-    }
-
-    fn blocks_done(&self, count: u64) {
-        self.memory.blocks_done(count);
-    }
-
-    fn kernel_error(&self, error: KernelError) {
-        self.memory.kernel_error(error);
-    }
-
-    fn print(&self, output: &[u8]) {
-        self.memory.print(output);
-    }
-
-    fn allocate(&self, bytes: u64, align: u64) -> Option<u64> {
-        self.memory.allocate(bytes, align)
-    }
-
-    fn free(&self, address: u64) -> bool {
-        self.memory.free(address)
-    }
-
-    fn image(&self, handle: u64) -> Option<Image> {
-        self.memory.image(handle)
-    }
-
-    fn set_condition(&self, condition: u64, value: u32) -> bool {
-        self.memory.set_condition(condition, value)
     }
 }
 

@@ -26,6 +26,12 @@ pub(super) fn alias(aliases: &[Alias], address: u64) -> Option<&Alias> {
 
 /// Global memory, looked up by address.
 pub trait GlobalMemory: Sync {
+    /// Returns the memory around which this one is, which has the other functions unless this one
+    /// has its own.
+    fn inner(&self) -> Option<&dyn GlobalMemory> {
+        None
+    }
+
     /// Returns the live allocation that contains `address`, if any. The result must stay valid for
     /// the whole launch, or until a `free` of the kernel.
     fn region(&self, address: u64) -> Option<Region<'_>>;
@@ -41,42 +47,57 @@ pub trait GlobalMemory: Sync {
 
     /// Returns the mappings of memory that is also mapped at a lower address. The default has none.
     fn aliases(&self) -> Vec<Alias> {
-        Vec::new()
+        self.inner().map_or(Vec::new(), GlobalMemory::aliases)
     }
 
     /// Says, before the first access, that several threads will execute the kernel.
-    fn share(&self) {}
+    fn share(&self) {
+        self.inner().into_iter().for_each(GlobalMemory::share);
+    }
 
     /// Counts blocks that have ended, to show a kernel's progress. The default ignores them.
-    fn blocks_done(&self, _count: u64) {}
+    fn blocks_done(&self, count: u64) {
+        self.inner()
+            .into_iter()
+            .for_each(|inner| inner.blocks_done(count));
+    }
 
     /// Receives the text that a thread prints.
-    fn print(&self, _output: &[u8]) {}
+    fn print(&self, output: &[u8]) {
+        self.inner()
+            .into_iter()
+            .for_each(|inner| inner.print(output));
+    }
 
     /// Receives an error that does not end the launch. Blocks may report the
     /// same one in any order. The default ignores it.
-    fn kernel_error(&self, _error: KernelError) {}
+    fn kernel_error(&self, error: KernelError) {
+        if let Some(inner) = self.inner() {
+            inner.kernel_error(error);
+        }
+    }
 
     /// Allocates memory of the heap for a kernel (`malloc`). Returns `None` if too little is left.
     /// The default has no heap.
-    fn allocate(&self, _bytes: u64, _align: u64) -> Option<u64> {
-        None
+    fn allocate(&self, bytes: u64, align: u64) -> Option<u64> {
+        self.inner()?.allocate(bytes, align)
     }
 
     /// Frees memory of the heap (`free`). Returns whether a live block starts at the address.
-    fn free(&self, _address: u64) -> bool {
-        false
+    fn free(&self, address: u64) -> bool {
+        self.inner().is_some_and(|inner| inner.free(address))
     }
 
     /// Returns the texture or the surface with this handle. The default has none.
-    fn image(&self, _handle: u64) -> Option<Image> {
-        None
+    fn image(&self, handle: u64) -> Option<Image> {
+        self.inner()?.image(handle)
     }
 
     /// Sets a condition of the graph that the kernel runs in (`cudaGraphSetConditional`). Returns
     /// `false` if the graph has no such condition. The default accepts and ignores any.
-    fn set_condition(&self, _condition: u64, _value: u32) -> bool {
-        true
+    fn set_condition(&self, condition: u64, value: u32) -> bool {
+        self.inner()
+            .is_none_or(|inner| inner.set_condition(condition, value))
     }
 }
 

@@ -11,8 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::kernel_error::KernelError;
-use super::launch::{Alias, GlobalMemory, Region, TracedRegion};
+use super::launch::{GlobalMemory, Region, TracedRegion};
 use crate::memory::AccessBitmap;
 
 /// The maximum number of accessed bytes of a cycle.
@@ -86,6 +85,10 @@ impl Drop for PolledMemory<'_> {
 }
 
 impl GlobalMemory for PolledMemory<'_> {
+    fn inner(&self) -> Option<&dyn GlobalMemory> {
+        Some(self.memory)
+    }
+
     fn region(&self, address: u64) -> Option<Region<'_>> {
         self.memory.region(address)
     }
@@ -116,22 +119,6 @@ impl GlobalMemory for PolledMemory<'_> {
             }
             link = &entry.next;
         }
-    }
-
-    fn aliases(&self) -> Vec<Alias> {
-        self.memory.aliases()
-    }
-
-    fn share(&self) {
-        self.memory.share();
-    }
-
-    fn blocks_done(&self, count: u64) {
-        self.memory.blocks_done(count);
-    }
-
-    fn kernel_error(&self, error: KernelError) {
-        self.memory.kernel_error(error);
     }
 
     fn print(&self, output: &[u8]) {

@@ -7,14 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use super::kernel_error::KernelError;
 use super::kernel_errors::KernelErrors;
 use super::kernel_repair::{InsertedSync, KernelEdit, KernelRepair};
-use super::launch::{Alias, GlobalMemory, Launch, Region, TracedRegion};
+use super::launch::{GlobalMemory, Launch, Region, TracedRegion};
 use super::order::KernelOrder;
 use super::private_memory::PrivateMemory;
 use super::races::{KernelRace, MissingOrder, RacedMemory};
-use super::texels::Image;
 use crate::ptx::{self, Kernel};
 
 /// The number of repairs that are tried in one launch, the bytes of PTX that are compiled for them,
@@ -43,6 +41,10 @@ impl<'a> KeptMemory<'a> {
 }
 
 impl GlobalMemory for KeptMemory<'_> {
+    fn inner(&self) -> Option<&dyn GlobalMemory> {
+        Some(self.memory)
+    }
+
     fn region(&self, address: u64) -> Option<Region<'_>> {
         self.before.region(address);
         self.memory.region(address)
@@ -51,34 +53,6 @@ impl GlobalMemory for KeptMemory<'_> {
     fn traced_region(&self, address: u64) -> Option<TracedRegion<'_>> {
         self.before.region(address);
         self.memory.traced_region(address)
-    }
-
-    fn aliases(&self) -> Vec<Alias> {
-        self.memory.aliases()
-    }
-
-    fn share(&self) {
-        self.memory.share();
-    }
-
-    fn blocks_done(&self, count: u64) {
-        self.memory.blocks_done(count);
-    }
-
-    fn kernel_error(&self, error: KernelError) {
-        self.memory.kernel_error(error);
-    }
-
-    fn print(&self, output: &[u8]) {
-        self.memory.print(output);
-    }
-
-    fn image(&self, handle: u64) -> Option<Image> {
-        self.memory.image(handle)
-    }
-
-    fn set_condition(&self, condition: u64, value: u32) -> bool {
-        self.memory.set_condition(condition, value)
     }
 }
 
