@@ -64,15 +64,11 @@ pub(crate) enum BuiltinKernel {
 }
 
 impl BuiltinKernel {
-    /// Returns the kernel for tensor cores, given of each factor whether its rows are contiguous.
-    fn tensor(a_has_rows: bool, b_has_rows: bool) -> Self {
-        match (a_has_rows, b_has_rows) {
-            (true, false) => Self::TensorRowsColumns,
-            (true, true) => Self::TensorRowsRows,
-            (false, false) => Self::TensorColumnsColumns,
-            (false, true) => Self::TensorColumnsRows,
-        }
-    }
+    /// The kernels for tensor cores, by whether the rows of each factor are contiguous.
+    const TENSOR: [[Self; 2]; 2] = [
+        [Self::TensorColumnsColumns, Self::TensorColumnsRows],
+        [Self::TensorRowsColumns, Self::TensorRowsRows],
+    ];
 
     pub(crate) fn is_tensor(self) -> bool {
         self as usize >= Self::TensorRowsColumns as usize
@@ -205,7 +201,7 @@ fn tensor_kernel(layout: &ProductLayout) -> Option<BuiltinKernel> {
         && [a, b]
             .into_iter()
             .all(|factor| has_rows(factor) || has_columns(factor));
-    fits.then(|| BuiltinKernel::tensor(has_rows(a), has_rows(b)))
+    fits.then(|| BuiltinKernel::TENSOR[usize::from(has_rows(a))][usize::from(has_rows(b))])
 }
 
 /// The launch of the kernel that sums partial products.

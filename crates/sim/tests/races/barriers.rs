@@ -76,24 +76,28 @@ fn a_barrier_in_each_branch_of_a_block_is_a_warning_with_both_lines() {
     clean(&divided(64, "bar.sync 0", "bar.sync 0"));
 }
 
-#[test]
-fn a_barrier_that_some_threads_reach_once_more_is_found() {
-    let loops = |rounds: &str| {
-        format!(
-            "{rounds}
+/// The number of rounds of a loop: one more for each warp.
+const UNEVEN: &str = "shr.u32 %r4, %r1, 5;\nadd.u32 %r4, %r4, 1;";
+
+/// Returns a loop with a barrier.
+fn looped(rounds: &str, end: &str) -> String {
+    format!(
+        "{rounds}
 mov.u32 %r3, 0;
 again:
 bar.sync 0;
 add.u32 %r3, %r3, 1;
-setp.lt.u32 %p1, %r3, %r2;
+setp.lt.u32 %p1, %r3, %r4;
 @%p1 bra again;
-bar.sync 0;
-bar.sync 0;"
-        )
-    };
-    let found = reports(&loops("shr.u32 %r2, %r1, 5;\nadd.u32 %r2, %r2, 1;"));
+{end}"
+    )
+}
+
+#[test]
+fn a_barrier_that_some_threads_reach_once_more_is_found() {
+    let found = reports(&looped(UNEVEN, "bar.sync 0;\nbar.sync 0;"));
     assert!(!found.is_empty());
-    clean(&loops("mov.u32 %r2, 3;"));
+    clean(&looped("mov.u32 %r4, 3;", "bar.sync 0;\nbar.sync 0;"));
 }
 
 #[test]
@@ -221,19 +225,8 @@ end:"
 
 #[test]
 fn a_loop_that_some_threads_leave_early_skips_its_barrier() {
-    let body = |rounds: &str| {
-        format!(
-            "{rounds}
-mov.u32 %r3, 0;
-again:
-bar.sync 0;
-add.u32 %r3, %r3, 1;
-setp.lt.u32 %p1, %r3, %r4;
-@%p1 bra again;
-st.shared.u32 [%r2], %r1;"
-        )
-    };
-    let uneven = body("shr.u32 %r4, %r1, 5;\nadd.u32 %r4, %r4, 1;");
+    let body = |rounds: &str| looped(rounds, "st.shared.u32 [%r2], %r1;");
+    let uneven = body(UNEVEN);
     let kind = ReportKind::DivergentBarrier;
     found(true, kind, "goes around it", &uneven);
     clean(&body("mov.u32 %r4, 3;"));
