@@ -169,6 +169,7 @@ fn x2_a_fetch_races_with_a_copy_or_a_store_to_its_array_on_another_stream() {
         reports(&run, &["cuArray3DCreate, at ", "missing: stream 2 "]);
     }
     program.run(&["race", "ordered"], &[]).is_clean();
+    program.run(&["race", "wait"], &[]).is_clean();
 }
 
 #[test]

@@ -199,6 +199,17 @@ static void write_kernels(void) {
 }
 
 // Each thread stores to its texel of a row, and fetches the next one.
+// A kernel that fetches until another has set a word, and that other one.
+static void write_wait(void) {
+    kernel("wait");
+    PUT(".reg .pred %%w;\nAGAIN:\ntex.2d.v4.u32.s32 {%%d0, %%d1, %%d2, %%d3}, [%%p2, {%%a0, %%a1}];\n"
+        "ld.volatile.global.u32 %%t1, [%%p0+64];\nsetp.eq.u32 %%w, %%t1, 0;\n@%%w bra AGAIN;\n");
+    end(0);
+    kernel("set");
+    PUT("st.volatile.global.u32 [%%p0+64], 1;\nadd.u64 %%p0, %%p0, 512;\n");
+    end(0);
+}
+
 static void write_shift(void) {
     kernel("shift");
     PUT(".reg .u64 %%s;\n.reg .u32 %%x;\nld.global.u64 %%s, [%%p1];\nmov.b32 %%a1, 0;\n"
@@ -702,7 +713,7 @@ int cuStreamEndCapture(Handle, Handle *);
 // A fetch, and a copy to the array (or a store to its surface) on another stream, with or without
 // an order between them.
 static void race(const char *how) {
-    static unsigned char data[WIDTH * HEIGHT * 4];
+    static unsigned char data[WIDTH * HEIGHT * 4] = {4, 3, 2, 1};
     Handle streams[2], event, fetch, store, context;
     Handle array = make_array(G2, &formats[2], 1, SURFACE);
     upload(G2, array, data, WIDTH * 4);
@@ -753,6 +764,16 @@ static void race(const char *how) {
         !strcmp(how, "array") || !strcmp(how, "context")) {
         OK(cuLaunchKernel(fetch, 1, 1, 1, POINTS, 1, 1, 0, NULL, reads, NULL));
         printf("%d\n", cuCtxSynchronize());
+        return;
+    }
+    if (!strcmp(how, "wait")) {
+        OK(cuMemsetD8_v2(results, 0, sizeof host));
+        OK(cuCtxSynchronize());
+        OK(cuLaunchKernel(function("wait"), 1, 1, 1, 1, 1, 1, 0, streams[0], reads, NULL));
+        OK(cuLaunchKernel(function("set"), 1, 1, 1, 1, 1, 1, 0, streams[1], reads, NULL));
+        OK(cuCtxSynchronize());
+        OK(cuMemcpyDtoH_v2(host, results, sizeof host));
+        HOLDS(host[0] == 0x01020304);
         return;
     }
     OK(cuLaunchKernel(fetch, 1, 1, 1, POINTS, 1, 1, 0, streams[0], reads, NULL));
@@ -822,6 +843,7 @@ int main(int argc, char **argv) {
     OK(cuCtxSetCurrent(context));
     write_kernels();
     write_shift();
+    write_wait();
     if (!strcmp(mode, "ptx")) {
         printf("%s%s", HEADER, text);
         return 0;
