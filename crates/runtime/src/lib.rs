@@ -77,10 +77,6 @@ pub mod timeline;
 mod tracker;
 mod unwind;
 
-/// Lets modules shared with the integration tests refer to this crate by its name.
-#[cfg(all(test, shuttle))]
-extern crate self as millstream;
-
 #[doc(hidden)]
 pub use array::DeviceOperand;
 #[doc(inline)]

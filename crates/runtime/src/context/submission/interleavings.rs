@@ -32,7 +32,8 @@ use super::*;
 use crate::{
     Buffer, Device, Stream,
     array::Span,
-    tracker::{AccessKind, Sequence},
+    error::OperationKind,
+    tracker::{AccessKind, Accesses, Sequence},
 };
 
 const RANDOM_SCHEDULES: usize = 2000;
