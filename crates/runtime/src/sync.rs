@@ -1,4 +1,4 @@
-//! Condition variables, atomics and the spin hint, replaceable for model checking.
+//! Condition variables, atomics, threads and the spin hint, replaceable for model checking.
 //!
 //! Locks come from `parking_lot`. With `--cfg shuttle` that name is a crate with the same interface
 //! whose locks are scheduling points of the model checker (`cargo xtask shuttle`). This module
@@ -12,11 +12,13 @@ pub(crate) use parking_lot::Condvar;
 pub(crate) use shuttle::{
     hint::spin_loop,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
 };
 #[cfg(not(shuttle))]
 pub(crate) use std::{
     hint::spin_loop,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
 };
 
 /// A condition variable for `parking_lot` locks under shuttle, which provides none for them.

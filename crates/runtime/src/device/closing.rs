@@ -5,7 +5,7 @@
 //! It ends when no device is left. A close also tries the devices that have waited longest,
 //! so that devices whose work is complete do not accumulate however slowly the thread runs.
 
-use std::{collections::VecDeque, sync::Arc, thread, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use millstream_driver::{Driver, PerProcess};
 use parking_lot::Mutex;
@@ -14,6 +14,7 @@ use super::teardown::Teardown;
 use crate::{
     context::{DeviceState, wait_backoff},
     disposal::{contain, log},
+    sync::thread,
 };
 
 /// The number of waiting devices that a close tries. With more than one, their number falls.

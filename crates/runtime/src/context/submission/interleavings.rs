@@ -32,6 +32,7 @@ use super::*;
 use crate::{
     Buffer, Device, Stream,
     array::Span,
+    device::closing,
     error::OperationKind,
     tracker::{AccessKind, Accesses, Sequence},
 };
@@ -94,8 +95,12 @@ fn open(calls: &Arc<Calls>, ordinal: i32) -> Device {
     device
 }
 
-/// Checks that every object was freed and that the simulator reported nothing.
+/// Waits for the thread that closes devices which another thread visited last. Then checks that
+/// every object was freed and that the simulator reported nothing.
 fn assert_nothing_left(gpu: &Gpu, calls: &Calls) {
+    while closing::passes().is_some() {
+        thread::yield_now();
+    }
     for (make, unmake) in [
         ("mem_alloc_async", "mem_free_async"),
         ("event_create", "event_destroy"),
