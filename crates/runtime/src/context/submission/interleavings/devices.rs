@@ -29,14 +29,8 @@ impl Arrays {
             (&b, AccessKind::Read),
         ];
         let (device, state) = (stream.device_state(), stream.state());
-        let operation = Operation {
-            kind: OperationKind::DeviceToDevice,
-            label: "crossing",
-            location: Location::caller(),
-            bytes: 0,
-            accesses: Accesses::default(),
-            host_waiter: None,
-        };
+        let (kind, location) = (OperationKind::DeviceToDevice, Location::caller());
+        let operation = Operation::new(kind, "crossing", location);
         let mut crossing = Crossing::new(device, operation);
         for (span, kind) in uses {
             crossing.push(span.access(kind), &span.allocation.device);
