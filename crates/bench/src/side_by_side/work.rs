@@ -100,7 +100,7 @@ fn halves<D: Dimension, S: ShapeBuilder<Dim = D>>(
 ) -> Result<Array<f16, D>> {
     Ok(Array::from_host(
         device,
-        &numbers(shape).mapv(f16::from_f32),
+        numbers(shape).mapv(f16::from_f32),
     )?)
 }
 
