@@ -109,7 +109,7 @@ struct BHalf {
 // Stores a sum at this position of `out`, which has `splits` matrices for each of the batch.
 //
 // In the PTX, the code generator replaces the stores of elements by functions of these
-// (crates/region/src/codegen/product.rs). Every element must therefore be stored by an instruction of its own, and only
+// (crates/region/src/emit/product.rs). Every element must therefore be stored by an instruction of its own, and only
 // stores of partial sums may have another type than T.
 template <typename T, typename Sum>
 __device__ __forceinline__ void store_sum(T* out, u64 splits, u64 at, Sum sum) {
