@@ -185,6 +185,8 @@ __device__ __forceinline__ void tensor_tiles(const T* a, const T* b, T* out, con
       next = next == (STAGES - 1) * STAGE_BYTES ? 0 : next + STAGE_BYTES;
     }
 
+    // Those of stages beyond the end, too: the copies of a next tile would not be ordered behind them.
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
     // A thread has pairs of neighbours of every eighth row, at every eighth column.
     const u32 row = lane / 4, column = lane % 4 * 2;
     if (shape.splits > 1) {
@@ -204,8 +206,7 @@ __device__ __forceinline__ void tensor_tiles(const T* a, const T* b, T* out, con
       continue;
     }
     // Through shared memory, where every row is a line of chunks, so that a warp stores a whole row of the tile. Before,
-    // no copy is under way and all have read the last stage.
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    // all have read the last stage.
     __syncthreads();
     typedef Lines<false> Rows;
 #pragma unroll
