@@ -1,4 +1,4 @@
-"""Does the works of the rows R1 to R18 with another library, when it is told to.
+"""Does the works of the rows R1 to R31 with another library, when it is told to.
 
 The argument is the library: torch, torch.compile, max-autotune (torch.compile with that mode, which
 replays graphs of CUDA; for R10 alone), jax or cupy. Requests are lines of the standard
@@ -219,6 +219,14 @@ def of_torch():
             wrap(composed_attention),
             [there(numbers(16, 1024, 64)) for _ in range(3)],
         )
+    def set_inner(x, inner):
+        x[1:-1, 1:-1, 1:-1] = inner
+        return x
+
+    def cast(x, to):
+        return x.to(to)
+
+    rows |= patterns(torch, there, wrap, wrap, cast, torch.erf, torch.relu, set_inner)
     if WHO == "max-autotune":
         rows = {"R10": rows["R10"]}
     return rows, lambda results: torch.cuda.synchronize()
@@ -305,6 +313,15 @@ def of_jax():
             [there(halves(64, 1024, 64)) for _ in range(2)],
         ),
     }
+
+    def set_inner(x, inner):
+        return x.at[1:-1, 1:-1, 1:-1].set(inner)
+
+    def cast(x, to):
+        return x.astype(to)
+
+    erf = jax.scipy.special.erf
+    rows |= patterns(jnp, there, wrap, wrap, cast, erf, jax.nn.relu, set_inner)
     return rows, jax.block_until_ready
 
 
@@ -359,9 +376,25 @@ def of_cupy():
             [there(numbers(1 << 26)), there(indices(1 << 26))],
         ),
     }
+
+    def set_inner(x, inner):
+        x[1:-1, 1:-1, 1:-1] = inner
+        return x
+
+    def cast(x, to):
+        return x.astype(to)
+
+    def relu(x):
+        return cupy.maximum(x, 0)
+
+    from cupyx.scipy.special import erf
+
+    rows |= patterns(cupy, there, lambda f: f, cupy.fuse, cast, erf, relu, set_inner)
     return rows, lambda results: cupy.cuda.Device().synchronize()
 
 
+# The rows of f64, which JAX has only on demand.
+WIDE = "R27", "R29", "R30"
 ROWS, complete = of_torch() if IS_TORCH else of_jax() if WHO == "jax" else of_cupy()
 answer(VERSION)
 function = arguments = None
@@ -372,6 +405,8 @@ for line in sys.stdin:
         if argument not in ROWS:
             answer("cannot not written for this library")
             continue
+        if WHO == "jax":
+            jax.config.update("jax_enable_x64", argument in WIDE)
         try:
             function, arguments = ROWS[argument]()
             for _ in range(3):

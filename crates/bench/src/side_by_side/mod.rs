@@ -1,9 +1,10 @@
-//! The rows R1 to R18: works of regions beside PyTorch, JAX and CuPy, measured in turns in one run.
+//! The rows R1 to R31: works of regions beside PyTorch, JAX and CuPy, measured in turns in one run.
 //!
 //! A time is that of one call from its start until the device is idle, allocation of the results
 //! included. The time in a row is that of twenty calls until the device is idle, for each: where
 //! the device is slower than the host, it is the device's time.
 
+mod patterns;
 mod rival;
 mod work;
 
@@ -161,7 +162,7 @@ fn print_row(work: &Work<'_>, figures: &[Figures]) {
 }
 
 pub(crate) fn names() -> Vec<&'static str> {
-    works().map(|work| work.row).into()
+    works().iter().map(|work| work.row).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// The Python program, passed as an argument so that a measuring machine needs no file.
-const PROGRAM: &str = include_str!("../../python/region_rows.py");
+const PROGRAM: &str = concat!(
+    include_str!("../../python/pattern_rows.py"),
+    include_str!("../../python/region_rows.py"),
+);
 
 /// A library, and the process that measures it.
 pub(super) struct Rival {

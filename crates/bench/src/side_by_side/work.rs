@@ -1,5 +1,5 @@
 //! The works of the rows R1 to R18, written with regions. `python/region_rows.py` has the same for
-//! the other libraries.
+//! the other libraries. `patterns.rs` has those from R19 on.
 
 use std::any::Any;
 
@@ -8,6 +8,8 @@ use half::f16;
 use millstream::Device;
 use millstream_region::{Array, Element, Keep, Region, RegionExt};
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, Ix2, Ix3, ShapeBuilder, s};
+
+use super::patterns;
 
 /// A result that is still on the device.
 pub(super) type Held = Box<dyn Any>;
@@ -21,7 +23,7 @@ pub(super) struct Work<'a> {
 }
 
 /// A function that does the work once.
-type Prepared<'a> = Result<Box<dyn FnMut() -> Result<Held> + 'a>>;
+pub(super) type Prepared<'a> = Result<Box<dyn FnMut() -> Result<Held> + 'a>>;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
@@ -32,14 +34,14 @@ pub(super) enum Size {
 }
 
 impl Size {
-    fn length(self, full: usize) -> usize {
+    pub(super) fn length(self, full: usize) -> usize {
         match self {
             Size::Full => full,
             Size::Small => full.min(64),
         }
     }
 
-    fn times(self, full: usize) -> usize {
+    pub(super) fn times(self, full: usize) -> usize {
         match self {
             Size::Full => full,
             Size::Small => 2,
@@ -47,9 +49,9 @@ impl Size {
     }
 }
 
-pub(super) fn works<'a>() -> [Work<'a>; 18] {
+pub(super) fn works<'a>() -> Vec<Work<'a>> {
     let work = |row, what, prepare| Work { row, what, prepare };
-    [
+    let mut works = vec![
         work("R1", "ten elementwise operations, 2^26", elementwise),
         work("R2", "softmax of rows, 8192^2", softmax),
         work("R3", "layer normalisation of rows, 8192^2", normalise),
@@ -68,16 +70,18 @@ pub(super) fn works<'a>() -> [Work<'a>; 18] {
         work("R16", "gather of 2^26", gather),
         work("R17", "GELU layer of f16, 4096 x 2048-4096-2048", layer),
         work("R18", "scaled scores of f16, 64 x 1024 x 64", scores),
-    ]
+    ];
+    works.extend(patterns::works());
+    works
 }
 
 /// Boxes a function that does the work once.
-fn held<'a, R: Any>(mut work: impl FnMut() -> Result<R> + 'a) -> Prepared<'a> {
+pub(super) fn held<'a, R: Any>(mut work: impl FnMut() -> Result<R> + 'a) -> Prepared<'a> {
     Ok(Box::new(move || Ok(Box::new(work()?))))
 }
 
 /// Boxes a function that runs a region of one result once.
-fn in_region<'a, T: Element, D: Dimension + 'static>(
+pub(super) fn in_region<'a, T: Element, D: Dimension + 'static>(
     device: &'a Device,
     body: impl Fn(&Region) -> Array<T, D> + 'a,
 ) -> Prepared<'a> {
@@ -85,7 +89,7 @@ fn in_region<'a, T: Element, D: Dimension + 'static>(
 }
 
 /// Returns pseudo-random numbers between −1 and 1.
-fn numbers<D: Dimension, S: ShapeBuilder<Dim = D>>(shape: S) -> ndarray::Array<f32, D> {
+pub(super) fn numbers<D: Dimension, S: ShapeBuilder<Dim = D>>(shape: S) -> ndarray::Array<f32, D> {
     let mut state = 0x2545_f491_u32;
     ndarray::Array::from_shape_simple_fn(shape, || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -93,22 +97,28 @@ fn numbers<D: Dimension, S: ShapeBuilder<Dim = D>>(shape: S) -> ndarray::Array<f
     })
 }
 
+/// Uploads pseudo-random numbers of a type.
+pub(super) fn uploaded<T: Element, D: Dimension, S: ShapeBuilder<Dim = D>>(
+    device: &Device,
+    shape: S,
+    from: impl Fn(f32) -> T,
+) -> Result<Array<T, D>> {
+    Ok(Array::from_host(device, numbers(shape).mapv(from))?)
+}
+
 /// The same of `f16`.
-fn halves<D: Dimension, S: ShapeBuilder<Dim = D>>(
+pub(super) fn halves<D: Dimension, S: ShapeBuilder<Dim = D>>(
     device: &Device,
     shape: S,
 ) -> Result<Array<f16, D>> {
-    Ok(Array::from_host(
-        device,
-        numbers(shape).mapv(f16::from_f32),
-    )?)
+    uploaded(device, shape, f16::from_f32)
 }
 
-fn vector(device: &Device, length: usize) -> Result<Array<f32, Ix1>> {
+pub(super) fn vector(device: &Device, length: usize) -> Result<Array<f32, Ix1>> {
     Ok(Array::from_host(device, &numbers(length))?)
 }
 
-fn matrix(device: &Device, shape: (usize, usize)) -> Result<Array<f32, Ix2>> {
+pub(super) fn matrix(device: &Device, shape: (usize, usize)) -> Result<Array<f32, Ix2>> {
     Ok(Array::from_host(device, &numbers(shape))?)
 }
 
