@@ -6,7 +6,6 @@
 //! `benchmarks/dynamo/microbenchmarks`, R27 to R30 of NPBench (`hdiff`, `nbody`, `arc_distance`,
 //! `heat_3d`), R31 is the first step of CuPy's example `gmm`. R28 has more bodies than NPBench's 100.
 
-use anyhow::Result;
 use half::bf16;
 use millstream::Device;
 use millstream_region::{Array, Keep, RegionExt, stack};
