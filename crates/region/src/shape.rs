@@ -77,6 +77,13 @@ impl AxisSource {
 /// memory of their own, because each node has room for the largest operation.
 pub(crate) type AxisMap = SmallVec<[AxisSource; 1]>;
 
+/// Returns whether the elements along some axes of an array are contiguous.
+pub(crate) fn are_last(shape: &[usize], axes: &Axes) -> bool {
+    let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
+    long.by_ref().find(|axis| axes.contains(axis));
+    long.all(|axis| axes.contains(&axis))
+}
+
 /// Returns the index map that broadcasts shape `from` to shape `to`; [`broadcast`] must have found
 /// them compatible.
 pub(crate) fn broadcast_map(from: &[usize], to: &[usize]) -> AxisMap {

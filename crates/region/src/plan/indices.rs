@@ -26,7 +26,7 @@ impl IndexAnalysis {
         let mut nodes = calculated.chain(&kernel.inputs).chain(written);
         Self {
             wide: are_all_wide() || nodes.any(|node| node.elements > ELEMENTS_32_MAX),
-            flat: are_flat(&kernel.nodes),
+            flat: are_flat(&kernel.nodes) && !kernel.has_nested_reductions(),
         }
     }
 }

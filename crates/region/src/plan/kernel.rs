@@ -109,14 +109,36 @@ impl FusedKernel {
         self.outputs.iter().map(|output| &output.value)
     }
 
-    /// Returns the reductions up to the root: the node, the kind, and the reduced array of each.
+    /// Returns the reductions up to the root, without those that a thread computes for one of their
+    /// elements: the node, the kind, and the reduced array of each.
     pub(crate) fn reductions(&self) -> impl Iterator<Item = (&NodeRef, Reduction, &NodeRef)> {
+        let reduced = self.reduced_elements();
+        let all = self.all_reductions();
+        all.filter(move |(.., source)| Some(source.elements) == reduced)
+    }
+
+    fn all_reductions(&self) -> impl Iterator<Item = (&NodeRef, Reduction, &NodeRef)> {
         self.nodes.iter().filter_map(|fused| match &*fused.op {
             Op::Reduce {
                 reduction, source, ..
             } => Some((&fused.node, *reduction, source)),
             _ => None,
         })
+    }
+
+    /// Returns the number of elements of the arrays that the kernel reduces. A nested reduction
+    /// reduces more, because each of those elements is a result of it.
+    fn reduced_elements(&self) -> Option<usize> {
+        match (self.rows, self.op(&self.root)) {
+            (Some(rows), _) => Some(rows.rows * rows.length),
+            (None, Some(Op::Reduce { source, .. })) => Some(source.elements),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a thread reduces some elements for one of the elements of the kernel.
+    pub(crate) fn has_nested_reductions(&self) -> bool {
+        self.all_reductions().count() > self.reductions().count()
     }
 
     pub(crate) fn output(&self) -> &KernelOutput {

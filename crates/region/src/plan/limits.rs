@@ -64,6 +64,17 @@ pub(crate) const ROW_REDUCTIONS_MAX: usize = 8;
 /// planning stays linear.
 pub(crate) const ROW_REACH: usize = 256;
 
+// Nested reductions (`nested.rs`).
+
+/// The maximum number of elements of a reduction that a thread computes for another kernel. Its
+/// code has the operations for each.
+pub(crate) const NESTED_MAX: usize = 16;
+/// The maximum number of bytes of such elements that are in memory, and not of smaller arrays:
+/// neighbouring threads read them so far apart from each other.
+pub(crate) const NESTED_BYTES_MAX: usize = 16;
+/// The number of times that an element of smaller arrays is read, at least.
+pub(crate) const NESTED_REUSE_MIN: usize = 4;
+
 // Epilogues of products (`epilogue.rs`).
 
 /// The maximum number of operations of a product's epilogue. The kernel of large matrices contains

@@ -26,7 +26,7 @@
 //! own. What leads to a reduction or a scan is in its kernel.
 //!
 //! A node that is stored for one of these reasons is computed in the kernel of
-//! others all the same if `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that
+//! others all the same if `nested.rs`, `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that
 //! one kernel can compute both. Its functions say under which conditions.
 
 pub(crate) mod ancestors; // the nodes on which each depends
@@ -44,6 +44,7 @@ pub(crate) mod joins; // finds joins of arrays in memory
 pub(crate) mod kernel; // `FusedKernel`: a kernel with the nodes of a graph
 pub(crate) mod key; // the keys of graphs, without the lengths on which the plan does not depend
 pub(crate) mod limits; // the limits of fusion, each with its reason
+pub(crate) mod nested; // fuses reductions of few elements into the kernels that use them
 pub(crate) mod numbers; // the numbers of nodes by their identifiers
 pub(crate) mod order; // the order in which kernels combine elements
 pub(crate) mod partition; // decides which nodes are stored and which are fused into other kernels
@@ -68,6 +69,7 @@ pub(crate) use indices::{IndexAnalysis, are_flat};
 pub(crate) use kernel::{FusedKernel, FusedNode};
 pub(crate) use order::{
     attention::TileSizes,
+    nested::nested_order,
     reduction::{ReducedRows, ReductionOrder},
     row::{RowOrder, arrays_of_simple},
     scan::{LANES, ScanOrder},

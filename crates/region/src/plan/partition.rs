@@ -17,6 +17,7 @@ use crate::{
         cut::bound_sizes,
         epilogue::{fuse_epilogues, reduction_to_fuse},
         kernel::FusedNode,
+        nested::fuse_nested,
         planned::PlannedGraph,
         row_kernels::fuse_rows,
         share::store_shared,
@@ -31,6 +32,7 @@ pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     store_kernel_operands(&mut candidates);
     bound_sizes(&mut candidates);
     store_shared(&mut candidates);
+    fuse_nested(&mut candidates);
     fuse_rows(&mut candidates);
     fuse_epilogues(&mut candidates, reduction_to_fuse);
     fuse_stencils(&mut candidates);

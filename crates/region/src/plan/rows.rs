@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     expr::{NodeRef, Op},
     plan::limits::{LONG_ROWS_MIN, ROW_LENGTH_MAX},
-    shape::{Axes, AxisMap, AxisSource, element_count, long_axes},
+    shape::{Axes, AxisMap, AxisSource, are_last, element_count, long_axes},
 };
 
 /// Contiguous rows of an array.
@@ -42,10 +42,7 @@ impl RowShape {
     /// Returns the rows along these axes of an array, if they are contiguous and a row kernel can
     /// compute several reductions of them.
     pub(crate) fn of_axes(shape: &[usize], axes: &Axes, rows: usize) -> Option<Self> {
-        let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
-        long.by_ref().find(|axis| axes.contains(axis));
-        let is_contiguous = long.all(|axis| axes.contains(&axis));
-        if !is_contiguous || rows == 0 || i32::try_from(rows).is_err() {
+        if !are_last(shape, axes) || rows == 0 || i32::try_from(rows).is_err() {
             return None;
         }
         let length = element_count(shape)? / rows;

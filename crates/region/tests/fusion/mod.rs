@@ -12,6 +12,7 @@ mod following;
 mod indices;
 mod joins;
 mod long_sessions;
+mod nested;
 mod numbers_of_rows;
 mod patterns;
 mod peak_memory;

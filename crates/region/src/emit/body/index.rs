@@ -12,9 +12,26 @@ use crate::emit::body::kernel::{BLOCK, KernelBody, Reg, STRING, index, line, val
 impl KernelBody {
     /// Returns a register that holds the index 0 throughout the kernel.
     pub(crate) fn zero_index(&mut self) -> Reg {
+        self.constant_index(0)
+    }
+
+    /// Returns a register that holds an index throughout the kernel.
+    pub(crate) fn constant_index(&mut self, index: usize) -> Reg {
+        if let Some(&(_, known)) = self.indices.iter().find(|(known, _)| *known == index) {
+            return known;
+        }
         let reg = self.index_reg();
-        writeln!(self.prologue, "\tmov.u{} {reg}, 0;", self.bits()).expect(STRING);
+        writeln!(self.prologue, "\tmov.u{} {reg}, {index};", self.bits()).expect(STRING);
+        self.indices.push((index, reg));
         reg
+    }
+
+    /// Returns the index that such a register holds.
+    pub(crate) fn known_index(&self, reg: Reg) -> Option<usize> {
+        let mut indices = self.indices.iter();
+        indices
+            .find(|(_, known)| *known == reg)
+            .map(|&(index, _)| index)
     }
 
     pub(crate) fn thread(&mut self) -> Reg {

@@ -229,6 +229,8 @@ pub(crate) struct KernelBody {
     pub(crate) prologue: String,
     pub(crate) parameters: Vec<DeclaredParameter>,
     pub(crate) registers: FxHashMap<ParameterKey, Reg>,
+    /// The indices that registers hold throughout the kernel.
+    pub(crate) indices: Vec<(usize, Reg)>,
     /// The called functions of the maths library.
     pub(crate) calls: BTreeSet<String>,
     /// The registers of 16 bits with the same number as one of 32, for elements of 16-bit floats.

@@ -9,7 +9,7 @@ use crate::{
             KernelBody, KernelParameter, ParameterKey, Reg, RegClass, elementwise, line, value,
         },
         lower::{
-            position::{Position, PositionInfo},
+            position::{Indices, Position, PositionInfo},
             row_nodes::RowNodes,
         },
     },
@@ -30,6 +30,15 @@ pub(crate) struct RegisterCache {
     values: FxHashMap<(u64, Position), Reg>,
     /// The addresses of elements of nodes at linear indices to which others add a constant.
     addresses: FxHashMap<(u64, Reg), Reg>,
+    /// The positions in sources of views, by source and indices.
+    pub(crate) mapped: FxHashMap<(u64, Indices), Position>,
+    /// The index to which a view maps another along an axis.
+    pub(crate) mapped_indices: FxHashMap<(u64, usize, Reg), Reg>,
+    /// The linear indices in front of a constant index along the last axis, by source and the
+    /// indices along the others.
+    pub(crate) fronts: FxHashMap<(u64, Indices), Reg>,
+    /// The indices that were read, each checked once.
+    checked: FxHashMap<(u64, Reg), Reg>,
 }
 
 /// The lowering of one kernel's nodes.
@@ -187,11 +196,12 @@ impl<'a> Lowering<'a> {
                 elementwise::apply(self.body, Function::Select, node.dtype, node.dtype, &values)
             }
             Op::Concatenate { parts, axis } => self.joined(node, position, parts, *axis),
-            Op::Reduce { .. }
-            | Op::MatrixProduct(..)
-            | Op::Attention(_)
-            | Op::Scatter { .. }
-            | Op::Scan { .. } => {
+            Op::Reduce {
+                reduction,
+                source,
+                axes,
+            } => self.nested(node, *reduction, (source, axes), position),
+            Op::MatrixProduct(..) | Op::Attention(_) | Op::Scatter { .. } | Op::Scan { .. } => {
                 unreachable!("planning stores the results of these operations")
             }
         }
@@ -238,7 +248,8 @@ impl<'a> Lowering<'a> {
     /// it is part of the instruction that loads, and not to the linear index, which could wrap.
     fn address(&mut self, node: &NodeRef, base: Reg, position: Position) -> Reg {
         let bytes = node.dtype.bytes();
-        let Some((index, constant)) = self.cache.positions[position.0].offset else {
+        let offset = self.cache.positions[position.0].offset;
+        let Some((index, constant)) = offset.or_else(|| self.behind_front(position)) else {
             let number = self.linear_index(position);
             return self.body.element(base, number, bytes);
         };
@@ -258,6 +269,15 @@ impl<'a> Lowering<'a> {
         axis: usize,
         length: usize,
     ) -> Reg {
+        if let Some(&checked) = self.cache.checked.get(&(node.id, index)) {
+            return checked;
+        }
+        let checked = self.check_index(node, index, axis, length);
+        self.cache.checked.insert((node.id, index), checked);
+        checked
+    }
+
+    fn check_index(&mut self, node: &NodeRef, index: Reg, axis: usize, length: usize) -> Reg {
         let code = self.body.check_code(node, axis, length);
         let key = ParameterKey::CheckedLength(node.id);
         let length = self.body.scalar(key, Scalar::I64(length as i64));

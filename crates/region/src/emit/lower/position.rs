@@ -10,6 +10,9 @@ use crate::{
     shape::{AxisSource, RANK_MAX, Shape, last_axis, long_axes, preserves_linear_index},
 };
 
+/// The indices of a position along all axes; those along axes of length 1 may be missing.
+pub(crate) type Indices = SmallVec<[Option<Reg>; RANK_MAX]>;
+
 /// A position in an array of some shape, identified by its number in the lowering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Position(pub(crate) usize);
@@ -22,7 +25,7 @@ pub(crate) struct PositionInfo {
     shape: Shape,
     /// The row-major linear index.
     linear_index: Option<Reg>,
-    axes: SmallVec<[Option<Reg>; RANK_MAX]>,
+    axes: Indices,
     /// The first position of the group and this position's place in it, if neighbours are computed
     /// together. Their linear indices are consecutive.
     pub(crate) group: Option<(Position, usize)>,
@@ -47,7 +50,7 @@ impl Lowering<'_> {
         &mut self,
         owner: u64,
         shape: &[usize],
-        axes: SmallVec<[Option<Reg>; RANK_MAX]>,
+        axes: Indices,
         linear_index: Option<Reg>,
     ) -> Position {
         self.cache.positions.push(PositionInfo {
@@ -119,7 +122,10 @@ impl Lowering<'_> {
                 None => index,
                 Some(before) => {
                     let length = self.axis_length(position, axis);
-                    index!(self.body; "mad.lo.s# {before}, {length}, {index}")
+                    match self.body.known_index(index) {
+                        Some(0) => index!(self.body; "mul.lo.s# {before}, {length}"),
+                        _ => index!(self.body; "mad.lo.s# {before}, {length}, {index}"),
+                    }
                 }
             });
         }
@@ -179,10 +185,38 @@ impl Lowering<'_> {
         {
             return self.source_positions(view, first, map, (source, shape), group_axis)[lane];
         } else {
-            self.mapped_position(view, position, map, (source, shape))
+            self.shared_position(view, position, map, (source, shape))
         };
         self.cache.views.insert((view, position), seen);
         seen
+    }
+
+    /// Maps one position as [`mapped_position`](Self::mapped_position). Equal indices give the same
+    /// position, so that an element that several others need is computed once.
+    fn shared_position(
+        &mut self,
+        view: u64,
+        position: Position,
+        map: &[AxisSource],
+        (source, shape): (u64, &[usize]),
+    ) -> Position {
+        let indices = self.mapped_indices(view, position, map, shape);
+        self.position_at(source, shape, indices)
+    }
+
+    /// Returns the position at these indices, the same for equal ones.
+    pub(crate) fn position_at(
+        &mut self,
+        source: u64,
+        shape: &[usize],
+        indices: Indices,
+    ) -> Position {
+        if let Some(&known) = self.cache.mapped.get(&(source, indices.clone())) {
+            return known;
+        }
+        let position = self.at_indices(source, shape, indices.clone(), None);
+        self.cache.mapped.insert((source, indices), position);
+        position
     }
 
     /// Maps one position as [`source_position`](Self::source_position), regardless of its group.
@@ -193,11 +227,21 @@ impl Lowering<'_> {
         map: &[AxisSource],
         (source, shape): (u64, &[usize]),
     ) -> Position {
+        let indices = self.mapped_indices(view, position, map, shape);
+        self.at_indices(source, shape, indices, None)
+    }
+
+    fn mapped_indices(
+        &mut self,
+        view: u64,
+        position: Position,
+        map: &[AxisSource],
+        shape: &[usize],
+    ) -> Indices {
         let index = |(axis, from): (usize, &AxisSource)| {
             (shape[axis] != 1).then(|| self.mapped_index(view, position, axis, from))
         };
-        let axes = map.iter().enumerate().map(index).collect();
-        self.at_indices(source, shape, axes, None)
+        map.iter().enumerate().map(index).collect()
     }
 
     /// Maps a whole group as [`source_position`](Self::source_position). The results are one
@@ -214,7 +258,7 @@ impl Lowering<'_> {
             .filter(|&axis| map[axis].axis == Some(group_axis) && shape[axis] != 1)
             .collect();
         let seen: SmallVec<[Position; 4]> = if moving.is_empty() {
-            let seen = self.mapped_position(view, first, map, (source, shape));
+            let seen = self.shared_position(view, first, map, (source, shape));
             SmallVec::from_elem(seen, self.lanes)
         } else {
             let group_members = self.group_members(first);
@@ -295,6 +339,13 @@ impl Lowering<'_> {
             };
         };
         let mut index = self.axis_index(position, of_view);
+        if from.step == 1 && from.start == 0 {
+            return index;
+        }
+        let key = (view, axis, index);
+        if let Some(&known) = self.cache.mapped_indices.get(&key) {
+            return known;
+        }
         if from.step != 1 {
             let step = self.body.step(view, axis, from.step);
             index = index!(self.body; "mul.lo.s# {index}, {step}");
@@ -303,7 +354,28 @@ impl Lowering<'_> {
             let start = self.body.start(view, axis, from.start);
             index = index!(self.body; "add.s# {index}, {start}");
         }
+        self.cache.mapped_indices.insert(key, index);
         index
+    }
+
+    /// Returns the linear index with 0 along the last axis, and the constant index along it of a
+    /// position, if that is known and several elements of the row are read so.
+    pub(crate) fn behind_front(&mut self, position: Position) -> Option<(Reg, usize)> {
+        let info = &self.cache.positions[position.0];
+        let (owner, shape) = (info.owner, info.shape.clone());
+        let last = last_axis(&shape).filter(|_| info.linear_index.is_none())?;
+        let known = self.body.known_index(info.axes[last]?)?;
+        let mut indices = info.axes.clone();
+        indices[last] = None;
+        if let Some(&front) = self.cache.fronts.get(&(owner, indices.clone())) {
+            return Some((front, known));
+        }
+        let mut at_front = indices.clone();
+        at_front[last] = Some(self.body.zero_index());
+        let first = self.at_indices(owner, &shape, at_front, None);
+        let front = self.linear_index(first);
+        self.cache.fronts.insert((owner, indices), front);
+        Some((front, known))
     }
 
     /// Adds a position that differs from another in its index along one axis.
@@ -321,6 +393,6 @@ impl Lowering<'_> {
             _ => Some(self.axis_index(position, each)),
         });
         let axes = axes.collect();
-        self.at_indices(owner, shape, axes, None)
+        self.position_at(owner, shape, axes)
     }
 }

@@ -5,11 +5,11 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{KernelBody, Reg, RowThread, index, jump, line, test},
-        lower::{Lowering, Position},
+        lower::{Indices, Lowering, Position, RegisterCache, long_set},
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
     plan::RowSplit,
-    shape::{RANK_MAX, Shape},
+    shape::Shape,
 };
 
 /// The usual number of neighbours, and of groups of them at once.
@@ -20,6 +20,12 @@ pub(crate) struct Neighbours {
     /// The number of each within the result.
     numbers: SmallVec<[Reg; UNROLL]>,
     positions: SmallVec<[Position; UNROLL]>,
+}
+
+/// A result, and the indices of its elements along the axes that it keeps.
+pub(crate) struct Place {
+    result: Reg,
+    kept_axes: Indices,
 }
 
 pub(crate) struct Element {
@@ -37,14 +43,31 @@ impl ReductionGenerator<'_> {
         first: Reg,
         step: Reg,
     ) -> Accumulators {
-        let accumulators = self.identities(body);
-        let kept_axes = self.kept_axes(body, result);
+        let mut all = self.accumulate_results(body, &[result], first, step);
+        all.swap_remove(0)
+    }
+
+    /// Accumulates every `step`th element of several results, from `first` on. What is the same for
+    /// all of them is computed once.
+    pub(crate) fn accumulate_results(
+        &self,
+        body: &mut KernelBody,
+        results: &[Reg],
+        first: Reg,
+        step: Reg,
+    ) -> SmallVec<[Accumulators; 1]> {
+        let all: SmallVec<[Accumulators; 1]> =
+            results.iter().map(|_| self.identities(body)).collect();
+        let places = self.places(body, results);
         let lanes = self.rows.lanes;
         let unroll = self.rows.at_once;
         let length = self.groups(body);
         let at = index!(body; "mov.b# {first}");
         let number = index!(body; "mul.lo.s# {first}, {lanes}");
-        self.begin_at(body, &accumulators, number);
+        for accumulators in &all {
+            self.begin_at(body, accumulators, number);
+        }
+        let known = self.before_loop(body, &places, number);
         let beyond = body.predicate();
 
         body.label("LOOP");
@@ -52,34 +75,77 @@ impl ReductionGenerator<'_> {
         jump!(body, beyond; "REST" if "ge.u# {}, {length}", numbers[unroll - 1]);
         let words = body.name_parts();
         let mut first_words = None;
-        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-        let mut elements: SmallVec<[Element; UNROLL]> = SmallVec::new();
-        let neighbours = self.neighbours(&mut lowering, (result, &kept_axes), &numbers, lanes);
-        for neighbours in &neighbours {
-            elements.extend(self.elements(&mut lowering, neighbours, &mut first_words));
+        let mut lowering = self.lowering(body, &known);
+        for (place, accumulators) in places.iter().zip(&all) {
+            let mut elements: SmallVec<[Element; UNROLL]> = SmallVec::new();
+            for neighbours in &self.neighbours(&mut lowering, place, &numbers, lanes) {
+                elements.extend(self.elements(&mut lowering, neighbours, &mut first_words));
+            }
+            self.combine_elements(lowering.body, accumulators, &elements);
         }
-        self.combine_elements(body, &accumulators, &elements);
         line!(body; "add.s# {at}, {}, {step};", numbers[unroll - 1]);
         line!(body; "bra LOOP;");
 
         body.label("REST");
         jump!(body, beyond; "LEFT" if "ge.u# {at}, {length}");
-        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-        for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
-            let elements = self.elements(&mut lowering, &neighbours, &mut None);
-            self.combine_elements(lowering.body, &accumulators, &elements);
+        let mut lowering = self.lowering(body, &known);
+        for (place, accumulators) in places.iter().zip(&all) {
+            for neighbours in self.neighbours(&mut lowering, place, &[at], lanes) {
+                let elements = self.elements(&mut lowering, &neighbours, &mut None);
+                self.combine_elements(lowering.body, accumulators, &elements);
+            }
         }
         line!(body; "add.s# {at}, {at}, {step};");
         line!(body; "bra REST;");
         body.label("LEFT");
         body.truncate_name(first_words.unwrap_or(words));
-        accumulators
+        all
+    }
+
+    /// Returns where the elements of results are.
+    pub(crate) fn places(&self, body: &mut KernelBody, results: &[Reg]) -> SmallVec<[Place; 1]> {
+        let place = |&result: &Reg| Place {
+            result,
+            kept_axes: self.kept_axes(body, result),
+        };
+        results.iter().map(place).collect()
+    }
+
+    /// Computes what does not depend on the number of an element. This one is any.
+    pub(crate) fn before_loop(
+        &self,
+        body: &mut KernelBody,
+        places: &[Place],
+        number: Reg,
+    ) -> RegisterCache {
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        if !self.is_flat() && self.rows.length > 0 {
+            let varying = long_set(self.shape, self.axes);
+            for place in places {
+                let position = self.element_positions(&mut lowering, place, &[number])[0];
+                for reduced in &self.reductions {
+                    lowering.lower_invariants(reduced.source, position, varying);
+                }
+            }
+        }
+        lowering.cache
+    }
+
+    /// Returns a lowering that knows what was computed in front of the loop.
+    pub(crate) fn lowering<'a>(
+        &'a self,
+        body: &'a mut KernelBody,
+        known: &RegisterCache,
+    ) -> Lowering<'a> {
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        lowering.cache = known.clone();
+        lowering
     }
 
     /// Accumulates a thread's elements of a short row. Those of few arrays are all loaded first.
     pub(crate) fn accumulate_row(&self, body: &mut KernelBody, own: RowThread) -> Accumulators {
         let accumulators = self.identities(body);
-        let kept_axes = self.kept_axes(body, own.row);
+        let places = self.places(body, &[own.row]);
         let lanes = self.rows.lanes;
         let length = self.groups(body);
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
@@ -110,8 +176,7 @@ impl ReductionGenerator<'_> {
         };
         let mut beyond = beyond.into_iter();
         for numbers in numbers.chunks(at_once) {
-            let place = (own.row, &kept_axes);
-            for neighbours in self.neighbours(&mut lowering, place, numbers, lanes) {
+            for neighbours in self.neighbours(&mut lowering, &places[0], numbers, lanes) {
                 let elements = self.elements(&mut lowering, &neighbours, &mut first_words);
                 let body = &mut *lowering.body;
                 let label = format!("BEYOND{}", body.label_number());
@@ -140,13 +205,13 @@ impl ReductionGenerator<'_> {
     pub(crate) fn neighbours(
         &self,
         lowering: &mut Lowering<'_>,
-        (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
+        place: &Place,
         numbers: &[Reg],
         lanes: usize,
     ) -> SmallVec<[Neighbours; UNROLL]> {
         let all: SmallVec<[Neighbours; UNROLL]> = numbers
             .iter()
-            .map(|&at| self.neighbours_at(lowering, (result, kept_axes), at, lanes))
+            .map(|&at| self.neighbours_at(lowering, place, at, lanes))
             .collect();
         let sources = self.reductions.iter().map(|reduced| reduced.source);
         let arrays = self.kernel.arrays_of(sources);
@@ -164,7 +229,7 @@ impl ReductionGenerator<'_> {
     fn neighbours_at(
         &self,
         lowering: &mut Lowering<'_>,
-        (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
+        place: &Place,
         at: Reg,
         lanes: usize,
     ) -> Neighbours {
@@ -173,10 +238,7 @@ impl ReductionGenerator<'_> {
             first = index!(lowering.body; "shl.b# {at}, {}", lanes.trailing_zeros());
         }
         let numbers = lowering.body.neighbours(first, lanes);
-        let positions: SmallVec<[Position; UNROLL]> = numbers
-            .iter()
-            .map(|&number| self.element_position(lowering, result, kept_axes, number))
-            .collect();
+        let positions = self.element_positions(lowering, place, &numbers);
         if lanes > 1 {
             lowering.group(&positions);
         }
@@ -229,13 +291,9 @@ impl ReductionGenerator<'_> {
     }
 
     /// Returns the source indices along the axes that the result keeps.
-    pub(crate) fn kept_axes(
-        &self,
-        body: &mut KernelBody,
-        result: Reg,
-    ) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+    fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> Indices {
         let mut axes = SmallVec::from_elem(None, self.shape.len());
-        if self.rows.is_contiguous {
+        if self.is_flat() {
             return axes;
         }
         let node = self.reductions[0].node;
@@ -248,26 +306,36 @@ impl ReductionGenerator<'_> {
         axes
     }
 
-    /// Returns the position of an element, given its linear index within the result.
-    fn element_position(
+    /// Returns the positions of elements, given the linear index of each within the result.
+    fn element_positions(
         &self,
         lowering: &mut Lowering<'_>,
-        result: Reg,
-        kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
-        number: Reg,
-    ) -> Position {
-        if self.rows.is_contiguous {
-            let length = lowering.body.named("length", self.rows.length);
-            let of_all = index!(lowering.body; "mad.lo.s# {result}, {length}, {number}");
-            return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
-        }
-        let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();
-        // No node has this number; it stands for the reduced axes.
-        let within = lowering.at_linear_index(u64::MAX, &shape, number);
-        let mut axes = kept_axes.clone();
-        for (of_number, &axis) in self.axes.iter().enumerate() {
-            axes[axis] = Some(lowering.axis_index(within, of_number));
-        }
-        lowering.at_indices(self.reductions[0].source.id, self.shape, axes, None)
+        Place { result, kept_axes }: &Place,
+        numbers: &[Reg],
+    ) -> SmallVec<[Position; UNROLL]> {
+        let known = |&number: &Reg| {
+            let mut linear_index = None;
+            if self.rows.is_contiguous {
+                let length = lowering.body.named("length", self.rows.length);
+                let of_all = index!(lowering.body; "mad.lo.s# {result}, {length}, {number}");
+                linear_index = Some(of_all);
+            }
+            let mut axes = kept_axes.clone();
+            if !self.is_flat() {
+                let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();
+                // No node has this number; it stands for the reduced axes.
+                let within = lowering.at_linear_index(u64::MAX, &shape, number);
+                for (of_number, &axis) in self.axes.iter().enumerate() {
+                    axes[axis] = Some(lowering.axis_index(within, of_number));
+                }
+            }
+            (axes, linear_index)
+        };
+        let known: SmallVec<[_; UNROLL]> = numbers.iter().map(known).collect();
+        // Positions of a group have consecutive numbers.
+        let source = self.reductions[0].source.id;
+        let position =
+            |(axes, linear_index)| lowering.at_indices(source, self.shape, axes, linear_index);
+        known.into_iter().map(position).collect()
     }
 }

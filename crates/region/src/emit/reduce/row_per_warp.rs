@@ -31,7 +31,7 @@ impl ReductionGenerator<'_> {
 
     fn accumulate_warps(&self, body: &mut KernelBody, own: RowThread) -> Vec<Accumulators> {
         let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
-        let kept_axes = self.kept_axes(body, own.row);
+        let places = self.places(body, &[own.row]);
         let lanes = self.rows.lanes;
         let length = self.groups(body);
         let (at, beyond) = (body.index_reg(), body.predicate());
@@ -41,6 +41,7 @@ impl ReductionGenerator<'_> {
             line!(body; "mul.lo.s# {first}, {first}, {lanes};");
             self.begin_at(body, of_warp, first);
         }
+        let known = self.before_loop(body, &places, at);
 
         // All warps have elements.
         body.label("LOOP");
@@ -50,9 +51,9 @@ impl ReductionGenerator<'_> {
         let last = numbers[WARPS - 1];
         jump!(body, beyond; "REST" if "ge.u# {last}, {length}");
         let mut first_words = None;
-        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let mut lowering = self.lowering(body, &known);
         let mut elements = Vec::with_capacity(WARPS);
-        let neighbours = self.neighbours(&mut lowering, (own.row, &kept_axes), &numbers, lanes);
+        let neighbours = self.neighbours(&mut lowering, &places[0], &numbers, lanes);
         for neighbours in &neighbours {
             elements.push(self.elements(&mut lowering, neighbours, &mut first_words));
         }
@@ -67,10 +68,8 @@ impl ReductionGenerator<'_> {
         let words = body.name_parts();
         for (number, of_warp) in numbers.iter().zip(&accumulators) {
             jump!(body, beyond; "LEFT" if "ge.u# {number}, {length}");
-            let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-            for neighbours in
-                self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)
-            {
+            let mut lowering = self.lowering(body, &known);
+            for neighbours in self.neighbours(&mut lowering, &places[0], &[*number], lanes) {
                 let elements = self.elements(&mut lowering, &neighbours, &mut None);
                 self.combine_elements(lowering.body, of_warp, &elements);
             }

@@ -6,6 +6,7 @@
 //! is to change results. Everything else about a kernel, a schedule decides (`schedule/`).
 
 pub(crate) mod attention; // the tiles of attention
+pub(crate) mod nested; // the elements of a reduction within another kernel
 pub(crate) mod reduction; // the accumulators and partial results of reductions
 pub(crate) mod row; // those of row kernels
 pub(crate) mod scan; // the tiles and segments of scans

@@ -10,6 +10,7 @@ use crate::{
         limits::ROW_LENGTH_MAX,
         order::split::{ROW_THREADS, RowSplit},
     },
+    shape::{are_last, last_axis},
 };
 
 /// The number of elements per result up to which they are combined one after another.
@@ -82,12 +83,10 @@ impl ReducedRows {
         };
         let shape = &source.shape;
         let length = axes.iter().map(|&axis| shape[axis]).product();
-        let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
-        let last = long.clone().next_back();
-        long.by_ref().find(|axis| axes.contains(axis));
+        let last = last_axis(shape);
         let mut rows = Self {
             length,
-            is_contiguous: long.all(|axis| axes.contains(&axis)),
+            is_contiguous: are_last(shape, axes),
             is_simple: kernel.inputs.len() <= SIMPLE_INPUTS_MAX
                 && kernel.nodes.len() <= SIMPLE_NODES_MAX,
             last_is_kept: last.is_some_and(|axis| !axes.contains(&axis)),

@@ -1,0 +1,151 @@
+//! Reductions of few elements within the kernel of another operation: a thread computes each, in the
+//! order of a kernel of their own (`plan/order/nested.rs`).
+//!
+//! Also what does not depend on the element of a reduction: a thread computes it in front of the
+//! loop over the elements.
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::{Accumulator, Reducer, Reg, copy, line, value, zero_literal},
+        lower::{
+            lowering::Lowering,
+            position::{Indices, Position},
+        },
+    },
+    expr::{NodeRef, Op, Reduction},
+    plan::nested_order,
+    shape::{Axes, Shape},
+};
+
+/// A set of axes, a bit for each.
+type AxisSet = u32;
+
+impl Lowering<'_> {
+    /// Reduces the elements of a result at a position. An accumulator begins with its first
+    /// element: as the others do, from the identity, it would have the same bits, except for a zero.
+    pub(crate) fn nested(
+        &mut self,
+        node: &NodeRef,
+        reduction: Reduction,
+        (source, axes): (&NodeRef, &Axes),
+        position: Position,
+    ) -> Reg {
+        let reducer = Reducer::new(reduction, source.dtype);
+        let mut accumulators: SmallVec<[Option<Accumulator>; 8]> = SmallVec::new();
+        for numbers in nested_order(&source.shape, axes, node.elements) {
+            let mut accumulator: Option<Accumulator> = None;
+            for number in numbers {
+                let seen = self.nested_position((source, axes), position, number);
+                let element = self.lower(source, seen);
+                let other = reducer.lift(self.body, element, |body| body.constant_index(number));
+                match &accumulator {
+                    // The element itself may be needed again.
+                    None => accumulator = Some(copy(self.body, &other)),
+                    Some(before) => reducer.combine_later(self.body, before, &other),
+                }
+            }
+            accumulators.push(accumulator);
+        }
+        let mut distance = accumulators.len() / 2;
+        while distance > 0 {
+            for number in 0..distance {
+                if let (Some(own), Some(other)) =
+                    (&accumulators[number], &accumulators[number + distance])
+                {
+                    reducer.combine(self.body, own, other);
+                }
+            }
+            distance /= 2;
+        }
+        let first = accumulators.swap_remove(0);
+        let first = first.expect("a nested reduction has elements");
+        self.body.name_part(reduction.name());
+        // No sum that begins with +0 is −0.
+        let is_sum = reduction == Reduction::Sum && node.dtype.is_float() && first.len() == 1;
+        if is_sum && node.dtype.is_half() {
+            line!(self.body; "add.rn.f32 {}, {}, {};", first[0], first[0], zero_literal(DType::F32));
+        }
+        let result = reducer.finish(self.body, &first, node.dtype);
+        if is_sum && node.dtype.is_wide_float() {
+            let (kind, zero) = (result.class.move_type(), zero_literal(node.dtype));
+            return value!(self.body, of result.class; "add.rn.{kind} {result}, {zero}");
+        }
+        result
+    }
+
+    /// Returns the position of an element of a result, by its number among them.
+    fn nested_position(
+        &mut self,
+        (source, axes): (&NodeRef, &Axes),
+        position: Position,
+        mut number: usize,
+    ) -> Position {
+        let mut indices: Indices = SmallVec::from_elem(None, source.shape.len());
+        for &axis in axes.iter().rev() {
+            let length = source.shape[axis];
+            indices[axis] = (length > 1).then(|| self.body.constant_index(number % length));
+            number /= length;
+        }
+        let kept = (0..source.shape.len()).filter(|axis| !axes.contains(axis));
+        for (of_result, axis) in kept.enumerate() {
+            if source.shape[axis] > 1 {
+                indices[axis] = Some(self.axis_index(position, of_result));
+            }
+        }
+        self.position_at(source.id, &source.shape, indices)
+    }
+
+    /// Computes all that a node at a position is computed from and that does not depend on the
+    /// indices along `varying` axes.
+    pub(crate) fn lower_invariants(
+        &mut self,
+        node: &NodeRef,
+        position: Position,
+        varying: AxisSet,
+    ) {
+        if varying == 0 || node.elements == 1 {
+            self.lower(node, position);
+            return;
+        }
+        let kernel = self.kernel;
+        match kernel.op(node) {
+            Some(Op::Apply(_, operands)) => {
+                for operand in operands {
+                    self.lower_invariants(operand, position, varying);
+                }
+            }
+            Some(Op::View(source, map)) => {
+                let of_source = (0..).zip(map).filter(|(axis, from)| {
+                    let is_varying = |of_view: usize| varying >> of_view & 1 == 1;
+                    source.shape[*axis] > 1 && from.axis.is_some_and(is_varying)
+                });
+                let varying = of_source.fold(0, |set, (axis, _)| set | 1 << axis);
+                let source_of = (source.id, &source.shape[..]);
+                let seen = self.source_position(node.id, position, map, source_of);
+                self.lower_invariants(source, seen, varying);
+            }
+            Some(Op::Gather { index, .. }) => self.lower_invariants(index, position, varying),
+            Some(Op::Reduce { source, axes, .. }) => {
+                let kept = (0..source.shape.len()).filter(|axis| !axes.contains(axis));
+                let of_source = kept
+                    .enumerate()
+                    .filter(|(axis, _)| varying >> axis & 1 == 1);
+                let varying = of_source.fold(0, |set, (_, axis)| set | 1 << axis);
+                for number in 0..source.elements / node.elements {
+                    let seen = self.nested_position((source, axes), position, number);
+                    self.lower_invariants(source, seen, varying);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the set of some axes of a shape that are longer than 1.
+pub(crate) fn long_set(shape: &Shape, axes: &Axes) -> AxisSet {
+    let long = axes.iter().filter(|&&axis| shape[axis] > 1);
+    long.fold(0, |set, &axis| set | 1 << axis)
+}

@@ -1,0 +1,162 @@
+//! Reductions of reductions: one kernel computes the inner results where the outer one needs them,
+//! in the order of a kernel of their own, and stores none of them.
+
+use half::f16;
+use millstream_region::Number;
+
+use crate::fusion::prelude::*;
+
+/// The squares of the distances of points, or of what else differs between the rows of two arrays.
+fn distances(x: &Array<f32, Ix2>, y: &Array<f32, Ix2>) -> Array<f32, Ix2> {
+    let apart = x.insert_axis(Axis(1)) - y.insert_axis(Axis(0));
+    apart.pow2().sum_axis(Axis(2))
+}
+
+#[run_by(Counted::everywhere, |counted|)]
+fn the_nearest_of_some_points_is_one_kernel() {
+    for (rows, others, axes) in [(70, 40, 3), (9, 300, 2), (40, 2_100, 3), (33, 50, 7)] {
+        let (x, y) = (matrix((rows, axes)), matrix((others, axes)) * 0.75);
+        let expected = Array1::from_shape_fn(rows, |row| {
+            let apart = |other: usize| &x.row(row) - &y.row(other);
+            let square = |other: usize| apart(other).iter().map(|x| x * x).sum::<f32>();
+            let best = (1..others).fold(0, |best, other| match square(other) < square(best) {
+                true => other,
+                false => best,
+            });
+            best as i64
+        });
+        let [x, y] = [&x, &y].map(|host| counted.array(host));
+        let (nearest, work) =
+            counted.region(|g| distances(&g.array(&x), &g.array(&y)).argmin_axis(Axis(1)));
+        assert_eq!(nearest, expected, "{rows} x {others} x {axes}");
+        assert_eq!((work.kernels, work.bytes_written), (1, 8 * rows as u64));
+    }
+}
+
+/// Elements in memory that neighbouring threads would read far apart from each other.
+#[run_by(Counted::everywhere, |counted|)]
+fn inner_results_of_longer_rows_in_memory_are_stored() {
+    let kernels = [4, 5].map(|axes| {
+        let x = counted.array(&Array3::<f32>::ones((20, 30, axes)));
+        let (_, work) = counted.region(|g| g.array(&x).sum_axis(Axis(2)).max_axis(Axis(1)));
+        work.kernels
+    });
+    assert_eq!(kernels, [1, 2]);
+}
+
+/// A type with random elements.
+trait Random: Number {
+    fn of(random: &mut Pcg64Mcg) -> Self;
+}
+
+macro_rules! random {
+    ($($element:ty, $random:ident => $value:expr;)*) => {$(
+        impl Random for $element {
+            fn of($random: &mut Pcg64Mcg) -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+random! {
+    f32, random => below(random, 4097) as f32 / 512.0 - 4.0;
+    f64, random => below(random, 4097) as f64 * 1.1 - 2000.0;
+    f16, random => f16::from_f32(below(random, 257) as f32 / 32.0 - 4.0);
+    i32, random => below(random, 2001) as i32 - 1000;
+}
+
+/// Reduces a reduction of random functions of arrays that are broadcast to each other. `cut` stores
+/// an array, or does nothing.
+fn program<T: Random>(
+    [x, y, z]: &[Array<T, Ix3>; 3],
+    order: &Array<i64, Ix1>,
+    random: &mut Pcg64Mcg,
+    cut: &dyn Fn(&Array<T, Ix2>),
+) -> (Array<i64, Ix1>, Array<T, Ix1>) {
+    let pair = match below(random, 4) {
+        0 => x - y,
+        1 => x.slice(s![..;-1, .., ..]) * y,
+        2 => x.minimum(y),
+        _ => &(y + z) * x,
+    };
+    let all = match below(random, 3) {
+        0 => &pair * &pair,
+        1 => pair + z.select(Axis(0), order),
+        _ => pair - y.slice(s![.., ..;-1, ..]),
+    };
+    let axis = Axis([2, 2, 1, 0][below(random, 4)]);
+    let inner = match below(random, 5) {
+        0 | 1 => all.sum_axis(axis),
+        2 => all.min_axis(axis),
+        3 => all.product_axis(axis),
+        _ => all.argmax_axis(axis).cast::<T>(),
+    };
+    cut(&inner);
+    let moved = match below(random, 3) {
+        0 => inner,
+        1 => inner * T::of(random),
+        _ => inner.slice(s![.., ..;-1]).maximum(T::of(random)),
+    };
+    let axis = Axis(below(random, 2));
+    let summed = moved.sum_axis(axis);
+    (moved.argmin_axis(axis), summed)
+}
+
+fn check<T: Random>(counted: &Counted, seed: u64) {
+    let random = &mut Pcg64Mcg::seed_from_u64(!seed);
+    let lengths = [1, 2, 3, 4, 5, 8, 9, 16, 17, 40, 300];
+    let mut whole = [0; 3].map(|_| lengths[below(random, lengths.len())]);
+    if whole.iter().product::<usize>() > 40_000 {
+        whole[below(random, 3)] = 3;
+    }
+    let hosts = [0, 1, 2].map(|number| {
+        let shape = whole.map(|length| match number > 0 && below(random, 2) == 0 {
+            true => 1,
+            false => length,
+        });
+        Array3::from_shape_simple_fn(shape, || T::of(random))
+    });
+    let rows = hosts[2].len_of(Axis(0));
+    let order = Array1::from_shape_fn(rows, |row| (rows - 1 - row) as i64);
+    let (order, arrays) = (
+        counted.array(&order),
+        hosts.map(|host| counted.array(&host)),
+    );
+    let run = |is_cut: bool| {
+        let random = &mut Pcg64Mcg::seed_from_u64(seed);
+        eprintln!(
+            "{:?} {whole:?}",
+            arrays.each_ref().map(|a| a.shape().to_vec())
+        );
+        let pending = counted.device.region(|g| {
+            let arrays = arrays.each_ref().map(|array| g.array(array));
+            let cut = |array: &Array<T, Ix2>| {
+                if is_cut {
+                    drop(array.to_host().unwrap());
+                }
+            };
+            program(&arrays, &g.array(&order), random, &cut)
+        });
+        pending.unwrap().wait().unwrap()
+    };
+    let ((least, sum), (stored_least, stored_sum)) = (run(false), run(true));
+    let what = format!("{whole:?}, MILLSTREAM_SEED={seed}");
+    assert_eq!(least, stored_least, "{what}");
+    // With the signs of zeros, and NaN equal to itself.
+    assert_eq!(format!("{sum:?}"), format!("{stored_sum:?}"), "{what}");
+}
+
+#[test]
+fn random_inner_reductions_give_the_bits_of_stored_ones() {
+    Counted::somewhere(|counted| {
+        for seed in seeds(40) {
+            match seed % 4 {
+                0 => check::<f64>(counted, seed),
+                1 => check::<f16>(counted, seed),
+                2 => check::<i32>(counted, seed),
+                _ => check::<f32>(counted, seed),
+            }
+        }
+    });
+}
