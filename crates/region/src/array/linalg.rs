@@ -1,12 +1,12 @@
 //! Products of vectors and matrices.
 
-use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2};
+use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2, IxDyn};
 
 use crate::{
     array::Array,
     element::{DType, Number},
     error::{Site, UsageErrorKind},
-    expr::{NodeRef, Op},
+    expr::{Function, NodeRef, Op, Reduction, State},
     product::ProductPrecision,
     shape::{self, AxisSource, Shape},
 };
@@ -105,12 +105,52 @@ impl<T: Number, D: Dimension> Array<T, D> {
             let problem = UsageErrorKind::shapes(self.shape(), other.shape());
             return self.failed(T::DTYPE, &product, problem, site);
         }
+        let is_vector = self.ndim() == 1 || other.ndim() == 1;
+        if is_vector && precision == ProductPrecision::Full {
+            return match T::DTYPE.is_half() {
+                false => self.sum_of_products(other, site),
+                true => {
+                    let (left, right) = (self.cast::<f32>(), other.cast::<f32>());
+                    left.sum_of_products(&right, site).cast()
+                }
+            };
+        }
         let whole = Shape::from_slice(&[left[0], right[1]]);
         let left: Array<T, Ix2> = self.as_matrix(left, 0, site);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, site);
         let op = matrix_product(&left, &right, precision);
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, site);
         matrix.reshaped(product, site)
+    }
+
+    /// Multiplies a vector by a vector or a matrix, as the sum along an axis of the products of
+    /// single elements: that is one kernel, which computes the factors, too. The elements of a
+    /// matrix that is a transposed view are multiplied in the order in which they are in memory.
+    fn sum_of_products<E, F>(&self, other: &Array<T, E>, site: Site) -> Array<T, F> {
+        let is_left = self.ndim() == 2;
+        let own = |nodes: [&NodeRef; 2]| nodes.map(NodeRef::clone);
+        let [matrix, vector] = match is_left {
+            true => own([self.node(), other.node()]),
+            false => own([other.node(), self.node()]),
+        };
+        // The axis of the matrix along which the products are added.
+        let axis = usize::from(is_left);
+        let is_transposed = matrix.shape.len() == 2 && is_transposed(&matrix);
+        let along = axis ^ usize::from(is_transposed);
+        let (mut whole, mut map) = (matrix.shape.clone(), vec![AxisSource::same(0)]);
+        if matrix.shape.len() == 2 {
+            map = vec![AxisSource::same(0), AxisSource::same(1)];
+            if is_transposed {
+                whole.reverse();
+                map.reverse();
+            }
+        }
+        let of = |node: NodeRef| Array::<T, IxDyn>::of(self.session(), node);
+        let matrix: Array<T, IxDyn> = of(matrix).view_through(whole.clone(), map.into(), site);
+        let of_vector = [AxisSource::same(along)].into_iter().collect();
+        let vector: Array<T, IxDyn> = of(vector).view_through(whole, of_vector, site);
+        let products: Array<T, IxDyn> = matrix.binary(Function::Multiply, &vector);
+        products.reduced(Reduction::Sum, [along].into_iter().collect(), site)
     }
 
     /// Returns a vector with an additional axis, or a matrix as it is.
@@ -195,6 +235,21 @@ fn matrix_product<T: Number, D: Dimension, E: Dimension>(
 ) -> Op {
     let [left, right] = [left.node(), right.node()].map(NodeRef::clone);
     Op::MatrixProduct(left, right, precision.of_elements(T::DTYPE))
+}
+
+/// Returns whether a matrix is a view along whose first axis the elements of its source are
+/// neighbours.
+fn is_transposed(matrix: &NodeRef) -> bool {
+    match matrix.state() {
+        State::Planned(op) => match &*op {
+            Op::View(source, map) => {
+                let last = shape::last_axis(&source.shape);
+                last.is_some_and(|axis| map[axis].axis == Some(0))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// Returns whether products of this type are those of `i32`, cast back: integers of 16 bits wrap

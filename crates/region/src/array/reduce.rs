@@ -13,7 +13,7 @@ use crate::{
 
 impl<T: Element, D> Array<T, D> {
     /// Reduces along the given axes, which are removed.
-    fn reduced<U: Element, E>(
+    pub(super) fn reduced<U: Element, E>(
         &self,
         reduction: Reduction,
         mut axes: Axes,

@@ -58,7 +58,8 @@ pub(crate) mod size; // the size of a kernel, which is limited
 pub(crate) mod stencil; // fuses functions that stencils read, computed in shared memory
 pub(crate) mod step; // the steps of a plan and their kernels, in terms of node numbers
 pub(crate) mod strided; // the strides of operands that kernels read through views
-pub(crate) mod uniform; // graphs and kernels whose plan and code serve other lengths, too
+pub(crate) mod uniform;
+pub(crate) mod varying; // on which axes of a kernel's elements a value depends // graphs and kernels whose plan and code serve other lengths, too
 
 pub use candidate::StoreReason;
 pub(crate) use explain::explain;
@@ -81,6 +82,7 @@ pub(crate) use stencil::{Stencil, TileAxes};
 pub(crate) use step::{KernelKind, KernelPlan, Release, Replacement, Step};
 pub(crate) use strided::Strided;
 pub(crate) use uniform::{KeyFreeLengths, Uniform, push_computed, push_stored};
+pub(crate) use varying::AxisSet;
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -136,6 +136,15 @@ fn every_schedule_of_reductions_scans_and_scatters_gives_the_same_bits() {
             let schedules = run_all(&region, node, &format!("{name}, {columns}"));
             assert!(schedules.len() >= count, "{name}, {columns}: {schedules:?}");
         }
+        let apart = x.insert_axis(Axis(2)) - region.array(&numbers(1, 3)).insert_axis(Axis(1));
+        let nearest = apart.pow2().sum_axis(Axis(2)).argmin_axis(Axis(1));
+        for (name, node) in [
+            ("nearest", nearest.node()),
+            ("by a vector", x.dot(&x.row(1)).node()),
+        ] {
+            let schedules = run_all(&region, node, &format!("{name}, {columns}"));
+            assert!(schedules.len() >= count, "{name}, {columns}: {schedules:?}");
+        }
         let sums = [
             ("scan", x.cumsum(Axis(1))),
             ("scan of columns", columns_of.cumsum(Axis(0))),

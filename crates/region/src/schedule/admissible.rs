@@ -65,8 +65,13 @@ pub(crate) fn admissible(kernel: &FusedKernel) -> Vec<Schedule> {
             };
             let order = rows.order(root.elements);
             all.push(Schedule::Reduce(ReduceSchedule::Accumulators(order)));
-            if order == ReductionOrder::Block && fits_in_warp(rows, order) {
-                all.push(Schedule::Reduce(ReduceSchedule::Warp));
+            for results in [1, 3, 4] {
+                if fits_in_warp(rows, order) {
+                    all.push(Schedule::Reduce(ReduceSchedule::Warp(results)));
+                }
+                if order == ReductionOrder::Block {
+                    all.push(Schedule::Reduce(ReduceSchedule::BlockOfResults(results)));
+                }
             }
         }
         Schedule::Scan { order, .. } => {

@@ -39,6 +39,9 @@ const LONG_ROW_NODES_MAX: usize = 16;
 const LONG_ROW_BLOCKS: usize = 4;
 /// The maximum length of the rows of a reduction that a warp computes each. Not measured.
 pub(crate) const WARP_ROW_LENGTH_MAX: usize = 1 << 11;
+/// The numbers of results that read an array together, of a block and of a warp. Not measured.
+pub(crate) const RESULTS_OF_BLOCK: usize = 4;
+pub(crate) const RESULTS_OF_WARP: usize = 4;
 /// The maximum number of elements to which blocks add in shared memory. The sums take at most 32
 /// KiB; a block of every device has 48 KiB. Not measured.
 pub(crate) const SCATTER_ELEMENTS_MAX: usize = 4096;
@@ -164,6 +167,16 @@ impl Machine {
     /// The minimum number of rows of a reduction at which a warp computes each row. Not measured.
     pub(crate) fn warp_rows_min(self) -> usize {
         self.scaled(1 << 13)
+    }
+
+    /// The minimum numbers of results that read an array together: with fewer, a block or a warp has
+    /// one, so that each multiprocessor has several. Not measured.
+    pub(crate) fn shared_by_blocks_min(self) -> usize {
+        self.scaled(1 << 11)
+    }
+
+    pub(crate) fn shared_by_warps_min(self) -> usize {
+        self.scaled(1 << 14)
     }
 
     /// The number of blocks of a multiprocessor for which threads of a scan that share a row leave

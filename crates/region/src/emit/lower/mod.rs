@@ -8,6 +8,5 @@ pub(crate) mod row_nodes;
 pub(crate) mod update;
 
 pub(crate) use lowering::{Lowering, RegisterCache};
-pub(crate) use nested::long_set;
 pub(crate) use position::{Indices, Position};
 pub(crate) use row_nodes::{Divisor, RowNodes};

@@ -16,12 +16,9 @@ use crate::{
         },
     },
     expr::{NodeRef, Op, Reduction},
-    plan::nested_order,
-    shape::{Axes, Shape},
+    plan::{AxisSet, nested_order},
+    shape::Axes,
 };
-
-/// A set of axes, a bit for each.
-type AxisSet = u32;
 
 impl Lowering<'_> {
     /// Reduces the elements of a result at a position. An accumulator begins with its first
@@ -106,34 +103,27 @@ impl Lowering<'_> {
         position: Position,
         varying: AxisSet,
     ) {
-        if varying == 0 || node.elements == 1 {
+        if varying.is_empty() || node.elements == 1 {
             self.lower(node, position);
             return;
         }
-        let kernel = self.kernel;
-        match kernel.op(node) {
-            Some(Op::Apply(_, operands)) => {
+        let op = self.kernel.op(node);
+        let Some((op, varying)) = op.and_then(|op| Some((op, varying.of_operands(op)?))) else {
+            return;
+        };
+        match op {
+            Op::Apply(_, operands) => {
                 for operand in operands {
                     self.lower_invariants(operand, position, varying);
                 }
             }
-            Some(Op::View(source, map)) => {
-                let of_source = (0..).zip(map).filter(|(axis, from)| {
-                    let is_varying = |of_view: usize| varying >> of_view & 1 == 1;
-                    source.shape[*axis] > 1 && from.axis.is_some_and(is_varying)
-                });
-                let varying = of_source.fold(0, |set, (axis, _)| set | 1 << axis);
+            Op::View(source, map) => {
                 let source_of = (source.id, &source.shape[..]);
                 let seen = self.source_position(node.id, position, map, source_of);
                 self.lower_invariants(source, seen, varying);
             }
-            Some(Op::Gather { index, .. }) => self.lower_invariants(index, position, varying),
-            Some(Op::Reduce { source, axes, .. }) => {
-                let kept = (0..source.shape.len()).filter(|axis| !axes.contains(axis));
-                let of_source = kept
-                    .enumerate()
-                    .filter(|(axis, _)| varying >> axis & 1 == 1);
-                let varying = of_source.fold(0, |set, (_, axis)| set | 1 << axis);
+            Op::Gather { index, .. } => self.lower_invariants(index, position, varying),
+            Op::Reduce { source, axes, .. } => {
                 for number in 0..source.elements / node.elements {
                     let seen = self.nested_position((source, axes), position, number);
                     self.lower_invariants(source, seen, varying);
@@ -142,10 +132,4 @@ impl Lowering<'_> {
             _ => {}
         }
     }
-}
-
-/// Returns the set of some axes of a shape that are longer than 1.
-pub(crate) fn long_set(shape: &Shape, axes: &Axes) -> AxisSet {
-    let long = axes.iter().filter(|&&axis| shape[axis] > 1);
-    long.fold(0, |set, &axis| set | 1 << axis)
 }

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{KernelBody, Reg, RowThread, index, jump, line, test},
-        lower::{Indices, Lowering, Position, RegisterCache, long_set},
+        lower::{Indices, Lowering, Position, RegisterCache},
         reduce::reduction::{Accumulators, ReductionGenerator},
     },
-    plan::RowSplit,
+    plan::{AxisSet, RowSplit},
     shape::Shape,
 };
 
@@ -120,7 +120,7 @@ impl ReductionGenerator<'_> {
     ) -> RegisterCache {
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         if !self.is_flat() && self.rows.length > 0 {
-            let varying = long_set(self.shape, self.axes);
+            let varying = AxisSet::long(self.shape, self.axes.iter().copied());
             for place in places {
                 let position = self.element_positions(&mut lowering, place, &[number])[0];
                 for reduced in &self.reductions {

@@ -1,45 +1,62 @@
-//! Reductions of many contiguous rows of moderate length, with one warp for each: it does the work
-//! of one warp of a block after another, with an accumulator for each. The bits are those of a
-//! block.
+//! Reductions of many contiguous rows of moderate length, with one warp for each, or for several
+//! that read an array together: it does the work of one warp of a block after another, with an
+//! accumulator for each. The bits are those of a block.
 
 use crate::emit::{
-    body::{BLOCK, Kernel, KernelBody, Reg, RowThread, WARP, WARPS, index, jump, line},
-    lower::Lowering,
+    body::{BLOCK, Kernel, KernelBody, Reg, WARP, WARPS, index, jump, line},
     reduce::reduction::{Accumulators, ReductionGenerator},
 };
 
 impl ReductionGenerator<'_> {
-    /// Generates a kernel with a warp per result, which gives the bits of a block per result.
-    pub(crate) fn row_per_warp(&self) -> Kernel {
+    /// Generates a kernel with a warp for so many results, which gives the bits of a block for each.
+    pub(crate) fn results_per_warp(&self, results: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let own = RowThread::new(&mut body, self.reductions[0].node, WARP);
-        let accumulators = self.accumulate_warps(&mut body, own);
-        for (number, reduced) in self.reductions.iter().enumerate() {
-            let reducer = reduced.reducer;
-            for of_warp in &accumulators {
-                reducer.combine_lanes(&mut body, &of_warp[number], WARP);
-            }
-            for of_warp in &accumulators[1..] {
-                reducer.combine(&mut body, &accumulators[0][number], &of_warp[number]);
+        let number = body.thread();
+        let group = index!(body; "shr.u# {number}, {}", WARP.trailing_zeros());
+        let lane = index!(body; "and.b# {number}, {}", WARP - 1);
+        let own = self.neighbouring_results(&mut body, group, results, true);
+        let mut all = self.accumulate_warps(&mut body, &own.numbers, lane);
+        for of_warps in &all {
+            for (number, reduced) in self.reductions.iter().enumerate() {
+                let reducer = reduced.reducer;
+                for of_warp in of_warps {
+                    reducer.combine_lanes(&mut body, &of_warp[number], WARP);
+                }
+                for of_warp in &of_warps[1..] {
+                    reducer.combine(&mut body, &of_warps[0][number], &of_warp[number]);
+                }
             }
         }
-        own.first_only(&mut body, "DONE");
-        self.store_results(&mut body, &accumulators[0], own.row);
+        jump!(body; "DONE" if "ne.u# {lane}, 0");
+        let first: Vec<Accumulators> = all
+            .iter_mut()
+            .map(|of_warps| of_warps.swap_remove(0))
+            .collect();
+        self.store_neighbouring(&mut body, &own, &first);
         body.label("DONE");
         self.finish(body, "")
     }
 
-    fn accumulate_warps(&self, body: &mut KernelBody, own: RowThread) -> Vec<Accumulators> {
-        let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
-        let places = self.places(body, &[own.row]);
+    /// Returns the accumulators of each result, one for each warp of a block.
+    fn accumulate_warps(
+        &self,
+        body: &mut KernelBody,
+        results: &[Reg],
+        lane: Reg,
+    ) -> Vec<Vec<Accumulators>> {
+        let of_result = |body: &mut KernelBody| (0..WARPS).map(|_| self.identities(body)).collect();
+        let all: Vec<Vec<Accumulators>> = results.iter().map(|_| of_result(body)).collect();
+        let places = self.places(body, results);
         let lanes = self.rows.lanes;
         let length = self.groups(body);
         let (at, beyond) = (body.index_reg(), body.predicate());
-        line!(body; "mov.b# {at}, {};", own.thread);
-        for (warp, of_warp) in accumulators.iter().enumerate() {
+        line!(body; "mov.b# {at}, {lane};");
+        for warp in 0..WARPS {
             let first = index!(body; "add.s# {at}, {}", warp * WARP);
             line!(body; "mul.lo.s# {first}, {first}, {lanes};");
-            self.begin_at(body, of_warp, first);
+            for of_warps in &all {
+                self.begin_at(body, &of_warps[warp], first);
+            }
         }
         let known = self.before_loop(body, &places, at);
 
@@ -52,13 +69,14 @@ impl ReductionGenerator<'_> {
         jump!(body, beyond; "REST" if "ge.u# {last}, {length}");
         let mut first_words = None;
         let mut lowering = self.lowering(body, &known);
-        let mut elements = Vec::with_capacity(WARPS);
-        let neighbours = self.neighbours(&mut lowering, &places[0], &numbers, lanes);
-        for neighbours in &neighbours {
-            elements.push(self.elements(&mut lowering, neighbours, &mut first_words));
-        }
-        for (elements, of_warp) in elements.iter().zip(&accumulators) {
-            self.combine_elements(body, of_warp, elements);
+        for (place, of_warps) in places.iter().zip(&all) {
+            let mut elements = Vec::with_capacity(WARPS);
+            for neighbours in &self.neighbours(&mut lowering, place, &numbers, lanes) {
+                elements.push(self.elements(&mut lowering, neighbours, &mut first_words));
+            }
+            for (elements, of_warp) in elements.iter().zip(of_warps) {
+                self.combine_elements(lowering.body, of_warp, elements);
+            }
         }
         line!(body; "add.s# {at}, {at}, {BLOCK};");
         line!(body; "bra LOOP;");
@@ -66,16 +84,18 @@ impl ReductionGenerator<'_> {
         // The last elements, which not all warps have.
         body.label("REST");
         let words = body.name_parts();
-        for (number, of_warp) in numbers.iter().zip(&accumulators) {
+        for (warp, number) in numbers.iter().enumerate() {
             jump!(body, beyond; "LEFT" if "ge.u# {number}, {length}");
             let mut lowering = self.lowering(body, &known);
-            for neighbours in self.neighbours(&mut lowering, &places[0], &[*number], lanes) {
-                let elements = self.elements(&mut lowering, &neighbours, &mut None);
-                self.combine_elements(lowering.body, of_warp, &elements);
+            for (place, of_warps) in places.iter().zip(&all) {
+                for neighbours in self.neighbours(&mut lowering, place, &[*number], lanes) {
+                    let elements = self.elements(&mut lowering, &neighbours, &mut None);
+                    self.combine_elements(lowering.body, &of_warps[warp], &elements);
+                }
             }
         }
         body.label("LEFT");
         body.truncate_name(words);
-        accumulators
+        all
     }
 }

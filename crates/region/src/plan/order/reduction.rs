@@ -9,6 +9,7 @@ use crate::{
         kernel::FusedKernel,
         limits::ROW_LENGTH_MAX,
         order::split::{ROW_THREADS, RowSplit},
+        varying::is_shared,
     },
     shape::{are_last, last_axis},
 };
@@ -66,6 +67,8 @@ pub(crate) struct ReducedRows {
     pub(crate) is_contiguous: bool,
     /// True if there are enough registers for several vectors of each array.
     pub(crate) is_simple: bool,
+    /// True if all results read the same elements of an array.
+    pub(crate) is_shared: bool,
     /// True if the last axis is not reduced.
     last_is_kept: bool,
     /// The number of neighbours that an accumulator takes together: for rows that row kernels
@@ -89,6 +92,7 @@ impl ReducedRows {
             is_contiguous: are_last(shape, axes),
             is_simple: kernel.inputs.len() <= SIMPLE_INPUTS_MAX
                 && kernel.nodes.len() <= SIMPLE_NODES_MAX,
+            is_shared: is_shared(kernel, source, axes),
             last_is_kept: last.is_some_and(|axis| !axes.contains(&axis)),
             lanes: 1,
             at_once: 1,
@@ -115,7 +119,11 @@ impl ReducedRows {
         let types = kernel.reductions().map(|(_, _, source)| source.dtype);
         let widths = types.map(DType::vector_width);
         let lanes = widths.min().expect("there is a reduction");
-        let is_possible = IndexAnalysis::of(kernel).flat && self.length.is_multiple_of(lanes);
+        let source = kernel.reductions().next().map(|(.., source)| &source.shape);
+        let last = source.and_then(|shape| Some(shape[last_axis(shape)?]));
+        let is_whole = last.is_some_and(|length| length.is_multiple_of(lanes));
+        let is_flat = IndexAnalysis::of(kernel).flat && self.length.is_multiple_of(lanes);
+        let is_possible = is_flat || is_whole;
         if self.is_simple && is_possible {
             lanes
         } else {
