@@ -19,6 +19,7 @@ use crate::{
         limits::{
             COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
         },
+        siblings::are_in_one_kernel,
         size::is_costly,
     },
 };
@@ -62,12 +63,14 @@ pub(crate) fn store_shared(candidates: &mut [Candidate]) {
     for operand in candidates.iter().flat_map(|candidate| &candidate.operands) {
         *uses.entry(operand.node.id).or_default() += 1;
     }
+    let mut ancestors = None;
     for at in (0..candidates.len()).rev() {
         let consumers = &candidates[at].consumers;
         if !candidates[at].is_stored
             && (consumers.len() > 1 || consumers.iter().any(|consumer| consumer.times.all() > 1.0))
             && storable(candidates, at) == Some(at)
             && pays(candidates, &uses, at)
+            && !are_in_one_kernel(candidates, &mut ancestors, at)
         {
             candidates[at].store(StoreReason::Shared);
         }

@@ -14,9 +14,9 @@ use crate::{
     expr::Op,
     plan::{
         ancestors::Ancestors,
-        candidate::{Candidate, CandidateOperand, arrays_of, computed_with},
+        candidate::{Candidate, CandidateOperand, Consumer, arrays_of, computed_with},
         cut::kernel_of_all,
-        limits::{GROUPS_TRIED_MAX, MEMBERS_MAX},
+        limits::{CONSUMERS_MAX, GROUPED_MAX, GROUPS_TRIED_MAX, MEMBERS_MAX},
     },
     shape::Shape,
 };
@@ -59,6 +59,8 @@ pub(crate) struct Group {
     pub(crate) members: SmallVec<[usize; 4]>,
     /// The large arrays that the members read, by node id.
     inputs: SmallVec<[u64; 8]>,
+    /// The values that kernels of several nodes compute, by node id.
+    shared: SmallVec<[u64; 8]>,
 }
 
 /// Returns the groups. Most have one member.
@@ -70,18 +72,21 @@ pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -
             continue;
         };
         let (elements, computed) = (kind.elements(), computed_with(candidates, at));
-        let arrays = arrays_of(candidates, &computed).into_iter();
-        let large = arrays.filter(|array| array.elements >= elements);
-        let inputs: SmallVec<[u64; 8]> = large.map(|array| array.id).collect();
+        let inputs = large_arrays(candidates, &computed, elements);
+        let shared = computed.iter().map(|&at| &candidates[at]);
+        let shared = shared.filter(|value| value.consumers.len() > 1 && value.node.elements > 1);
+        let shared: SmallVec<[u64; 8]> = shared.map(|value| value.node.id).collect();
         let is_same =
             |group: &Group| Kind::of(candidates, group.members[0]).as_ref() == Some(&kind);
         let same = groups.iter_mut().rev().filter(|group| is_same(group));
         let group = same.take(GROUPS_TRIED_MAX).find(|group| {
             let mut related = group.ids(candidates);
-            related.any(|id| inputs.contains(&id)) && {
-                let last_uses = last_uses.get_or_insert_with(|| last_uses_of(candidates));
-                group.accepts(candidates, ancestors, last_uses, at)
-            }
+            (related.any(|id| inputs.contains(&id))
+                || group.shared.iter().any(|id| shared.contains(id)))
+                && {
+                    let last_uses = last_uses.get_or_insert_with(|| last_uses_of(candidates));
+                    group.accepts(candidates, ancestors, last_uses, at)
+                }
         });
         match group {
             Some(group) => {
@@ -92,15 +97,67 @@ pub(crate) fn find_groups(candidates: &[Candidate], ancestors: &mut Ancestors) -
                         group.inputs.push(input);
                     }
                 }
+                group.shared.extend(shared);
             }
             None => groups.push(Group {
                 is_map: matches!(kind, Kind::Map(_)),
                 members: smallvec![at],
                 inputs,
+                shared,
             }),
         }
     }
     groups
+}
+
+/// Returns the arrays with at least so many elements that the kernel of some candidates reads.
+fn large_arrays(
+    candidates: &[Candidate],
+    computed: &[usize],
+    elements: usize,
+) -> SmallVec<[u64; 8]> {
+    let arrays = arrays_of(candidates, computed).into_iter();
+    let large = arrays.filter(|array| array.elements >= elements);
+    large.map(|array| array.id).collect()
+}
+
+/// Returns whether one kernel will compute all stored candidates that need a value, so that it need
+/// not be stored.
+pub(crate) fn are_in_one_kernel(
+    candidates: &[Candidate],
+    ancestors: &mut Option<Ancestors>,
+    value: usize,
+) -> bool {
+    let kernels = &candidates[value].consumers;
+    if !(2..CONSUMERS_MAX).contains(&kernels.len()) || candidates.len() > GROUPED_MAX {
+        return false;
+    }
+    let number = |kernel: &Consumer| {
+        let is_kernel = |at: &usize| candidates[*at].node.id == kernel.kernel;
+        (value..candidates.len()).find(is_kernel)
+    };
+    let members: SmallVec<[usize; 4]> = kernels.iter().filter_map(number).collect();
+    let kind = |at: usize| Kind::of(candidates, at);
+    let (Some(first), true) = (kind(members[0]), members.len() == kernels.len()) else {
+        return false;
+    };
+    let arrays =
+        |at: usize| large_arrays(candidates, &computed_with(candidates, at), first.elements());
+    let is_possible = match first {
+        Kind::Map(_) => {
+            // Inputs of one that nothing else holds would stay in memory for the others.
+            let all = arrays(members[0]);
+            let is_same = |&at: &usize| arrays(at).iter().all(|id| all.contains(id));
+            members.iter().all(|&at| candidates[at].is_requested()) && members.iter().all(is_same)
+        }
+        Kind::Reduce(..) => {
+            let ancestors = ancestors.get_or_insert_with(|| Ancestors::of(candidates));
+            !members.iter().any(|&at| ancestors.has_any(at, &members))
+        }
+    };
+    is_possible
+        && members.iter().all(|&at| kind(at).as_ref() == Some(&first))
+        && kernel_of_all(candidates, &members).is_some_and(|size| !size.is_too_large())
 }
 
 impl Group {

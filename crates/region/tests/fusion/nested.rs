@@ -33,6 +33,31 @@ fn the_nearest_of_some_points_is_one_kernel() {
     }
 }
 
+/// The forces between bodies, which are three products with the masses, and prices of options: each
+/// a kernel that computes what its results share once.
+#[run_by(Counted::everywhere, |counted|)]
+fn results_that_share_costly_values_are_one_kernel() {
+    let bodies = counted.array(&matrix((60, 3)));
+    let (_, work) = counted.region(|g| {
+        let places = g.array(&bodies);
+        let apart = [0, 1, 2].map(|axis| {
+            let x = places.column(axis);
+            x.insert_axis(Axis(0)) - x.insert_axis(Axis(1))
+        });
+        let squares = apart[0].pow2() + apart[1].pow2() + apart[2].pow2() + 0.01;
+        let [x, y, z] = apart.map(|d| (d * squares.powf(-1.25)).dot(&places.column(0)));
+        (Keep(x), Keep(y), Keep(z))
+    });
+    assert_eq!((work.kernels, work.bytes_written), (1, 4 * 180));
+    let prices = counted.array(&matrix((40, 30)).mapv(|x| x + 4.0));
+    let (_, work) = counted.region(|g| {
+        let x = g.array(&prices);
+        let (high, low) = ((x.ln() * 0.5).erf(), (x.ln() * 0.25).erf() * (-&x).exp());
+        (Keep(&x * &high - &low), Keep(&x * (1.0 - &high) + low))
+    });
+    assert_eq!((work.kernels, work.bytes_written), (1, 4 * 2_400));
+}
+
 /// Elements in memory that neighbouring threads would read far apart from each other.
 #[run_by(Counted::everywhere, |counted|)]
 fn inner_results_of_longer_rows_in_memory_are_stored() {

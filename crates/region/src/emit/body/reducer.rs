@@ -68,6 +68,20 @@ impl Reducer {
         }
     }
 
+    /// Returns whether the result does not depend on the order of the elements.
+    pub(crate) fn is_of_any_order(self) -> bool {
+        match self.reduction {
+            Reduction::Sum | Reduction::Product => !self.element.is_float(),
+            Reduction::Squares | Reduction::SquaredDeviations => false,
+            Reduction::Minimum
+            | Reduction::Maximum
+            | Reduction::ArgMinimum
+            | Reduction::ArgMaximum
+            | Reduction::Any
+            | Reduction::All => true,
+        }
+    }
+
     fn key_type(self) -> DType {
         match self.element {
             DType::F64 | DType::I64 => DType::I64,

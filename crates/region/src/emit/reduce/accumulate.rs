@@ -60,7 +60,15 @@ impl ReductionGenerator<'_> {
             results.iter().map(|_| self.identities(body)).collect();
         let places = self.places(body, results);
         let lanes = self.rows.lanes;
-        let unroll = self.rows.at_once;
+        // Groups of elements are combined together where that decides bits.
+        let is_grouped = self
+            .reductions
+            .iter()
+            .any(|reduced| reduced.reducer.prefers_many());
+        let unroll = match results.len() {
+            2.. if !is_grouped => 1,
+            _ => self.rows.at_once,
+        };
         let length = self.groups(body);
         let at = index!(body; "mov.b# {first}");
         let number = index!(body; "mul.lo.s# {first}, {lanes}");

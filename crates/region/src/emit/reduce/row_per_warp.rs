@@ -1,6 +1,7 @@
 //! Reductions of many contiguous rows of moderate length, with one warp for each, or for several
 //! that read an array together: it does the work of one warp of a block after another, with an
-//! accumulator for each. The bits are those of a block.
+//! accumulator for each. The bits are those of a block. Where they do not depend on the order, a
+//! thread has one accumulator.
 
 use crate::emit::{
     body::{BLOCK, Kernel, KernelBody, Reg, WARP, WARPS, index, jump, line},
@@ -15,7 +16,20 @@ impl ReductionGenerator<'_> {
         let group = index!(body; "shr.u# {number}, {}", WARP.trailing_zeros());
         let lane = index!(body; "and.b# {number}, {}", WARP - 1);
         let own = self.neighbouring_results(&mut body, group, results, true);
-        let mut all = self.accumulate_warps(&mut body, &own.numbers, lane);
+        let mut all = match self
+            .reductions
+            .iter()
+            .all(|reduced| reduced.reducer.is_of_any_order())
+        {
+            true => {
+                let step = body.constant_index(WARP);
+                let all = self.accumulate_results(&mut body, &own.numbers, lane, step);
+                all.into_iter()
+                    .map(|accumulators| vec![accumulators])
+                    .collect()
+            }
+            false => self.accumulate_warps(&mut body, &own.numbers, lane),
+        };
         for of_warps in &all {
             for (number, reduced) in self.reductions.iter().enumerate() {
                 let reducer = reduced.reducer;
