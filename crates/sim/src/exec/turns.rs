@@ -22,6 +22,11 @@ const RESIDENT_MAX: usize = 1024;
 /// The number of consecutive rounds of waiting after which the next block joins the resident ones.
 const ROUNDS_ALONE: u32 = 16;
 
+/// The number of rounds without the end of a block after which the next block joins the resident
+/// ones though they do not seem to wait: a loop with barriers or locks changes memory, and may
+/// nevertheless wait for the next block.
+const ROUNDS_BUSY: u32 = 512;
+
 /// The least number of rounds that look alike before their states are compared.
 const ALIKE_MIN: u64 = 32;
 
@@ -39,6 +44,8 @@ pub(super) struct Turns {
     /// The number of blocks that have started.
     pub(super) next: u64,
     rounds_waited: u32,
+    /// The number of rounds since a block joined or ended.
+    rounds: u32,
     /// Whether blocks execute the hoisted operations apart from the others.
     hoists: bool,
     pub(super) counters: Counters,
@@ -194,14 +201,15 @@ impl Turns {
         worker.count_from(self.counters);
         worker.allow(launch.step_limit);
         loop {
-            let join = self.rounds_waited > ROUNDS_ALONE && self.resident.len() < RESIDENT_MAX;
+            let waits = self.rounds_waited > ROUNDS_ALONE || self.rounds > ROUNDS_BUSY;
+            let join = waits && self.resident.len() < RESIDENT_MAX;
             if self.next < blocks && (self.resident.is_empty() || join || launch.cooperative) {
                 let mut block = self.spare.take().unwrap_or_else(Block::spare);
                 block.start(order.block(self.next), code, launch, self.hoists);
                 block.arrange(order);
                 self.resident.push_front(block);
                 self.next += 1;
-                self.rounds_waited = 0;
+                (self.rounds_waited, self.rounds) = (0, 0);
             }
             let Some(mut block) = self.resident.pop_front() else {
                 self.counters = worker.counters;
@@ -214,7 +222,7 @@ impl Turns {
             let before = worker.counters.numbers();
             match block.run_round(kernel, launch, &mut worker, observer) {
                 Ok(BlockStatus::Done) => {
-                    self.rounds_waited = 0;
+                    (self.rounds_waited, self.rounds) = (0, 0);
                     self.alike = 0;
                     memory.blocks_done(1);
                     if order.token() == KernelOrder::Index {
@@ -223,6 +231,7 @@ impl Turns {
                     self.spare = Some(block);
                 }
                 Ok(progress) => {
+                    self.rounds += 1;
                     self.rounds_waited = match progress {
                         BlockStatus::Waiting => self.rounds_waited + 1,
                         BlockStatus::Preempted => ROUNDS_ALONE + 1,

@@ -21,6 +21,7 @@ fn run_body(body: &str, grid: u32, block: u32, memory: &DeviceMemory, pointer: u
         kernel,
         &Launch {
             params: &params,
+            step_limit: 1 << 22,
             ..Launch::new([grid, 1, 1], [block, 1, 1])
         },
         memory,
@@ -43,6 +44,21 @@ fn blocks_wait_for_later_blocks() {
         END:";
     run_body(body, 64, 64, &memory, counter);
     assert_eq!(memory.get::<u32>(counter), [64; 65]);
+}
+
+#[test]
+fn blocks_that_write_and_meet_at_barriers_wait_for_later_blocks() {
+    let mut memory = DeviceMemory::default();
+    let result = memory.put(&[0u32; 2]);
+    // Each block but the last takes tickets until the last has run, as one that looks for work.
+    let body = "
+        setp.eq.u32 %p1, %r2, 3; @%p1 bra SET;
+        WAIT: atom.global.add.u32 %r3, [%rd1+4], 1; bar.sync 0;
+        ld.relaxed.gpu.global.u32 %r4, [%rd1]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT; bra END;
+        SET: mov.u32 %r5, 1; st.relaxed.gpu.global.u32 [%rd1], %r5;
+        END:";
+    run_body(body, 4, 64, &memory, result);
+    assert_eq!(memory.get::<u32>(result)[0], 1);
 }
 
 #[test]
