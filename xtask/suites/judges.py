@@ -45,6 +45,8 @@ class Case:
     others: list = dataclasses.field(default_factory=list)
     # The kinds of report that tell what is wrong.
     kinds: frozenset = FOUND
+    # What the program reads from its standard input.
+    given: str = ""
 
 
 def nvidia(folder):
@@ -63,6 +65,39 @@ def scor(folder):
     for source in sorted((folder / "microbenchmarks/src").glob("*.cu")):
         label = "clean" if source.stem.startswith("norace") else "racy"
         yield Case("ScoR", source.stem, label, source)
+    for name, blocks, threads, *given in scor_inputs():
+        source, kernels = (folder / "benchmarks" / it for it in name)
+        for label, flags in [("clean", []), ("racy", ["-DRACEY"])]:
+            flags = [f"-DNBLOCKS={blocks}", f"-DNTHREADS={threads}", *flags]
+            flags += ["-I", source.parent, *([kernels] if "red_" not in kernels.name else [])]
+            if kernels.name.startswith("mm_"):
+                flags += ["-include", OWN / "zeroed.h"]
+            text = " ".join(map(str, given))
+            name = f"{source.parent.name}-{label}"
+            yield Case("ScoR", name, label, source, flags, given=text)
+
+
+def scor_inputs():
+    """Returns ScoR's larger programs, with few blocks and small inputs: sources, blocks, threads and
+    the input."""
+    some = random.Random(1)
+    edges = [sorted(some.sample(range(600), 2)) for _ in range(1200)]
+    graph = [600, len(edges), *(end for edge in edges for end in edge)]
+    matrices = [some.randrange(9) for _ in range(2 * 80 + 80 * 40)]
+    return [
+        (sources("1dconv", "1dconv"), 3, 64, 5, 500, *(some.randrange(9) for _ in range(505))),
+        (sources("graph-coloring", "gcol"), 4, 64, *graph),
+        (sources("graph-connectivity", "gcon"), 4, 64, *graph),
+        (sources("matrix-multiplication", "mm"), 4, 64, 2, 80, 40, *matrices),
+        (sources("reduction", "red"), 4, 256, 3000, *(it % 7 for it in range(3000))),
+        (sources("rule-110", "r110"), 3, 64, 400, 2, *(some.randrange(2) for _ in range(400))),
+        (sources("uts", "uts"), 2, 64, 2, 2, 7),
+    ]
+
+
+def sources(folder, name):
+    """Returns the two sources of one of ScoR's larger programs."""
+    return [f"{folder}/{name}_main.cu", f"{folder}/{name}_kernel.cu"]
 
 
 def indigo(folder):
@@ -169,6 +204,26 @@ def faial(folder):
         yield case
 
 
+def faial_drf(folder):
+    """Faial's own tests, whose names tell what is so within a block."""
+    unclear = {
+        "macro": "is one test for each macro",
+        "parse-gv": "is free of races within a block alone",
+        "racy-device": "its array is a null pointer",
+        "racy-2d": "its shared array has 4 MiB",
+        "drf-field-in-param": "indexes by a field of a structure, which holds pointers here",
+    }
+    for source in sorted((folder / "examples/drf").glob("*.cu")):
+        threads = {"drf-warp": 32, "racy-warp": 32, "drf-2d": 256}.get(source.stem, 64)
+        case = annotated("faial-drf", source.stem, source, 1, threads)
+        case.label = "clean" if source.stem.startswith("drf") else "racy"
+        case.excluded = unclear.get(source.stem, "")
+        if source.stem == "drf-enum-constraint":
+            # The values of its enumeration.
+            case.launch[3:] = [0, 1, 2]
+        yield case
+
+
 def algorithms(_folder):
     """This repository's uses of CUB, Thrust and cooperative groups: no false error."""
     for source in sorted((OWN / "algorithms").glob("*.cu")):
@@ -177,7 +232,8 @@ def algorithms(_folder):
 
 SUITES = {
     "compute-sanitizer-samples": nvidia, "ScoR": scor, "Indigo3": indigo3, "HiRace": indigo,
-    "gpuverify": gpuverify, "esbmc-gpu": esbmc, "faial": faial, "algorithms": algorithms,
+    "gpuverify": gpuverify, "esbmc-gpu": esbmc, "faial": faial, "faial-drf": faial_drf,
+    "algorithms": algorithms,
 }
 
 
@@ -191,14 +247,14 @@ class Judge:
         path = f"{options.tools}:{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path, "RAYON_NUM_THREADS": "1"}
 
-    def said(self, command, seconds):
-        """Runs a command. Returns its status, or none if it takes too long, and its output."""
+    def said(self, command, seconds, given=""):
+        """Runs a command with an input. Returns its status, or none if it takes too long, and its output."""
         process = subprocess.Popen(
             list(map(str, command)), cwd=self.logs, env=self.environment, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         try:
-            out, _ = process.communicate(timeout=seconds)
+            out, _ = process.communicate(given.encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             return None, process.communicate()[0].decode(errors="replace")
@@ -236,6 +292,8 @@ class Judge:
             if status != 0:
                 first = re.search("(?mi)^.*error.*$", said)
                 return built, f"does not compile: {first[0][-120:] if first else said[-120:]}"
+            if case.launch and ".entry" not in read(built):
+                return built, "has no kernel, or one that is a template"
             built.with_suffix(".stamp").write_text(stamp)
         return built, None
 
@@ -254,7 +312,7 @@ class Judge:
         for schedule in schedules:
             report.unlink(missing_ok=True)
             run = ["millstream", "run", *options, *schedule, "--", *command]
-            status, said = self.said(run, self.options.seconds)
+            status, said = self.said(run, self.options.seconds, case.given)
             built.with_suffix(".txt").write_text(said)
             lines = map(json.loads, read(report, 10**8).splitlines())
             problems = [one for line in lines for one in line["problems"]]

@@ -52,7 +52,7 @@ def kinds(name, parameters):
         known = types[index] if len(types) == len(parameters) else ""
         if size:
             yield int(size[1])
-        elif ".u64" in one and known[-1:] in ("", "*", "&", ")"):
+        elif ".u64" in one and known[-1:] in ("", "*", "&", ")", "]"):
             yield "pointer"
         else:
             yield "float" if ".f" in one else "integer"
@@ -77,6 +77,7 @@ def main():
     numbers = b"".join(struct.pack("<i", it // 4) for it in range(-half, ROOM - half, 4))
     call("cuInit", 0)
     device = Device(text.encode() + b"\0")
+    shared = 8192 if ".extern .shared" in text else 0
     for name, parameters in re.findall(r"\.entry (\w+)\(([^)]*)\)", text):
         declared = [it.strip() for it in parameters.split(",") if it.strip()]
         wanted = list(kinds(name, declared))
@@ -94,7 +95,7 @@ def main():
             try:
                 entry = [ctypes.byref(function), device.module, name.encode()]
                 call("cuModuleGetFunction", *entry)
-                call(launch, function, *grid, *block, 0, None, *last)
+                call(launch, function, *grid, *block, shared, None, *last)
                 call("cuCtxSynchronize")
             except RuntimeError as error:
                 print(f"{name}: {error}")
