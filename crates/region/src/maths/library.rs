@@ -61,37 +61,115 @@ impl PtxItem {
         body.lines().filter(|line| is_instruction(line)).count()
     }
 
-    /// Returns the lines of a function without branches and calls, which takes its arguments from
-    /// registers `argument0` and so on and leaves its result in `result`.
+    /// Returns the lines of a function that takes its arguments from registers `argument0` and so on
+    /// and leaves its result in `result`, if they can be straight: a branch over some instructions
+    /// makes them conditional, and a call becomes the lines of the called function.
     pub(super) fn straight_line(&self) -> Option<&str> {
         let lines = self.straight_line.get_or_init(|| {
             let (_, body) = self.text.split_once("\n{\n")?;
-            let body = body.strip_suffix("}\n")?;
-            let mut lines = String::new();
-            for line in body.lines() {
-                let mut operands = line.split([',', ';']).map(str::trim);
-                let mut next = || operands.next();
-                match line.split_whitespace().next().unwrap_or_default() {
-                    "" | "ret;" => {}
-                    load if load.starts_with("ld.param") => {
-                        let target = next()?.split_whitespace().nth(1)?;
-                        let name = next()?.trim_matches(['[', ']']);
-                        let number: usize = name.rsplit_once("_param_")?.1.parse().ok()?;
-                        let bits = self.parameters.get(number)?;
-                        lines += &format!("\tmov.b{bits} {target}, argument{number};\n");
-                    }
-                    store if store.starts_with("st.param") => {
-                        next();
-                        lines += &format!("\tmov.b{} result, {};\n", self.result, next()?);
-                    }
-                    branch if branch.starts_with(['@', '$', '{', '}']) => return None,
-                    call if call.starts_with("bra") || call.starts_with("call") => return None,
-                    _ => lines.extend([line, "\n"]),
-                }
-            }
-            Some(lines)
+            StraightLine::default().of(self, body.strip_suffix("}\n")?)
         });
         lines.as_deref()
+    }
+}
+
+/// The straight lines of a function so far.
+#[derive(Default)]
+struct StraightLine {
+    text: String,
+    /// The condition of the instructions up to a label.
+    condition: Option<(String, String)>,
+    /// True within the braces of a call, which has one argument.
+    is_call: bool,
+    argument: String,
+    called: String,
+}
+
+/// The maximum number of statements of such a function: more are not worth the kernel's length.
+const STRAIGHT_MAX: usize = 100;
+
+impl StraightLine {
+    fn of(mut self, item: &PtxItem, body: &str) -> Option<String> {
+        let mut lines = body.lines().peekable();
+        while let Some(line) = lines.next() {
+            if line == "\t{" && lines.peek()?.ends_with(" argument0;") {
+                self.is_call = true;
+            } else if line == "\t}" && self.is_call {
+                self.is_call = false;
+            } else {
+                self.add(item, line)?;
+            }
+        }
+        let statements = self.text.matches(';').count();
+        (self.condition.is_none() && statements <= STRAIGHT_MAX).then_some(self.text)
+    }
+
+    fn add(&mut self, item: &PtxItem, line: &str) -> Option<()> {
+        let mut operands = line.split([',', ';']).map(str::trim);
+        let mut next = || operands.next();
+        let opcode = line.split_whitespace().next().unwrap_or_default();
+        match opcode {
+            "" | "ret;" => {}
+            load if load.starts_with("ld.param") => {
+                let target = next()?.split_whitespace().nth(1)?;
+                if self.is_call {
+                    return self.call(target);
+                }
+                let name = next()?.trim_matches(['[', ']']);
+                let number: usize = name.rsplit_once("_param_")?.1.parse().ok()?;
+                let bits = item.parameters.get(number)?;
+                self.push(&format!("\tmov.b{bits} {target}, argument{number};"));
+            }
+            store if store.starts_with("st.param") => {
+                next();
+                let value = next()?;
+                match self.is_call {
+                    true => value.clone_into(&mut self.argument),
+                    false => self.push(&format!("\tmov.b{} result, {value};", item.result)),
+                }
+            }
+            ".param" => {}
+            call if call.starts_with("call") => {
+                line.split(", ").nth(1)?.clone_into(&mut self.called);
+            }
+            condition if condition.starts_with("@%") && self.condition.is_none() => {
+                let label = line.split_once("bra")?.1.trim().trim_end_matches(';');
+                let predicate = format!("@!{}", &condition[1..]);
+                self.condition = Some((predicate, format!("{label}:")));
+            }
+            label if label.starts_with('$') => {
+                let (_, end) = self.condition.take()?;
+                (end == label).then_some(())?;
+            }
+            branch if branch.starts_with('@') || branch.starts_with("bra") => return None,
+            _ => self.push(line),
+        }
+        Some(())
+    }
+
+    /// Appends an instruction, a declaration or a brace.
+    fn push(&mut self, line: &str) {
+        match &self.condition {
+            Some((condition, _)) if !line.trim_start().starts_with(['.', '{', '}']) => {
+                self.text += &format!("\t{condition} {}\n", line.trim_start());
+            }
+            _ => self.text.extend([line, "\n"]),
+        }
+    }
+
+    /// Appends the lines of the called function, of one argument of 32 bits. They have no condition,
+    /// but the move of the result does.
+    fn call(&mut self, target: &str) -> Option<()> {
+        let lines = library().items.get(&*self.called)?.straight_line()?;
+        let argument = &self.argument;
+        self.text += &format!(
+            "\t{{\n\t.reg .b32 given, returned;\n\tmov.b32 given, {argument};\n\t{{\n\
+             \t.reg .b32 argument0, result;\n\tmov.b32 argument0, given;\n\
+             \t{{\n{lines}\t}}\n\tmov.b32 returned, result;\n\t}}\n"
+        );
+        self.push(&format!("\tmov.b32 {target}, returned;"));
+        self.text += "\t}\n";
+        Some(())
     }
 }
 

@@ -68,8 +68,8 @@ pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) 
     write_call(out, function, item.result, result, arguments);
 }
 
-/// Appends the instructions of a function in place of a call, if it has neither branches nor calls.
-/// Returns whether it does. A function that is called from several places is not inlined by
+/// Appends the instructions of a function in place of a call, if they can be straight
+/// ([`PtxItem::straight_line`]). Returns whether it does. A function that is called from several places is not inlined by
 /// `ptxas`, so that each call waits for the one before.
 pub(crate) fn inline(out: &mut String, function: &str, result: &str, arguments: &[&str]) -> bool {
     let (_, item) = item(function);
