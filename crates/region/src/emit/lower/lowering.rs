@@ -1,6 +1,7 @@
 //! Lowering of graph nodes: computes the register that holds a node's element at a position.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::{
     element::{DType, Scalar},
@@ -18,6 +19,9 @@ use crate::{
     plan::FusedKernel,
 };
 
+/// The registers of neighbours.
+type Neighbours = SmallVec<[Reg; 4]>;
+
 /// The registers that a lowering has computed so far.
 #[derive(Clone, Default)]
 pub(crate) struct RegisterCache {
@@ -32,8 +36,13 @@ pub(crate) struct RegisterCache {
     addresses: FxHashMap<(u64, Reg), Reg>,
     /// The positions in sources of views, by source and indices.
     pub(crate) mapped: FxHashMap<(u64, Indices), Position>,
-    /// The index to which a view maps another along an axis.
-    pub(crate) mapped_indices: FxHashMap<(u64, usize, Reg), Reg>,
+    /// The index to which views with a step and a start map another.
+    pub(crate) mapped_indices: FxHashMap<(Reg, isize, usize), Reg>,
+    /// The index and the constant of which an index is the sum.
+    pub(crate) origins: FxHashMap<Reg, (Reg, usize)>,
+    /// The vectors that are in registers, by node, indices along all axes but the last, and that
+    /// along it as a sum.
+    vectors: FxHashMap<(u64, Indices, Reg, usize), Neighbours>,
     /// The linear indices in front of a constant index along the last axis, by source and the
     /// indices along the others.
     pub(crate) fronts: FxHashMap<(u64, Indices), Reg>,
@@ -217,31 +226,53 @@ impl<'a> Lowering<'a> {
         if node.elements == 1 {
             return self.body.load(node.dtype, base, 1)[0];
         }
-        let bytes = node.dtype.bytes();
         let PositionInfo { group, residue, .. } = self.cache.positions[position.0];
         let (Some((first, lane)), Some(residue)) = (group, residue) else {
             let address = self.address(node, base, position);
             return self.body.load(node.dtype, address, 1)[0];
         };
-        let mut address = self.address(node, base, first);
-        let loaded = if residue == 0 {
-            self.body.load(node.dtype, address, self.lanes)
-        } else {
+        let mut loaded = self.vector(node, base, first, (residue, 0));
+        if residue > 0 {
             // The group lies in two vectors. Each contains an element of it, and so is within the
             // row. No kernel with groups overwrites its input, so that no thread writes the others.
             debug_assert!(self.kernel.overwrites.is_none(), "an update has no groups");
-            address = value!(self.body, B64; "sub.s64 {address}, {}", residue * bytes);
-            let mut loaded = self.body.load(node.dtype, address, self.lanes);
-            let next = value!(self.body, B64; "add.s64 {address}, {}", self.lanes * bytes);
-            loaded.extend(self.body.load(node.dtype, next, self.lanes));
-            loaded[residue..residue + self.lanes].into()
-        };
+            loaded.extend(self.vector(node, base, first, (residue, self.lanes)));
+            loaded = loaded[residue..residue + self.lanes].into();
+        }
         for (other, &reg) in loaded.iter().enumerate() {
             self.cache
                 .values
                 .insert((node.id, Position(first.0 + other)), reg);
         }
         loaded[lane]
+    }
+
+    /// Loads the vector that begins so many elements in front of the first of a group, or one that
+    /// follows it. Views that are shifted along the last axis often need the same.
+    fn vector(
+        &mut self,
+        node: &NodeRef,
+        base: Reg,
+        first: Position,
+        (front, behind): (usize, usize),
+    ) -> Neighbours {
+        let key = self.along_last(first).and_then(|(others, index, start)| {
+            Some((node.id, others, index, (start + behind).checked_sub(front)?))
+        });
+        if let Some(known) = key.as_ref().and_then(|key| self.cache.vectors.get(key)) {
+            return known.clone();
+        }
+        let bytes = node.dtype.bytes();
+        let mut address = self.address(node, base, first);
+        if front != behind {
+            let offset = behind as isize - front as isize;
+            address = value!(self.body, B64; "add.s64 {address}, {}", offset * bytes as isize);
+        }
+        let loaded = self.body.load(node.dtype, address, self.lanes);
+        if let Some(key) = key {
+            self.cache.vectors.insert(key, loaded.clone());
+        }
+        loaded
     }
 
     /// Computes the address of an element of an array. A constant is added to the address, so that

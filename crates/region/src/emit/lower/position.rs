@@ -342,7 +342,7 @@ impl Lowering<'_> {
         if from.step == 1 && from.start == 0 {
             return index;
         }
-        let key = (view, axis, index);
+        let (of_view, key) = (index, (index, from.step, from.start));
         if let Some(&known) = self.cache.mapped_indices.get(&key) {
             return known;
         }
@@ -355,7 +355,24 @@ impl Lowering<'_> {
             index = index!(self.body; "add.s# {index}, {start}");
         }
         self.cache.mapped_indices.insert(key, index);
+        if from.step == 1 {
+            self.cache.origins.insert(index, (of_view, from.start));
+        }
         index
+    }
+
+    /// Returns the indices of a position along all axes but the last, and the index and the constant
+    /// of which that along the last is the sum, if all are known.
+    pub(crate) fn along_last(&self, position: Position) -> Option<(Indices, Reg, usize)> {
+        let info = &self.cache.positions[position.0];
+        let mut long = long_axes(&info.shape).into_iter();
+        if !long.all(|axis| info.axes[axis].is_some()) {
+            return None;
+        }
+        let (last, mut others) = (last_axis(&info.shape)?, info.axes.clone());
+        let index = others[last].take()?;
+        let (index, start) = *self.cache.origins.get(&index).unwrap_or(&(index, 0));
+        Some((others, index, start))
     }
 
     /// Returns the linear index with 0 along the last axis, and the constant index along it of a

@@ -166,7 +166,7 @@ fn one_vector_per_thread(
 #[cfg(test)]
 mod tests {
     use millstream::Device;
-    use ndarray::{Ix6, array, s};
+    use ndarray::{Axis, Ix6, Slice, array};
 
     use crate::{
         Number, Region,
@@ -205,14 +205,15 @@ mod tests {
         })
     }
 
-    /// Returns the kernel of the sum of `count` slices, each with twelve parameters.
+    /// Returns the kernel of the sum of `count` slices, each with twelve parameters: no two have the
+    /// same start and step along an axis.
     fn kernel_of_slices<T: Number>(x: &crate::Array<T, Ix6>, count: usize) -> Kernel {
-        let starts = |at: usize| {
-            [at % 4, at / 4 % 4, at / 16 % 4, at / 64 % 4, 0, 0].map(|start| start as isize + 1)
-        };
-        let parts = (0..count).map(|at| {
-            let [a, b, c, d, e, f] = starts(at);
-            x.slice(s![a..a + 5;2, b..b + 5;2, c..c + 5;2, d..d + 5;2, e..e + 5;2, f..f + 5;2])
+        let parts = (0..count as isize).map(|at| {
+            let (first, other) = (at / 8 + 1, at % 8);
+            let second = other + 2 * isize::from(other >= first);
+            let ends = first.min(second)..first.max(second) + 1;
+            let along = Slice::from(ends).step_by(second - first);
+            (0..6).fold(x.clone(), |part, axis| part.slice_axis(Axis(axis), along))
         });
         let sum = parts.reduce(|sum, part| sum + part).unwrap();
         map(sum.node()).0
@@ -223,7 +224,7 @@ mod tests {
         // Each kernel has its own region, so that no part of the sum is evaluated early.
         let kernel = |slices| {
             let region = Region::new(Device::simulated().unwrap());
-            kernel_of_slices::<f32>(&region.array(&ndarray::Array6::zeros([9; 6])), slices)
+            kernel_of_slices::<f32>(&region.array(&ndarray::Array6::zeros([13; 6])), slices)
         };
         // Each slice has a start and a step for each axis; the array and the result have lengths.
         let values = |slices: usize| slices * 12 + 5 + 5 + 1;
