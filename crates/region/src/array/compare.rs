@@ -42,6 +42,12 @@ pub trait Operand<T, D>: private::Sealed {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim>;
+
+    /// Returns the value, if the operand is one.
+    #[doc(hidden)]
+    fn value(&self) -> Option<T> {
+        None
+    }
 }
 
 mod private {
@@ -58,6 +64,10 @@ impl<T: Element, D> Operand<T, D> for T {
     #[track_caller]
     fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, D> {
         left.binary_scalar(function, self, false)
+    }
+
+    fn value(&self) -> Option<T> {
+        Some(*self)
     }
 }
 

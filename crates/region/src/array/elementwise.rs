@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use crate::{
     array::{Array, compare::Operand},
     element::{DType, Element, Float, Number, Scalar},
-    expr::{Comparison, Function, Rounding},
+    expr::{Comparison, Function, NodeRef, Rounding},
     maths::MathFunction,
 };
 use half::{bf16, f16};
@@ -160,10 +160,49 @@ impl<T: Float, D> Array<T, D> {
         self.same_shape(Function::Multiply, &factor)
     }
 
-    /// Raises each element to the power of another, or of a value.
+    /// Raises each element to the power of another, or of a value. Of the values -2, -3/2, -1, -1/2,
+    /// 1/2, 2 and 3, the powers of `f32` and `f64` are quotients, products and square roots, which
+    /// are as accurate (docs/maths.md).
     #[track_caller]
     pub fn powf<O: Operand<T, D>>(&self, exponent: O) -> Array<T, O::Dim> {
-        exponent.apply(self, Function::Maths(MathFunction::Pow))
+        let value = exponent.value().filter(|_| T::DTYPE.is_wide_float());
+        match value.and_then(|value| self.usual_power(value)) {
+            Some(power) => Array::of(self.session(), power.node().clone()),
+            None => exponent.apply(self, Function::Maths(MathFunction::Pow)),
+        }
+    }
+
+    /// Returns the power for some exponents, with the special values of all others: a zero has the
+    /// powers of +0 unless the exponent is odd, and the negative infinity those of the positive one.
+    #[track_caller]
+    fn usual_power(&self, exponent: T) -> Option<Self> {
+        let scalar = |x: f64| float_scalar::<T>(x as f32, x);
+        let is = |x: f64| exponent.scalar().bits() == scalar(x).bits();
+        let of = |x: f64| self.filled_like(scalar(x));
+        let inverse = |x: &Self| of(1.0).same_shape::<T>(Function::Divide, x);
+        let product = |one: &Self, two: &Self| one.same_shape(Function::Multiply, two);
+        let positive = || self.same_shape::<T>(Function::Add, &of(0.0));
+        let unless_infinite = |power: Self, of_infinity: f64| {
+            let negative = of(f64::NEG_INFINITY);
+            let is_infinite: Array<bool, D> =
+                self.same_shape(Function::Compare(Comparison::Equal), &negative);
+            let of_infinity = of(of_infinity);
+            let nodes = [is_infinite.node(), of_infinity.node(), power.node()];
+            self.apply_here(
+                Function::Select,
+                nodes.into_iter().map(NodeRef::clone).collect(),
+            )
+        };
+        Some(match () {
+            () if is(2.0) => product(self, self),
+            () if is(3.0) => product(&product(self, self), self),
+            () if is(-1.0) => inverse(self),
+            () if is(-2.0) => product(&inverse(self), &inverse(self)),
+            () if is(0.5) => unless_infinite(positive().sqrt(), f64::INFINITY),
+            () if is(-0.5) => unless_infinite(inverse(&positive().sqrt()), 0.0),
+            () if is(-1.5) => product(&inverse(&positive()), &inverse(&positive()).sqrt()),
+            () => return None,
+        })
     }
 
     /// Computes the angle in radians of each point whose ordinate is in this array and whose

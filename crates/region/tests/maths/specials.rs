@@ -6,10 +6,14 @@ use std::{
     hint::black_box,
 };
 
+use millstream_region::RegionExt;
+use ndarray::Array1;
+
 use crate::maths::{
     device,
     functions::{ONE, TWO},
     measure::{Ranked, Worst, assert_within_limits},
+    points,
 };
 
 const MAGNITUDES: [f64; 16] = [
@@ -118,6 +122,27 @@ fn special_values_of_two_operands_match_the_host() {
             double.check_limit(function.double, function.limits.1 + 1),
         ]
     }));
+}
+
+/// Powers by some values are computed by quotients, products and roots.
+#[test]
+fn powers_by_usual_values_are_as_accurate_as_others() {
+    let device = millstream::Device::simulated().unwrap();
+    let singles = [singles(), points::patterns(0..1 << 32, 40_009)].concat();
+    let (on_host, wide_on_host) = (Array1::from(singles), Array1::from(doubles()));
+    for exponent in [-2.0, -1.5, -1.0, -0.5, 0.5, 2.0, 3.0] {
+        let found = device.region(|g| {
+            let (x, y) = (g.array(&on_host), g.array(&wide_on_host));
+            (x.powf(exponent as f32), y.powf(exponent))
+        });
+        let (single, double) = found.unwrap().wait().unwrap();
+        let single = compare(&on_host, single.to_vec(), |x| {
+            f64::from(**x).powf(exponent) as f32
+        });
+        let double = compare(&wide_on_host, double.to_vec(), |x| x.powf(exponent));
+        let name = format!("powf({exponent})");
+        assert_within_limits([single.check_limit(&name, 2), double.check_limit(&name, 3)]);
+    }
 }
 
 #[test]
