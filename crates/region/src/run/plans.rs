@@ -18,14 +18,19 @@ use crate::{
     schedule::Machine,
 };
 
-/// The maximum number of plans that are kept.
+/// The maximum number of plans of graphs that are kept.
 const PLANS_MAX: usize = 1024;
-/// The maximum number of nodes of a graph whose plan is kept.
+/// The maximum number of nodes of such a graph.
 const NODES_MAX: usize = 256;
+/// The same of larger graphs: those of the parts of long loops.
+const LONG_PLANS_MAX: usize = 64;
+const LONG_NODES_MAX: usize = 1024;
 
 type PlanByKey = RecentMap<Box<[u64]>, Arc<Plan>>;
 
 static PLANS: LazyLock<Mutex<PlanByKey>> = LazyLock::new(|| Mutex::new(RecentMap::new(PLANS_MAX)));
+static LONG_PLANS: LazyLock<Mutex<PlanByKey>> =
+    LazyLock::new(|| Mutex::new(RecentMap::new(LONG_PLANS_MAX)));
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -51,7 +56,7 @@ pub(crate) struct Plan {
 pub(crate) struct Recalled {
     pub(crate) graph: PlannedGraph,
     pub(crate) plan: Arc<Plan>,
-    /// True if the plan was made for an earlier graph.
+    /// True if the plan was made for an earlier graph, and may be repeated.
     pub(crate) is_known: bool,
 }
 
@@ -59,20 +64,28 @@ pub(crate) struct Recalled {
 /// are less than `end`.
 pub(crate) fn recall(targets: &[NodeRef], end: u64) -> Recalled {
     let graph = PlannedGraph::of(targets);
-    let is_kept = end == u64::MAX && graph.nodes.len() <= NODES_MAX;
+    let is_whole = end == u64::MAX;
+    let (plans, is_kept) = match graph.nodes.len() {
+        ..=NODES_MAX => (&PLANS, true),
+        nodes => (&LONG_PLANS, nodes <= LONG_NODES_MAX),
+    };
     let machine = targets.first().map(|node| Machine::of(&node.device));
     let machine = machine.unwrap_or(Machine::H200);
     let key = is_kept.then(|| {
         let mut key = graph.key();
         key.extend(machine.words());
+        // The steps are those of the first nodes.
+        let steps = graph.nodes.partition_point(|fused| fused.node.id < end);
+        key.push(steps as u64);
         key
     });
-    let plan = key.as_deref().and_then(|key| PLANS.lock().get(key));
-    let is_known = plan.is_some();
+    let plan = key.as_deref().and_then(|key| plans.lock().get(key));
+    let is_repeated = is_whole && graph.nodes.len() <= NODES_MAX;
+    let is_known = plan.is_some() && is_repeated;
     let plan = plan.unwrap_or_else(|| {
-        let plan = Arc::new(Plan::of(&graph, machine, end, is_kept));
+        let plan = Arc::new(Plan::of(&graph, machine, end, is_repeated));
         if let Some(key) = key {
-            PLANS.lock().insert(key.into_boxed_slice(), plan.clone());
+            plans.lock().insert(key.into_boxed_slice(), plan.clone());
         }
         plan
     });
@@ -84,7 +97,7 @@ pub(crate) fn recall(targets: &[NodeRef], end: u64) -> Recalled {
 }
 
 impl Plan {
-    fn of(graph: &PlannedGraph, machine: Machine, end: u64, is_kept: bool) -> Self {
+    fn of(graph: &PlannedGraph, machine: Machine, end: u64, is_repeated: bool) -> Self {
         let mut steps = build::steps(graph, end);
         let nodes = graph.nodes.len();
         let kernels = steps.iter().flat_map(|step| &step.kernels);
@@ -94,7 +107,7 @@ impl Plan {
             lengths: graph.free_lengths().kind(),
             launches: kernels.map(|kernel| kernel.launches()).sum(),
             stored: steps.iter().flat_map(|step| step.nodes.clone()).collect(),
-            is_repeatable: is_kept && steps.iter().all(|step| step.in_place.is_none()),
+            is_repeatable: is_repeated && steps.iter().all(|step| step.in_place.is_none()),
             unneeded: Release::plan(&mut steps, nodes, nodes + graph.inputs.len()),
             steps,
         }

@@ -33,6 +33,47 @@ fn the_nearest_of_some_points_is_one_kernel() {
     }
 }
 
+/// Products with a vector compute their factors, in whichever order the matrix is in memory.
+#[run_by(Counted::everywhere, |counted|)]
+fn a_product_with_a_vector_is_one_kernel() {
+    let host = matrix((70, 300));
+    let (line, short) = (host.row(0).to_owned(), host.column(0).to_owned());
+    let (m, v, w) = (
+        counted.array(&host),
+        counted.array(&line),
+        counted.array(&short),
+    );
+    let rows = counted.array(&ndarray::arr1(&[3_i64, 5]));
+    type Product = fn(&Array<f32, Ix2>, &Array<f32, Ix1>, &Array<f32, Ix1>) -> Array<f32, Ix1>;
+    let products: [(Product, Array1<f32>); 5] = [
+        (|m, v, _| (m * 2.0).dot(v), (&host * 2.0).dot(&line)),
+        (
+            |m, _, w| m.t().dot(&(w * 2.0)),
+            host.t().dot(&(&short * 2.0)),
+        ),
+        (|m, _, w| w.dot(m), short.dot(&host)),
+        (|m, v, _| v.dot(&m.t()), host.dot(&line)),
+        (
+            |_, v, _| v.dot(v).insert_axis(Axis(0)),
+            ndarray::arr1(&[line.dot(&line)]),
+        ),
+    ];
+    for (number, (product, expected)) in products.into_iter().enumerate() {
+        let (found, work) = counted.region(|g| product(&g.array(&m), &g.array(&v), &g.array(&w)));
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-3 * b.abs().max(1.0);
+        assert!(
+            found.iter().zip(&expected).all(near),
+            "{number}: {found} {expected}"
+        );
+        assert_eq!(work.kernels, 1, "{number}");
+    }
+    let (_, work) = counted.region(|g| {
+        let chosen = g.array(&m).select(Axis(0), &g.array(&rows));
+        chosen.dot(&g.array(&v))
+    });
+    assert_eq!((work.kernels, work.bytes_written), (1, 8));
+}
+
 /// The forces between bodies, which are three products with the masses, and prices of options: each
 /// a kernel that computes what its results share once.
 #[run_by(Counted::everywhere, |counted|)]
