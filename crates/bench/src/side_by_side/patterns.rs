@@ -4,7 +4,8 @@
 //!
 //! R22 to R24 are of PyTorch's `benchmarks/gpt_fast`, R25 and R26 of its
 //! `benchmarks/dynamo/microbenchmarks`, R27 to R30 of NPBench (`hdiff`, `nbody`, `arc_distance`,
-//! `heat_3d`), R31 is the first step of CuPy's example `gmm`. R28 has more bodies than NPBench's 100.
+//! `heat_3d`), R31 is the first step of CuPy's example `gmm`. R28 has more bodies than the 100 of
+//! NPBench.
 
 use half::bf16;
 use millstream::Device;

@@ -160,9 +160,9 @@ impl<T: Float, D> Array<T, D> {
         self.same_shape(Function::Multiply, &factor)
     }
 
-    /// Raises each element to the power of another, or of a value. Of the values -2, -3/2, -1, -1/2,
-    /// 1/2, 2 and 3, the powers of `f32` and `f64` are quotients, products and square roots, which
-    /// are as accurate (docs/maths.md).
+    /// Raises each element to the power of another, or of a value. For the values -2, -3/2, -1,
+    /// -1/2, 1/2, 2 and 3, the powers of `f32` and `f64` are quotients, products and square roots,
+    /// which are as accurate (docs/maths.md).
     #[track_caller]
     pub fn powf<O: Operand<T, D>>(&self, exponent: O) -> Array<T, O::Dim> {
         let value = exponent.value().filter(|_| T::DTYPE.is_wide_float());
@@ -173,7 +173,7 @@ impl<T: Float, D> Array<T, D> {
     }
 
     /// Returns the power for some exponents, with the special values of all others: a zero has the
-    /// powers of +0 unless the exponent is odd, and the negative infinity those of the positive one.
+    /// powers of +0 unless the exponent is odd, and −∞ those of +∞.
     #[track_caller]
     fn usual_power(&self, exponent: T) -> Option<Self> {
         let scalar = |x: f64| float_scalar::<T>(x as f32, x);

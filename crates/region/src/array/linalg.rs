@@ -1,6 +1,6 @@
 //! Products of vectors and matrices.
 
-use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2, IxDyn};
+use ndarray::{Axis, DimMax, Dimension, Ix0, Ix1, Ix2, IxDyn, Slice};
 
 use crate::{
     array::Array,
@@ -115,9 +115,18 @@ impl<T: Number, D: Dimension> Array<T, D> {
                 }
             };
         }
-        let whole = Shape::from_slice(&[left[0], right[1]]);
+        let (whole, inner) = (Shape::from_slice(&[left[0], right[1]]), left[1]);
         let left: Array<T, Ix2> = self.as_matrix(left, 0, site);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, site);
+        if (1..=FEW).contains(&inner) && precision == ProductPrecision::Full {
+            return match T::DTYPE.is_half() {
+                false => left.sum_of_few(&right).reshaped(product, site),
+                true => {
+                    let (left, right) = (left.cast::<f32>(), right.cast::<f32>());
+                    left.sum_of_few(&right).cast().reshaped(product, site)
+                }
+            };
+        }
         let op = matrix_product(&left, &right, precision);
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, site);
         matrix.reshaped(product, site)
@@ -256,6 +265,26 @@ fn is_transposed(matrix: &NodeRef) -> bool {
 /// around in both.
 fn is_multiplied_as_i32(dtype: DType) -> bool {
     matches!(dtype, DType::I16 | DType::U16)
+}
+
+/// The maximum number of products of an element of a matrix product that a thread computes and
+/// adds one after another, in the kernel of whatever needs the element.
+const FEW: usize = 4;
+
+impl<T: Number> Array<T, Ix2> {
+    /// Multiplies matrices, as the sum of the outer products of a few columns and rows.
+    fn sum_of_few(&self, other: &Self) -> Self {
+        let products = (0..self.ncols()).map(|at| {
+            let one = Slice::from(at..at + 1);
+            let (column, row) = (
+                self.slice_axis(Axis(1), one),
+                other.slice_axis(Axis(0), one),
+            );
+            column.binary::<T, Ix2>(Function::Multiply, &row)
+        });
+        let sum = products.reduce(|sum, product| sum.binary(Function::Add, &product));
+        sum.expect("there are products")
+    }
 }
 
 impl<T: Number> Array<T, Ix1> {

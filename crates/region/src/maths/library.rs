@@ -61,9 +61,9 @@ impl PtxItem {
         body.lines().filter(|line| is_instruction(line)).count()
     }
 
-    /// Returns the lines of a function that takes its arguments from registers `argument0` and so on
-    /// and leaves its result in `result`, if they can be straight: a branch over some instructions
-    /// makes them conditional, and a call becomes the lines of the called function.
+    /// Returns the lines of a function that takes its arguments from registers `argument0` and so
+    /// on and leaves its result in `result`, if they can be straight: a branch over some
+    /// instructions makes them conditional, and a call becomes the lines of the called function.
     pub(super) fn straight_line(&self) -> Option<&str> {
         let lines = self.straight_line.get_or_init(|| {
             let (_, body) = self.text.split_once("\n{\n")?;
@@ -157,8 +157,8 @@ impl StraightLine {
         }
     }
 
-    /// Appends the lines of the called function, of one argument of 32 bits. They have no condition,
-    /// but the move of the result does.
+    /// Appends the lines of the called function, of one argument of 32 bits. They have no
+    /// condition, but the move of the result does.
     fn call(&mut self, target: &str) -> Option<()> {
         let lines = library().items.get(&*self.called)?.straight_line()?;
         let argument = &self.argument;

@@ -69,8 +69,8 @@ pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) 
 }
 
 /// Appends the instructions of a function in place of a call, if they can be straight
-/// ([`PtxItem::straight_line`]). Returns whether it does. A function that is called from several places is not inlined by
-/// `ptxas`, so that each call waits for the one before.
+/// ([`PtxItem::straight_line`]). Returns whether it does. A function that is called from several
+/// places is not inlined by `ptxas`, so that each call waits for the one before.
 pub(crate) fn inline(out: &mut String, function: &str, result: &str, arguments: &[&str]) -> bool {
     let (_, item) = item(function);
     let Some(lines) = item.straight_line() else {

@@ -25,9 +25,9 @@
 //! Reductions, scans, products, attention, scatters, updates and long joins have kernels of their
 //! own. What leads to a reduction or a scan is in its kernel.
 //!
-//! A node that is stored for one of these reasons is computed in the kernel of
-//! others all the same if `nested.rs`, `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that
-//! one kernel can compute both. Its functions say under which conditions.
+//! A node that is stored for one of these reasons is computed in the kernel of others all the same
+//! if `nested.rs`, `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that one
+//! kernel can compute both. Its functions say under which conditions.
 
 pub(crate) mod ancestors; // the nodes on which each depends
 pub(crate) mod build; // builds the kernels that follow from these decisions
@@ -58,8 +58,8 @@ pub(crate) mod size; // the size of a kernel, which is limited
 pub(crate) mod stencil; // fuses functions that stencils read, computed in shared memory
 pub(crate) mod step; // the steps of a plan and their kernels, in terms of node numbers
 pub(crate) mod strided; // the strides of operands that kernels read through views
-pub(crate) mod uniform;
-pub(crate) mod varying; // on which axes of a kernel's elements a value depends // graphs and kernels whose plan and code serve other lengths, too
+pub(crate) mod uniform; // graphs and kernels whose plan and code serve other lengths, too
+pub(crate) mod varying; // on which axes of a kernel's elements a value depends
 
 pub use candidate::StoreReason;
 pub(crate) use explain::explain;

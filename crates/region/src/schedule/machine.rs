@@ -169,8 +169,8 @@ impl Machine {
         self.scaled(1 << 13)
     }
 
-    /// The minimum numbers of results that read an array together: with fewer, a block or a warp has
-    /// one, so that each multiprocessor has several. Not measured.
+    /// The minimum numbers of results that read an array together: with fewer, a block or a warp
+    /// has one, so that each multiprocessor has several. Not measured.
     pub(crate) fn shared_by_blocks_min(self) -> usize {
         self.scaled(1 << 11)
     }

@@ -131,8 +131,8 @@ fn an_explanation_tells_what_is_computed_in_shared_memory() {
 
 #[run_by(Counted::everywhere, |counted|)]
 fn an_explanation_names_the_precision_of_a_product() {
-    let x = counted.array(&Array2::<f32>::ones((4, 4)));
-    let wide = counted.array(&Array2::<f64>::ones((4, 4)));
+    let x = counted.array(&Array2::<f32>::ones((5, 5)));
+    let wide = counted.array(&Array2::<f64>::ones((5, 5)));
     counted.result(|g| {
         let (x, wide) = (g.array(&x), g.array(&wide));
         let operations = |plan: Explanation| plan.kernels()[0].operations.clone();

@@ -1,5 +1,5 @@
-//! Reductions of few elements within the kernel of another operation: a thread computes each, in the
-//! order of a kernel of their own (`plan/order/nested.rs`).
+//! Reductions of few elements within the kernel of another operation: a thread computes each, in
+//! the order of a kernel of their own (`plan/order/nested.rs`).
 //!
 //! Also what does not depend on the element of a reduction: a thread computes it in front of the
 //! loop over the elements.
@@ -22,7 +22,7 @@ use crate::{
 
 impl Lowering<'_> {
     /// Reduces the elements of a result at a position. An accumulator begins with its first
-    /// element: as the others do, from the identity, it would have the same bits, except for a zero.
+    /// element. From the identity, as the others do, it would have the same bits, except for zeros.
     pub(crate) fn nested(
         &mut self,
         node: &NodeRef,
@@ -63,7 +63,8 @@ impl Lowering<'_> {
         // No sum that begins with +0 is −0.
         let is_sum = reduction == Reduction::Sum && node.dtype.is_float() && first.len() == 1;
         if is_sum && node.dtype.is_half() {
-            line!(self.body; "add.rn.f32 {}, {}, {};", first[0], first[0], zero_literal(DType::F32));
+            let (sum, zero) = (first[0], zero_literal(DType::F32));
+            line!(self.body; "add.rn.f32 {sum}, {sum}, {zero};");
         }
         let result = reducer.finish(self.body, &first, node.dtype);
         if is_sum && node.dtype.is_wide_float() {

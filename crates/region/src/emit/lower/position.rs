@@ -361,8 +361,8 @@ impl Lowering<'_> {
         index
     }
 
-    /// Returns the indices of a position along all axes but the last, and the index and the constant
-    /// of which that along the last is the sum, if all are known.
+    /// Returns the indices of a position along all axes but the last, and for the last the index
+    /// and the constant whose sum it is, if all are known.
     pub(crate) fn along_last(&self, position: Position) -> Option<(Indices, Reg, usize)> {
         let info = &self.cache.positions[position.0];
         let mut long = long_axes(&info.shape).into_iter();

@@ -205,8 +205,8 @@ mod tests {
         })
     }
 
-    /// Returns the kernel of the sum of `count` slices, each with twelve parameters: no two have the
-    /// same start and step along an axis.
+    /// Returns the kernel of the sum of `count` slices, each with twelve parameters: no two slices
+    /// have the same start and step along an axis.
     fn kernel_of_slices<T: Number>(x: &crate::Array<T, Ix6>, count: usize) -> Kernel {
         let parts = (0..count as isize).map(|at| {
             let (first, other) = (at / 8 + 1, at % 8);

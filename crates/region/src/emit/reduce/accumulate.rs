@@ -47,8 +47,8 @@ impl ReductionGenerator<'_> {
         all.swap_remove(0)
     }
 
-    /// Accumulates every `step`th element of several results, from `first` on. What is the same for
-    /// all of them is computed once.
+    /// Accumulates every `step`th element of several results, from `first` on. Values that are the
+    /// same for all of them are computed once.
     pub(crate) fn accumulate_results(
         &self,
         body: &mut KernelBody,

@@ -178,8 +178,8 @@ impl ReductionGenerator<'_> {
         self.finish(body, &self.shared_memory())
     }
 
-    /// Computes the numbers of so many results, of the group with this number. Those beyond the end,
-    /// if there may be any, are the last result again.
+    /// Computes the numbers of so many results, of the group with this number. Those beyond the
+    /// end, if there may be any, are the last result again.
     pub(crate) fn neighbouring_results(
         &self,
         body: &mut KernelBody,

@@ -9,7 +9,7 @@ use crate::emit::{
 };
 
 impl ReductionGenerator<'_> {
-    /// Generates a kernel with a warp for so many results, which gives the bits of a block for each.
+    /// Generates a kernel with a warp for so many results, with the bits of a block for each.
     pub(crate) fn results_per_warp(&self, results: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let number = body.thread();
