@@ -99,6 +99,19 @@ fn results_that_share_costly_values_are_one_kernel() {
     assert_eq!((work.kernels, work.bytes_written), (1, 4 * 2_400));
 }
 
+/// As any sum, that of negative zeros is +0.
+#[run_by(Counted::everywhere, |counted|)]
+fn an_inner_sum_of_negative_zeros_is_a_positive_zero() {
+    let (x, y) = (Array2::from_elem((40, 3), -0.0_f32), Array2::ones((9, 3)));
+    let [x, y] = [&x, &y].map(|host| counted.array(host));
+    let (least, work) = counted.region(|g| {
+        let products = g.array(&x).insert_axis(Axis(1)) * g.array(&y).insert_axis(Axis(0));
+        products.sum_axis(Axis(2)).min_axis(Axis(1))
+    });
+    assert!(least.iter().all(|zero| zero.is_sign_positive()));
+    assert_eq!(work.kernels, 1);
+}
+
 /// Elements in memory that neighbouring threads would read far apart from each other.
 #[run_by(Counted::everywhere, |counted|)]
 fn inner_results_of_longer_rows_in_memory_are_stored() {
