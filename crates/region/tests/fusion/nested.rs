@@ -99,6 +99,25 @@ fn results_that_share_costly_values_are_one_kernel() {
     assert_eq!((work.kernels, work.bytes_written), (1, 4 * 2_400));
 }
 
+/// One after another, the second element would be lost beside the first. By halves, as the threads
+/// of a kernel of its own combine them, the first meets the third.
+#[run_by(Counted::everywhere, |counted|)]
+fn an_inner_sum_has_the_order_of_a_kernel_of_its_own() {
+    let (large, small) = (f16::from_f32(32_768.0), f16::from_f32(1.0 / 1024.0));
+    let row = [large, small, -large, small, f16::ZERO];
+    let (x, y) = (
+        Array2::from_shape_fn((40, 5), |(_, at)| row[at]),
+        Array2::ones((9, 5)),
+    );
+    let [x, y] = [&x, &y].map(|host: &Array2<f16>| counted.array(host));
+    let (sums, work) = counted.region(|g| {
+        let products = g.array(&x).insert_axis(Axis(1)) * g.array(&y).insert_axis(Axis(0));
+        products.sum_axis(Axis(2)).max_axis(Axis(1))
+    });
+    assert_eq!(sums, Array1::from_elem(40, small + small));
+    assert_eq!(work.kernels, 1);
+}
+
 /// As any sum, that of negative zeros is +0.
 #[run_by(Counted::everywhere, |counted|)]
 fn an_inner_sum_of_negative_zeros_is_a_positive_zero() {
