@@ -107,7 +107,7 @@ fn an_inner_sum_has_the_order_of_a_kernel_of_its_own() {
     let row = [large, small, -large, small, f16::ZERO];
     let (x, y) = (
         Array2::from_shape_fn((40, 5), |(_, at)| row[at]),
-        Array2::ones((9, 5)),
+        Array2::from_elem((9, 5), f16::ONE),
     );
     let [x, y] = [&x, &y].map(|host: &Array2<f16>| counted.array(host));
     let (sums, work) = counted.region(|g| {
