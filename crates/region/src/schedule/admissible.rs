@@ -1,7 +1,7 @@
 //! The schedules of a kernel that give the same bits.
 
 use crate::{
-    plan::{FusedKernel, IndexAnalysis, ROW_THREADS, ReductionOrder, RowOrder},
+    plan::{FusedKernel, IndexAnalysis, ROW_THREADS, RowOrder},
     schedule::{
         Choice, JoinedArrays, Machine, MapSchedule, ReduceSchedule, RowSchedule, ScatterSchedule,
         Schedule, TransposedViews,
@@ -65,13 +65,9 @@ pub(crate) fn admissible(kernel: &FusedKernel) -> Vec<Schedule> {
             };
             let order = rows.order(root.elements);
             all.push(Schedule::Reduce(ReduceSchedule::Accumulators(order)));
-            for results in [1, 3, 4] {
-                if fits_in_warp(rows, order) {
-                    all.push(Schedule::Reduce(ReduceSchedule::Warp(results)));
-                }
-                if order == ReductionOrder::Block {
-                    all.push(Schedule::Reduce(ReduceSchedule::BlockOfResults(results)));
-                }
+            if fits_in_warp(rows, order) {
+                let warps = [1, 2, 3].map(ReduceSchedule::Warp);
+                all.extend(warps.map(Schedule::Reduce));
             }
         }
         Schedule::Scan { order, .. } => {

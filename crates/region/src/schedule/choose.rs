@@ -11,8 +11,8 @@ use crate::{
     schedule::{
         Machine,
         machine::{
-            self, RESULTS_OF_BLOCK, RESULTS_OF_WARP, ROW_PARTS, ROW_PARTS_ELEMENTS_MAX,
-            SCATTER_ELEMENTS_MAX, SCATTER_VALUES_MIN, SCATTER_VALUES_PER_SUM, WARP_ROW_LENGTH_MAX,
+            self, RESULTS_OF_WARP, ROW_PARTS, ROW_PARTS_ELEMENTS_MAX, SCATTER_ELEMENTS_MAX,
+            SCATTER_VALUES_MIN, SCATTER_VALUES_PER_SUM, WARP_ROW_LENGTH_MAX,
         },
         views::{JoinedArrays, TransposedViews},
     },
@@ -83,9 +83,6 @@ pub(crate) enum RowSchedule {
 pub(crate) enum ReduceSchedule {
     /// A thread for each accumulator.
     Accumulators(ReductionOrder),
-    /// A block for so many results, which read an array together. A thread has an accumulator of
-    /// each.
-    BlockOfResults(usize),
     /// A warp for so many results, with the accumulators of a block.
     Warp(usize),
 }
@@ -202,15 +199,11 @@ impl Choice {
             Self::Reduced(rows) => {
                 let order = rows.order(root);
                 let is_by_warp = fits_in_warp(rows, order) && root >= machine.warp_rows_min();
-                let is_shared = rows.is_shared && order == ReductionOrder::Block;
                 Schedule::Reduce(match is_by_warp {
-                    true if is_shared && root >= machine.shared_by_warps_min() => {
+                    true if rows.is_shared && root >= machine.shared_by_warps_min() => {
                         ReduceSchedule::Warp(RESULTS_OF_WARP)
                     }
                     true => ReduceSchedule::Warp(1),
-                    false if is_shared && root >= machine.shared_by_blocks_min() => {
-                        ReduceSchedule::BlockOfResults(RESULTS_OF_BLOCK)
-                    }
                     false => ReduceSchedule::Accumulators(order),
                 })
             }
@@ -223,8 +216,7 @@ impl Schedule {
     pub(crate) fn has_threads_for_each_row(self) -> bool {
         match self {
             Self::Row(_, RowSchedule::LongRow { .. }) => false,
-            Self::Row(..)
-            | Self::Reduce(ReduceSchedule::Warp(_) | ReduceSchedule::BlockOfResults(_)) => true,
+            Self::Row(..) | Self::Reduce(ReduceSchedule::Warp(_)) => true,
             Self::Reduce(ReduceSchedule::Accumulators(order)) => matches!(
                 order,
                 ReductionOrder::Row { .. } | ReductionOrder::Thread | ReductionOrder::Block

@@ -39,9 +39,10 @@ const LONG_ROW_NODES_MAX: usize = 16;
 const LONG_ROW_BLOCKS: usize = 4;
 /// The maximum length of the rows of a reduction that a warp computes each. Not measured.
 pub(crate) const WARP_ROW_LENGTH_MAX: usize = 1 << 11;
-/// The numbers of results that read an array together, of a block and of a warp. Not measured.
-pub(crate) const RESULTS_OF_BLOCK: usize = 4;
-pub(crate) const RESULTS_OF_WARP: usize = 4;
+/// The number of results of a warp that read an array together. Of the nearest of 2,000 points to
+/// each of 20,000, two and four take 46 µs, one 64 and eight 55; blocks of several results gain
+/// nothing (2026-11-28-nested-reductions.md).
+pub(crate) const RESULTS_OF_WARP: usize = 2;
 /// The maximum number of elements to which blocks add in shared memory. The sums take at most 32
 /// KiB; a block of every device has 48 KiB. Not measured.
 pub(crate) const SCATTER_ELEMENTS_MAX: usize = 4096;
@@ -169,12 +170,8 @@ impl Machine {
         self.scaled(1 << 13)
     }
 
-    /// The minimum numbers of results that read an array together: with fewer, a block or a warp
-    /// has one, so that each multiprocessor has several. Not measured.
-    pub(crate) fn shared_by_blocks_min(self) -> usize {
-        self.scaled(1 << 11)
-    }
-
+    /// The minimum number of results at which a warp has several that read an array together, so
+    /// that each multiprocessor has several warps. Not measured.
     pub(crate) fn shared_by_warps_min(self) -> usize {
         self.scaled(1 << 14)
     }

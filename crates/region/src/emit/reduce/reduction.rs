@@ -17,7 +17,7 @@ use crate::{
     emit::{
         body::{
             Accumulator, BLOCK, Kernel, KernelBody, ParameterKey, Reducer, Reg, RowThread, WARP,
-            WARPS, index, jump, line, test,
+            WARPS, index, jump,
         },
         lower::Lowering,
         passes::{GeneratedPasses, Threads},
@@ -47,13 +47,6 @@ pub(crate) struct Reduced<'a> {
 
 pub(crate) type Accumulators = SmallVec<[Accumulator; 1]>;
 
-/// The results of a block or a warp.
-pub(crate) struct NeighbouringResults {
-    pub(crate) numbers: SmallVec<[Reg; 4]>,
-    /// True for results beyond the end; empty if there are none.
-    pub(crate) beyond: SmallVec<[Reg; 4]>,
-}
-
 /// Generates the kernels of reductions with at least one result, and of their epilogues.
 pub(crate) fn reduce(kernel: &FusedKernel, of_result: ReduceSchedule) -> GeneratedPasses {
     let generator = ReductionGenerator::of(kernel);
@@ -66,18 +59,12 @@ pub(crate) fn reduce(kernel: &FusedKernel, of_result: ReduceSchedule) -> Generat
         ReduceSchedule::Warp(results) => {
             return of_results(generator.results_per_warp(results), WARP.div_ceil(results));
         }
-        ReduceSchedule::BlockOfResults(results) => {
-            return of_results(
-                generator.results_per_block(results),
-                BLOCK.div_ceil(results),
-            );
-        }
         ReduceSchedule::Accumulators(order) => order,
     };
     match order {
         ReductionOrder::Row { threads } => of_results(generator.row_per_result(threads), threads),
         ReductionOrder::Thread => of_results(generator.thread_per_result(), 1),
-        ReductionOrder::Block => of_results(generator.results_per_block(1), BLOCK),
+        ReductionOrder::Block => of_results(generator.block_per_result(), BLOCK),
         ReductionOrder::Blocks { splits } => {
             let kernel = generator.split_blocks_per_result(splits);
             let threads = generator.results() * splits * BLOCK;
@@ -158,64 +145,16 @@ impl ReductionGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Generates a kernel with a block for so many results. A thread has an accumulator of each.
-    fn results_per_block(&self, results: usize) -> Kernel {
+    fn block_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
-        let own = self.neighbouring_results(&mut body, block, results, results > 1);
         let step = index!(body; "mov.u# {BLOCK}");
-        let all = self.accumulate_results(&mut body, &own.numbers, thread, step);
-        for (number, accumulators) in all.iter().enumerate() {
-            if number > 0 {
-                // All threads have read the accumulators of the warps.
-                line!(body; "bar.sync 0;");
-            }
-            self.combine_block(&mut body, accumulators, thread);
-        }
+        let accumulators = self.accumulate(&mut body, block, thread, step);
+        self.combine_block(&mut body, &accumulators, thread);
         jump!(body; "DONE" if "ne.u# {thread}, 0");
-        self.store_neighbouring(&mut body, &own, &all);
+        self.store_results(&mut body, &accumulators, block);
         body.label("DONE");
         self.finish(body, &self.shared_memory())
-    }
-
-    /// Computes the numbers of so many results, of the group with this number. Those beyond the
-    /// end, if there may be any, are the last result again.
-    pub(crate) fn neighbouring_results(
-        &self,
-        body: &mut KernelBody,
-        group: Reg,
-        results: usize,
-        is_bounded: bool,
-    ) -> NeighbouringResults {
-        let (mut numbers, mut beyond) = (SmallVec::from_elem(group, 1), SmallVec::new());
-        if is_bounded {
-            let all = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
-            let last = index!(body; "sub.s# {all}, 1");
-            let first = index!(body; "mul.lo.s# {group}, {results}");
-            numbers = body.neighbours(first, results);
-            for number in &mut numbers {
-                beyond.push(test!(body; "gt.u# {number}, {last}"));
-                *number = index!(body; "min.u# {number}, {last}");
-            }
-        }
-        NeighbouringResults { numbers, beyond }
-    }
-
-    /// Stores results in front of the label `DONE`, except those beyond the end.
-    pub(crate) fn store_neighbouring(
-        &self,
-        body: &mut KernelBody,
-        own: &NeighbouringResults,
-        all: &[Accumulators],
-    ) {
-        let words = body.name_parts();
-        for (at, (&number, accumulators)) in own.numbers.iter().zip(all).enumerate() {
-            if let Some(beyond) = own.beyond.get(at) {
-                line!(body; "@{beyond} bra DONE;");
-            }
-            body.truncate_name(words);
-            self.store_results(body, accumulators, number);
-        }
     }
 
     /// Returns new accumulators of no elements.

@@ -4,7 +4,7 @@
 //! thread has one accumulator.
 
 use crate::emit::{
-    body::{BLOCK, Kernel, KernelBody, Reg, WARP, WARPS, index, jump, line},
+    body::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, WARP, WARPS, index, jump, line, test},
     reduce::reduction::{Accumulators, ReductionGenerator},
 };
 
@@ -15,20 +15,28 @@ impl ReductionGenerator<'_> {
         let number = body.thread();
         let group = index!(body; "shr.u# {number}, {}", WARP.trailing_zeros());
         let lane = index!(body; "and.b# {number}, {}", WARP - 1);
-        let own = self.neighbouring_results(&mut body, group, results, true);
-        let mut all = match self
+        let all = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
+        let last = index!(body; "sub.s# {all}, 1");
+        let first = index!(body; "mul.lo.s# {group}, {results}");
+        // Those beyond the end are the last result again, and are not stored.
+        let (mut numbers, mut beyond) = (body.neighbours(first, results), Vec::new());
+        for number in &mut numbers {
+            beyond.push(test!(body; "gt.u# {number}, {last}"));
+            *number = index!(body; "min.u# {number}, {last}");
+        }
+        let all = match self
             .reductions
             .iter()
             .all(|reduced| reduced.reducer.is_of_any_order())
         {
             true => {
                 let step = body.constant_index(WARP);
-                let all = self.accumulate_results(&mut body, &own.numbers, lane, step);
+                let all = self.accumulate_results(&mut body, &numbers, lane, step);
                 all.into_iter()
                     .map(|accumulators| vec![accumulators])
                     .collect()
             }
-            false => self.accumulate_warps(&mut body, &own.numbers, lane),
+            false => self.accumulate_warps(&mut body, &numbers, lane),
         };
         for of_warps in &all {
             for (number, reduced) in self.reductions.iter().enumerate() {
@@ -42,11 +50,12 @@ impl ReductionGenerator<'_> {
             }
         }
         jump!(body; "DONE" if "ne.u# {lane}, 0");
-        let first: Vec<Accumulators> = all
-            .iter_mut()
-            .map(|of_warps| of_warps.swap_remove(0))
-            .collect();
-        self.store_neighbouring(&mut body, &own, &first);
+        let words = body.name_parts();
+        for ((number, beyond), of_warps) in numbers.iter().zip(beyond).zip(&all) {
+            line!(body; "@{beyond} bra DONE;");
+            body.truncate_name(words);
+            self.store_results(&mut body, &of_warps[0], *number);
+        }
         body.label("DONE");
         self.finish(body, "")
     }
