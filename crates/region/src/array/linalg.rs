@@ -54,9 +54,9 @@ products! {
 impl<T: Number, D: Dimension> Array<T, D> {
     /// Multiplies vectors or matrices, as `ndarray`'s `dot`.
     ///
-    /// A product with a vector is a [`sum_axis`](Self::sum_axis) of products of single elements, and
-    /// one with up to four products for each element adds them one after another, so that one kernel
-    /// computes the factors, too. Others are matrix products, whose factors are in memory.
+    /// A product with a vector is a [`sum_axis`](Self::sum_axis) of products of single elements,
+    /// and one with up to four products for each element adds them one after another, so that one
+    /// kernel computes the factors, too. Others are matrix products, whose factors are in memory.
     ///
     /// # Accuracy
     ///

@@ -161,7 +161,10 @@ random! {
     f32, random => below(random, 4097) as f32 / 512.0 - 4.0;
     f64, random => below(random, 4097) as f64 * 1.1 - 2000.0;
     // Of many magnitudes, so that their sums depend on the order.
-    f16, random => f16::from_f32((below(random, 257) as f32 - 128.0) / (1 << below(random, 20)) as f32);
+    f16, random => {
+        let magnitude = (1 << below(random, 20)) as f32;
+        f16::from_f32((below(random, 257) as f32 - 128.0) / magnitude)
+    };
     i32, random => below(random, 2001) as i32 - 1000;
 }
 
