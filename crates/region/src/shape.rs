@@ -175,6 +175,28 @@ pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source:
     of_view == of_source
 }
 
+/// Returns the linear index in the source of a view's first element, if those of the others follow
+/// in the order of the view.
+pub(crate) fn contiguous_offset(
+    view: &[usize],
+    map: &[AxisSource],
+    source: &[usize],
+) -> Option<usize> {
+    let (of_view, of_source) = (dense_strides(view), dense_strides(source));
+    let mut shown = 0;
+    let mut offset = 0;
+    for (from, stride) in map.iter().zip(of_source) {
+        offset += from.start * stride;
+        if let Some(axis) = from.axis.filter(|&axis| view[axis] != 1) {
+            if from.step != 1 || stride != of_view[axis] {
+                return None;
+            }
+            shown += 1;
+        }
+    }
+    (shown == long_axes(view).len()).then_some(offset)
+}
+
 pub(crate) fn long_axes(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
     (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
 }

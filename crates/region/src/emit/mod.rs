@@ -22,7 +22,9 @@ pub(crate) mod scan;
 pub(crate) mod scatter;
 
 use attention::kernel::attention;
-use map::{elements::map, join_arrays::join, stencil::stencil, transpose::tiles};
+use map::{
+    elements::map, join_arrays::join, sections::sections, stencil::stencil, transpose::tiles,
+};
 use passes::GeneratedPasses;
 use product::product;
 use reduce::reduction::reduce;
@@ -44,6 +46,7 @@ pub(crate) fn passes_of(kernel: &FusedKernel, schedule: Schedule) -> GeneratedPa
         Schedule::Map(of_thread) => map(kernel, of_thread),
         Schedule::Transposed => tiles(kernel),
         Schedule::Stencil => stencil(kernel),
+        Schedule::Sections => sections(kernel),
         Schedule::Join { lanes, blocks } => join(kernel, lanes, blocks),
         Schedule::Row(split, of_row) => {
             let rows = kernel.rows.expect("a row kernel has rows");

@@ -8,13 +8,15 @@ use crate::{
         candidate::Candidate,
         epilogue::{fuse_epilogues, product_to_fuse},
         groups::group_siblings,
-        joins::{joins_arrays, largest_first},
+        joins::{fits_in_sections, joins_arrays, largest_first, maps_of_parts},
+        limits::OVERLAPS_MAX,
         partition::partition,
         planned::PlannedGraph,
         replace::in_place,
         step::{KernelKind, KernelPlan, OutputPlan, Step},
+        updates::{series_of, slice},
     },
-    shape::{AxisMap, AxisSource},
+    shape::AxisMap,
 };
 
 /// Returns the steps that materialise the targets of a graph, operands first, as far as the
@@ -81,30 +83,43 @@ impl StepBuilder<'_> {
         }
         let kernels = &mut step.kernels;
         match &*candidate.op {
-            Op::Concatenate { parts, axis } if !joins_arrays(self.candidates, candidate) => {
-                let ends = parts.iter().scan(0, |end, part| {
-                    *end += part.shape[*axis];
-                    Some(*end)
-                });
-                let ends: SmallVec<[_; 4]> = ends.collect();
-                for number in largest_first(parts) {
-                    let part = &parts[number];
-                    let axes = 0..candidate.node.shape.len();
-                    let mut map: AxisMap = axes.map(AxisSource::same).collect();
-                    map[*axis].start = ends[number] - part.shape[*axis];
-                    kernels.push(self.map(part, at, Some(map)));
+            Op::Concatenate { parts, .. }
+                if !candidate.is_split && !joins_arrays(self.candidates, candidate) =>
+            {
+                let maps = maps_of_parts(candidate);
+                let part = |number: usize| (&parts[number], Some(maps[number].clone()));
+                let order = largest_first(parts);
+                match fits_in_sections(self.candidates, candidate) {
+                    true => kernels.push(self.sections(order.into_iter().map(part), at)),
+                    false => kernels.extend(order.into_iter().map(|number| {
+                        let (part, map) = part(number);
+                        self.map(part, at, map)
+                    })),
                 }
             }
-            Op::Update { base, map, value } => {
-                if value.elements > 0 && self.selects(candidate) {
+            Op::Update { .. } => {
+                let series = series_of(self.candidates, at);
+                let first = &self.candidates[series[0]].operands[0];
+                let slices = || {
+                    let updates = series.iter().map(|&at| &self.candidates[at]);
+                    let slices =
+                        updates.map(|it| (&it.operands[1].node, Some(slice(it).0.clone())));
+                    slices.filter(|(value, _)| value.elements > 0)
+                };
+                let count = slices().count();
+                if count == 1 && series.len() == 1 && self.selects(candidate) {
                     kernels.push(self.kernel_of(&[at]));
+                } else if count > OVERLAPS_MAX || count == 0 {
+                    kernels.push(self.map(&first.node, at, None));
+                    kernels.extend((count > 0).then(|| self.sections(slices(), at)));
                 } else {
-                    kernels.push(self.map(base, at, None));
-                    kernels.push(self.map(value, at, Some(map.clone())));
+                    let base = std::iter::once((&first.node, None));
+                    kernels.push(self.sections(base.chain(slices()), at));
                 }
-                if self.is_input(candidate.operand(0)) {
-                    let kernel = self.map(value, at, Some(map.clone()));
-                    step.in_place = in_place(self.graph, base, Some(map), kernel);
+                if self.is_input(first.candidate) {
+                    let kernel = self.sections(slices(), at);
+                    let replaced = series.iter().map(|&at| at as u32).collect();
+                    step.in_place = in_place(self.graph, &first.node, replaced, kernel);
                 }
             }
             Op::Scatter { base, .. } => {
@@ -112,7 +127,7 @@ impl StepBuilder<'_> {
                 kernels.push(self.scatter(at));
                 if self.is_input(candidate.operand(0)) {
                     let kernel = self.scatter(at);
-                    step.in_place = in_place(self.graph, base, None, kernel);
+                    step.in_place = in_place(self.graph, base, smallvec![at as u32], kernel);
                 }
             }
             _ => kernels.push(self.kernel_of(&[at])),
@@ -163,14 +178,19 @@ impl StepBuilder<'_> {
             }
             plan.epilogue = std::mem::replace(&mut plan.nodes, nodes);
         }
+        for (slot, &at) in members.iter().enumerate() {
+            self.add_outputs(at, slot, &mut plan);
+        }
+        plan.root = match &plan.outputs.last() {
+            // The kernel computes the parts of a join, and not the join.
+            Some(last) if root as u32 == last.target => last.value,
+            _ => root as u32,
+        };
         plan.rows = self.candidates[last].rows.map(|rows| {
-            let class = rows.class(&self.candidates[root].node);
+            let class = rows.class(self.graph.node(plan.root));
             let class = class.expect("the root of a row kernel is of its rows");
             (rows.length, class)
         });
-        plan.root = root as u32;
-        let outputs = members.iter().map(|&at| OutputPlan::of(at as u32));
-        plan.outputs = outputs.collect();
         let tiled = self.candidates[last].tiled.iter();
         plan.tiled = tiled.map(|&at| at as u32).collect();
         plan.kind = self.kind(&plan.outputs);
@@ -183,6 +203,26 @@ impl StepBuilder<'_> {
             }
         }
         plan
+    }
+
+    /// Adds the outputs of a kernel that stores a candidate: the parts of a split join, each in its
+    /// place, or the candidate.
+    fn add_outputs(&self, at: usize, slot: usize, plan: &mut KernelPlan) {
+        let (target, candidate) = (at as u32, &self.candidates[at]);
+        if !candidate.is_split {
+            let output = OutputPlan::of(target);
+            return plan.outputs.push(OutputPlan { slot, ..output });
+        }
+        for (part, map) in candidate.operands.iter().zip(maps_of_parts(candidate)) {
+            if part.node.elements > 0 {
+                plan.outputs.push(OutputPlan {
+                    value: self.graph.number(&part.node),
+                    target,
+                    slot,
+                    target_map: Some(map),
+                });
+            }
+        }
     }
 
     /// Returns the kernel that computes an epilogue alone, and reads the results of the root from
@@ -214,8 +254,32 @@ impl StepBuilder<'_> {
         plan.outputs = smallvec![OutputPlan {
             value: plan.root,
             target: target as u32,
+            slot: 0,
             target_map,
         }];
+        plan.kind = self.kind(&plan.outputs);
+        plan
+    }
+
+    /// Returns the kernel that computes or copies nodes into parts of a candidate, each by blocks
+    /// of its own.
+    fn sections<'b>(
+        &mut self,
+        parts: impl Iterator<Item = (&'b NodeRef, Option<AxisMap>)>,
+        target: usize,
+    ) -> KernelPlan {
+        let mut plan = self.start_walk();
+        for (node, target_map) in parts {
+            self.add_operand(node, &mut plan);
+            plan.root = self.graph.number(node);
+            plan.outputs.push(OutputPlan {
+                value: plan.root,
+                target: target as u32,
+                slot: 0,
+                target_map,
+            });
+        }
+        plan.is_sectioned = true;
         plan.kind = self.kind(&plan.outputs);
         plan
     }
@@ -274,7 +338,9 @@ impl StepBuilder<'_> {
         while let Some((at, operands_added)) = self.stack.pop() {
             let candidate = &self.candidates[at];
             if operands_added {
-                plan.nodes.push(at as u32);
+                if !candidate.is_split {
+                    plan.nodes.push(at as u32);
+                }
                 continue;
             }
             if std::mem::replace(&mut self.last_walk[at], self.walk) == self.walk {

@@ -11,6 +11,7 @@ use crate::{
         rows::RowShape,
         size::Size,
     },
+    shape::Shape,
 };
 
 /// A planned node, with the decisions about it.
@@ -22,6 +23,8 @@ pub(crate) struct Candidate {
     /// The kernels that compute this node; not all if there are many.
     pub(crate) consumers: SmallVec<[Consumer; 2]>,
     pub(crate) is_stored: bool,
+    /// True if one kernel computes all parts of this stored join, each thread an element of each.
+    pub(crate) is_split: bool,
     /// The first reason to store the node. Another kernel may compute it after all.
     pub(crate) reason: Option<StoreReason>,
     /// The size of a kernel that computes the node.
@@ -46,6 +49,14 @@ impl CandidateOperand {
     /// Returns the index of the candidate, unless it is in memory or will be stored there.
     pub(crate) fn computed(&self, candidates: &[Candidate]) -> Option<usize> {
         self.candidate.filter(|&at| !candidates[at].is_stored)
+    }
+
+    /// Adds the operand to the size of a kernel that computes or reads it.
+    pub(crate) fn add_to(&self, candidates: &[Candidate], size: &mut Size) {
+        match self.computed(candidates) {
+            None => size.add_input(self.node.id),
+            Some(at) => size.add(&candidates[at].size),
+        }
     }
 }
 
@@ -81,9 +92,22 @@ impl Candidate {
             Op::View(..) => self.same_elements().is_none(),
             Op::Gather { .. } => number == 0,
             Op::Update { .. } => number == 1,
-            Op::Concatenate { .. } => true,
+            Op::Concatenate { .. } => !self.is_split,
             _ => false,
         }
+    }
+
+    /// Returns the nodes of one shape whose elements the kernel of this node stores: the node, or
+    /// the parts of a split join.
+    pub(crate) fn results(&self) -> impl Iterator<Item = &NodeRef> {
+        let parts = self.operands.iter().map(|part| &part.node);
+        let parts = parts.filter(|part| self.is_split && part.elements > 0);
+        parts.chain(Some(&self.node).filter(|_| !self.is_split))
+    }
+
+    /// Returns the shape of these nodes.
+    pub(crate) fn result_shape(&self) -> &Shape {
+        &self.results().next().unwrap_or(&self.node).shape
     }
 
     /// Returns whether all kernels that compute this node are known and in the list.
@@ -177,6 +201,8 @@ pub(crate) struct Times {
     pub(crate) inherited: f32,
     /// At the positions to which views and gathers of the node lead.
     pub(crate) moved: f32,
+    /// The parts of joins in whose branches the kernel computes the node; 0 outside of branches.
+    pub(crate) branch: u64,
 }
 
 impl Times {
@@ -185,6 +211,7 @@ impl Times {
         own: 1.0,
         inherited: 0.0,
         moved: 0.0,
+        branch: 0,
     };
 
     /// Returns the number for all positions.
@@ -192,11 +219,17 @@ impl Times {
         self.own + self.inherited + self.moved
     }
 
-    /// Adds another use. Users at the same position share the value.
+    /// Adds another use. Users at the same position share the value, except those in branches of
+    /// their own.
     fn join(&mut self, other: Self) {
         self.own = self.own.max(other.own);
-        self.inherited = self.inherited.max(other.inherited);
         self.moved += other.moved;
+        if self.branch == other.branch {
+            self.inherited = self.inherited.max(other.inherited);
+        } else {
+            self.inherited += other.inherited;
+            self.branch ^= other.branch;
+        }
     }
 }
 

@@ -37,6 +37,12 @@ pub(crate) fn bound_sizes(candidates: &mut [Candidate]) {
             if !size.is_too_large() {
                 break;
             }
+            if std::mem::take(&mut candidates[at].is_split) {
+                // Each part has a kernel.
+                walk = Walk::default();
+                size = sum_of_operands(candidates, at);
+                continue;
+            }
             let users = users.get_or_insert_with(|| last_users(candidates));
             let is_cut = walk.cut(candidates, users);
             walk = Walk::default();
@@ -84,25 +90,26 @@ pub(crate) fn kernel_of_all(candidates: &[Candidate], roots: &[usize]) -> Option
 /// Returns the operands that one kernel of an operation computes or reads. The other operands have
 /// kernels of their own.
 fn kernel_operands(candidate: &Candidate) -> &[CandidateOperand] {
-    // The parts of a stored concatenation and the base of a scatter are computed by separate
-    // kernels.
+    // The parts of a stored concatenation, unless it is split, and the base of a scatter are
+    // computed by separate kernels.
     match &*candidate.op {
-        Op::Concatenate { .. } if candidate.is_stored => &[],
+        Op::Concatenate { .. } if candidate.is_stored && !candidate.is_split => &[],
         Op::Scatter { .. } => &candidate.operands[1..],
         _ => &candidate.operands,
     }
 }
 
-/// Returns the size of an operation and its operands. A shared operand counts for each.
+/// Returns the size of an operation and its operands. A shared operand counts for each, and a part
+/// of a join in the branch of each.
 fn sum_of_operands(candidates: &[Candidate], at: usize) -> Size {
     let operands = kernel_operands(&candidates[at]);
     let mut size = Size::default();
     for (number, operand) in operands.iter().enumerate() {
         let id = operand.node.id;
+        let is_joined = matches!(&*candidates[at].op, Op::Concatenate { .. });
         let is_known = || {
-            operands[..number]
-                .iter()
-                .any(|earlier| earlier.node.id == id)
+            let mut earlier = operands[..number].iter();
+            !is_joined && earlier.any(|earlier| earlier.node.id == id)
         };
         match operand.computed(candidates) {
             None => size.add_input(id),
@@ -137,8 +144,8 @@ struct Walk {
     values: Vec<Value>,
     /// The number of each value, by node id and position.
     numbers: FxHashMap<(u64, Position), usize>,
-    /// The positions to which a view or gather maps others.
-    positions: FxHashMap<(u64, Position), Position>,
+    /// The positions to which a view or gather maps others, or a join those of one of its parts.
+    positions: FxHashMap<(u64, usize, Position), Position>,
     size: Size,
     /// The number of values at the last count of live values.
     counted: usize,
@@ -203,7 +210,7 @@ impl Walk {
                     _ if !user.moves(number) => position,
                     _ => {
                         let next = self.positions.len() as Position + SCALAR + 1;
-                        let place = self.positions.entry((user.node.id, position));
+                        let place = self.positions.entry((user.node.id, number, position));
                         *place.or_insert(next)
                     }
                 };

@@ -68,6 +68,8 @@ pub(crate) fn is_at_one_index(candidates: &[Candidate], at: usize) -> bool {
             let source_op = candidate.operand(0).map(|source| &*candidates[source].op);
             matches!(source_op, Some(Op::Constant(_))) || candidate.same_elements().is_some()
         }
+        // The parts have the indices.
+        Op::Concatenate { .. } => candidate.is_split,
         _ => false,
     }
 }

@@ -56,8 +56,13 @@ fn can_follow(
     };
     let mut members: SmallVec<[usize; 8]> = SmallVec::from_slice(leaders);
     // All outputs are computed at one position.
-    let is_at_position_of =
-        |leader: &usize, at: usize| candidates[*leader].node.shape == candidates[at].node.shape;
+    let is_at_position_of = |leader: &usize, at: usize| match &candidates[*leader].node {
+        // The parts of joins have one more axis than the results.
+        leader if candidates[at].is_split => {
+            leader.elements == candidates[at].result_shape().iter().product::<usize>()
+        }
+        leader => leader.shape == candidates[at].node.shape,
+    };
     let are_possible = others.iter().all(|&at| {
         let mut computed = computed_with(candidates, at).into_iter();
         let is_possible = leaders.iter().all(|leader| is_at_position_of(leader, at))

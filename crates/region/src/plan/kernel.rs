@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     expr::{NodeRef, Op, Reduction},
     plan::rows::RowShape,
-    shape::{AxisMap, Shape},
+    shape::{AxisMap, Shape, are_disjoint, contiguous_offset, dense_strides, last_axis},
 };
 
 /// A group of nodes that one kernel computes, with its inputs, its root and its outputs.
@@ -36,6 +36,9 @@ pub(crate) struct FusedKernel {
     /// The nodes that a stencil reads, of one shape: each block computes the elements that it needs
     /// in shared memory.
     pub(crate) tiled: SmallVec<[NodeRef; 1]>,
+    /// True if each output has blocks of its own, so that their shapes may differ. Where the parts
+    /// of the target that they write overlap, the last output has the elements.
+    pub(crate) is_sectioned: bool,
 }
 
 /// A node that is computed within a kernel.
@@ -52,6 +55,8 @@ pub(crate) struct KernelOutput {
     pub(crate) value: NodeRef,
     /// The node whose memory is written.
     pub(crate) target: NodeRef,
+    /// The number of the target among those of the kernel.
+    pub(crate) slot: usize,
     /// The index map from the value to elements of the target; `None` for all elements, in order.
     pub(crate) target_map: Option<AxisMap>,
 }
@@ -144,6 +149,30 @@ impl FusedKernel {
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }
+
+    /// Returns the number of arrays that the kernel writes, which may be less than that of outputs.
+    pub(crate) fn targets(&self) -> usize {
+        let slots = self.outputs.iter().map(|output| output.slot);
+        slots.max().map_or(0, |last| last + 1)
+    }
+
+    /// Returns the later outputs that write some of the elements of an output.
+    pub(crate) fn later_overlapping(&self, output: usize) -> impl Iterator<Item = usize> {
+        let own = &self.outputs[output];
+        (output + 1..self.outputs.len()).filter(move |&later| {
+            let later = &self.outputs[later];
+            let (Some((_, one)), Some((_, other))) = (own.destination(), later.destination())
+            else {
+                return true;
+            };
+            !are_disjoint((one, &own.value.shape), (other, &later.value.shape))
+        })
+    }
+
+    /// Returns whether each output is all elements of its target, in order.
+    pub(crate) fn is_whole(&self) -> bool {
+        (self.outputs.iter()).all(|output| output.target_map.is_none())
+    }
 }
 
 impl KernelOutput {
@@ -152,5 +181,31 @@ impl KernelOutput {
     pub(crate) fn destination(&self) -> Option<(&Shape, &AxisMap)> {
         let part = self.target_map.as_ref()?;
         Some((&self.target.shape, part))
+    }
+
+    /// Returns the linear index in the target of the value's first element, if those of the others
+    /// follow in order.
+    pub(crate) fn contiguous_offset(&self) -> Option<usize> {
+        match self.destination() {
+            None => Some(0),
+            Some((shape, map)) => contiguous_offset(&self.value.shape, map, shape),
+        }
+    }
+
+    /// Returns whether as many neighbours along the last axis of the value, the first at a multiple
+    /// of their number, are so in the target, too.
+    pub(crate) fn keeps_neighbours(&self, lanes: usize) -> bool {
+        let Some((shape, map)) = self.destination() else {
+            return true;
+        };
+        let along = last_axis(&self.value.shape);
+        let mut axes = map.iter().zip(dense_strides(shape));
+        axes.all(|(from, stride)| match from.axis {
+            Some(axis) if Some(axis) == along && self.value.shape[axis] != 1 => {
+                from.step == 1 && stride == 1 && from.start.is_multiple_of(lanes)
+            }
+            Some(axis) if self.value.shape[axis] != 1 => stride.is_multiple_of(lanes),
+            _ => (from.start * stride).is_multiple_of(lanes),
+        })
     }
 }

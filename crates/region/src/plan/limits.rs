@@ -102,6 +102,15 @@ pub(crate) const GROUPS_TRIED_MAX: usize = 8;
 /// The maximum number of nodes among which groups are searched.
 pub(crate) const GROUPED_MAX: usize = 1024;
 
+// Parts of arrays with blocks of their own (`updates.rs`, `build.rs`).
+
+/// The maximum number of updates that one kernel makes.
+pub(crate) const SECTIONS_MAX: usize = 128;
+/// The maximum number of later updates with which a thread compares its element.
+pub(crate) const OVERLAPS_MAX: usize = 8;
+/// The maximum number of arrays that the kernel reads. Each part needs the address of few.
+pub(crate) const SECTION_INPUTS_MAX: usize = 128;
+
 // Joins of arrays (`joins.rs`).
 
 /// The maximum number of arrays that one kernel joins. Their addresses and places are parameters,

@@ -20,10 +20,11 @@
 //! | `OwnKernel` | `candidate.rs`: `has_own_kernel` |
 //! | `Operand` | `partition.rs`: `store_kernel_operands` |
 //! | `Size` | `cut.rs`: `bound_sizes` |
-//! | `Shared` | `share.rs`: `pays` |
+//! | `Shared` | `share.rs`: `pays`, and `store_branched` for joins |
 //!
 //! Reductions, scans, products, attention, scatters, updates and long joins have kernels of their
-//! own. What leads to a reduction or a scan is in its kernel.
+//! own. What leads to a reduction or a scan is in its kernel. The kernel of a stored join computes
+//! the parts in their places (`joins.rs`), and that of an update those before it (`updates.rs`).
 //!
 //! A node that is stored for one of these reasons is computed in the kernel of others all the same
 //! if `nested.rs`, `row_kernels.rs`, `epilogue.rs`, `stencil.rs` or `groups.rs` finds that one
@@ -59,6 +60,7 @@ pub(crate) mod stencil; // fuses functions that stencils read, computed in share
 pub(crate) mod step; // the steps of a plan and their kernels, in terms of node numbers
 pub(crate) mod strided; // the strides of operands that kernels read through views
 pub(crate) mod uniform; // graphs and kernels whose plan and code serve other lengths, too
+pub(crate) mod updates; // fuses updates of one array
 pub(crate) mod varying; // on which axes of a kernel's elements a value depends
 
 pub use candidate::StoreReason;
@@ -67,7 +69,7 @@ pub use explain::{ExplainedKernel, Explanation, StoredArray};
 pub(crate) use first_axis::first_axis_of_kernel;
 pub(crate) use held::HeldNodes;
 pub(crate) use indices::{IndexAnalysis, are_flat};
-pub(crate) use kernel::{FusedKernel, FusedNode};
+pub(crate) use kernel::{FusedKernel, FusedNode, KernelOutput};
 pub(crate) use order::{
     attention::TileSizes,
     nested::nested_order,

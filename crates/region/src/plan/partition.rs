@@ -20,9 +20,10 @@ use crate::{
         nested::fuse_nested,
         planned::PlannedGraph,
         row_kernels::fuse_rows,
-        share::store_shared,
+        share::{store_branched, store_shared},
         size::Size,
         stencil::fuse_stencils,
+        updates::fuse_updates,
     },
 };
 
@@ -30,12 +31,14 @@ use crate::{
 pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     let mut candidates = candidates_of(graph);
     store_kernel_operands(&mut candidates);
+    store_branched(&mut candidates);
     bound_sizes(&mut candidates);
     store_shared(&mut candidates);
     fuse_nested(&mut candidates);
     fuse_rows(&mut candidates);
     fuse_epilogues(&mut candidates, reduction_to_fuse);
     fuse_stencils(&mut candidates);
+    fuse_updates(&mut candidates);
     candidates
 }
 
@@ -52,6 +55,7 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
             operands,
             consumers: SmallVec::new(),
             is_stored: false,
+            is_split: false,
             reason: None,
             size: Size::default(),
             epilogue_of: None,
@@ -66,11 +70,34 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
             candidate.store(StoreReason::Requested);
         }
     }
+    // A join in another shape shares the memory of the join.
+    for at in (0..candidates.len()).rev() {
+        if candidates[at].is_stored
+            && candidates[at].same_elements().is_some()
+            && let Some(source) = candidates[at].operand(0)
+            && is_join(&candidates, source)
+        {
+            candidates[source].store(StoreReason::Requested);
+        }
+    }
     let own = candidates
         .iter_mut()
         .filter(|candidate| has_own_kernel(&candidate.op));
     own.for_each(|candidate| candidate.store(StoreReason::OwnKernel));
     candidates
+}
+
+/// Returns whether a candidate is a join, or has the elements of one in the same order.
+fn is_join(candidates: &[Candidate], at: usize) -> bool {
+    match &*candidates[at].op {
+        Op::Concatenate { .. } => true,
+        _ => {
+            let source = candidates[at]
+                .same_elements()
+                .and(candidates[at].operand(0));
+            source.is_some_and(|source| is_join(candidates, source))
+        }
+    }
 }
 
 /// Stores the operands that other nodes' kernels must find in memory.

@@ -29,7 +29,8 @@ pub(crate) fn fuse_rows(candidates: &mut [Candidate]) {
     }
     for root in (0..candidates.len()).rev() {
         let candidate = &candidates[root];
-        if candidate.is_stored && matches!(&*candidate.op, Op::Apply(..) | Op::Reduce { .. }) {
+        let is_possible = matches!(&*candidate.op, Op::Apply(..) | Op::Reduce { .. });
+        if candidate.is_stored && (is_possible || candidate.is_split) {
             fuse_into(candidates, root);
         }
     }
@@ -47,7 +48,8 @@ fn fuse_into(candidates: &mut [Candidate], root: usize) {
     else {
         return;
     };
-    let Some(class) = rows.class(&candidates[root].node) else {
+    let first = candidates[root].results().next();
+    let Some(class) = first.and_then(|result| rows.class(result)) else {
         return;
     };
     let fused = used_only_in(candidates, root, |at| match &*candidates[at].op {
@@ -59,7 +61,8 @@ fn fuse_into(candidates: &mut [Candidate], root: usize) {
     let reductions = all.filter(|&&at| of_reduction(at).is_some()).count();
     // A function of the results of one reduction is its epilogue.
     let is_epilogue = reductions == 1 && class == RowClass::Row;
-    if is_epilogue || reductions > ROW_REDUCTIONS_MAX || fused.is_empty() {
+    let is_possible = class == RowClass::Row || !candidates[root].is_split;
+    if is_epilogue || !is_possible || reductions > ROW_REDUCTIONS_MAX || fused.is_empty() {
         return;
     }
     for &at in &fused {
@@ -116,10 +119,12 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
         return false;
     }
     let nodes = order.iter().map(|&at| &candidates[at]);
+    let nodes = nodes.filter(|candidate| !candidate.is_split);
     let nodes = nodes.map(|candidate| (&candidate.node, &*candidate.op));
     rows.classify(nodes).is_some_and(|classes| {
         // Without a reduction inside, there would be nothing to gain.
-        classes.contains_key(&candidates[root].node.id)
+        let mut results = candidates[root].results();
+        results.all(|result| classes.contains_key(&result.id))
     })
 }
 

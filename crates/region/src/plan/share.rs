@@ -8,7 +8,9 @@
 //! of them take longer than the accesses to memory of a second kernel; `stencil.rs` may fuse it
 //! again.
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
@@ -16,6 +18,7 @@ use crate::{
     expr::{Function, Op},
     plan::{
         candidate::{Candidate, Consumer, StoreReason, Times, storable},
+        joins::{are_arrays, can_split, split},
         limits::{
             COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
         },
@@ -33,9 +36,11 @@ impl Times {
                 own: self.own,
                 inherited: self.inherited + self.moved,
                 moved: 0.0,
+                branch: self.branch,
             },
             Some(ratio) => Self {
                 moved: self.all() * ratio,
+                branch: self.branch,
                 ..Self::default()
             },
         }
@@ -52,6 +57,48 @@ fn moved(user: &Candidate, number: usize) -> Option<f32> {
         }
         // Each element is in one part.
         _ => Some(1.0),
+    }
+}
+
+/// Returns the branch in which a kernel computes an operand for a candidate in a branch.
+fn branch_of((at, user): (usize, &Candidate), number: usize, branch: u64) -> u64 {
+    match &*user.op {
+        Op::Concatenate { .. } if !user.is_split => {
+            // The numbers of different branches differ, and so do those of sets of branches.
+            let mut hasher = FxHasher::default();
+            (branch, at, number).hash(&mut hasher);
+            hasher.finish() | 1
+        }
+        _ => branch,
+    }
+}
+
+/// Stores joins whose elements are read through several branches of other joins. Each branch would
+/// contain the code of the join, and compute its elements again: a chain of such joins would double
+/// both at each join.
+pub(crate) fn store_branched(candidates: &mut [Candidate]) {
+    let is_join = |candidate: &Candidate| matches!(&*candidate.op, Op::Concatenate { .. });
+    if !candidates.iter().any(is_join) {
+        return;
+    }
+    for at in (0..candidates.len()).rev() {
+        let candidate = &candidates[at];
+        let is_branched = |consumer: &Consumer| {
+            let Times { branch, .. } = consumer.times;
+            branch != 0 && consumer.times.all() > 1.0
+        };
+        if !candidate.is_stored
+            && is_join(candidate)
+            && candidate.consumers.iter().any(is_branched)
+            && !are_arrays(candidates, candidate)
+        {
+            candidates[at].store(StoreReason::Shared);
+        }
+        candidates[at].is_split = can_split(candidates, at);
+        pass_on(candidates, at);
+    }
+    for candidate in candidates {
+        candidate.consumers.clear();
     }
 }
 
@@ -74,6 +121,7 @@ pub(crate) fn store_shared(candidates: &mut [Candidate]) {
         {
             candidates[at].store(StoreReason::Shared);
         }
+        split(candidates, at);
         pass_on(candidates, at);
     }
 }
@@ -188,10 +236,13 @@ fn pass_on(candidates: &mut [Candidate], at: usize) {
                 Op::View(..) | Op::Gather { .. } => user.node.elements,
                 _ => operand.node.elements,
             };
-            operand.add_consumer(user.node.id, elements, Times::ONCE.of_operand(moved));
+            let mut times = Times::ONCE.of_operand(moved);
+            times.branch = branch_of((at, user), number, 0);
+            operand.add_consumer(user.node.id, elements, times);
         } else {
             for consumer in &user.consumers {
-                let times = consumer.times.of_operand(moved);
+                let mut times = consumer.times.of_operand(moved);
+                times.branch = branch_of((at, user), number, times.branch);
                 operand.add_consumer(consumer.kernel, consumer.elements, times);
             }
         }

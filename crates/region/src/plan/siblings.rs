@@ -40,6 +40,9 @@ impl<'a> Kind<'a> {
         }
         match &*candidates[candidate.epilogue_of.unwrap_or(at)].op {
             Op::Apply(..) | Op::Gather { .. } => Some(Kind::Map(&candidate.node.shape)),
+            Op::Concatenate { .. } if candidate.is_split => {
+                Some(Kind::Map(candidate.result_shape()))
+            }
             Op::Reduce { source, axes, .. } => Some(Kind::Reduce(&source.shape, axes)),
             _ => None,
         }

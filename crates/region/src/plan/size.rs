@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     expr::Op,
-    plan::limits::{COSTLY_MAX, HIDDEN, INPUTS_MAX, LIVE_MAX, OPERATIONS_MAX},
+    plan::limits::{COSTLY_MAX, HIDDEN, INPUTS_MAX, LIVE_MAX, OPERATIONS_MAX, SECTION_INPUTS_MAX},
 };
 
 /// An upper bound of the size of a computation within a kernel.
@@ -24,6 +24,14 @@ impl Size {
             || self.costly > COSTLY_MAX
             || self.live > LIVE_MAX
             || self.inputs.len() > INPUTS_MAX
+    }
+
+    /// Returns whether a kernel is too large that computes each of several such values in blocks of
+    /// its own, so that one is live at a time.
+    pub(crate) fn is_too_large_for_sections(&self) -> bool {
+        self.operations > OPERATIONS_MAX
+            || self.costly > COSTLY_MAX
+            || self.inputs.len() > SECTION_INPUTS_MAX
     }
 
     /// Returns whether the computation takes no longer than the accesses of a kernel to memory.

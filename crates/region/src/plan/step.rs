@@ -38,6 +38,8 @@ pub(crate) struct Step {
 /// The replacement of a part of the elements of a stored node, in its memory.
 pub(crate) struct Replacement {
     pub(crate) base: u32,
+    /// The updates, each of the elements of the one before, or the scatter.
+    pub(crate) replaced: SmallVec<[u32; 2]>,
     pub(crate) kernel: KernelPlan,
 }
 
@@ -61,6 +63,7 @@ pub(crate) struct KernelPlan {
     /// The number of elements of a row of a row kernel, and the class of its root.
     pub(crate) rows: Option<(usize, RowClass)>,
     pub(crate) tiled: SmallVec<[u32; 1]>,
+    pub(crate) is_sectioned: bool,
     pub(crate) kind: KernelKind,
     /// The epilogue of a product as a kernel of its own, for a library that computes the product.
     pub(crate) separate_epilogue: Option<Box<KernelPlan>>,
@@ -83,6 +86,8 @@ pub(crate) enum KernelKind {
 pub(crate) struct OutputPlan {
     pub(crate) value: u32,
     pub(crate) target: u32,
+    /// As of [`KernelOutput::slot`].
+    pub(crate) slot: usize,
     pub(crate) target_map: Option<AxisMap>,
 }
 
@@ -97,7 +102,7 @@ impl Step {
     fn computed(&self) -> impl Iterator<Item = u32> {
         let kernels = self.all_kernels();
         let computed = kernels.flat_map(|plan| plan.nodes.iter().chain(&plan.epilogue));
-        let replaced = self.in_place.iter().flat_map(|_| &self.nodes);
+        let replaced = self.in_place.iter().flat_map(|it| &it.replaced);
         computed.chain(replaced).copied()
     }
 
@@ -118,7 +123,11 @@ impl Step {
     /// or through operations, if no other node, array or step can lead to its elements.
     pub(crate) fn only_references(
         &self,
-        Replacement { base, kernel }: &Replacement,
+        Replacement {
+            base,
+            replaced,
+            kernel,
+        }: &Replacement,
         nodes: &HeldNodes,
     ) -> Option<usize> {
         let mut computed: SmallVec<[u32; 16]> = self.computed().collect();
@@ -136,9 +145,9 @@ impl Step {
             is_last.then(|| 1 + of_operations.sum::<usize>())
         };
         let mut dependent: SmallVec<[u32; 8]> = SmallVec::from_slice(&[*base]);
-        for &number in &kernel.nodes {
+        for &number in kernel.nodes.iter().chain(replaced) {
             let depends = dependent.iter().any(|&to| refers(number, to) > 0);
-            // A scatter is in its kernel, but no longer leads to the base once it is enqueued.
+            // The node of the step no longer leads to the base once it is enqueued.
             if depends && number != self.nodes[0] {
                 dependent.push(number);
                 if Some(Arc::strong_count(nodes.node(number))) != references(number) {
@@ -200,6 +209,7 @@ impl KernelPlan {
         let output = |output: &OutputPlan| KernelOutput {
             value: node(&output.value),
             target: node(&output.target),
+            slot: output.slot,
             target_map: output.target_map.clone(),
         };
         let root = node(&self.root);
@@ -213,6 +223,7 @@ impl KernelPlan {
             epilogue: self.epilogue.iter().map(fused).collect(),
             overwrites: self.overwrites.map(|number| nodes.node(number).id),
             tiled: self.tiled.iter().map(node).collect(),
+            is_sectioned: self.is_sectioned,
         }
     }
 }
@@ -223,6 +234,7 @@ impl OutputPlan {
         Self {
             value: number,
             target: number,
+            slot: 0,
             target_map: None,
         }
     }

@@ -96,6 +96,7 @@ impl<'a> NodeNumbering<'a> {
             overwrites,
             rows,
             tiled,
+            is_sectioned,
         } = self.kernel;
         let mut words = KernelKey::new();
         words.push(free.word());
@@ -105,10 +106,12 @@ impl<'a> NodeNumbering<'a> {
         words.extend(tiled.iter().map(|node| self.number(node)));
         words.extend([
             self.number(root),
-            u64::from(overwrites.is_some()) << 1 | u64::from(rows.is_some()),
+            u64::from(*is_sectioned) << 2
+                | u64::from(overwrites.is_some()) << 1
+                | u64::from(rows.is_some()),
         ]);
         for output in outputs {
-            words.push(self.number(&output.value));
+            words.extend([self.number(&output.value), output.slot as u64]);
             match output.destination() {
                 None => words.push(0),
                 Some((shape, map)) => {

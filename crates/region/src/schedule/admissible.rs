@@ -1,11 +1,11 @@
 //! The schedules of a kernel that give the same bits.
 
 use crate::{
-    plan::{FusedKernel, IndexAnalysis, ROW_THREADS, RowOrder},
+    plan::{FusedKernel, ROW_THREADS, RowOrder},
     schedule::{
         Choice, JoinedArrays, Machine, MapSchedule, ReduceSchedule, RowSchedule, ScatterSchedule,
         Schedule, TransposedViews,
-        choose::{fits_in_parts, fits_in_warp, last_length},
+        choose::{fits_in_parts, fits_in_warp},
         machine::SCATTER_ELEMENTS_MAX,
         schedule,
     },
@@ -22,19 +22,15 @@ pub(crate) fn admissible(kernel: &FusedKernel) -> Vec<Schedule> {
     match all[0] {
         Schedule::Map(_) | Schedule::Transposed => {
             all.push(Schedule::Map(MapSchedule::Single));
-            let is_whole = kernel.output().destination().is_none();
             let widths = kernel.values().map(|value| value.dtype.vector_width());
             let width = widths.min().expect("a kernel has an output");
-            for lanes in [2, 4]
-                .into_iter()
-                .filter(|&lanes| is_whole && lanes <= width)
-            {
-                if last_length(root).is_multiple_of(lanes) {
-                    all.push(Schedule::Map(MapSchedule::Groups { lanes }));
-                }
-                if IndexAnalysis::of(kernel).flat {
-                    all.push(Schedule::Map(MapSchedule::Vectors { lanes }));
-                }
+            for lanes in [2, 4].into_iter().filter(|&lanes| lanes <= width) {
+                let vectors = [
+                    MapSchedule::Groups { lanes },
+                    MapSchedule::Vectors { lanes },
+                ];
+                let possible = vectors.into_iter().filter(|it| it.serves(kernel));
+                all.extend(possible.map(Schedule::Map));
             }
             all.extend(TransposedViews::of(kernel).map(|_| Schedule::Transposed));
         }

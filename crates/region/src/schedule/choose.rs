@@ -4,8 +4,8 @@ use crate::{
     element::DType,
     expr::{NodeRef, Op, Reduction},
     plan::{
-        FusedKernel, IndexAnalysis, ROW_THREADS, ReducedRows, ReductionOrder, RowOrder, RowShape,
-        RowSplit, ScanOrder, arrays_of_simple,
+        FusedKernel, IndexAnalysis, KernelOutput, ROW_THREADS, ReducedRows, ReductionOrder,
+        RowOrder, RowShape, RowSplit, ScanOrder, arrays_of_simple,
     },
     product::{LaunchPlan, ProductLayout, ProductShape},
     schedule::{
@@ -29,6 +29,8 @@ pub(crate) enum Schedule {
     Transposed,
     /// Computes functions that a stencil reads in shared memory.
     Stencil,
+    /// Computes parts of an array, each by blocks of its own.
+    Sections,
     /// Joins arrays in memory. A thread copies `lanes` neighbours at once.
     Join {
         lanes: usize,
@@ -59,6 +61,27 @@ pub(crate) enum MapSchedule {
         lanes: usize,
     },
     Single,
+}
+
+impl MapSchedule {
+    /// Returns whether threads with these elements can compute a kernel.
+    pub(crate) fn serves(self, kernel: &FusedKernel) -> bool {
+        let mut outputs = kernel.outputs.iter();
+        match self {
+            Self::Single => true,
+            // A vector could contain elements that another thread replaces.
+            _ if kernel.overwrites.is_some() => false,
+            Self::Vectors { lanes } => {
+                let mut offsets = outputs.map(KernelOutput::contiguous_offset);
+                IndexAnalysis::of(kernel).flat
+                    && offsets.all(|offset| offset.is_some_and(|it| it.is_multiple_of(lanes)))
+            }
+            Self::Groups { lanes } => {
+                last_length(&kernel.root).is_multiple_of(lanes)
+                    && outputs.all(|output| output.keeps_neighbours(lanes))
+            }
+        }
+    }
 }
 
 /// The threads of a row, whose accumulators a plan determines ([`RowSplit`]).
@@ -243,6 +266,9 @@ pub(crate) fn fits_in_warp(rows: ReducedRows, order: ReductionOrder) -> bool {
 
 /// Chooses the schedule of element-wise functions, copies, stencils and joins.
 fn of_elements(kernel: &FusedKernel, machine: &Machine) -> Schedule {
+    if kernel.is_sectioned {
+        return Schedule::Sections;
+    }
     let root = &kernel.root;
     if let Some(joined) = JoinedArrays::of(kernel) {
         let lanes = joined.lanes(root);
@@ -253,18 +279,19 @@ fn of_elements(kernel: &FusedKernel, machine: &Machine) -> Schedule {
     if !kernel.tiled.is_empty() {
         return Schedule::Stencil;
     }
-    let is_whole = kernel.output().destination().is_none();
-    let is_flat = IndexAnalysis::of(kernel).flat;
     if TransposedViews::of(kernel).is_some() {
         return Schedule::Transposed;
     }
     let widths = kernel.values().map(|value| value.dtype.vector_width());
     let lanes = widths.min().expect("a kernel has an output");
-    Schedule::Map(match is_whole {
-        true if is_flat => MapSchedule::Vectors { lanes },
-        true if last_length(root).is_multiple_of(lanes) => MapSchedule::Groups { lanes },
-        _ => MapSchedule::Single,
-    })
+    let vectors = [
+        MapSchedule::Vectors { lanes },
+        MapSchedule::Groups { lanes },
+    ];
+    let possible = vectors
+        .into_iter()
+        .find(|of_thread| of_thread.serves(kernel));
+    Schedule::Map(possible.unwrap_or(MapSchedule::Single))
 }
 
 /// Returns the layout of a product, which has several rows or a single element, and the nodes in

@@ -22,8 +22,7 @@ impl<'a> TransposedViews<'a> {
     /// Returns the transposed views that a kernel reads at the position of its result, if there are
     /// any.
     pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
-        let is_moved = kernel.output().destination().is_some();
-        if is_moved || are_flat(&kernel.nodes) {
+        if !kernel.is_whole() || are_flat(&kernel.nodes) {
             return None;
         }
         let along = last_axis(&kernel.root.shape)?;
@@ -76,7 +75,7 @@ impl<'a> JoinedArrays<'a> {
         let Some(Op::Concatenate { parts, axis }) = kernel.op(&kernel.root) else {
             return None;
         };
-        let is_only = kernel.outputs.len() == 1 && kernel.output().destination().is_none();
+        let is_only = kernel.outputs.len() == 1 && kernel.is_whole();
         let arrays = parts.iter().map(|part| {
             let array = kernel.array_with_elements_of(part)?;
             Some((array, part.shape[*axis]))

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "opens a device of a counting driver")]
 
 mod attention;
+mod butterflies;
 mod compilations;
 mod counters;
 mod elementwise;
@@ -17,6 +18,7 @@ mod numbers_of_rows;
 mod patterns;
 mod peak_memory;
 mod prelude;
+mod random_joins;
 mod random_rows;
 mod random_siblings;
 mod random_updates;

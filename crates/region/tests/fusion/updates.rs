@@ -8,6 +8,7 @@
 use std::thread;
 
 use millstream::driver::{DriverError, ResultCode};
+use millstream_region::region;
 use millstream_testkit::calls::Failure;
 
 use crate::fusion::prelude::*;
@@ -39,13 +40,83 @@ fn assert_updated(
 #[test]
 fn a_hundred_row_fills_write_each_row_once() {
     let expected = Array2::from_shape_fn((ROWS, COLUMNS), |(row, _)| row as f32);
-    let work = Work::of(ROWS, 0, BYTES);
+    let work = Work::of(1, 0, BYTES);
     assert_updated(&expected, work, |mut m| {
         for row in 0..ROWS {
             m.row_mut(row).fill(row as f32);
         }
         m
     });
+}
+
+#[test]
+fn borders_that_overlap_are_set_with_the_array_by_one_kernel() {
+    let mut expected = matrix() + 1.0;
+    expected.row_mut(0).fill(5.0);
+    expected.row_mut(ROWS - 1).fill(6.0);
+    expected.column_mut(0).fill(7.0);
+    expected.column_mut(COLUMNS - 1).assign(&matrix().column(3));
+    let inner = ((ROWS - 2) * (COLUMNS - 2)) as u64;
+    let work = Work::of(1, 4 * (inner + ROWS as u64), BYTES);
+    assert_updated(&expected, work, |m| {
+        let mut x = &m + 1.0;
+        x.row_mut(0).fill(5.0);
+        x.row_mut(ROWS - 1).fill(6.0);
+        x.column_mut(0).fill(7.0);
+        x.column_mut(COLUMNS - 1).assign(&m.column(3));
+        x
+    });
+}
+
+/// Updates a row and a column of a matrix, and then what another function says.
+fn row_and_column(m: &mut Array<f32, Ix2>) {
+    let mut row = m.row_mut(1);
+    row += 0.5;
+    m.column_mut(2).fill(9.0);
+}
+
+#[test]
+fn a_series_is_in_place_as_far_as_no_slice_is_read_that_another_replaces() {
+    let mut expected = matrix();
+    expected.row_mut(1).mapv_inplace(|x| x + 0.5);
+    expected.column_mut(2).fill(9.0);
+    let column = 4 * ROWS as u64;
+    let work = Work::of(1, ROW_BYTES - 4, ROW_BYTES - 4 + column);
+    assert_updated(&expected, work, |mut m| {
+        row_and_column(&mut m);
+        m
+    });
+    // The first row is read before it is replaced, so that it takes a second kernel.
+    let (mut expected, row) = (matrix(), matrix().row(0).to_owned());
+    expected.row_mut(3).assign(&row);
+    expected.row_mut(0).fill(1.0);
+    expected.row_mut(1).fill(2.0);
+    let work = Work::of(2, ROW_BYTES, 3 * ROW_BYTES);
+    assert_updated(&expected, work, |mut m| {
+        let row = m.row(0).to_owned();
+        m.row_mut(3).assign(&row);
+        m.row_mut(0).fill(1.0);
+        m.row_mut(1).fill(2.0);
+        m
+    });
+}
+
+#[run_by(Counted::everywhere, |counted|)]
+fn an_array_between_two_updates_keeps_its_elements() {
+    let [mut between, mut after] = [matrix(), matrix()];
+    between.row_mut(1).fill(1.0);
+    after.assign(&between);
+    after.column_mut(2).fill(2.0);
+    let (x, held) = counted
+        .work(|_| {
+            let mut x = counted.array(&matrix());
+            x.row_mut(1).fill(1.0);
+            let held = x.clone();
+            x.column_mut(2).fill(2.0);
+            (x.to_host().unwrap(), held)
+        })
+        .0;
+    assert_eq!((x, held.to_host().unwrap()), (after, between));
 }
 
 #[test]
@@ -271,8 +342,33 @@ fn a_costly_value_for_few_elements_is_computed_for_them_alone() {
         new.row_mut(2).assign(&old.row(7).sqrt());
         (old, new)
     });
-    let done = Work::of(2, BYTES + ROW_BYTES, BYTES + ROW_BYTES);
-    assert_eq!(work, done);
+    // The row that is replaced is not copied.
+    assert_eq!(work, Work::of(1, BYTES, BYTES));
+}
+
+#[region]
+fn set_borders(x: &mut Array2<f32>, y: &Array2<f32>) {
+    x.row_mut(0).fill(1.0);
+    x.column_mut(3).assign(&(y.column(0) * 2.0));
+    x.slice_mut(s![2..2, ..]).fill(5.0);
+    x.slice_mut(s![1..;2, ..;-3]).fill(4.0);
+}
+
+/// From the third call on, the kernels may be replayed by a graph.
+#[run_by(Counted::everywhere, |counted|)]
+fn a_series_of_updates_of_an_argument_is_written_back() {
+    let [mut x, y] = [matrix(), matrix()];
+    for call in 0..5 {
+        x.fill(call as f32);
+        let mut expected = x.clone();
+        expected.row_mut(0).fill(1.0);
+        expected.column_mut(3).assign(&(&y.column(0) * 2.0));
+        expected.slice_mut(s![1..;2, ..;-3]).fill(4.0);
+        let ((), work) =
+            counted.work(|device| set_borders(device, &mut x, &y).unwrap().wait().unwrap());
+        assert_eq!(x, expected);
+        assert_eq!(work.kernels, 1);
+    }
 }
 
 #[run_by(Counted::everywhere, |counted|)]

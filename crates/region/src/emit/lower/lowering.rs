@@ -16,7 +16,8 @@ use crate::{
     },
     error::{INDEX_MAX, INDEX_MIN},
     expr::{Function, NodeRef, Op},
-    plan::FusedKernel,
+    plan::{FusedKernel, KernelOutput},
+    shape::Shape,
 };
 
 /// The registers of neighbours.
@@ -28,8 +29,8 @@ pub(crate) struct RegisterCache {
     pub(crate) positions: Vec<PositionInfo>,
     /// The positions that views map to, by view and position.
     pub(crate) views: FxHashMap<(u64, Position), Position>,
-    /// The positions with the same linear index in the shape of a node, by node and position.
-    pub(crate) reshaped: FxHashMap<(u64, Position), Position>,
+    /// The positions with the same linear index in another shape, by shape and position.
+    pub(crate) reshaped: FxHashMap<(Shape, Position), Position>,
     /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
     /// The addresses of elements of nodes at linear indices to which others add a constant.
@@ -112,13 +113,17 @@ impl<'a> Lowering<'a> {
         element
     }
 
-    /// Computes the elements of all outputs at a position, and stores each at a linear index.
+    /// Computes the elements of all outputs at a position, which has this linear index, and stores
+    /// each in its place.
     pub(crate) fn store_values(&mut self, position: Position, number: Reg) {
         let kernel = self.kernel;
-        for (output, value) in kernel.values().enumerate() {
+        for (number_of_output, KernelOutput { value, slot, .. }) in
+            kernel.outputs.iter().enumerate()
+        {
             let element = self.lower(value, position);
-            let output = (output, value.dtype);
-            self.body.store_output(output, number, &[element]);
+            let number = self.destination(number_of_output, position, number);
+            self.body
+                .store_output((*slot, value.dtype), number, &[element]);
         }
     }
 

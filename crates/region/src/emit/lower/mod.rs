@@ -1,5 +1,6 @@
 //! The lowering of expressions to the instructions of a body.
 
+mod destination;
 pub(crate) mod join;
 pub(crate) mod lowering;
 pub(crate) mod nested;

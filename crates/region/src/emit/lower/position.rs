@@ -22,7 +22,7 @@ pub(crate) struct Position(pub(crate) usize);
 pub(crate) struct PositionInfo {
     /// The node by whose number the lengths are passed.
     owner: u64,
-    shape: Shape,
+    pub(super) shape: Shape,
     /// The row-major linear index.
     linear_index: Option<Reg>,
     axes: Indices,
@@ -220,7 +220,7 @@ impl Lowering<'_> {
     }
 
     /// Maps one position as [`source_position`](Self::source_position), regardless of its group.
-    fn mapped_position(
+    pub(super) fn mapped_position(
         &mut self,
         view: u64,
         position: Position,
@@ -296,7 +296,8 @@ impl Lowering<'_> {
         if self.flat {
             return position;
         }
-        if let Some(&known) = self.cache.reshaped.get(&(owner, position)) {
+        let key = |position| (Shape::from_slice(shape), position);
+        if let Some(&known) = self.cache.reshaped.get(&key(position)) {
             return known;
         }
         let PositionInfo {
@@ -306,7 +307,9 @@ impl Lowering<'_> {
         } = self.cache.positions[position.0]
         else {
             let number = self.linear_index(position);
-            return self.at_linear_index(owner, shape, number);
+            let reshaped = self.at_linear_index(owner, shape, number);
+            self.cache.reshaped.insert(key(position), reshaped);
+            return reshaped;
         };
         // The positions of a group are consecutive.
         let numbers: SmallVec<[Reg; 4]> = self
@@ -319,7 +322,7 @@ impl Lowering<'_> {
             .collect();
         self.group(&positions);
         for (position, &reshaped) in self.group_members(first).zip(&positions) {
-            self.cache.reshaped.insert((owner, position), reshaped);
+            self.cache.reshaped.insert(key(position), reshaped);
         }
         positions[lane]
     }

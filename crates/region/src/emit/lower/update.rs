@@ -33,7 +33,7 @@ impl Lowering<'_> {
             {
                 axes[along] = Some(self.axis_index(position, axis));
             } else if let Some((along, number)) =
-                self.in_slice(node, (position, axis), from, value, &mut conditions)
+                self.in_slice(node.id, (position, axis), from, value, &mut conditions)
             {
                 axes[along] = Some(number);
                 bounded.push(along);
@@ -73,7 +73,7 @@ impl Lowering<'_> {
                 &group[..1]
             };
             for &position in ends.iter().filter(|_| node.shape[axis] != 1) {
-                self.in_slice(node, (position, axis), from, value, &mut conditions);
+                self.in_slice(node.id, (position, axis), from, value, &mut conditions);
             }
         }
         self.all_of(conditions)
@@ -100,7 +100,7 @@ impl Lowering<'_> {
                 if let Some(along) = from.axis.filter(|_| node.shape[axis] != 1) {
                     let index = self.axis_index(member, axis);
                     let mut none = SmallVec::new();
-                    axes[along] = Some(self.number_in_slice(node, axis, from, index, &mut none));
+                    axes[along] = Some(self.number_in_slice(node.id, axis, from, index, &mut none));
                 }
             }
             self.at_indices(value.id, &value.shape, axes, None)
@@ -118,16 +118,16 @@ impl Lowering<'_> {
     }
 
     /// Combines conditions; `None` if there are none.
-    fn all_of(&mut self, conditions: SmallVec<[Reg; RANK_MAX]>) -> Option<Reg> {
+    pub(super) fn all_of(&mut self, conditions: SmallVec<[Reg; RANK_MAX]>) -> Option<Reg> {
         let both = |all, condition| self.body.both(all, condition);
         conditions.into_iter().reduce(both)
     }
 
     /// Adds the conditions along an axis under which a slice has a position of its source. Returns
     /// the value's axis and the index along it, unless the slice has one index.
-    fn in_slice(
+    pub(super) fn in_slice(
         &mut self,
-        node: &NodeRef,
+        owner: u64,
         (position, axis): (Position, usize),
         from: &AxisSource,
         value: &NodeRef,
@@ -135,13 +135,13 @@ impl Lowering<'_> {
     ) -> Option<(usize, Reg)> {
         let index = self.axis_index(position, axis);
         let Some(along) = from.axis else {
-            let start = self.body.start(node.id, axis, from.start);
+            let start = self.body.start(owner, axis, from.start);
             conditions.push(test!(self.body; "eq.u# {index}, {start}"));
             return None;
         };
         let key = ParameterKey::Length(value.id, along);
         let count = self.body.index_parameter(key, value.shape[along] as i64);
-        let number = self.number_in_slice(node, axis, from, index, conditions);
+        let number = self.number_in_slice(owner, axis, from, index, conditions);
         conditions.push(test!(self.body; "lt.u# {number}, {count}"));
         Some((along, number))
     }
@@ -151,7 +151,7 @@ impl Lowering<'_> {
     /// the slice gets a number that is larger than every length.
     fn number_in_slice(
         &mut self,
-        node: &NodeRef,
+        owner: u64,
         axis: usize,
         from: &AxisSource,
         index: Reg,
@@ -159,7 +159,7 @@ impl Lowering<'_> {
     ) -> Reg {
         let mut number = index;
         if from.step < 0 || from.start != 0 {
-            let start = self.body.start(node.id, axis, from.start);
+            let start = self.body.start(owner, axis, from.start);
             number = if from.step < 0 {
                 index!(self.body; "sub.s# {start}, {index}")
             } else {
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         if from.step.unsigned_abs() <= 1 {
             return number;
         }
-        let step = self.body.step(node.id, axis, from.step.abs());
+        let step = self.body.step(owner, axis, from.step.abs());
         let quotient = index!(self.body; "div.u# {number}, {step}");
         let product = index!(self.body; "mul.lo.s# {quotient}, {step}");
         conditions.push(test!(self.body; "eq.u# {product}, {number}"));

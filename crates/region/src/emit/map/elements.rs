@@ -9,13 +9,10 @@ use crate::{
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Op},
-    plan::{FusedKernel, IndexAnalysis},
+    plan::{FusedKernel, IndexAnalysis, KernelOutput},
     schedule::MapSchedule,
     shape::{AxisMap, RANK_MAX},
 };
-
-/// The number of the target in parameter keys, which no node has.
-const TARGET: u64 = u64::MAX;
 
 /// Generates a kernel that computes its outputs, which have one shape and some elements.
 pub(crate) fn map(kernel: &FusedKernel, of_thread: MapSchedule) -> GeneratedPasses {
@@ -36,14 +33,7 @@ pub(crate) fn map(kernel: &FusedKernel, of_thread: MapSchedule) -> GeneratedPass
             jump!(body; "DONE" if "ge.u# {thread}, {count}");
             let mut lowering = Lowering::new(&mut body, kernel, false);
             let position = lowering.at_linear_index(node.id, &node.shape, thread);
-            let number = match kernel.output().destination() {
-                None => thread,
-                Some((shape, map)) => {
-                    let written = lowering.source_position(TARGET, position, map, (TARGET, shape));
-                    lowering.linear_index(written)
-                }
-            };
-            lowering.store_values(position, number);
+            lowering.store_values(position, thread);
             body.label("DONE");
             Threads::ForElements { lanes: 1, more: 0 }
         }
@@ -121,12 +111,13 @@ pub(crate) fn group_positions(
 /// Computes and stores neighbours, from the linear index `first` on.
 fn store_group(mut lowering: Lowering<'_>, positions: &[Position], first: Reg) {
     lowering.group(positions);
-    for (output, value) in lowering.kernel.values().enumerate() {
+    let kernel = lowering.kernel;
+    for (output, KernelOutput { value, slot, .. }) in kernel.outputs.iter().enumerate() {
         let lanes = positions.iter().enumerate();
         let element = |(lane, &position)| lowering.lower_in_turn(value, position, lane);
         let elements: SmallVec<[Reg; 4]> = lanes.map(element).collect();
-        let output = (output, value.dtype);
-        lowering.body.store_output(output, first, &elements);
+        let number = lowering.destination(output, positions[0], first);
+        (lowering.body).store_output((*slot, value.dtype), number, &elements);
     }
 }
 

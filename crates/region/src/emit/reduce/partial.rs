@@ -74,7 +74,7 @@ impl ReductionGenerator<'_> {
         let accumulators = self.accumulate(&mut body, result, split, splits);
         // Neighbouring threads write and read neighbouring partial results.
         line!(body; "mad.lo.s# {partial}, {split}, {results}, {result};");
-        let outputs = self.kernel.outputs.len();
+        let outputs = self.kernel.targets();
         self.store_partials(&mut body, &accumulators, partial, outputs);
         body.label("STORED");
         line!(body; "bar.sync 0;");
@@ -171,11 +171,11 @@ impl ReductionGenerator<'_> {
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.combine_block(&mut body, &accumulators, thread);
         jump!(body; "STORED" if "ne.u# {thread}, 0");
-        self.store_partials(&mut body, &accumulators, block, self.kernel.outputs.len());
+        self.store_partials(&mut body, &accumulators, block, self.kernel.targets());
         count_block(&mut body, result, splits);
         body.label("STORED");
         continue_in_last_block(&mut body);
-        let outputs = self.kernel.outputs.len();
+        let outputs = self.kernel.targets();
         let array = |body: &mut KernelBody, slot| body.output(outputs + slot);
         self.store_combined(&mut body, (result, thread), splits, array);
         body.label("DONE");

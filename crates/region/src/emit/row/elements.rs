@@ -12,7 +12,7 @@ use crate::{
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Reduction},
-    plan::{FusedKernel, IndexAnalysis, RowClass, RowShape, RowSplit},
+    plan::{FusedKernel, IndexAnalysis, KernelOutput, RowClass, RowShape, RowSplit},
     shape::{Shape, long_axes},
 };
 
@@ -314,11 +314,13 @@ impl<'a> RowReduction<'a> {
 }
 
 pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, row: Reg) {
-    let root = &lowering.kernel.root;
-    let position = lowering.row_position(root);
-    let value = lowering.lower(root, position);
-    let output = (0, root.dtype);
-    lowering.body.store_output(output, row, &[value]);
+    let kernel = lowering.kernel;
+    for (output, KernelOutput { value, slot, .. }) in kernel.outputs.iter().enumerate() {
+        let position = lowering.row_position(value);
+        let element = lowering.lower(value, position);
+        let number = lowering.destination(output, position, row);
+        (lowering.body).store_output((*slot, value.dtype), number, &[element]);
+    }
 }
 
 /// Stores the elements of the row, or the element for the row. Threads without any are done.

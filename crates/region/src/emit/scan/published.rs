@@ -93,7 +93,7 @@ struct RequestedTotal {
 impl ScanGenerator<'_> {
     /// Declares the addresses of the published totals.
     pub(crate) fn published(&self, body: &mut KernelBody) -> Published {
-        let first = self.kernel.outputs.len();
+        let first = self.kernel.targets();
         let mut address = |number: usize| body.output(first + number);
         let slots = self.reducer.state_types();
         let form = Form::of(&slots);
