@@ -61,7 +61,7 @@ def nvidia(folder):
 
 
 def scor(folder):
-    """ScoR's small programs: races by scopes, locks and fences."""
+    """ScoR's programs: races by scopes, locks and fences."""
     for source in sorted((folder / "microbenchmarks/src").glob("*.cu")):
         label = "clean" if source.stem.startswith("norace") else "racy"
         yield Case("ScoR", source.stem, label, source)
