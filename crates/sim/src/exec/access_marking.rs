@@ -16,11 +16,11 @@ pub(super) fn read_flags(access: &Access) -> AccessFlags {
     }
 }
 
-/// Returns the access flags of a store: `UPDATE` if it synchronises, else `WRITE`.
+/// Returns the access flags of a store: `STRONG_WRITE` if it synchronises, else `WRITE`.
 #[inline(always)]
 pub(super) fn write_flags(access: &Access) -> AccessFlags {
     if access.synchronises {
-        AccessFlags::UPDATE
+        AccessFlags::STRONG_WRITE
     } else {
         AccessFlags::WRITE
     }

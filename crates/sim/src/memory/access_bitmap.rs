@@ -43,11 +43,24 @@ impl AccessFlags {
     pub const UPDATE: Self = Self(4);
     /// The loads among these. A bitmap returns them as [`UPDATE`](Self::UPDATE).
     pub(crate) const STRONG_READ: Self = Self(8);
+    /// The stores among these. A bitmap returns them as [`UPDATE`](Self::UPDATE), with this mark if
+    /// the launch did not access the bytes before: then it reads only what it has stored.
+    pub(crate) const STRONG_WRITE: Self = Self(16);
 
     /// Returns whether the set contains all of `part`.
     #[must_use]
     pub fn has(self, part: Self) -> bool {
         self.0 & part.0 == part.0
+    }
+
+    /// Returns the set of plain loads, plain stores and synchronising accesses, and the mark.
+    fn of([read, written, updated, stored]: [u64; 4]) -> Self {
+        Self((read | written << 1 | updated << 2 | stored << 4) as u8)
+    }
+
+    /// Returns the set without the mark of a first store.
+    pub(crate) fn accesses(self) -> Self {
+        Self(self.0 & !Self::STRONG_WRITE.0)
     }
 }
 
@@ -81,6 +94,8 @@ pub struct AccessBitmap {
     strong_reads: Bitmap,
     /// Updates and strong reads of bytes that the launch wrote before.
     late: [Bitmap; 2],
+    /// Bytes that the launch first accessed by a strong store.
+    stored: Bitmap,
 }
 
 impl AccessBitmap {
@@ -95,6 +110,7 @@ impl AccessBitmap {
             updates: Bitmap::default(),
             strong_reads: Bitmap::default(),
             late: Default::default(),
+            stored: Bitmap::default(),
         }
     }
 
@@ -123,6 +139,9 @@ impl AccessBitmap {
                 let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
                 let count = (WORD_BYTES - low).min(end - at);
                 let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
+                if flags == AccessFlags::STRONG_WRITE {
+                    self.mark_stored(word, mask);
+                }
                 self.set(&kind, word, mask);
                 at += count;
             }
@@ -163,7 +182,19 @@ impl AccessBitmap {
 
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
+        if flags == AccessFlags::STRONG_WRITE {
+            self.mark_stored(word, mask);
+        }
         self.set(&self.kind(flags, word / CHUNK_WORDS), word, mask);
+    }
+
+    /// Marks bytes of a strong store that the launch accesses for the first time.
+    #[cold]
+    fn mark_stored(&self, word: usize, mask: u64) {
+        let marked = [&self.reads, &self.writes, &self.updates, &self.strong_reads];
+        let before = marked.iter().fold(0, |bits, of| bits | of.word(word));
+        let words = self.stored.get_or_make(word / CHUNK_WORDS, self.bytes);
+        self.add(&words[word % CHUNK_WORDS], mask & !before);
     }
 
     /// Sets the bits of `mask` in a word of its chunk: those of bytes written before in `late`.
@@ -223,7 +254,8 @@ impl AccessBitmap {
         ] {
             marked.each_with(marked, |word, mask| self.mark(flags, word, mask));
         }
-        for (late, marked) in self.late.iter().zip(&other.late) {
+        let others = other.late.iter().chain([&other.stored]);
+        for (late, marked) in self.late.iter().chain([&self.stored]).zip(others) {
             marked.each_with(marked, |word, mask| {
                 let words = late.get_or_make(word / CHUNK_WORDS, self.bytes);
                 self.add(&words[word % CHUNK_WORDS], mask);
@@ -235,7 +267,7 @@ impl AccessBitmap {
     pub(crate) fn strong_runs(&self) -> [Vec<Range<u64>>; 2] {
         let (mut read, mut written) = (Vec::new(), Vec::new());
         let runs = |of: &mut Vec<Range<u64>>, word: usize, bits: u64| {
-            split([bits, 0, 0], |at, count, _| {
+            split([bits, 0, 0, 0], |at, count, _| {
                 let start = word as u64 * WORD_BYTES as u64 + u64::from(at);
                 of.push(start..start + u64::from(count));
             });
@@ -264,13 +296,14 @@ impl AccessBitmap {
                 &self.strong_reads,
                 late,
                 strong,
+                &self.stored,
             ];
             let kinds = kinds.map(|bits| bits.chunk(chunk));
             if kinds.iter().all(Option::is_none) {
                 continue;
             }
             let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
-            let present: SmallVec<[_; 6]> = kinds.into_iter().flatten().collect();
+            let present: SmallVec<[_; 7]> = kinds.into_iter().flatten().collect();
             let kinds = kinds.map(|kind| &kind.unwrap_or(&UNMARKED)[..words]);
             let mut word = 0;
             while word < words {
@@ -282,13 +315,14 @@ impl AccessBitmap {
                     word = next;
                     continue;
                 }
-                let [read, written, updated, strong, late, late_strong] =
+                let [read, written, updated, strong, late, late_strong, stored] =
                     kinds.map(|words| words[word].load(Relaxed));
                 let early = updated | strong;
-                let bits = [read | early & written, written, early | late | late_strong];
+                let all = early | late | late_strong;
+                let bits = [read | early & written, written, all, stored];
                 let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
                 word += 1;
-                if bits == [0; 3] {
+                if bits == [0; 4] {
                     continue;
                 }
                 let mut add = |at, count, flags| {
@@ -309,8 +343,7 @@ impl AccessBitmap {
                     while word < words && present.iter().all(|of| same(of, word)) {
                         word += 1;
                     }
-                    let [read, written, updated] = bits.map(|bits| (bits & 1) as u8);
-                    let flags = AccessFlags(read | written << 1 | updated << 2);
+                    let flags = AccessFlags::of(bits.map(|bits| bits & 1));
                     add(0, u64::BITS * (word - first) as u32, flags);
                 } else {
                     split(bits, add);
@@ -322,17 +355,17 @@ impl AccessBitmap {
 }
 
 /// Splits 64 bytes into runs of equal marks, and omits unmarked bytes.
-fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
+fn split(bits: [u64; 4], mut run: impl FnMut(u32, u32, AccessFlags)) {
     let mut at = 0;
     while at < u64::BITS {
         let rest = bits.map(|bits| bits >> at);
         let first = rest.map(|rest| rest & 1);
-        // The positions at which any of the three bits differs from its value at `at`.
-        let change = (0..3).fold(0, |change, kind| {
+        // The positions at which any of the bits differs from its value at `at`.
+        let change = (0..4).fold(0, |change, kind| {
             change | (rest[kind] ^ 0u64.wrapping_sub(first[kind]))
         });
         let count = change.trailing_zeros().min(u64::BITS - at);
-        let flags = AccessFlags((first[0] | first[1] << 1 | first[2] << 2) as u8);
+        let flags = AccessFlags::of(first);
         if flags.0 != 0 {
             run(at, count, flags);
         }
@@ -437,19 +470,20 @@ mod tests {
     use proptest::prelude::*;
 
     /// A byte that was updated, or read strongly, before it was written.
-    const EARLY: u8 = 16;
+    const EARLY: u8 = 32;
 
     proptest! {
         #[test]
         fn runs_match_the_recorded_accesses(
             bytes in 1usize..70_000,
-            notes in proptest::collection::vec((0usize..70_000, 1usize..300, 0usize..4), 0..40),
+            notes in proptest::collection::vec((0usize..70_000, 1usize..300, 0usize..5), 0..40),
         ) {
             let kinds = [
                 AccessFlags::READ,
                 AccessFlags::WRITE,
                 AccessFlags::UPDATE,
                 AccessFlags::STRONG_READ,
+                AccessFlags::STRONG_WRITE,
             ];
             let access_bitmap = AccessBitmap::new(bytes).marked_by_one_thread(bytes % 2 == 0);
             let mut expected = vec![0u8; bytes];
@@ -459,7 +493,9 @@ mod tests {
                 access_bitmap.note(kind, offset, count);
                 for byte in &mut expected[offset..offset + count] {
                     let is_written = *byte & AccessFlags::WRITE.0 != 0;
-                    if !(kind == AccessFlags::READ && is_written) {
+                    if kind == AccessFlags::STRONG_WRITE {
+                        *byte |= AccessFlags::UPDATE.0 | if *byte == 0 { kind.0 } else { 0 };
+                    } else if !(kind == AccessFlags::READ && is_written) {
                         *byte |= kind.0;
                     }
                     if kind.0 >= AccessFlags::UPDATE.0 && !is_written {
@@ -485,7 +521,7 @@ mod tests {
             prop_assert_eq!(copy.runs(), runs.clone());
             for byte in &mut expected {
                 let is_read = *byte & EARLY != 0 && *byte & AccessFlags::WRITE.0 != 0;
-                *byte = *byte & 7 | *byte >> 1 & 4 | u8::from(is_read);
+                *byte = *byte & 23 | *byte >> 1 & 4 | u8::from(is_read);
             }
             for (range, flags) in &runs {
                 actual[range.start as usize..range.end as usize].fill(flags.0);

@@ -231,12 +231,13 @@ impl Histories {
         old: HistoryId,
         access: MemoryAccess,
     ) -> AccessOutcome {
-        let MemoryAccess { flags, .. } = access;
+        let flags = access.flags.accesses();
         let own = actor.operation();
         let history = &self.all[old as usize];
-        // What an operation updates after it has written it holds its own value.
+        // What an operation updates after it has written it, or reads after a strong store, holds
+        // its own value.
         let reads = flags.has(AccessFlags::READ) || !flags.has(AccessFlags::WRITE);
-        let reads = reads && !access.passes;
+        let reads = reads && !access.passes && flags == access.flags;
         let uninitialised = reads && !history.initialised;
         let mut conflicts = SmallVec::new();
         let mut next = History {

@@ -103,7 +103,8 @@ fn an_update_after_a_write_of_the_same_kernel_reads_no_uninitialised_memory() {
         sim.gpu.findings()
     };
     assert_eq!(run("store_add"), []);
-    for kernel in ["add", "add_store"] {
+    assert_eq!(run("volatile_store_load"), []);
+    for kernel in ["add", "add_store", "volatile_load_store"] {
         let findings = run(kernel);
         assert_eq!(findings.len(), 1, "{kernel}: {findings:?}");
         assert_eq!(findings[0].kind, ReportKind::UninitialisedRead);
