@@ -7,6 +7,7 @@
 mod access_bitmap;
 mod allocation;
 mod backing;
+mod bitmap;
 mod heap;
 pub(crate) mod host;
 mod nearest_allocation;
