@@ -19,17 +19,17 @@ impl Region {
     /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
     /// let pending = device.region(|g| {
     ///     let x = g.array(&x);
-    ///     let scaled = (x.dot(&x) * 0.5).sum_axis(Axis(1));
+    ///     let scaled = (x.cumsum(Axis(1)) * 0.5).sum_axis(Axis(1));
     ///     let plan = g.explain(&scaled)?;
     ///     println!("{plan}");
-    ///     let [product, sum] = plan.kernels() else {
-    ///         unreachable!("the product has a kernel of its own")
+    ///     let [scan, sum] = plan.kernels() else {
+    ///         unreachable!("the scan has a kernel of its own")
     ///     };
-    ///     assert_eq!(product.stored[0].reason, StoreReason::OwnKernel);
+    ///     assert_eq!(scan.stored[0].reason, StoreReason::OwnKernel);
     ///     assert_eq!(sum.operations, ["mul", "sum"]);
     ///     Ok(scaled)
     /// })?;
-    /// assert_eq!(pending.wait()?, array![8.5, 18.5]);
+    /// assert_eq!(pending.wait()?, array![2.0, 5.0]);
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     ///
