@@ -197,10 +197,16 @@ impl<T: Float, D> Array<T, D> {
             () if is(2.0) => product(self, self),
             () if is(3.0) => product(&product(self, self), self),
             () if is(-1.0) => inverse(self),
-            () if is(-2.0) => product(&inverse(self), &inverse(self)),
+            () if is(-2.0) => {
+                let inverse = inverse(self);
+                product(&inverse, &inverse)
+            }
             () if is(0.5) => unless_infinite(positive().sqrt(), f64::INFINITY),
             () if is(-0.5) => unless_infinite(inverse(&positive().sqrt()), 0.0),
-            () if is(-1.5) => product(&inverse(&positive()), &inverse(&positive()).sqrt()),
+            () if is(-1.5) => {
+                let inverse = inverse(&positive());
+                product(&inverse, &inverse.sqrt())
+            }
             () => return None,
         })
     }

@@ -8,7 +8,7 @@ use crate::{
     error::{Site, UsageErrorKind},
     expr::{Function, NodeRef, Op, Reduction, State},
     product::ProductPrecision,
-    shape::{self, AxisSource, Shape},
+    shape::{self, AxisMap, AxisSource, Shape},
 };
 
 /// A pair of dimensions that [`Array::dot`] multiplies.
@@ -110,26 +110,19 @@ impl<T: Number, D: Dimension> Array<T, D> {
             return self.failed(T::DTYPE, &product, problem, site);
         }
         let is_vector = self.ndim() == 1 || other.ndim() == 1;
-        if is_vector && precision == ProductPrecision::Full {
-            return match T::DTYPE.is_half() {
-                false => self.sum_of_products(other, site),
-                true => {
-                    let (left, right) = (self.cast::<f32>(), other.cast::<f32>());
-                    left.sum_of_products(&right, site).cast()
-                }
-            };
-        }
         let (whole, inner) = (Shape::from_slice(&[left[0], right[1]]), left[1]);
+        let is_sum =
+            precision == ProductPrecision::Full && (is_vector || (1..=FEW).contains(&inner));
+        if is_sum && T::DTYPE.is_half() {
+            return self.cast::<f32>().dot(&other.cast::<f32>()).cast();
+        }
+        if is_sum && is_vector {
+            return self.sum_of_products(other, site);
+        }
         let left: Array<T, Ix2> = self.as_matrix(left, 0, site);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, site);
-        if (1..=FEW).contains(&inner) && precision == ProductPrecision::Full {
-            return match T::DTYPE.is_half() {
-                false => left.sum_of_few(&right).reshaped(product, site),
-                true => {
-                    let (left, right) = (left.cast::<f32>(), right.cast::<f32>());
-                    left.sum_of_few(&right).cast().reshaped(product, site)
-                }
-            };
+        if is_sum {
+            return left.sum_of_few(&right).reshaped(product, site);
         }
         let op = matrix_product(&left, &right, precision);
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, site);
@@ -141,25 +134,22 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// matrix that is a transposed view are multiplied in the order in which they are in memory.
     fn sum_of_products<E, F>(&self, other: &Array<T, E>, site: Site) -> Array<T, F> {
         let is_left = self.ndim() == 2;
-        let own = |nodes: [&NodeRef; 2]| nodes.map(NodeRef::clone);
-        let [matrix, vector] = match is_left {
-            true => own([self.node(), other.node()]),
-            false => own([other.node(), self.node()]),
+        let (matrix, vector) = match is_left {
+            true => (self.node(), other.node()),
+            false => (other.node(), self.node()),
         };
         // The axis of the matrix along which the products are added.
         let axis = usize::from(is_left);
-        let is_transposed = matrix.shape.len() == 2 && is_transposed(&matrix);
-        let along = axis ^ usize::from(is_transposed);
-        let (mut whole, mut map) = (matrix.shape.clone(), vec![AxisSource::same(0)]);
-        if matrix.shape.len() == 2 {
-            map = vec![AxisSource::same(0), AxisSource::same(1)];
-            if is_transposed {
-                whole.reverse();
-                map.reverse();
-            }
+        let mut along = axis;
+        let mut whole = matrix.shape.clone();
+        let mut map: AxisMap = (0..whole.len()).map(AxisSource::same).collect();
+        if is_transposed(matrix) {
+            along = 1 - axis;
+            whole.reverse();
+            map.reverse();
         }
-        let of = |node: NodeRef| Array::<T, IxDyn>::of(self.session(), node);
-        let matrix: Array<T, IxDyn> = of(matrix).view_through(whole.clone(), map.into(), site);
+        let of = |node: &NodeRef| Array::<T, IxDyn>::of(self.session(), node.clone());
+        let matrix: Array<T, IxDyn> = of(matrix).view_through(whole.clone(), map, site);
         let of_vector = [AxisSource::same(along)].into_iter().collect();
         let vector: Array<T, IxDyn> = of(vector).view_through(whole, of_vector, site);
         let products: Array<T, IxDyn> = matrix.binary(Function::Multiply, &vector);
@@ -253,16 +243,14 @@ fn matrix_product<T: Number, D: Dimension, E: Dimension>(
 /// Returns whether a matrix is a view along whose first axis the elements of its source are
 /// neighbours.
 fn is_transposed(matrix: &NodeRef) -> bool {
-    match matrix.state() {
-        State::Planned(op) => match &*op {
-            Op::View(source, map) => {
-                let last = shape::last_axis(&source.shape);
-                last.is_some_and(|axis| map[axis].axis == Some(0))
-            }
-            _ => false,
-        },
-        _ => false,
-    }
+    let State::Planned(op) = matrix.state() else {
+        return false;
+    };
+    let Op::View(source, map) = &*op else {
+        return false;
+    };
+    let last = shape::last_axis(&source.shape);
+    matrix.shape.len() == 2 && last.is_some_and(|axis| map[axis].axis == Some(0))
 }
 
 /// Returns whether products of this type are those of `i32`, cast back: integers of 16 bits wrap

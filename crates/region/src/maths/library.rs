@@ -109,6 +109,8 @@ impl StraightLine {
         let mut next = || operands.next();
         let opcode = line.split_whitespace().next().unwrap_or_default();
         match opcode {
+            // Behind a return under a condition, the other threads would go on.
+            "ret;" if self.condition.is_some() => return None,
             "" | "ret;" => {}
             load if load.starts_with("ld.param") => {
                 let target = next()?.split_whitespace().nth(1)?;

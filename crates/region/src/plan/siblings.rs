@@ -141,7 +141,8 @@ pub(crate) fn are_in_one_kernel(
     };
     let members: SmallVec<[usize; 4]> = kernels.iter().filter_map(number).collect();
     let kind = |at: usize| Kind::of(candidates, at);
-    let (Some(first), true) = (kind(members[0]), members.len() == kernels.len()) else {
+    let first = members.first().and_then(|&at| kind(at));
+    let Some(first) = first.filter(|_| members.len() == kernels.len()) else {
         return false;
     };
     let arrays =

@@ -6,8 +6,8 @@ use std::{
     hint::black_box,
 };
 
-use millstream_region::RegionExt;
-use ndarray::Array1;
+use millstream_region::{Array, RegionExt};
+use ndarray::{Array1, Ix1};
 
 use crate::maths::{
     device,
@@ -142,6 +142,38 @@ fn powers_by_usual_values_are_as_accurate_as_others() {
         let double = compare(&wide_on_host, double.to_vec(), |x| x.powf(exponent));
         let name = format!("powf({exponent})");
         assert_within_limits([single.check_limit(&name, 2), double.check_limit(&name, 3)]);
+    }
+}
+
+/// Kernels of regions contain the instructions of short functions in place of a call.
+#[test]
+fn functions_in_place_give_the_bits_of_calls() {
+    let device = millstream::Device::simulated().unwrap();
+    let x = Array1::from([singles(), points::patterns(0..1 << 32, 400_009)].concat());
+    type InPlace = fn(&Array<f32, Ix1>) -> Array<f32, Ix1>;
+    let functions: [(&'static str, InPlace); 14] = [
+        ("ms_exp_f32", |x| x.exp()),
+        ("ms_exp2_f32", |x| x.exp2()),
+        ("ms_exp_m1_f32", |x| x.exp_m1()),
+        ("ms_ln_f32", |x| x.ln()),
+        ("ms_ln_1p_f32", |x| x.ln_1p()),
+        ("ms_log2_f32", |x| x.log2()),
+        ("ms_log10_f32", |x| x.log10()),
+        ("ms_asin_f32", |x| x.asin()),
+        ("ms_acos_f32", |x| x.acos()),
+        ("ms_atan_f32", |x| x.atan()),
+        ("ms_cosh_f32", |x| x.cosh()),
+        ("ms_tanh_f32", |x| x.tanh()),
+        ("ms_erf_f32", |x| x.erf()),
+        ("ms_sigmoid_f32", |x| x.sigmoid()),
+    ];
+    for (name, in_place) in functions {
+        let found = device.region(|g| in_place(&g.array(&x)));
+        let called: Vec<f32> = device::one(name, x.as_slice().unwrap());
+        for ((x, found), called) in x.iter().zip(found.unwrap().wait().unwrap()).zip(called) {
+            let is_same = found.to_bits() == called.to_bits() || found.is_nan() && called.is_nan();
+            assert!(is_same, "{name}({x:e}): {found:e}, called {called:e}");
+        }
     }
 }
 

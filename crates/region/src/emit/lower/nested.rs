@@ -1,8 +1,8 @@
 //! Reductions of few elements within the kernel of another operation: a thread computes each, in
 //! the order of a kernel of their own (`plan/order/nested.rs`).
 //!
-//! Also what does not depend on the element of a reduction: a thread computes it in front of the
-//! loop over the elements.
+//! Also the values that do not depend on the element of a reduction: a thread computes them in front
+//! of the loop over the elements.
 
 use smallvec::SmallVec;
 
@@ -96,8 +96,8 @@ impl Lowering<'_> {
         self.position_at(source.id, &source.shape, indices)
     }
 
-    /// Computes all that a node at a position is computed from and that does not depend on the
-    /// indices along `varying` axes.
+    /// Computes the values that a node at a position needs and that do not depend on the indices
+    /// along `varying` axes.
     pub(crate) fn lower_invariants(
         &mut self,
         node: &NodeRef,

@@ -119,7 +119,7 @@ impl ReductionGenerator<'_> {
         results.iter().map(place).collect()
     }
 
-    /// Computes what does not depend on the number of an element. This one is any.
+    /// Computes the values that do not depend on the number of an element. Any number serves.
     pub(crate) fn before_loop(
         &self,
         body: &mut KernelBody,
@@ -139,7 +139,7 @@ impl ReductionGenerator<'_> {
         lowering.cache
     }
 
-    /// Returns a lowering that knows what was computed in front of the loop.
+    /// Returns a lowering that knows the values that were computed in front of the loop.
     pub(crate) fn lowering<'a>(
         &'a self,
         body: &'a mut KernelBody,
