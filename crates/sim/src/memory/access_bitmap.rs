@@ -129,9 +129,6 @@ impl AccessBitmap {
                 let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
                 let count = (WORD_BYTES - low).min(end - at);
                 let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
-                if flags == AccessFlags::STRONG_WRITE {
-                    self.mark_stored(word, mask);
-                }
                 self.set(&kind, word, mask);
                 at += count;
             }
@@ -172,9 +169,6 @@ impl AccessBitmap {
 
     #[inline(always)]
     fn mark(&self, flags: AccessFlags, word: usize, mask: u64) {
-        if flags == AccessFlags::STRONG_WRITE {
-            self.mark_stored(word, mask);
-        }
         self.set(&self.kind(flags, word / CHUNK_WORDS), word, mask);
     }
 
@@ -190,6 +184,9 @@ impl AccessBitmap {
     /// Sets the bits of `mask` in a word of its chunk: those of bytes written before in `late`.
     #[inline(always)]
     fn set(&self, kind: &Kind<'_>, word: usize, mask: u64) {
+        if kind.is_strong_write {
+            self.mark_stored(word, mask);
+        }
         let at = word % CHUNK_WORDS;
         let written = kind.written.map_or(0, |words| words[at].load(Relaxed));
         if let Some(late) = kind.late
@@ -230,6 +227,7 @@ impl AccessBitmap {
             written: (flags != AccessFlags::WRITE)
                 .then(|| self.writes.chunk(chunk))
                 .flatten(),
+            is_strong_write: flags == AccessFlags::STRONG_WRITE,
             late,
         }
     }
@@ -368,6 +366,7 @@ struct Kind<'a> {
     words: &'a [AtomicU64],
     /// The bytes that the launch has written, of which the kind is not marked here.
     written: Option<&'a [AtomicU64]>,
+    is_strong_write: bool,
     /// Where it is marked instead, if anywhere.
     late: Option<&'a Bitmap>,
 }
