@@ -1,8 +1,8 @@
 //! Reductions of few elements within the kernel of another operation: a thread computes each, in
 //! the order of a kernel of their own (`plan/order/nested.rs`).
 //!
-//! Also the values that do not depend on the element of a reduction: a thread computes them in front
-//! of the loop over the elements.
+//! Also the values that do not depend on the element of a reduction: a thread computes them in
+//! front of the loop over the elements.
 
 use smallvec::SmallVec;
 
