@@ -235,8 +235,14 @@ impl Parameter<'_> {
             ParameterKind::Read(reference) | ParameterKind::Write(reference) => &reference.elem,
             ParameterKind::Value(ty) => ty,
         };
-        matches!(ty, Type::Slice(_))
-            || last_name(ty).is_some_and(|name| name.starts_with("Array") || name == "Vec")
+        match ty {
+            Type::Slice(list) => last_name(&list.elem).is_some_and(|name| body::is_element(&name)),
+            Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+                last.ident.to_string().starts_with("Array")
+                    || last.ident == "Vec" && body::holds_elements(last)
+            }),
+            _ => false,
+        }
     }
 
     /// Returns the parameter in the generated function's signature, if callers pass it.

@@ -206,6 +206,8 @@ pub use array::{
     IndexElement, Indices, Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate,
     stack,
 };
+#[doc(hidden)]
+pub use array::{ElementIteration, ElementTypes, IntegerBesideFloats, SameElement};
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
 #[doc(hidden)]

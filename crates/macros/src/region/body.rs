@@ -2,10 +2,11 @@
 //! idioms that do not work on device arrays are rejected with advice.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{
-    Block, Error, Expr, ExprCall, ExprCast, ExprClosure, ExprIf, ExprMatch, ExprMethodCall,
-    ExprPath, GenericArgument, Ident, Item, Pat, PatIdent, PathArguments, PathSegment, Type,
+    BinOp, Block, Error, Expr, ExprAssign, ExprBinary, ExprCall, ExprCast, ExprClosure, ExprIf,
+    ExprMatch, ExprMethodCall, ExprPath, ExprUnary, GenericArgument, Ident, Item, Local, Pat,
+    PatIdent, PathArguments, PathSegment, Type, UnOp,
     spanned::Spanned,
     visit::{self, Visit},
     visit_mut::{self, VisitMut},
@@ -31,8 +32,9 @@ impl Body {
             .into_iter()
             .filter(|name| !bound.0.contains(name))
             .cloned();
-        let mut check = MapvCheck {
+        let mut check = IdiomCheck {
             arrays: arrays.collect(),
+            bound: &bound.0,
             error: None,
         };
         check.visit_block(&block);
@@ -152,34 +154,105 @@ fn type_arguments(segment: &PathSegment) -> [TokenStream; 2] {
     [(); 2].map(|()| types.next().unwrap_or_else(|| quote! { _ }))
 }
 
-/// A visitor that rejects element-wise functions in calls of `mapv` on the function's own arrays.
-struct MapvCheck {
+/// A visitor that rejects idioms of the host on the function's own arrays: element-wise functions
+/// in calls of `mapv`, `max` with a number, and assignments to temporary views.
+struct IdiomCheck<'b> {
+    /// The parameters that are arrays, and the variables that were made of them.
     arrays: Vec<Ident>,
+    /// The names that patterns bind, each as often as it is bound.
+    bound: &'b [Ident],
     error: Option<Error>,
 }
 
-impl<'a> Visit<'a> for MapvCheck {
+impl<'a> Visit<'a> for IdiomCheck<'_> {
+    fn visit_local(&mut self, local: &'a Local) {
+        visit::visit_local(self, local);
+        let pattern = match &local.pat {
+            Pat::Type(typed) => &*typed.pat,
+            pattern => pattern,
+        };
+        if let (Pat::Ident(PatIdent { ident, .. }), Some(init)) = (pattern, &local.init)
+            && self.is_array(&init.expr)
+            && self.bound.iter().filter(|name| *name == ident).count() == 1
+        {
+            self.arrays.push(ident.clone());
+        }
+    }
+
     fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
         visit::visit_expr_method_call(self, call);
-        let is_known = root(&call.receiver).is_some_and(|name| self.arrays.contains(name));
-        let Some(function) = call
-            .args
-            .first()
-            .filter(|_| call.method == "mapv" && is_known)
-        else {
+        let Some(argument) = call.args.first().filter(|_| self.is_array(&call.receiver)) else {
             return;
         };
-        match function {
-            Expr::Path(path) => self.function(path),
-            Expr::Closure(closure) => self.closure(closure),
-            _ => {}
+        match (call.method.to_string().as_str(), argument) {
+            ("map" | "mapv" | "mapv_inplace", Expr::Path(path)) => {
+                self.function(&call.method, path);
+            }
+            ("map" | "mapv" | "mapv_inplace", Expr::Closure(closure)) => {
+                self.closure(&call.method, closure);
+            }
+            (name, _) => {
+                let Some(whole) = of_two_arrays(name) else {
+                    return;
+                };
+                let message = format!(
+                    "`{name}` of an array takes no argument and gives its greatest or least \
+                     element: write `.{whole}(…)`, which compares element by element"
+                );
+                self.reject(&call.method, message);
+            }
         }
+    }
+
+    fn visit_expr_assign(&mut self, assignment: &'a ExprAssign) {
+        visit::visit_expr_assign(self, assignment);
+        self.assigned(&assignment.left, "=", Some("assign"));
+    }
+
+    fn visit_expr_binary(&mut self, binary: &'a ExprBinary) {
+        visit::visit_expr_binary(self, binary);
+        let method = match binary.op {
+            BinOp::AddAssign(_) => Some("add_assign"),
+            BinOp::SubAssign(_) => Some("sub_assign"),
+            BinOp::MulAssign(_) => Some("mul_assign"),
+            BinOp::DivAssign(_) => Some("div_assign"),
+            BinOp::RemAssign(_)
+            | BinOp::BitAndAssign(_)
+            | BinOp::BitOrAssign(_)
+            | BinOp::BitXorAssign(_)
+            | BinOp::ShlAssign(_)
+            | BinOp::ShrAssign(_) => None,
+            _ => return,
+        };
+        let operator = binary.op.to_token_stream().to_string();
+        self.assigned(&binary.left, &operator, method);
     }
 
     fn visit_item(&mut self, _item: &'a Item) {}
 }
 
-impl MapvCheck {
+impl IdiomCheck<'_> {
+    fn is_array(&self, expression: &Expr) -> bool {
+        root(expression).is_some_and(|name| self.arrays.contains(name))
+    }
+
+    /// Rejects an assignment to a mutable view that no variable holds.
+    fn assigned(&mut self, left: &Expr, operator: &str, method: Option<&str>) {
+        let Expr::MethodCall(view) = left else { return };
+        if !self.is_array(&view.receiver) {
+            return;
+        }
+        let name = &view.method;
+        let bind = format!("`let mut part = ….{name}(…); part {operator} …`");
+        let message = match method {
+            Some(method) => format!(
+                "`{operator}` cannot assign to what a call returns: write `.{name}(…).{method}(…)`"
+            ),
+            None => format!("`{operator}` cannot assign to what a call returns: write {bind}"),
+        };
+        self.reject(left, message);
+    }
+
     fn reject(&mut self, place: &impl quote::ToTokens, message: String) {
         let error = Error::new_spanned(place, message);
         match &mut self.error {
@@ -189,7 +262,7 @@ impl MapvCheck {
     }
 
     /// Checks a function given by its path, such as `f32::exp`.
-    fn function(&mut self, function: &ExprPath) {
+    fn function(&mut self, method: &Ident, function: &ExprPath) {
         let names: Vec<_> = function
             .path
             .segments
@@ -200,29 +273,41 @@ impl MapvCheck {
             && is_element(ty)
         {
             let message = format!(
-                "`mapv` calls its function once, with the whole array, but `{ty}::{name}` takes \
-                 one element: write `.mapv(|v| v.{name}())`"
+                "`{method}` calls its function once, with the whole array, but `{ty}::{name}` \
+                 takes one element: write `.{method}(|v| v.{name}())`"
             );
             self.reject(function, message);
         }
     }
 
-    fn closure(&mut self, closure: &ExprClosure) {
+    fn closure(&mut self, method: &Ident, closure: &ExprClosure) {
         let parameter = match closure.inputs.first() {
             Some(Pat::Ident(parameter)) => &parameter.ident,
+            Some(Pat::Reference(reference)) => {
+                let message = format!(
+                    "`{method}` calls its closure once, with the whole array: write `{}` without \
+                     `&`",
+                    reference.pat.to_token_stream()
+                );
+                self.reject(reference, message);
+                return;
+            }
             Some(Pat::Type(typed)) => {
                 if let Type::Path(ty) = &*typed.ty
                     && ty.path.get_ident().is_some_and(is_element)
                 {
-                    let message = "`mapv` calls its closure once, with the whole array: omit the \
-                                   element type";
-                    self.reject(&typed.ty, message.to_owned());
+                    let message = format!(
+                        "`{method}` calls its closure once, with the whole array: omit the \
+                         element type"
+                    );
+                    self.reject(&typed.ty, message);
                 }
                 return;
             }
             _ => return,
         };
         let mut within = MapvClosure {
+            method,
             parameter,
             check: self,
         };
@@ -231,12 +316,13 @@ impl MapvCheck {
 }
 
 /// A visitor of the body of a closure of `mapv`, whose parameter is the whole array.
-struct MapvClosure<'a> {
+struct MapvClosure<'a, 'b> {
+    method: &'a Ident,
     parameter: &'a Ident,
-    check: &'a mut MapvCheck,
+    check: &'a mut IdiomCheck<'b>,
 }
 
-impl<'a> Visit<'a> for MapvClosure<'_> {
+impl<'a> Visit<'a> for MapvClosure<'_, '_> {
     fn visit_expr_if(&mut self, choice: &'a ExprIf) {
         self.reject_condition(&choice.cond);
         visit::visit_expr_if(self, choice);
@@ -248,10 +334,10 @@ impl<'a> Visit<'a> for MapvClosure<'_> {
     }
 
     fn visit_expr_cast(&mut self, cast: &'a ExprCast) {
-        let (v, ty) = (self.parameter, &cast.ty);
+        let (method, v, ty) = (self.method, self.parameter, &cast.ty);
         if mentions(&cast.expr, v) {
             let message = format!(
-                "`mapv` calls its closure once, with the whole array `{v}`, which `as` cannot \
+                "`{method}` calls its closure once, with the whole array `{v}`, which `as` cannot \
                  convert: write `.cast::<{}>()`",
                 quote! { #ty }
             );
@@ -261,31 +347,44 @@ impl<'a> Visit<'a> for MapvClosure<'_> {
     }
 
     fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
-        let whole = match call.method.to_string().as_str() {
-            "max" => "maximum",
-            "min" => "minimum",
-            _ => "",
-        };
-        if !whole.is_empty() && call.args.len() == 1 && mentions(&call.receiver, self.parameter) {
+        if let Some(whole) = of_two_arrays(&call.method.to_string())
+            && call.args.len() == 1
+            && mentions(&call.receiver, self.parameter)
+            && !self.check.is_array(&call.receiver)
+        {
             let message = format!(
-                "`mapv` calls its closure once, with the whole array `{}`, whose `{}` takes no \
+                "`{}` calls its closure once, with the whole array `{}`, whose `{}` takes no \
                  argument: write `.{whole}(…)`",
-                self.parameter, call.method
+                self.method, self.parameter, call.method
             );
             self.check.reject(&call.method, message);
         }
         visit::visit_expr_method_call(self, call);
     }
+
+    fn visit_expr_unary(&mut self, unary: &'a ExprUnary) {
+        if let (UnOp::Deref(_), Expr::Path(path)) = (&unary.op, &*unary.expr)
+            && path.path.is_ident(self.parameter)
+        {
+            let (method, v) = (self.method, self.parameter);
+            let message = format!(
+                "`{method}` calls its closure once, with the whole array `{v}`: write `{v}` \
+                 without `*`"
+            );
+            self.check.reject(unary, message);
+        }
+        visit::visit_expr_unary(self, unary);
+    }
 }
 
-impl MapvClosure<'_> {
+impl MapvClosure<'_, '_> {
     fn reject_condition(&mut self, condition: &Expr) {
-        let v = self.parameter;
+        let (method, v) = (self.method, self.parameter);
         if mentions(condition, v) {
             let message = format!(
-                "`mapv` calls its closure once, with the whole array `{v}`, which is not a single \
-                 condition: write `{v}.greater(0.0).where_cond(yes, no)`, which selects element by \
-                 element"
+                "`{method}` calls its closure once, with the whole array `{v}`, which is not a \
+                 single condition: write `{v}.greater(0.0).where_cond(yes, no)`, which selects \
+                 element by element"
             );
             self.check.reject(condition, message);
         }
@@ -305,11 +404,37 @@ fn mentions(expression: &Expr, name: &Ident) -> bool {
     finder.1
 }
 
+/// Returns the method that compares two arrays element by element, for the name of the reduction.
+fn of_two_arrays(name: &str) -> Option<&'static str> {
+    match name {
+        "max" => Some("maximum"),
+        "min" => Some("minimum"),
+        _ => None,
+    }
+}
+
+/// The methods of arrays that return values of the host.
+const ON_HOST: [&str; 13] = [
+    "to_host",
+    "item",
+    "shape",
+    "len",
+    "ndim",
+    "dim",
+    "raw_dim",
+    "nrows",
+    "ncols",
+    "is_empty",
+    "outer_iter",
+    "axis_iter",
+    "iter",
+];
+
 /// Returns the variable that a chain of operations starts with, if the chain stays on the device.
 fn root(expression: &Expr) -> Option<&Ident> {
     match expression {
         Expr::Path(path) => path.path.get_ident(),
-        Expr::MethodCall(call) if call.method == "to_host" || call.method == "item" => None,
+        Expr::MethodCall(call) if ON_HOST.iter().any(|name| call.method == name) => None,
         Expr::MethodCall(call) => root(&call.receiver),
         Expr::Reference(reference) => root(&reference.expr),
         Expr::Paren(paren) => root(&paren.expr),
@@ -319,11 +444,16 @@ fn root(expression: &Expr) -> Option<&Ident> {
     }
 }
 
+/// Returns whether a `Vec` of this type is one array.
+pub(super) fn holds_elements(list: &PathSegment) -> bool {
+    let [element, _] = type_arguments(list);
+    is_element(&element)
+}
+
 /// Returns whether this is the name of an element type.
-fn is_element(name: &Ident) -> bool {
+pub(super) fn is_element(name: &impl ToString) -> bool {
     [
         "f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
     ]
-    .iter()
-    .any(|element| name == element)
+    .contains(&name.to_string().as_str())
 }

@@ -56,10 +56,19 @@ fn idioms_for_single_elements_are_rejected_on_parameters_alone() {
         "x.mapv(|v| match v { v => v })",
         "x.mapv(|v| (v * 2.0) as f64)",
         "x.mapv(|v| (v - 1.0).max(0.0))",
+        "x.map(|v| *v * 2.0)",
+        "x.map(|&v| v * 2.0)",
+        "x.mapv_inplace(f32::abs)",
+        "-x.abs().max(1.0)",
+        "let y = &x * 2.0; y.min(n as f32)",
+        "x.slice_mut(s![..2]) += x",
+        "x.slice_mut(s![..2]) %= x",
+        "x.row_mut(0) = x",
     ] {
         let source = format!("fn f(x: &Array1<f32>, n: usize) {{ {body}; }}");
         assert!(expanded(&source).contains("compile_error"), "{body}");
     }
+    assert!(!expanded("fn f(x: &[Layer]) { x.iter().max(n) }").contains("compile_error"));
     for body in [
         "x.mapv(|v| v * v)",
         "x.mapv(exp)",
@@ -69,6 +78,13 @@ fn idioms_for_single_elements_are_rejected_on_parameters_alone() {
         "let x = x.to_host()?; x.mapv(|v| v.max(0.0))",
         "other.mapv(|v| v as f64)",
         "fn g(x: Array1<f32>) { x.mapv(f32::exp); }",
+        "x.max()",
+        "x.len().max(n)",
+        "let k = x.shape()[0]; k.max(n)",
+        "let k = x.len(); k.max(n)",
+        "let y = x * 2.0; { let y = n; y.max(1) }",
+        "for x in 0..n { x.max(1); }",
+        "x.to_host()?.slice_mut(s![..]) += 1.0",
     ] {
         let source = format!("fn f(x: &Array1<f32>, n: usize) {{ {body}; }}");
         assert!(!expanded(&source).contains("compile_error"), "{body}");

@@ -356,6 +356,45 @@ impl<T: Element, D> Array<T, D> {
         function(self)
     }
 
+    /// Applies a function to the array, as [`mapv`](Self::mapv).
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![1.0_f32, -2.0];
+    /// let mapped = device.region(|g| g.array(&x).map(|v| v * v + 1.0))?;
+    /// assert_eq!(mapped.wait()?, x.map(|v| v * v + 1.0));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn map<U, E>(&self, function: impl FnOnce(&Self) -> Array<U, E>) -> Array<U, E> {
+        function(self)
+    }
+
+    /// Replaces the elements by a function of the array, which is called as that of
+    /// [`mapv`](Self::mapv).
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![1.0_f32, -2.0];
+    /// let mapped = device.region(|g| {
+    ///     let mut x = g.array(&x);
+    ///     x.mapv_inplace(|v| v.maximum(0.0) + 1.0);
+    ///     x
+    /// })?;
+    /// assert_eq!(mapped.wait()?, array![2.0, 1.0]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn mapv_inplace(&mut self, function: impl FnOnce(&Self) -> Self) {
+        *self = function(self);
+    }
+
     #[track_caller]
     pub(super) fn filled_like(&self, value: Scalar) -> Self {
         self.constant(value, &self.node().shape, Location::caller())

@@ -95,3 +95,26 @@ impl<T, D: ndarray::Dimension> Array<T, D> {
         (part(Slice::from(..at)), part(Slice::from(at..)))
     }
 }
+
+/// A trait without implementations, whose diagnostic explains that the elements of a device array
+/// are not iterated over: each would be a round trip to the device.
+#[diagnostic::on_unimplemented(
+    message = "the elements of an array on a device cannot be iterated over",
+    label = "visits the elements one by one",
+    note = "operate on whole arrays: `mapv`, `sum`, `where_cond` and others; `outer_iter()` \
+            iterates over the subviews of the first axis",
+    note = "to visit the elements on the host, return the array from the region, or write \
+            `x.to_host()?.iter()`"
+)]
+pub trait ElementIteration {}
+
+impl<T, D> Array<T, D> {
+    /// Explains at compile time what to write instead.
+    #[doc(hidden)]
+    pub fn iter(&self) -> std::slice::Iter<'_, T>
+    where
+        Self: ElementIteration,
+    {
+        unreachable!("the trait has no implementations")
+    }
+}

@@ -27,8 +27,11 @@ use smallvec::smallvec;
 
 pub(crate) use concatenate::concatenated;
 pub use concatenate::{concatenate, stack};
+pub use iter::ElementIteration;
 pub use linalg::Dot;
-pub use operators::{BitwiseElement, HostOperand, Integer};
+pub use operators::{
+    BitwiseElement, ElementTypes, HostOperand, Integer, IntegerBesideFloats, SameElement,
+};
 
 use crate::{
     element::{DType, Element, Scalar},

@@ -14,7 +14,7 @@ use ndarray::{ArrayBase, DimMax, Dimension, RawData};
 
 use crate::{
     array::{Array, ArrayViewMut, Operand},
-    element::{Element, Number},
+    element::{Element, Float, Number},
     expr::Function,
 };
 
@@ -75,16 +75,80 @@ integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 )]
 pub trait HostOperand {}
 
+/// Equality of two element types, which the solver can use to infer one from the other.
+pub struct ElementTypes;
+
+/// The requirement that two arrays have the same element type.
+#[diagnostic::on_unimplemented(
+    message = "an array of `{T}` cannot be combined with an array of `{U}`",
+    label = "an array of `{U}`",
+    note = "convert one of them: `cast::<{T}>()` on this one, or `cast::<{U}>()` on the other"
+)]
+pub trait SameElement<T, U> {
+    /// The element type, which is unknown to the compiler if the two differ, so that it reports
+    /// their difference alone.
+    type Element;
+
+    /// Returns the array itself.
+    #[doc(hidden)]
+    fn same<E>(array: &Array<U, E>) -> &Array<T, E>;
+
+    /// Returns the array itself.
+    #[doc(hidden)]
+    fn result<E>(array: Array<T, E>) -> Array<Self::Element, E>;
+}
+
+impl<T> SameElement<T, T> for ElementTypes {
+    type Element = T;
+
+    fn same<E>(array: &Array<T, E>) -> &Array<T, E> {
+        array
+    }
+
+    fn result<E>(array: Array<T, E>) -> Array<T, E> {
+        array
+    }
+}
+
+/// A trait without implementations, whose diagnostic explains that `x * 2` needs a number of the
+/// element type.
+#[diagnostic::on_unimplemented(
+    message = "an array of `{T}` cannot be combined with an integer",
+    label = "an integer",
+    note = "write a number of the element type: `2.0` instead of `2`, `n as {T}` for a variable, \
+            and `f16::from_f32(2.0)` for floats of 16 bits"
+)]
+pub trait IntegerBesideFloats<T> {}
+
 macro_rules! binary {
+    (numbers: $($operator:ident, $method:ident, $function:ident;)*) => {
+        binary! { $($operator, $method, Number, $function;)* }
+        $(
+            binary!(@integer $operator, $method, Array<T, D>);
+            binary!(@integer $operator, $method, &Array<T, D>);
+        )*
+    };
+    (@integer $operator:ident, $method:ident, $left:ty) => {
+        impl<T: Float, D> $operator<i32> for $left
+        where
+            i32: IntegerBesideFloats<T>,
+        {
+            type Output = Array<T, D>;
+
+            fn $method(self, _value: i32) -> Self::Output {
+                unreachable!("the trait has no implementations")
+            }
+        }
+    };
     ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
         binary!(@host $operator, $method, $bound, Array<T, D>, ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, Array<T, D>, &ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, &Array<T, D>, ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, &Array<T, D>, &ArrayBase<S, E>);
-        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, Array<T, E>);
-        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, Array<T, E>);
-        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, &Array<T, E>);
-        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, &Array<T, E>);
+        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, Array<U, E>);
+        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, Array<U, E>);
+        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, &Array<U, E>);
+        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, &Array<U, E>);
         binary!(@value $operator, $method, $bound, $function, Array<T, D>);
         binary!(@value $operator, $method, $bound, $function, &Array<T, D>);
     )*};
@@ -113,27 +177,36 @@ macro_rules! binary {
     (
         @arrays $operator:ident, $method:ident, $bound:ident, $function:ident, $left:ty, $right:ty
     ) => {
-        impl<T: $bound, D, E> $operator<$right> for $left
+        impl<T: $bound, U, D, E> $operator<$right> for $left
         where
+            ElementTypes: SameElement<T, U>,
             D: Dimension + DimMax<E>,
             E: Dimension,
         {
-            type Output = Array<T, <D as DimMax<E>>::Output>;
+            type Output = Array<
+                <ElementTypes as SameElement<T, U>>::Element,
+                <D as DimMax<E>>::Output,
+            >;
 
             #[track_caller]
             fn $method(self, other: $right) -> Self::Output {
-                self.binary(Function::$function, other.borrow())
+                let other = ElementTypes::same(other.borrow());
+                ElementTypes::result(self.binary(Function::$function, other))
             }
         }
     };
 }
 
 binary! {
-    Add, add, Number, Add;
-    Sub, sub, Number, Subtract;
-    Mul, mul, Number, Multiply;
-    Div, div, Number, Divide;
-    Rem, rem, Number, Remainder;
+    numbers:
+    Add, add, Add;
+    Sub, sub, Subtract;
+    Mul, mul, Multiply;
+    Div, div, Divide;
+    Rem, rem, Remainder;
+}
+
+binary! {
     BitAnd, bitand, BitwiseElement, And;
     BitOr, bitor, BitwiseElement, Or;
     BitXor, bitxor, BitwiseElement, ExclusiveOr;
@@ -211,9 +284,22 @@ unary! {
 /// Implements assigning operators, after which the handle or the view refers to new elements. The
 /// other operand is broadcast to its shape.
 macro_rules! assigning {
+    (numbers: $($operator:ident, $method:ident, $function:ident;)*) => {
+        assigning! { $($operator, $method, Number, $function;)* }
+        $(
+            impl<T: Float, D> $operator<i32> for Array<T, D>
+            where
+                i32: IntegerBesideFloats<T>,
+            {
+                fn $method(&mut self, _value: i32) {
+                    unreachable!("the trait has no implementations")
+                }
+            }
+        )*
+    };
     ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
-        assigning!(@array $operator, $method, $bound, $function, Array<T, E>);
-        assigning!(@array $operator, $method, $bound, $function, &Array<T, E>);
+        assigning!(@array $operator, $method, $bound, $function, Array<U, E>);
+        assigning!(@array $operator, $method, $bound, $function, &Array<U, E>);
         assigning!(@host $operator, $method, $bound, ArrayBase<S, E>);
         assigning!(@host $operator, $method, $bound, &ArrayBase<S, E>);
 
@@ -237,13 +323,15 @@ macro_rules! assigning {
         }
     )*};
     (@array $operator:ident, $method:ident, $bound:ident, $function:ident, $right:ty) => {
-        impl<T: $bound, D, E> $operator<$right> for Array<T, D>
+        impl<T: $bound, U, D, E> $operator<$right> for Array<T, D>
         where
+            ElementTypes: SameElement<T, U>,
             D: Dimension + DimMax<E, Output = D>,
             E: Dimension,
         {
             #[track_caller]
             fn $method(&mut self, other: $right) {
+                let other = ElementTypes::same::<E>(other.borrow());
                 let other = other.broadcast_to(self, stringify!($method));
                 *self = self.binary(Function::$function, &other);
             }
@@ -262,11 +350,15 @@ macro_rules! assigning {
 }
 
 assigning! {
-    AddAssign, add_assign, Number, Add;
-    SubAssign, sub_assign, Number, Subtract;
-    MulAssign, mul_assign, Number, Multiply;
-    DivAssign, div_assign, Number, Divide;
-    RemAssign, rem_assign, Number, Remainder;
+    numbers:
+    AddAssign, add_assign, Add;
+    SubAssign, sub_assign, Subtract;
+    MulAssign, mul_assign, Multiply;
+    DivAssign, div_assign, Divide;
+    RemAssign, rem_assign, Remainder;
+}
+
+assigning! {
     BitAndAssign, bitand_assign, BitwiseElement, And;
     BitOrAssign, bitor_assign, BitwiseElement, Or;
     BitXorAssign, bitxor_assign, BitwiseElement, ExclusiveOr;

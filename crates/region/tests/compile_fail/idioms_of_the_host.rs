@@ -2,7 +2,7 @@
 //! suggest.
 
 use millstream_region::{RegionExt, Result, region};
-use ndarray::{Array1, ArrayViewMut1, array};
+use ndarray::{Array1, Array2, ArrayViewMut1, array, s};
 
 #[region]
 fn function_of_an_element(x: &Array1<f32>) -> Array1<f32> {
@@ -28,6 +28,53 @@ fn cast_of_an_element(x: &Array1<f32>) -> Array1<f64> {
 fn greater_of_an_element(x: &Array1<f32>) -> Array1<f32> {
     let above = x.mapv(|v| (v - 1.0).max(0.0)); //~ "write `.maximum(…)`"
     above + x.mapv(|v| v.min(1.0)) //~ "write `.minimum(…)`"
+}
+
+#[region]
+fn greater_of_a_number(x: &Array1<f32>) -> Array1<f32> {
+    let size = -x.abs().max(1.0); //~ "write `.maximum(…)`"
+    let product = x * 2.0;
+    size + product.min(0.5) //~ "write `.minimum(…)`"
+}
+
+#[region]
+fn dereferenced_element(x: &Array1<f32>) -> Array1<f32> {
+    x.map(|v| *v * 2.0) //~ "write `v` without `*`"
+        + x.mapv(|&v| v * 2.0) //~ "write `v` without `&`"
+}
+
+#[region]
+fn mapped_in_place(x: &mut Array1<f32>) {
+    x.mapv_inplace(f32::abs); //~ "write `.mapv_inplace(|v| v.abs())`"
+}
+
+#[region]
+fn assigned_to_a_temporary_view(x: &mut Array2<f32>, y: &Array1<f32>) {
+    x.slice_mut(s![0, ..]) += y; //~ "write `.slice_mut(…).add_assign(…)`"
+    x.row_mut(1) = y; //~ "write `.row_mut(…).assign(…)`"
+    x.column_mut(1) %= y; //~ "write `let mut part = ….column_mut(…); part %= …`"
+}
+
+#[region]
+fn iterated(x: &Array1<f32>) -> Array1<f32> {
+    let _ = x.iter().map(|v| v * 2.0).sum::<f32>(); //~ E0277 "`outer_iter()` iterates over"
+    x.clone()
+}
+
+#[region]
+fn integers_beside_floats(x: &Array1<f32>, y: &Array1<f64>) -> Array1<f32> {
+    let mut twice = x * 2; //~ E0277 "`2.0` instead of `2`"
+    twice -= 1; //~ E0277 "`2.0` instead of `2`"
+    y / 2; //~ E0277 "an array of `f64` cannot be combined with an integer"
+    twice
+}
+
+#[region]
+fn two_types(x: &Array1<f32>, y: &Array1<f64>) -> Array1<f32> {
+    let _ = x + y; //~ E0277 "`cast::<f32>()` on this"
+    let mut product = x.clone();
+    product *= y; //~ E0277 "an array of `f32` cannot be combined with an array of `f64`"
+    product.maximum(y) //~ E0277 "`cast` converts between types"
 }
 
 #[region]
@@ -73,6 +120,8 @@ fn one_answer(x: &Array1<f32>) -> Array1<f32> {
 /// Breaks the same rules in closures, where the errors of the types give the same advice.
 fn in_a_closure(device: &millstream::Device) -> Result<()> {
     let x = array![1.0_f32];
+    device.region(|g| g.array(&x) * 2)?.wait()?; //~ E0277 "`2.0` instead of `2`"
+    device.region(|g| 1.0 - g.array(&x).iter().sum::<f32>() * g.array(&x))?.wait()?; //~ E0277
     device.region(|g| g.array(&x) + &x)?.wait()?; //~ E0277 "copy it to the device with"
     let mapped = device.region(|g| {
         g.array(&x).mapv(|v| if *v > 0.0 { v * 2.0 } else { v * 1.0 }) //~ E0277 "selects element"

@@ -17,7 +17,7 @@ fn arithmetic_of_truths(x: &Array1<bool>) -> Array1<bool> {
 
 #[region]
 fn mixed_types(x: &Array1<f32>, y: &Array1<f64>) -> Array1<f64> {
-    x + y //~ E0277
+    x + y //~ E0277 "`cast::<f32>()` on this one"
 }
 
 fn bump(x: f32) -> f32 {
