@@ -203,8 +203,8 @@ mod streams;
 
 pub use array::{
     Array, ArrayViewMut, AttentionMask, BitwiseElement, Dot, ElementIndex, HostOperand,
-    IndexElement, Indices, Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate,
-    stack,
+    IndexElement, Indices, Integer, Operand, Packed, PackedOperand, ScalarComparison, Selected,
+    WhereOperand, concatenate, stack,
 };
 #[doc(hidden)]
 pub use array::{ElementIteration, ElementTypes, IntegerBesideFloats, SameElement};
@@ -217,7 +217,7 @@ pub use host::{
 };
 pub use host::{
     Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,
-    RegionExt, RegionTarget, Resident,
+    RegionExt, RegionTarget, Resident, Unpacked,
 };
 #[cfg(feature = "dlpack")]
 pub use interop::DlpackElement;

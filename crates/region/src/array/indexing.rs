@@ -11,7 +11,7 @@ use crate::{
     array::Array,
     element::{DType, Element, Number, sealed::Sealed},
     error::{Site, UsageErrorKind},
-    expr::{NodeRef, Op, Session},
+    expr::{NodeRef, Op, ScatterMode, Session},
     schedule::adds_to_few,
     shape::{self, AxisMap, AxisSource, Shape},
 };
@@ -174,7 +174,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     }
 
     /// Gathers from `source`, with the result having the shape of `index`.
-    fn gathered(&self, source: Self, index: &NodeRef, axis: usize, site: Site) -> Self {
+    pub(super) fn gathered(&self, source: Self, index: &NodeRef, axis: usize, site: Site) -> Self {
         let length = source.shape()[axis];
         if length == 0 && index.elements > 0 {
             let problem = UsageErrorKind::Index {
@@ -188,6 +188,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
             source: NodeRef::clone(source.node()),
             index: NodeRef::clone(index),
             axis,
+            is_checked: true,
         };
         self.plan(T::DTYPE, index.shape.clone(), op, site)
     }
@@ -222,7 +223,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
-        self.scattered(axis, index, values, false)
+        self.scattered(axis, index, values, ScatterMode::Last)
     }
 
     #[track_caller]
@@ -231,9 +232,12 @@ impl<T: Element, D: Dimension> Array<T, D> {
         axis: Axis,
         index: &Array<I, D>,
         values: &Array<T, E>,
-        adds: bool,
+        mode: ScatterMode,
     ) -> Self {
-        let site = Site::of(if adds { "scatter_add" } else { "scatter" });
+        let site = Site::of(match mode {
+            ScatterMode::Add => "scatter_add",
+            _ => "scatter",
+        });
         let number = axis.index();
         let Some(&length) = self.shape().get(number) else {
             return self.missing_axis(axis, self.shape(), site);
@@ -262,7 +266,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
             index: NodeRef::clone(index.node()),
             value: NodeRef::clone(value.node()),
             axis: number,
-            adds,
+            mode,
         };
         self.plan(T::DTYPE, self.node().shape.clone(), op, site)
     }
@@ -293,7 +297,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         values: &Array<T, E>,
     ) -> Self {
         if <T as Sealed>::DTYPE == DType::F32 && !self.gets_many(axis, index) {
-            return self.scattered(axis, index, values, true);
+            return self.scattered(axis, index, values, ScatterMode::Add);
         }
         self.scatter_add_in_f64(axis, index, values)
     }
@@ -335,7 +339,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
                 self.added_as::<f64, I, E>(axis, index, values)
             }
             dtype if dtype.is_narrow_integer() => self.added_as::<i32, I, E>(axis, index, values),
-            _ => self.scattered(axis, index, values, true),
+            _ => self.scattered(axis, index, values, ScatterMode::Add),
         }
     }
 
@@ -358,7 +362,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
         values: &Array<T, E>,
     ) -> Self {
         let (wide, values) = (self.cast::<W>(), values.cast::<W>());
-        wide.scattered(axis, index, &values, true).cast()
+        wide.scattered(axis, index, &values, ScatterMode::Add)
+            .cast()
     }
 }
 

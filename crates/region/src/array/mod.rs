@@ -11,6 +11,7 @@ mod indexing;
 mod iter;
 mod linalg;
 mod operators;
+mod packed;
 mod reduce;
 mod scan;
 mod views;
@@ -32,6 +33,7 @@ pub use linalg::Dot;
 pub use operators::{
     BitwiseElement, ElementTypes, HostOperand, Integer, IntegerBesideFloats, SameElement,
 };
+pub use packed::{Packed, PackedOperand};
 
 use crate::{
     element::{DType, Element, Scalar},

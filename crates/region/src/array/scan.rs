@@ -88,7 +88,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         changes
     }
 
-    fn accumulated(&self, reduction: Reduction, axis: Axis, site: Site) -> Self {
+    pub(super) fn accumulated(&self, reduction: Reduction, axis: Axis, site: Site) -> Self {
         if axis.index() >= self.ndim() {
             return self.missing_axis(axis, self.shape(), site);
         }

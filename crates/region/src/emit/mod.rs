@@ -31,7 +31,7 @@ use reduce::reduction::reduce;
 use row::{block::block_row, long_row::long_row, many_rows::many_rows};
 use scan::rows::scan;
 use scatter::{
-    atomics::{add_each, mark_and_store},
+    atomics::{add_each, mark_and_store, permute},
     shared::add_in_shared,
 };
 
@@ -65,6 +65,7 @@ pub(crate) fn passes_of(kernel: &FusedKernel, schedule: Schedule) -> GeneratedPa
         Schedule::Scatter(ScatterSchedule::Add) => add_each(kernel),
         Schedule::Scatter(ScatterSchedule::AddInShared { blocks }) => add_in_shared(kernel, blocks),
         Schedule::Scatter(ScatterSchedule::MarkAndStore) => mark_and_store(kernel),
+        Schedule::Scatter(ScatterSchedule::Permute) => permute(kernel),
         Schedule::Product(plan) => product(kernel, &plan),
         Schedule::Attention => attention(kernel),
     }

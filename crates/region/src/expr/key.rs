@@ -144,7 +144,9 @@ fn tag_and_detail(op: &Op) -> (u64, u64) {
         Op::Apply(function, operands) => (2, function.code() << 2 | operands.len() as u64),
         Op::View(..) => (3, 0),
         Op::Reshape(_) => (4, 0),
-        Op::Gather { axis, .. } => (5, *axis as u64),
+        Op::Gather {
+            axis, is_checked, ..
+        } => (5, (*axis as u64) << 1 | u64::from(*is_checked)),
         Op::Reduce { reduction, .. } => (6, *reduction as u64),
         Op::MatrixProduct(_, _, precision) => (7, *precision as u64),
         Op::Attention(attention) => {
@@ -153,7 +155,7 @@ fn tag_and_detail(op: &Op) -> (u64, u64) {
         }
         Op::Concatenate { parts, .. } => (9, parts.len() as u64),
         Op::Update { .. } => (10, 0),
-        Op::Scatter { axis, adds, .. } => (11, (*axis as u64) << 1 | u64::from(*adds)),
+        Op::Scatter { axis, mode, .. } => (11, (*axis as u64) << 2 | *mode as u64),
         Op::Scan {
             reduction, axis, ..
         } => (12, (*axis as u64) << PART | *reduction as u64),

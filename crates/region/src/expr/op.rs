@@ -25,11 +25,12 @@ pub(crate) enum Op {
     /// The elements of the source in the same order, with another shape.
     Reshape(NodeRef),
     /// The source elements at the indices that `index`, which has the shape of the node, gives
-    /// along the axis.
+    /// along the axis. The device checks them if they are not known to be within bounds.
     Gather {
         source: NodeRef,
         index: NodeRef,
         axis: usize,
+        is_checked: bool,
     },
     /// A reduction along the axes, which the node does not have.
     Reduce {
@@ -54,14 +55,13 @@ pub(crate) enum Op {
         value: NodeRef,
     },
     /// The base with elements replaced along the axis: `index` gives the position of each element
-    /// of `value`, which has the shape of `index`. If several elements have one position, the last
-    /// one is stored; if `adds`, all of them are added to the element of the base.
+    /// of `value`, which has the shape of `index`.
     Scatter {
         base: NodeRef,
         index: NodeRef,
         value: NodeRef,
         axis: usize,
-        adds: bool,
+        mode: ScatterMode,
     },
     /// An inclusive scan along the axis.
     Scan {
@@ -69,6 +69,18 @@ pub(crate) enum Op {
         source: NodeRef,
         axis: usize,
     },
+}
+
+/// The effect of a scatter on an element of its base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScatterMode {
+    /// The last of the values for the element replaces it.
+    Last,
+    /// All values for the element are added to it.
+    Add,
+    /// The one value for the element replaces it. The indices are known to be a permutation, so
+    /// that nothing of the base is left and the device does not check them.
+    Permute,
 }
 
 /// The operands of attention, `softmax(q·kᵀ·scale + mask)·v`. All have the same batch axes.
@@ -176,8 +188,11 @@ impl Op {
             Op::Attention(_) => "attention",
             Op::Concatenate { .. } => "concatenate",
             Op::Update { .. } => "update",
-            Op::Scatter { adds: false, .. } => "scatter",
-            Op::Scatter { adds: true, .. } => "scatter_add",
+            Op::Scatter { mode, .. } => match mode {
+                ScatterMode::Last => "scatter",
+                ScatterMode::Add => "scatter_add",
+                ScatterMode::Permute => "permute",
+            },
             Op::Scan { reduction, .. } => match reduction {
                 Reduction::Product => "cumprod",
                 Reduction::Minimum => "cummin",

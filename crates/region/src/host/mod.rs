@@ -6,6 +6,7 @@ mod explain;
 mod input;
 mod on_device;
 mod output;
+mod packed;
 mod pending;
 mod prepared;
 mod target;
@@ -20,6 +21,7 @@ pub use on_device::OnDevice;
 pub use output::{
     ArrayDownload, DeviceValue, Keep, Output, OutputNode, PendingStruct, PendingValue, PlainValue,
 };
+pub use packed::Unpacked;
 pub use pending::Pending;
 pub use prepared::{Arrays, Prepared};
 pub use target::RegionTarget;

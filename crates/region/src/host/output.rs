@@ -23,8 +23,8 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region function",
     note = "results are ndarray's arrays of numbers or `bool`, `Vec`s of those, single elements, \
-            arrays on the device, tuples of results, and structs that derive \
-            `millstream_region::OnDevice`"
+            arrays on the device, `Packed` and `Unpacked` elements, tuples of results, and \
+            structs that derive `millstream_region::OnDevice`"
 )]
 pub trait Output: Sized {
     /// The type that the body returns for this result.

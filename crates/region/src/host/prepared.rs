@@ -6,7 +6,7 @@ use millstream::Device;
 use smallvec::SmallVec;
 
 use crate::{
-    Array, Region,
+    Array, Packed, Region,
     error::{Error, Line, Result, UsageError, UsageErrorKind},
     expr::{NodeRef, Session, Storage},
     run::{
@@ -17,7 +17,8 @@ use crate::{
     shape::Shape,
 };
 
-/// Arguments and results of prepared regions: an array on the device, or a tuple of up to four.
+/// Arguments and results of prepared regions: an array on the device, packed or not, or a tuple of
+/// up to four.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument or a result of a prepared region",
     note = "these are arrays on the device, and tuples of up to four of them"
@@ -47,6 +48,7 @@ pub struct SessionOfArrays(Arc<Session>);
 mod private {
     pub trait Sealed {}
     impl<T, D> Sealed for crate::Array<T, D> {}
+    impl<T, D> Sealed for crate::Packed<T, D> {}
 }
 
 impl<T, D> Arrays for Array<T, D> {
@@ -56,6 +58,18 @@ impl<T, D> Arrays for Array<T, D> {
 
     fn of_nodes(session: &SessionOfArrays, next: &mut dyn FnMut() -> OwnedNode) -> Self {
         Self::of(&session.0, next().0)
+    }
+}
+
+impl<T, D> Arrays for Packed<T, D> {
+    fn visit(&self, visit: &mut dyn FnMut(ArrayNode<'_>)) {
+        self.elements().visit(visit);
+        self.len().visit(visit);
+    }
+
+    fn of_nodes(session: &SessionOfArrays, next: &mut dyn FnMut() -> OwnedNode) -> Self {
+        let elements = Array::of_nodes(session, next);
+        Self::of(elements, Array::of_nodes(session, next))
     }
 }
 

@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    expr::{NodeRef, Op},
+    expr::{NodeRef, Op, ScatterMode},
     plan::{
         candidate::Candidate,
         epilogue::{fuse_epilogues, product_to_fuse},
@@ -122,6 +122,10 @@ impl StepBuilder<'_> {
                     step.in_place = in_place(self.graph, &first.node, replaced, kernel);
                 }
             }
+            Op::Scatter {
+                mode: ScatterMode::Permute,
+                ..
+            } => kernels.push(self.scatter(at)),
             Op::Scatter { base, .. } => {
                 kernels.push(self.map(base, at, None));
                 kernels.push(self.scatter(at));

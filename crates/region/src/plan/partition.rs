@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
-    expr::{NodeRef, Op},
+    expr::{NodeRef, Op, ScatterMode},
     plan::{
         candidate::{Candidate, CandidateOperand, StoreReason, has_own_kernel, storable},
         cut::bound_sizes,
@@ -114,7 +114,10 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
                 candidate.candidate_operands().filter_map(source).collect()
             }
             // Both kernels of the scatter compute the indices.
-            Op::Scatter { adds: false, .. } => {
+            Op::Scatter {
+                mode: ScatterMode::Last,
+                ..
+            } => {
                 let indices = candidate.operand(1);
                 let stored = indices.and_then(|at| storable(candidates, at));
                 stored.into_iter().collect()

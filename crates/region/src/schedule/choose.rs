@@ -2,7 +2,7 @@
 
 use crate::{
     element::DType,
-    expr::{NodeRef, Op, Reduction},
+    expr::{NodeRef, Op, Reduction, ScatterMode},
     plan::{
         FusedKernel, IndexAnalysis, KernelOutput, ROW_THREADS, ReducedRows, ReductionOrder,
         RowOrder, RowShape, RowSplit, ScanOrder, arrays_of_simple,
@@ -118,6 +118,8 @@ pub(crate) enum ScatterSchedule {
     AddInShared { blocks: usize },
     /// Marks the last value of each element, and stores those that are marked.
     MarkAndStore,
+    /// Stores each value, the only one for its element.
+    Permute,
 }
 
 /// What a schedule depends on besides the number of elements of the kernel's root and the machine.
@@ -163,9 +165,10 @@ impl Choice {
                 };
                 Schedule::Scan { order, blocks }
             }
-            Some(Op::Scatter { index, adds, .. }) => Schedule::Scatter(match adds {
-                false => ScatterSchedule::MarkAndStore,
-                true => match blocks_that_add(index.elements, root.elements) {
+            Some(Op::Scatter { index, mode, .. }) => Schedule::Scatter(match mode {
+                ScatterMode::Last => ScatterSchedule::MarkAndStore,
+                ScatterMode::Permute => ScatterSchedule::Permute,
+                ScatterMode::Add => match blocks_that_add(index.elements, root.elements) {
                     None => ScatterSchedule::Add,
                     Some(blocks) => ScatterSchedule::AddInShared {
                         blocks: blocks.min(machine.scatter_blocks_max()),

@@ -30,6 +30,7 @@ mod means;
 mod numbers_of_rows;
 mod other_operations;
 mod other_process;
+mod packed;
 mod parameters;
 mod prelude;
 mod program;

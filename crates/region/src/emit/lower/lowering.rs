@@ -187,9 +187,13 @@ impl<'a> Lowering<'a> {
                 source,
                 index,
                 axis,
+                is_checked,
             } => {
                 let index = self.lower(index, position);
-                let chosen = self.checked_index(node, index, *axis, source.shape[*axis]);
+                let chosen = match is_checked {
+                    true => self.checked_index(node, index, *axis, source.shape[*axis]),
+                    false => self.known_index(index),
+                };
                 let seen = self.with_axis_index(source.id, position, *axis, chosen, &source.shape);
                 self.body.name_part("gather");
                 self.lower(source, seen)
@@ -295,6 +299,15 @@ impl<'a> Lowering<'a> {
         };
         self.cache.addresses.insert((node.id, index), first);
         self.body.address_behind(first, constant * bytes)
+    }
+
+    /// Converts an index that is known to be within bounds.
+    pub(crate) fn known_index(&mut self, index: Reg) -> Reg {
+        match (index.class, self.body.wide) {
+            (RegClass::B64, false) => value!(self.body, B32; "cvt.u32.u64 {index}"),
+            (RegClass::B32, true) => value!(self.body, B64; "cvt.s64.s32 {index}"),
+            _ => index,
+        }
     }
 
     /// Checks an index that was read. Out of bounds, returns 0 and raises the flag.

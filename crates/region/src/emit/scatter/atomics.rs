@@ -2,7 +2,8 @@
 //!
 //! `scatter_add` adds atomically. `scatter` must store the last of several values for one element,
 //! independently of the order in which threads run: a first kernel marks each element with the
-//! greatest linear index that writes to it, and a second kernel stores the marked value.
+//! greatest linear index that writes to it, and a second kernel stores the marked value. Indices
+//! that are a permutation need no marks.
 
 use smallvec::smallvec;
 
@@ -13,7 +14,7 @@ use crate::{
         lower::{Lowering, Position},
         passes::{GeneratedPasses, Temporary},
     },
-    expr::{NodeRef, Op},
+    expr::{NodeRef, Op, ScatterMode},
     plan::{FusedKernel, IndexAnalysis},
 };
 
@@ -26,6 +27,8 @@ enum ScatterStage {
     Mark,
     /// Stores the value if the element's mark holds this linear index.
     Store,
+    /// Stores the value, the only one for its element.
+    Permute,
 }
 
 /// Generates the kernel that adds at least one value to a target, which holds the base.
@@ -33,6 +36,13 @@ pub(crate) fn add_each(kernel: &FusedKernel) -> GeneratedPasses {
     let wide = IndexAnalysis::of(kernel).wide;
     let add = stage_kernel(kernel, wide, ScatterStage::Add);
     GeneratedPasses::one(add, threads(kernel))
+}
+
+/// Generates the kernel of a scatter whose indices are a permutation.
+pub(crate) fn permute(kernel: &FusedKernel) -> GeneratedPasses {
+    let wide = IndexAnalysis::of(kernel).wide;
+    let permute = stage_kernel(kernel, wide, ScatterStage::Permute);
+    GeneratedPasses::one(permute, threads(kernel))
 }
 
 /// Returns the index, the value and the axis of a kernel's scatter.
@@ -79,7 +89,12 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
     let target = lowering.scatter_target(node, (index, axis), position);
     let mark_bytes = mark_bytes(wide);
     let mark = lowering.body.index_reg();
+    let output = (0, node.dtype);
     match stage {
+        ScatterStage::Permute => {
+            let value = lowering.lower(value, position);
+            lowering.body.store_output(output, target, &[value]);
+        }
         ScatterStage::Add => {
             let value = lowering.lower(value, position);
             let kind = added_type(node.dtype);
@@ -100,7 +115,6 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
             line!(lowering.body; "sub.s# {mark}, {mark}, 1;");
             jump!(lowering.body; "DONE" if "ne.u# {mark}, {thread}");
             let value = lowering.lower(value, position);
-            let output = (0, node.dtype);
             lowering.body.store_output(output, target, &[value]);
         }
     }
@@ -108,6 +122,7 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
         ScatterStage::Add => "scatter_add",
         ScatterStage::Mark => "scatter_mark",
         ScatterStage::Store => "scatter",
+        ScatterStage::Permute => "permute",
     });
     body.label("DONE");
     body.finish("")
@@ -132,7 +147,17 @@ impl Lowering<'_> {
         position: Position,
     ) -> Reg {
         let axis_index = self.lower(index, position);
-        let axis_index = self.checked_index(node, axis_index, axis, node.shape[axis]);
+        let is_known = matches!(
+            self.kernel.op(node),
+            Some(Op::Scatter {
+                mode: ScatterMode::Permute,
+                ..
+            })
+        );
+        let axis_index = match is_known {
+            true => self.known_index(axis_index),
+            false => self.checked_index(node, axis_index, axis, node.shape[axis]),
+        };
         let target = self.with_axis_index(node.id, position, axis, axis_index, &node.shape);
         self.linear_index(target)
     }
