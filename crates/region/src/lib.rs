@@ -204,7 +204,7 @@ mod streams;
 pub use array::{
     Array, ArrayViewMut, AttentionMask, BitwiseElement, Dot, ElementIndex, HostOperand,
     IndexElement, Indices, Integer, Operand, Packed, PackedOperand, ScalarComparison, Selected,
-    WhereOperand, concatenate, stack,
+    Side, WhereOperand, concatenate, stack,
 };
 #[doc(hidden)]
 pub use array::{ElementIteration, ElementTypes, IntegerBesideFloats, SameElement};

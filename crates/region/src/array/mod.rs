@@ -11,6 +11,7 @@ mod indexing;
 mod iter;
 mod linalg;
 mod operators;
+mod order;
 mod packed;
 mod reduce;
 mod scan;
@@ -33,6 +34,7 @@ pub use linalg::Dot;
 pub use operators::{
     BitwiseElement, ElementTypes, HostOperand, Integer, IntegerBesideFloats, SameElement,
 };
+pub use order::Side;
 pub use packed::{Packed, PackedOperand};
 
 use crate::{

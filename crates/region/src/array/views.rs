@@ -171,11 +171,16 @@ impl<T, D> Array<T, D> {
     /// Returns a view with two axes exchanged.
     #[track_caller]
     pub fn swapped_axes(&self, one: usize, other: usize) -> Self {
-        let mut order: Vec<_> = (0..self.ndim()).collect();
         let site = Site::of("swapped_axes");
         if one >= self.ndim() || other >= self.ndim() {
             return self.missing_axis(Axis(one.max(other)), self.shape(), site);
         }
+        self.swapped(one, other, site)
+    }
+
+    /// Returns a view with two axes exchanged, both of which exist, on behalf of an operation.
+    pub(super) fn swapped(&self, one: usize, other: usize, site: Site) -> Self {
+        let mut order: Vec<_> = (0..self.ndim()).collect();
         order.swap(one, other);
         self.permuted(&order, site)
     }

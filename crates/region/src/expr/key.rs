@@ -81,7 +81,9 @@ pub(crate) fn push_operation<A: Array<Item = u64>>(
         | Op::Gather { .. }
         | Op::MatrixProduct(..)
         | Op::Scatter { .. }
-        | Op::Scan { .. } => {}
+        | Op::Scan { .. }
+        | Op::Sort(..)
+        | Op::Search { .. } => {}
         Op::View(_, map) | Op::Update { map, .. } => push_map(words, map),
         Op::Reduce { axes, .. } => {
             words.push(axes.len() as u64);
@@ -159,6 +161,8 @@ fn tag_and_detail(op: &Op) -> (u64, u64) {
         Op::Scan {
             reduction, axis, ..
         } => (12, (*axis as u64) << PART | *reduction as u64),
+        Op::Sort(_, sorted) => (13, *sorted as u64),
+        Op::Search { counts_equal, .. } => (14, u64::from(*counts_equal)),
     }
 }
 

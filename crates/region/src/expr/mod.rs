@@ -26,5 +26,5 @@ pub(crate) use collective::{Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::{FreeLengths, KeyType, push_input, push_map, push_operation};
 pub(crate) use node::{AxisSet, Node, NodeRef, State, Storage};
-pub(crate) use op::{Attention, FunctionOperands, Op, Reduction, ScatterMode};
+pub(crate) use op::{Attention, FunctionOperands, Op, Reduction, ScatterMode, Sorted};
 pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};

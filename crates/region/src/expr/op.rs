@@ -69,6 +69,26 @@ pub(crate) enum Op {
         source: NodeRef,
         axis: usize,
     },
+    /// The sorted elements of the source along its last axis, or their positions: all, or as many
+    /// of the first as the node has.
+    Sort(NodeRef, Sorted),
+    /// For each value, the number of the elements of a sorted array that are less, or that are not
+    /// greater.
+    Search {
+        sorted: NodeRef,
+        values: NodeRef,
+        counts_equal: bool,
+    },
+}
+
+/// The results of a sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sorted {
+    Elements,
+    /// The positions along the axis, as `i64`.
+    Positions,
+    /// The positions in descending order, those of equal elements in ascending order.
+    PositionsDescending,
 }
 
 /// The effect of a scatter on an element of its base.
@@ -140,6 +160,7 @@ macro_rules! each_operand {
             Op::Apply(_, operands) => operands.$iter().for_each($visit),
             Op::View(source, _)
             | Op::Reshape(source)
+            | Op::Sort(source, _)
             | Op::Scan { source, .. }
             | Op::Reduce { source, .. } => [source].into_iter().for_each($visit),
             Op::MatrixProduct(one, two, _)
@@ -151,6 +172,11 @@ macro_rules! each_operand {
             | Op::Update {
                 base: one,
                 value: two,
+                ..
+            }
+            | Op::Search {
+                sorted: one,
+                values: two,
                 ..
             } => [one, two].into_iter().for_each($visit),
             Op::Attention(attention) => {
@@ -199,6 +225,9 @@ impl Op {
                 Reduction::Maximum => "cummax",
                 _ => "cumsum",
             },
+            Op::Sort(_, Sorted::Elements) => "sort",
+            Op::Sort(..) => "argsort",
+            Op::Search { .. } => "searchsorted",
         }
     }
 

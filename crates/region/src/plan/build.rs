@@ -198,7 +198,11 @@ impl StepBuilder<'_> {
         let tiled = self.candidates[last].tiled.iter();
         plan.tiled = tiled.map(|&at| at as u32).collect();
         plan.kind = self.kind(&plan.outputs);
-        if matches!(&*self.candidates[root].op, Op::MatrixProduct(..)) {
+        let op = &*self.candidates[root].op;
+        if matches!(op, Op::Sort(..) | Op::Search { .. }) && plan.kind == KernelKind::Generated {
+            plan.kind = KernelKind::Order;
+        }
+        if matches!(op, Op::MatrixProduct(..)) {
             if plan.kind == KernelKind::Generated {
                 plan.kind = KernelKind::Product;
             }

@@ -113,6 +113,7 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
                 };
                 candidate.candidate_operands().filter_map(source).collect()
             }
+            Op::Sort(..) | Op::Search { .. } => candidate.candidate_operands().collect(),
             // Both kernels of the scatter compute the indices.
             Op::Scatter {
                 mode: ScatterMode::Last,

@@ -78,6 +78,8 @@ pub(crate) enum KernelKind {
     Generated,
     /// A matrix product, which a library may compute.
     Product,
+    /// A sort or a search, by built-in kernels.
+    Order,
     /// A kernel without elements to write, which is not launched.
     Empty,
 }

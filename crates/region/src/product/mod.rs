@@ -54,7 +54,7 @@ pub(crate) use launch_plan::{
 pub(crate) use layout::{FactorStrides, ProductLayout};
 pub use operand::{Factor, ProductShape};
 pub use precision::ProductPrecision;
-pub(crate) use source::source;
+pub(crate) use source::{scalar, signature, slice, source};
 
 use crate::{Number, element::DType};
 use operand::CheckedProduct;

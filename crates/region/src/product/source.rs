@@ -7,14 +7,14 @@ use crate::{
     product::launch_plan::{BuiltinKernel, RawShape},
 };
 
-const fn slice(name: &'static str, writable: bool) -> Param {
+pub(crate) const fn slice(name: &'static str, writable: bool) -> Param {
     Param {
         name,
         kind: ParamKind::Slice { writable },
     }
 }
 
-const fn scalar<T>(name: &'static str) -> Param {
+pub(crate) const fn scalar<T>(name: &'static str) -> Param {
     Param {
         name,
         kind: ParamKind::Scalar {
@@ -40,7 +40,7 @@ const SUM: &[Param] = &[
     scalar::<u64>("lanes"),
 ];
 
-const fn signature(name: &'static str, params: &'static [Param]) -> Signature {
+pub(crate) const fn signature(name: &'static str, params: &'static [Param]) -> Signature {
     Signature { name, params }
 }
 

@@ -45,7 +45,7 @@ fn intern(name: &str) -> &'static str {
 
 /// Allocates an uninitialised array, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: the callers are in `launch`, `evaluate` and `mesh::enqueue`. Each enqueues kernels or
+    // SAFETY: the callers are in `run` and `mesh::enqueue`. Each enqueues kernels or
     // a copy on this stream that write the whole array before others can read it; if that fails,
     // it drops the array.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)

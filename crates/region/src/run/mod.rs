@@ -12,6 +12,7 @@
 //! | `bound.rs` | kernels of plans with the nodes of a graph |
 //! | `steps.rs` | enqueues the kernels of a plan, step by step |
 //! | `launch.rs` | launches of generated kernels with their parameters |
+//! | `order/` | launches of sorts and searches |
 //! | `product.rs` | launches of matrix products, with their epilogues |
 //! | `texts.rs` | the kernel cache, keyed by the structure and the schedule of a kernel |
 //! | `replay/` | plans that come again as one launch of a graph |
@@ -21,6 +22,7 @@ pub(crate) mod evaluate;
 pub(crate) mod launch;
 #[cfg(test)]
 mod other_lengths;
+pub(crate) mod order;
 pub(crate) mod plans;
 pub(crate) mod product;
 pub(crate) mod replay;

@@ -12,6 +12,7 @@ use crate::{
     run::{
         bound::BoundKernel,
         launch::{self, allocate},
+        order,
         plans::Plan,
         product,
     },
@@ -113,6 +114,7 @@ impl<'a> Enqueuer<'a> {
         match kernel.kind {
             KernelKind::Empty => Ok(()),
             KernelKind::Product => product::enqueue(self.session, stream, bound, outputs[0]),
+            KernelKind::Order => order::enqueue(stream, bound, outputs[0]),
             KernelKind::Generated => launch::enqueue(self.session, stream, bound, outputs),
         }
     }

@@ -219,7 +219,12 @@ impl<'a> Lowering<'a> {
                 source,
                 axes,
             } => self.nested(node, *reduction, (source, axes), position),
-            Op::MatrixProduct(..) | Op::Attention(_) | Op::Scatter { .. } | Op::Scan { .. } => {
+            Op::MatrixProduct(..)
+            | Op::Attention(_)
+            | Op::Scatter { .. }
+            | Op::Scan { .. }
+            | Op::Sort(..)
+            | Op::Search { .. } => {
                 unreachable!("planning stores the results of these operations")
             }
         }

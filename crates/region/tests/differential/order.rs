@@ -1,0 +1,254 @@
+//! W1: sorts, positions, the greatest elements and searches give the bits of a stable sort on the
+//! host, with ties, NaN, zeros of both signs and empty arrays.
+
+use std::cmp::Ordering;
+
+use millstream_region::{DeviceValue, Element, Side};
+
+use crate::differential::prelude::*;
+
+/// An element with its bits, and one of each bit pattern.
+trait Word: Element + Copy + PartialOrd {
+    fn bits(self) -> u64;
+    fn of(bits: u64) -> Self;
+}
+
+macro_rules! words {
+    ($($type:ty: $bits:ident => $of:expr, $into:expr;)*) => {$(
+        impl Word for $type {
+            fn bits(self) -> u64 {
+                let into: fn($type) -> $bits = $into;
+                into(self).into()
+            }
+
+            fn of(bits: u64) -> Self {
+                let of: fn($bits) -> $type = $of;
+                of(bits as $bits)
+            }
+        }
+    )*};
+}
+
+words! {
+    bool: u8 => |bits| bits & 1 == 1, u8::from;
+    u8: u8 => |bits| bits, |word| word;
+    u16: u16 => |bits| bits, |word| word;
+    u32: u32 => |bits| bits, |word| word;
+    u64: u64 => |bits| bits, |word| word;
+    i8: u8 => |bits| bits as i8, |word| word as u8;
+    i16: u16 => |bits| bits as i16, |word| word as u16;
+    i32: u32 => |bits| bits as i32, |word| word as u32;
+    i64: u64 => |bits| bits as i64, |word| word as u64;
+    f16: u16 => f16::from_bits, f16::to_bits;
+    bf16: u16 => bf16::from_bits, bf16::to_bits;
+    f32: u32 => f32::from_bits, f32::to_bits;
+    f64: u64 => f64::from_bits, f64::to_bits;
+}
+
+/// The order of sorts: all NaN are equal and greater than numbers.
+fn order<T: PartialOrd>(one: &T, other: &T) -> Ordering {
+    let is_nan = |word: &T| word.partial_cmp(word).is_none();
+    let of_nan = is_nan(one).cmp(&is_nan(other));
+    of_nan.then(one.partial_cmp(other).unwrap_or(Ordering::Equal))
+}
+
+/// Elements with many ties, or of all bit patterns.
+fn words<T: Word>(random: &mut Pcg32, few: bool) -> T {
+    let bits = random.next_u64();
+    if !few {
+        return T::of(bits);
+    }
+    // Zeros, small numbers of both signs, infinities and NaN with payloads, for floats.
+    let top = 8 * size_of::<T>() as u32 - 1;
+    let sign = (bits >> 8 & 1) << top;
+    T::of(match bits % 8 {
+        0..3 => sign,
+        3..6 => sign | (bits >> 16 & 3) << (top.saturating_sub(4)),
+        6 => sign | (((1 << top) - 1) >> (bits >> 20 & 1)),
+        _ => bits >> 32 & 7,
+    })
+}
+
+fn array<T: Word>(seed: u64, shape: &[usize], few: bool) -> ArrayD<T> {
+    let mut random = Pcg32::seed_from_u64(seed);
+    ArrayD::from_shape_simple_fn(shape, || words(&mut random, few))
+}
+
+/// Returns the positions of the first `count` elements of each lane in sorted order.
+fn positions<T: Word>(x: &ArrayD<T>, axis: Axis, count: usize, descending: bool) -> ArrayD<i64> {
+    let mut shape = x.shape().to_vec();
+    shape[axis.0] = count;
+    let mut result = ArrayD::zeros(shape);
+    for (lane, mut target) in x.lanes(axis).into_iter().zip(result.lanes_mut(axis)) {
+        let mut places: Vec<usize> = (0..lane.len()).collect();
+        places.sort_by(|&one, &other| match descending {
+            false => order(&lane[one], &lane[other]),
+            true => order(&lane[other], &lane[one]),
+        });
+        for (target, place) in target.iter_mut().zip(places) {
+            *target = place as i64;
+        }
+    }
+    result
+}
+
+fn gathered<T: Word>(x: &ArrayD<T>, axis: Axis, places: &ArrayD<i64>) -> ArrayD<u64> {
+    ArrayD::from_shape_fn(places.shape(), |at| {
+        let mut from = at.clone();
+        from[axis.0] = places[&at] as usize;
+        x[from].bits()
+    })
+}
+
+/// Compares all operations along an axis with the host's.
+fn check<T: Word>(device: &Device, x: &ArrayD<T>, axis: usize, ks: &[usize]) -> Outcome
+where
+    Array<T, IxDyn>: DeviceValue<Host = ArrayD<T>>,
+{
+    let (axis, length) = (Axis(axis), x.shape()[axis]);
+    let what = format!("{:?} of {}", x.shape(), std::any::type_name::<T>());
+    let (sorted, order) = evaluate(device, |g| {
+        let x = g.array(x);
+        (x.sort_axis(axis), x.argsort_axis(axis))
+    })?;
+    let expected = positions(x, axis, length, false);
+    assert!(order == expected, "positions of {what}");
+    let expected = gathered(x, axis, &expected);
+    assert!(sorted.mapv(T::bits) == expected, "elements of {what}");
+    for &k in ks.iter().filter(|&&k| k <= length) {
+        let (values, order) = evaluate(device, |g| g.array(x).topk(k, axis))?;
+        let expected = positions(x, axis, k, true);
+        assert!(order == expected, "positions of the {k} greatest of {what}");
+        let expected = gathered(x, axis, &expected);
+        assert!(values.mapv(T::bits) == expected, "the {k} greatest of {what}");
+    }
+    Ok(())
+}
+
+macro_rules! for_all_types {
+    ($check:ident, $($arguments:expr),*) => {
+        $check::<bool>($($arguments),*)?;
+        $check::<u8>($($arguments),*)?;
+        $check::<i8>($($arguments),*)?;
+        $check::<u16>($($arguments),*)?;
+        $check::<i16>($($arguments),*)?;
+        $check::<f16>($($arguments),*)?;
+        $check::<bf16>($($arguments),*)?;
+        $check::<u32>($($arguments),*)?;
+        $check::<i32>($($arguments),*)?;
+        $check::<f32>($($arguments),*)?;
+        $check::<u64>($($arguments),*)?;
+        $check::<i64>($($arguments),*)?;
+        $check::<f64>($($arguments),*)?;
+    };
+}
+
+#[test]
+fn w1_every_type_is_sorted_in_short_and_long_rows() -> Outcome {
+    fn shapes<T: Word>(device: &Device) -> Outcome
+    where
+        Array<T, IxDyn>: DeviceValue<Host = ArrayD<T>>,
+    {
+        for (number, shape) in [[7, 50], [2, 2100], [1, 9000]].iter().enumerate() {
+            for few in [false, true] {
+                let x = array::<T>(number as u64, shape, few);
+                check(device, &x, 1, &[1, 30, 700])?;
+            }
+        }
+        Ok(())
+    }
+    let device = configuration(3).open()?;
+    for_all_types!(shapes, &device);
+    Ok(())
+}
+
+#[test]
+fn w1_lengths_around_those_of_blocks_and_tiles_are_sorted() -> Outcome {
+    let device = configuration(5).open()?;
+    let lengths = [
+        0, 1, 2, 3, 31, 32, 33, 64, 65, 127, 1024, 1025, 2047, 2048, 2049, 8063, 8064, 8065, 16_128,
+        20_000,
+    ];
+    for (seed, length) in lengths.into_iter().enumerate() {
+        for few in [false, true] {
+            let x = array::<f32>(seed as u64, &[length], few);
+            check(&device, &x, 0, &[0, 1, 2, length / 2, length])?;
+        }
+    }
+    for length in [4223, 4224, 4225, 8449] {
+        check(&device, &array::<f64>(1, &[2, length], true), 1, &[5])?;
+    }
+    for shape in [[0, 5], [5, 0], [0, 0]] {
+        check(&device, &array::<i32>(1, &shape, true), 1, &[0, 1])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn w1_any_axis_of_any_view_is_sorted() -> Outcome {
+    let device = configuration(4).open()?;
+    let x = array::<i16>(9, &[3, 2500, 4], true);
+    for axis in 0..3 {
+        check(&device, &x, axis, &[2, 3])?;
+    }
+    let seen = x.slice(s![1.., ..;-3, ..2]).into_dyn();
+    let found = evaluate(&device, |g| {
+        let seen = g.array(&x).slice(s![1.., ..;-3, ..2]).into_dyn();
+        // A function, whose results are stored first, and functions of the results.
+        ((&seen * 2).sort_axis(Axis(1)) + 1, seen.argsort_axis(Axis(0)))
+    })?;
+    let doubled = seen.mapv(|word| word.wrapping_mul(2));
+    let of_doubled = positions(&doubled, Axis(1), doubled.shape()[1], false);
+    let sorted = gathered(&doubled, Axis(1), &of_doubled);
+    let sorted = sorted.mapv(|bits| (bits as i16).wrapping_add(1));
+    assert_eq!(found, (sorted, positions(&seen.to_owned(), Axis(0), 2, false)));
+    Ok(())
+}
+
+/// Blocks wait for each other, so each schedule runs them in another order.
+#[test]
+fn w1_long_rows_are_sorted_under_every_schedule() -> Outcome {
+    let x = array::<f32>(2, &[2, 17_000], true);
+    everywhere(|device| check(device, &x, 1, &[3, 900]))
+}
+
+/// A few long rows are split, and candidates selected from the parts.
+#[test]
+fn w1_the_greatest_of_one_long_row_are_found_in_parts() -> Outcome {
+    let device = configuration(2).open()?;
+    for few in [false, true] {
+        let x = array::<f32>(7, &[70_001], few);
+        check(&device, &x, 0, &[1, 64, 257, 1024, 1025])?;
+    }
+    // All greatest elements are in one part, in the order that a bound foresees least.
+    let ascending = ArrayD::from_shape_fn(vec![2, 40_000], |at| (at[1] / 3) as i32);
+    check(&device, &ascending, 1, &[64, 200])
+}
+
+#[test]
+fn w1_searches_count_lesser_and_equal_elements() -> Outcome {
+    fn search<T: Word>(device: &Device) -> Outcome
+    where
+        Array<T, IxDyn>: DeviceValue<Host = ArrayD<T>>,
+    {
+        for length in [0, 1, 300] {
+            let mut edges = array::<T>(3, &[length], true).into_raw_vec_and_offset().0;
+            edges.sort_by(order);
+            let (edges, x) = (Array1::from(edges), array::<T>(4, &[5, 60], true));
+            let (left, right) = evaluate(device, |g| {
+                let (edges, x) = (g.array(&edges), g.array(&x));
+                (edges.searchsorted(&x, Side::Left), edges.searchsorted(&x, Side::Right))
+            })?;
+            let count = |value: &T, most| {
+                let is_before = |edge: &&T| order(*edge, value) <= most;
+                edges.iter().filter(is_before).count() as i64
+            };
+            assert!(left == x.map(|value| count(value, Ordering::Less)));
+            assert!(right == x.map(|value| count(value, Ordering::Equal)));
+        }
+        Ok(())
+    }
+    let device = configuration(6).open()?;
+    for_all_types!(search, &device);
+    Ok(())
+}
