@@ -1,4 +1,4 @@
-"""The works of the rows R19 to R31 for a library `xp`, which is torch, jax.numpy or cupy.
+"""The works of the rows R19 to R34 for a library `xp`, which is torch, jax.numpy or cupy.
 
 `region_rows.py`, which follows, calls `patterns` with what differs between the libraries: how a
 function, or one of single elements, is wrapped, an array cast, and its inner elements replaced.
@@ -101,6 +101,19 @@ def patterns(xp, there, wrap, fuse, cast, erf, relu, set_inner):
         norm = xp.log(xp.exp(log).sum(1))
         return norm.mean(), log - norm[:, None]
 
+    def sort(x):
+        found = xp.sort(x)
+        return found.values if hasattr(found, "values") else found
+
+    def greatest(x):
+        if WHO == "jax":
+            return jax.lax.top_k(x, 64)
+        if hasattr(xp, "topk"):
+            return xp.topk(x, 64, 1)
+        # CuPy has no such function, and no order of those that it finds.
+        at = xp.argpartition(x, -64, 1)[:, -64:]
+        return xp.take_along_axis(x, at, 1), at
+
     def between(low, high):
         return there((numbers(1 << 24) + 1) * np.float32((high - low) / 2) + np.float32(low))
 
@@ -147,6 +160,9 @@ def patterns(xp, there, wrap, fuse, cast, erf, relu, set_inner):
                 there(np.array([0.5, 0.5], dtype=np.float32)),
             ],
         ),
+        "R32": lambda: (wrap(sort), [there(numbers(1 << 26))]),
+        "R33": lambda: (wrap(lambda x: xp.argsort(x)), [there(numbers(1 << 26))]),
+        "R34": lambda: (wrap(greatest), [there(numbers(4096, 32768))]),
     }
 
 

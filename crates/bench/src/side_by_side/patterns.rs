@@ -1,5 +1,5 @@
-//! The works of the rows R19 to R31: patterns that were slow, and works of other people's suites,
-//! which were chosen before anything was measured. `python/pattern_rows.py` has the same for the
+//! The works of the rows R19 to R34: patterns that were slow, works of other people's suites, which
+//! were chosen before anything was measured, and operations of order. `python/pattern_rows.py` has the same for the
 //! other libraries.
 //!
 //! R22 to R24 are of PyTorch's `benchmarks/gpt_fast`, R25 and R26 of its
@@ -19,7 +19,7 @@ use super::work::{
 /// The length of R28's softening, squared.
 const SOFTENING: f32 = 0.01;
 
-pub(super) fn works<'a>() -> [Work<'a>; 13] {
+pub(super) fn works<'a>() -> [Work<'a>; 16] {
     let work = |row, what, prepare| Work { row, what, prepare };
     [
         work("R19", "nearest of 2,000 to each of 20,000 points", nearest),
@@ -39,6 +39,9 @@ pub(super) fn works<'a>() -> [Work<'a>; 13] {
         work("R29", "arc distances of 10^7, f64", distances),
         work("R30", "heat in a cube of 120, 198 half steps", heat),
         work("R31", "expectations of a mixture, 500,000", mixture),
+        work("R32", "sort of 2^26", sort),
+        work("R33", "positions in sorted order, 2^26", argsort),
+        work("R34", "64 greatest of rows, 4096 x 32768", greatest),
     ]
 }
 
@@ -247,6 +250,27 @@ fn mixture(device: &Device, size: Size) -> Prepared<'_> {
             let norm = log.exp().sum_axis(Axis(1)).ln();
             let expected = log - norm.insert_axis(Axis(1));
             (Keep(norm.mean()), Keep(expected))
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn sort(device: &Device, size: Size) -> Prepared<'_> {
+    let x = vector(device, size.length(1 << 26))?;
+    in_region(device, move |g| g.array(&x).sort())
+}
+
+fn argsort(device: &Device, size: Size) -> Prepared<'_> {
+    let x = vector(device, size.length(1 << 26))?;
+    in_region(device, move |g| g.array(&x).argsort())
+}
+
+fn greatest(device: &Device, size: Size) -> Prepared<'_> {
+    let x = matrix(device, (size.length(4096), size.length(32_768)))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let (values, positions) = g.array(&x).topk(64, Axis(1));
+            (Keep(values), Keep(positions))
         })?;
         Ok(pending.wait()?)
     })

@@ -128,7 +128,12 @@ impl<T: Element, D: Dimension> Array<T, D> {
         } else {
             return self.sorted_here(number, sorted, (length, stored), site);
         };
-        self.failed(U::DTYPE, self.shape(), UsageErrorKind::argument(problem), site)
+        self.failed(
+            U::DTYPE,
+            self.shape(),
+            UsageErrorKind::argument(problem),
+            site,
+        )
     }
 
     fn sorted_here<U: Element>(

@@ -20,9 +20,9 @@
 pub(crate) mod bound;
 pub(crate) mod evaluate;
 pub(crate) mod launch;
+pub(crate) mod order;
 #[cfg(test)]
 mod other_lengths;
-pub(crate) mod order;
 pub(crate) mod plans;
 pub(crate) mod product;
 pub(crate) mod replay;

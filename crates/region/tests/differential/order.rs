@@ -120,7 +120,10 @@ where
         let expected = positions(x, axis, k, true);
         assert!(order == expected, "positions of the {k} greatest of {what}");
         let expected = gathered(x, axis, &expected);
-        assert!(values.mapv(T::bits) == expected, "the {k} greatest of {what}");
+        assert!(
+            values.mapv(T::bits) == expected,
+            "the {k} greatest of {what}"
+        );
     }
     Ok(())
 }
@@ -166,8 +169,8 @@ fn w1_every_type_is_sorted_in_short_and_long_rows() -> Outcome {
 fn w1_lengths_around_those_of_blocks_and_tiles_are_sorted() -> Outcome {
     let device = configuration(5).open()?;
     let lengths = [
-        0, 1, 2, 3, 31, 32, 33, 64, 65, 127, 1024, 1025, 2047, 2048, 2049, 8063, 8064, 8065, 16_128,
-        20_000,
+        0, 1, 2, 3, 31, 32, 33, 64, 65, 127, 1024, 1025, 2047, 2048, 2049, 8063, 8064, 8065,
+        16_128, 20_000,
     ];
     for (seed, length) in lengths.into_iter().enumerate() {
         for few in [false, true] {
@@ -195,13 +198,19 @@ fn w1_any_axis_of_any_view_is_sorted() -> Outcome {
     let found = evaluate(&device, |g| {
         let seen = g.array(&x).slice(s![1.., ..;-3, ..2]).into_dyn();
         // A function, whose results are stored first, and functions of the results.
-        ((&seen * 2).sort_axis(Axis(1)) + 1, seen.argsort_axis(Axis(0)))
+        (
+            (&seen * 2).sort_axis(Axis(1)) + 1,
+            seen.argsort_axis(Axis(0)),
+        )
     })?;
     let doubled = seen.mapv(|word| word.wrapping_mul(2));
     let of_doubled = positions(&doubled, Axis(1), doubled.shape()[1], false);
     let sorted = gathered(&doubled, Axis(1), &of_doubled);
     let sorted = sorted.mapv(|bits| (bits as i16).wrapping_add(1));
-    assert_eq!(found, (sorted, positions(&seen.to_owned(), Axis(0), 2, false)));
+    assert_eq!(
+        found,
+        (sorted, positions(&seen.to_owned(), Axis(0), 2, false))
+    );
     Ok(())
 }
 
@@ -237,7 +246,10 @@ fn w1_searches_count_lesser_and_equal_elements() -> Outcome {
             let (edges, x) = (Array1::from(edges), array::<T>(4, &[5, 60], true));
             let (left, right) = evaluate(device, |g| {
                 let (edges, x) = (g.array(&edges), g.array(&x));
-                (edges.searchsorted(&x, Side::Left), edges.searchsorted(&x, Side::Right))
+                (
+                    edges.searchsorted(&x, Side::Left),
+                    edges.searchsorted(&x, Side::Right),
+                )
             })?;
             let count = |value: &T, most| {
                 let is_before = |edge: &&T| order(*edge, value) <= most;

@@ -69,7 +69,15 @@ unsafe fn launch<const N: usize>(
     debug_assert!(blocks <= BLOCKS_MAX, "{blocks} blocks");
     let grid = LaunchConfig::new([blocks as u32, 1, 1], [threads as u32, 1, 1]);
     // SAFETY: this function's contract.
-    unsafe { kernel::launch_at(&functions[kernel as usize], stream, grid, &mut arguments, location) }?;
+    unsafe {
+        kernel::launch_at(
+            &functions[kernel as usize],
+            stream,
+            grid,
+            &mut arguments,
+            location,
+        )
+    }?;
     Ok(())
 }
 
@@ -83,11 +91,7 @@ fn pass_items(dtype: DType) -> usize {
 }
 
 /// Enqueues a sort or a search with at least one element to write, whose operands are in memory.
-pub(crate) fn enqueue(
-    stream: &Stream,
-    bound: BoundKernel<'_>,
-    out: &mut Buffer<u8>,
-) -> Result<()> {
+pub(crate) fn enqueue(stream: &Stream, bound: BoundKernel<'_>, out: &mut Buffer<u8>) -> Result<()> {
     let node = bound.root();
     match &**bound.nodes.op(bound.kernel.root) {
         Op::Sort(source, sorted) => sort(stream, node, (source, *sorted), out),
@@ -116,7 +120,9 @@ fn sort(
         gives_positions: u32::from(sorted != Sorted::Elements),
         ..RawPlan::default()
     };
-    let storage = source.storage().expect("operands are enqueued before a sort");
+    let storage = source
+        .storage()
+        .expect("operands are enqueued before a sort");
     let place = (stream, source.dtype, node.location);
     if length <= ROW_MAX {
         rows(place, plan, &storage.buffer, out)
@@ -157,7 +163,11 @@ fn select(
     source: &Buffer<u8>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
-    let (rows, length, stored) = (plan.rows as usize, plan.length as usize, plan.stored as usize);
+    let (rows, length, stored) = (
+        plan.rows as usize,
+        plan.length as usize,
+        plan.stored as usize,
+    );
     // Few rows are split, into parts from which blocks of their own select candidates.
     let parts = (BLOCKS / rows).clamp(1, length.div_ceil(PORTION_MIN));
     let portion = length.div_ceil(parts).max(stored);
