@@ -31,6 +31,8 @@
 //! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
 //!   the kernel of the product, or in one kernel after it where cuBLAS computes the product.
 //! - [`Array::attention`] is one kernel, which stores no scores.
+//! - Rows of at most 2,048 elements are sorted by one kernel, longer ones by a kernel for each byte
+//!   of an element and one before.
 //! - Results over the same inputs are computed by one kernel, which reads these once: the three
 //!   results of an Adam step, or the minimum, the maximum and the sum of an array.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
@@ -161,6 +163,11 @@
 //! `cummin` and `cummax`; `argmin` and `argmax` give the position of the first element with the
 //! bits that `min` or `max` gives. Comparisons such as [`less`](Array::less) and
 //! [`equal`](Array::equal) treat both zeros as equal, as Rust's do.
+//!
+//! Sorts are stable: [`sort`](Array::sort_axis), [`argsort`](Array::argsort_axis),
+//! [`topk`](Array::topk) and [`searchsorted`](Array::searchsorted). There −0 equals +0, all NaN are
+//! equal and come last, and the bits of zeros and NaN are kept. [`quantile`](Array::quantile_axis)
+//! and [`median`](Array::median_axis) are NaN if there is one.
 //!
 //! The order in which elements are combined follows from shape and type alone, so that every device
 //! gives the same bits. The exceptions are `scatter_add`, and `all_reduce`, whose order follows

@@ -1,15 +1,16 @@
-//! Sorts, positions in sorted order, the greatest elements, and searches in sorted arrays.
+//! Sorts, positions in sorted order, the greatest elements, searches in sorted arrays, quantiles.
 //!
 //! The device moves the bits of elements, so that zeros and NaN keep theirs, and orders them by
 //! keys. An axis other than the last is first moved there, and back in the result.
 
-use ndarray::{Axis, Dimension, Ix1, Slice};
+use ndarray::{Axis, Dimension, Ix0, Ix1, RemoveAxis, Slice};
+use smallvec::smallvec;
 
 use crate::{
     array::Array,
-    element::{DType, Element},
+    element::{DType, Element, Float},
     error::{Site, UsageErrorKind},
-    expr::{NodeRef, Op, Sorted},
+    expr::{Comparison, Function, NodeRef, Op, Sorted},
     run::order::{SORTED_MAX, is_selected},
 };
 
@@ -200,5 +201,139 @@ impl<T: Element> Array<T, Ix1> {
         };
         let shape = values.node().shape.clone();
         self.plan(DType::I64, shape, op, Site::of("searchsorted"))
+    }
+}
+
+impl<T: Float, D: Dimension> Array<T, D> {
+    /// Returns the median of all elements: the [`quantile`](Self::quantile) of 1/2.
+    #[track_caller]
+    pub fn median(&self) -> Array<T, Ix0> {
+        self.flatten().quantile_of(0.5, Axis(0), Site::of("median"))
+    }
+
+    /// Returns the median along an axis, which is removed: the
+    /// [`quantile_axis`](Self::quantile_axis) of 1/2.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[9.0_f32, 1.0, 2.0], [f32::INFINITY, 3.0, 5.0]];
+    /// let medians = device.region(|g| {
+    ///     let x = g.array(&x);
+    ///     (x.median_axis(Axis(1)), x.median())
+    /// })?;
+    /// assert_eq!(medians.wait()?, (array![2.0, 5.0], ndarray::arr0(4.0)));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn median_axis(&self, axis: Axis) -> Array<T, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        self.quantile_of(0.5, axis, Site::of("median_axis"))
+    }
+
+    /// Returns a quantile of all elements. The rules are those of
+    /// [`quantile_axis`](Self::quantile_axis).
+    #[track_caller]
+    pub fn quantile(&self, q: f64) -> Array<T, Ix0> {
+        self.flatten().quantile_of(q, Axis(0), Site::of("quantile"))
+    }
+
+    /// Returns a quantile along an axis, which is removed: the value at the place `q · (n − 1)` of
+    /// the `n` sorted elements, as `numpy.quantile`.
+    ///
+    /// Between two elements, the value is their mean with the weights `1 − t` and `t`, where `t` is
+    /// the fractional part of the place. It is computed as `f64` and rounded once. NaN if there is
+    /// one. Quantiles of one array share the sort.
+    ///
+    /// # Errors
+    ///
+    /// The region fails if `q` is not between 0 and 1, or if the axis is missing, empty, or longer
+    /// than 2³⁰ − 1.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[4.0_f32, 1.0, 3.0, 2.0]];
+    /// let quartiles = device.region(|g| {
+    ///     let x = g.array(&x);
+    ///     (x.quantile_axis(0.25, Axis(1)), x.quantile_axis(0.75, Axis(1)))
+    /// })?;
+    /// assert_eq!(quartiles.wait()?, (array![1.75], array![3.25]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn quantile_axis(&self, q: f64, axis: Axis) -> Array<T, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        self.quantile_of(q, axis, Site::of("quantile_axis"))
+    }
+
+    #[track_caller]
+    fn quantile_of<E>(&self, q: f64, axis: Axis, site: Site) -> Array<T, E> {
+        let number = axis.index();
+        let mut shape = self.node().shape.clone();
+        let length = shape.get(number).copied();
+        shape.truncate(shape.len().saturating_sub(1));
+        let problem = match length {
+            None => UsageErrorKind::axis(number, self.shape()),
+            Some(0) => UsageErrorKind::Empty {
+                shape: self.shape().into(),
+            },
+            _ if !(0.0..=1.0).contains(&q) => {
+                UsageErrorKind::argument(format!("q is {q}: a quantile is between 0 and 1"))
+            }
+            Some(length) => return self.quantile_at(q * (length - 1) as f64, axis, length, site),
+        };
+        self.failed(T::DTYPE, &shape, problem, site)
+    }
+
+    /// Returns the value at a place of the sorted elements.
+    #[track_caller]
+    fn quantile_at<E>(&self, place: f64, axis: Axis, length: usize, site: Site) -> Array<T, E> {
+        let sorted: Self = self.sorted(axis, Sorted::Elements, None, site);
+        let at = |place: usize| sorted.subview::<E>(axis, place, site);
+        let (low, t) = (place as usize, place.fract());
+        let (last, lesser) = (at(length - 1), at(low));
+        let mut value = lesser.clone();
+        if t > 0.0 {
+            let greater = at(low + 1);
+            let weighted = |value: &Array<T, E>, weight: f64| -> Array<f64, E> {
+                let wide: Array<f64, E> = value.unary(Function::Cast(DType::F64));
+                wide.binary_scalar(Function::Multiply, weight, false)
+            };
+            let mean = weighted(&lesser, 1.0 - t);
+            let mean: Array<f64, E> = mean.same_shape(Function::Add, &weighted(&greater, t));
+            let mean: Array<T, E> = mean.unary(Function::Cast(T::DTYPE));
+            let equal = Function::Compare(Comparison::Equal);
+            value = lesser
+                .same_shape::<bool>(equal, &greater)
+                .selected(&lesser, &mean);
+        }
+        let not_equal = Function::Compare(Comparison::NotEqual);
+        let has_nan: Array<bool, E> = last.same_shape(not_equal, &last);
+        has_nan.selected(&last, &value)
+    }
+}
+
+impl<E> Array<bool, E> {
+    /// Selects between two arrays of the shape of this mask.
+    #[track_caller]
+    fn selected<T: Element>(&self, yes: &Array<T, E>, no: &Array<T, E>) -> Array<T, E> {
+        let operands = [self.node(), yes.node(), no.node()];
+        self.apply_here(
+            Function::Select,
+            smallvec![
+                operands[0].clone(),
+                operands[1].clone(),
+                operands[2].clone()
+            ],
+        )
     }
 }

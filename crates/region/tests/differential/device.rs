@@ -97,6 +97,18 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             Reduce::Minimum => x.cummin(Axis(*axis)),
             _ => x.cummax(Axis(*axis)),
         }),
+        Step::Order(Ordered::Sort, a, axis) => {
+            one!(Dev, at(a), all, x => x.sort_axis(Axis(*axis)))
+        }
+        Step::Order(Ordered::Positions, a, axis) => {
+            Dev::I64(any!(Dev, at(a), all, x => x.argsort_axis(Axis(*axis))))
+        }
+        Step::Order(Ordered::Greatest(k), a, axis) => {
+            one!(Dev, at(a), all, x => x.topk(*k, Axis(*axis)).0)
+        }
+        Step::Order(Ordered::GreatestPositions(k), a, axis) => {
+            Dev::I64(any!(Dev, at(a), all, x => x.topk(*k, Axis(*axis)).1))
+        }
         Step::Take(a, axis, index) => {
             one!(Dev, at(a), all, x => {
                 with_indices!(at(index), index => x.select(Axis(*axis), &line(index)))

@@ -97,6 +97,19 @@ impl ProgramGenerator {
                 let is_yes = self.chance(2);
                 Some(self.push(Step::SelectValue(which, a, value, is_yes)))
             }
+            25 => {
+                let a = self.some(|host| !host.shape().is_empty())?;
+                let axis = self.below(self.slots[a].shape().len());
+                let k = self.below(self.slots[a].shape()[axis] + 1);
+                let ordered = [
+                    Ordered::Sort,
+                    Ordered::Positions,
+                    Ordered::Greatest(k),
+                    Ordered::GreatestPositions(k),
+                ];
+                let ordered = ordered[self.below(4)];
+                Some(self.push(Step::Order(ordered, a, axis)))
+            }
             _ => {
                 let a = self.some(|host| is_number(host) && !host.kind().is_float())?;
                 let exponent = [0, 1, 2, 3, 7, 31, -1, -2, i32::MAX, i32::MIN][self.below(10)];

@@ -3,6 +3,7 @@
 use crate::differential::{
     host_element::{CastFrom, Plain, Word},
     host_indexing::{gather, scatter},
+    order::positions,
     prelude::*,
     value::{any, each_kind, each_type, one, two},
 };
@@ -86,6 +87,21 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             x.accumulate_axis_inplace(Axis(*axis), |&before, v| *v = before.join(*reduce, *v));
             x
         }),
+        Step::Order(ordered, a, axis) => {
+            let length = slots[*a].shape()[*axis];
+            let count = match ordered {
+                Ordered::Sort | Ordered::Positions => length,
+                Ordered::Greatest(k) | Ordered::GreatestPositions(k) => *k,
+            };
+            let descends = !matches!(ordered, Ordered::Sort | Ordered::Positions);
+            let places =
+                any!(Host, &slots[*a], all, x => positions(x, Axis(*axis), count, descends));
+            if matches!(ordered, Ordered::Positions | Ordered::GreatestPositions(_)) {
+                return Host::I64(places);
+            }
+            let places = places.mapv(|place| place as usize);
+            one!(Host, &slots[*a], all, x => gather(x, *axis, &places))
+        }
         Step::Take(a, axis, index) => {
             let indices: Vec<_> = indices(&slots[*index]).into_iter().collect();
             one!(Host, &slots[*a], all, x => x.select(Axis(*axis), &indices))

@@ -205,7 +205,7 @@ parts! {
         single_operations_15 = 15, single_operations_16 = 16, single_operations_17 = 17,
         single_operations_18 = 18, single_operations_19 = 19, single_operations_20 = 20,
         single_operations_21 = 21, single_operations_22 = 22, single_operations_23 = 23,
-        single_operations_24 = 24, single_operations_25 = 25,;
+        single_operations_24 = 24, single_operations_25 = 25, single_operations_26 = 26,;
 }
 
-const _: () = assert!(STEP_KINDS == 26, "a test for each kind");
+const _: () = assert!(STEP_KINDS == 27, "a test for each kind");

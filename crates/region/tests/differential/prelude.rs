@@ -15,6 +15,6 @@ pub(super) use crate::differential::{
     evaluate,
     host::broadcast,
     host_element::Number,
-    step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
+    step::{Assign, Binary, Bitwise, Compare, Ordered, Reduce, Step, Unary, View},
     value::{Host, Kind},
 };

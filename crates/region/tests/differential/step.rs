@@ -79,6 +79,15 @@ pub(crate) enum Assign {
     Bits(Bitwise),
 }
 
+/// Operations of order: the last two with a number of elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ordered {
+    Sort,
+    Positions,
+    Greatest(usize),
+    GreatestPositions(usize),
+}
+
 /// A step of a program; its result is the next array.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -104,6 +113,8 @@ pub(crate) enum Step {
     /// A reduction along these axes, which keep length 1 if the flag is set.
     Reduce(Reduce, Slot, Vec<usize>, bool),
     Cumulate(Reduce, Slot, usize),
+    /// An operation of order along an axis.
+    Order(Ordered, Slot, usize),
     Take(Slot, usize, Slot),
     TakeListed(Slot, usize, Vec<usize>),
     Gather(Slot, usize, Slot),

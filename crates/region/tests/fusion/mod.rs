@@ -15,6 +15,7 @@ mod joins;
 mod long_sessions;
 mod nested;
 mod numbers_of_rows;
+mod order;
 mod packed;
 mod patterns;
 mod peak_memory;

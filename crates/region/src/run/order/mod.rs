@@ -57,7 +57,7 @@ unsafe fn launch<const N: usize>(
     (stream, dtype, location): Place<'_>,
     kernel: OrderKernel,
     blocks: usize,
-    mut arguments: [Argument<'_>; N],
+    arguments: [Argument<'_>; N],
 ) -> Result<()> {
     let functions = kernel::load(&stream.device(), source(dtype))?;
     let threads = match kernel {
@@ -74,7 +74,7 @@ unsafe fn launch<const N: usize>(
             &functions[kernel as usize],
             stream,
             grid,
-            &mut arguments,
+            &arguments,
             location,
         )
     }?;
