@@ -1,4 +1,4 @@
-"""The works of the rows R19 to R34 for a library `xp`, which is torch, jax.numpy or cupy.
+"""The works of the rows R19 to R35 for a library `xp`, which is torch, jax.numpy or cupy.
 
 `region_rows.py`, which follows, calls `patterns` with what differs between the libraries: how a
 function, or one of single elements, is wrapped, an array cast, and its inner elements replaced.
@@ -163,6 +163,11 @@ def patterns(xp, there, wrap, fuse, cast, erf, relu, set_inner):
         "R32": lambda: (wrap(sort), [there(numbers(1 << 26))]),
         "R33": lambda: (wrap(lambda x: xp.argsort(x)), [there(numbers(1 << 26))]),
         "R34": lambda: (wrap(greatest), [there(numbers(4096, 32768))]),
+        # The number of results follows from the elements, so that no library compiles it.
+        "R35": lambda: (
+            lambda x: xp.unique(x, return_counts=True),
+            [there((numbers(1 << 24) * np.float32(1e6)).astype(np.int32))],
+        ),
     }
 
 

@@ -1,4 +1,4 @@
-"""Does the works of the rows R1 to R34 with another library, when it is told to.
+"""Does the works of the rows R1 to R35 with another library, when it is told to.
 
 The argument is the library: torch, torch.compile, max-autotune (torch.compile with that mode, which
 replays graphs of CUDA; for R10 alone), jax or cupy. Requests are lines of the standard

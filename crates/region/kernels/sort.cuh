@@ -71,6 +71,21 @@ __device__ __forceinline__ u32 digit_of(K word, const Format& format, u32 shift)
   return (u32)(key_of(word, format) >> shift) & (BINS - 1);
 }
 
+// Calls `use` with words, as `load` returns them, and their numbers, N of a thread after their loads.
+template <int N, typename Load, typename Use>
+__device__ __forceinline__ void for_each(u32 count, Load load, Use use) {
+  u32 at = threadIdx.x, step = blockDim.x;
+  for (; at + (N - 1) * step < count; at += N * step) {
+    decltype(load(0)) words[N];
+#pragma unroll
+    for (u32 i = 0; i < N; ++i) words[i] = load(at + i * step);
+#pragma unroll
+    for (u32 i = 0; i < N; ++i) use(words[i], at + i * step);
+  }
+#pragma unroll 1
+  for (; at < count; at += step) use(load(at), at);
+}
+
 // The histograms of all digits, for rows in portions.
 template <typename K>
 __device__ __forceinline__ void histogram(const K* source, u32* counts, const Plan& plan) {
@@ -81,12 +96,11 @@ __device__ __forceinline__ void histogram(const K* source, u32* counts, const Pl
   u64 row = blockIdx.x / plan.parts, begin = blockIdx.x % plan.parts * plan.portion;
   const K* from = source + row * plan.length + begin;
   u32 count = (u32)min(plan.portion, plan.length - begin);
-#pragma unroll 8
-  for (u32 at = threadIdx.x; at < count; at += blockDim.x) {
-    auto key = key_of(from[at], plan.format);
+  for_each<8>(count, [&](u32 at) { return from[at]; }, [&](K word, u32) {
+    auto key = key_of(word, plan.format);
 #pragma unroll
     for (u32 pass = 0; pass < PASSES; ++pass) atomicAdd(&bins[pass][(u32)(key >> (8 * pass)) & (BINS - 1)], 1u);
-  }
+  });
   __syncthreads();
   counts += row * PASSES * BINS;
   for (u32 at = threadIdx.x; at < PASSES * BINS; at += blockDim.x) {
@@ -321,25 +335,28 @@ __device__ __forceinline__ void rows(const K* source, u8* out, const Plan& plan)
 #define BOUNDED 256
 
 // Stores the positions of the first `stored` elements of a part of a row. If there are several parts, the results are
-// candidates, from which a second launch selects.
-template <typename K, int THREADS>
+// candidates, from which a second launch selects: it is `INDIRECT`.
+template <typename K, bool INDIRECT, int THREADS>
 __device__ __forceinline__ void select(const K* source, u8* out, u8* temporary, const Plan& plan) {
   typedef typename Wide<K>::Type W;
   __shared__ W keys[CANDIDATES];
   __shared__ u32 positions[CANDIDATES];
   __shared__ u32 bins[BINS], warp_sums[BINS / 32], found, chosen, needed;
+  const int BATCH = INDIRECT ? 1 : 8;
   u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   u64 row = blockIdx.x / plan.parts;
   u32 begin = (u32)(blockIdx.x % plan.parts * plan.portion);
-  bool is_indirect = plan.pass > 0;
-  u32* candidates = (u32*)temporary + (is_indirect ? row * plan.candidates : blockIdx.x * plan.stored);
-  u32 count = (u32)min(plan.portion, (is_indirect ? plan.candidates : plan.length) - begin);
+  u32* candidates = (u32*)temporary + (INDIRECT ? row * plan.candidates : blockIdx.x * plan.stored);
+  u32 count = (u32)min(plan.portion, (INDIRECT ? plan.candidates : plan.length) - begin);
   u32 wanted = (u32)min((u64)count, plan.stored), sorted = 0;
   source += row * plan.length + begin;
+  auto load = [&](u32 at) -> K {
+    if (!INDIRECT) return source[at];
+    return candidates[at] == FULL ? (K)0 : source[candidates[at]];
+  };
   // Candidates that are missing come last.
-  auto key_at = [&](u32 at) -> W {
-    if (!is_indirect) return key_of(source[at], plan.format);
-    return candidates[at] == FULL ? ~(W)0 : key_of(source[candidates[at]], plan.format);
+  auto key_at = [&](K word, u32 at) -> W {
+    return INDIRECT && candidates[at] == FULL ? ~(W)0 : key_of(word, plan.format);
   };
   auto append = [&](u32 slot, W key, u32 at) {
     if (slot < CANDIDATES) keys[slot] = key, positions[slot] = at;
@@ -353,8 +370,7 @@ __device__ __forceinline__ void select(const K* source, u8* out, u8* temporary, 
     u64 sample = max((u64)count * plan.stored / 128, (u64)4096);
     for (u32 limit = (u32)min(sample, (u64)count); true; limit = count) {
       W least = ~(W)0;
-#pragma unroll 8
-      for (u32 at = thread; at < limit; at += THREADS) least = min(least, key_at(at));
+      for_each<BATCH>(limit, load, [&](K word, u32 at) { least = min(least, key_at(word, at)); });
       for (u32 distance = THREADS / groups / 2; distance > 0; distance /= 2)
         least = min(least, __shfl_xor_sync(FULL, least, distance));
       u32 lanes = THREADS / groups;
@@ -363,11 +379,10 @@ __device__ __forceinline__ void select(const K* source, u8* out, u8* temporary, 
       bitonic(keys, positions, groups, groups);
       W bound = keys[plan.stored - 1];
       __syncthreads();
-#pragma unroll 8
-      for (u32 at = thread; at < count; at += THREADS) {
-        W key = key_at(at);
+      for_each<BATCH>(count, load, [&](K word, u32 at) {
+        W key = key_at(word, at);
         if (key <= bound) append(atomicAdd(&found, 1u), key, at);
-      }
+      });
       __syncthreads();
       sorted = found;
       __syncthreads();
@@ -381,10 +396,10 @@ __device__ __forceinline__ void select(const K* source, u8* out, u8* temporary, 
     for (int shift = 8 * sizeof(K) - 8; shift >= 0; shift -= 8) {
       if (thread < BINS) bins[thread] = 0;
       __syncthreads();
-      for (u32 at = thread; at < count; at += THREADS) {
-        W key = key_at(at);
+      for_each<BATCH>(count, load, [&](K word, u32 at) {
+        W key = key_at(word, at);
         if ((key & known) == last) atomicAdd(&bins[(u32)(key >> shift) & (BINS - 1)], 1u);
-      }
+      });
       __syncthreads();
       u32 here = thread < BINS ? bins[thread] : 0, need = needed, before = sum_before(here, warp_sums);
       if (before < need && need <= before + here) chosen = thread, needed = need - before;
@@ -398,7 +413,7 @@ __device__ __forceinline__ void select(const K* source, u8* out, u8* temporary, 
     __syncthreads();
     // Equals are taken in the order of their positions.
     for (u32 at = thread, seen = 0; at - thread < count; at += THREADS) {
-      W key = at < count ? key_at(at) : ~(W)0;
+      W key = at < count ? key_at(load(at), at) : ~(W)0;
       bool is_equal = at < count && key == last;
       if (at < count && key < last) append(atomicAdd(&found, 1u), key, at);
       u32 same = __ballot_sync(FULL, is_equal);
@@ -420,7 +435,7 @@ __device__ __forceinline__ void select(const K* source, u8* out, u8* temporary, 
   bitonic(keys, positions, padded, padded);
   for (u32 at = thread; at < plan.stored; at += THREADS) {
     u32 place = at < wanted ? positions[at] : FULL;
-    if (is_indirect) ((i64*)out)[row * plan.stored + at] = candidates[place];
+    if (INDIRECT) ((i64*)out)[row * plan.stored + at] = candidates[place];
     else if (plan.parts == 1) ((i64*)out)[row * plan.stored + at] = place;
     else candidates[at] = place == FULL ? FULL : begin + place;
   }
@@ -462,7 +477,11 @@ __device__ __forceinline__ void search(const K* sorted, const K* values, i64* ou
   }                                                                                                           \
   extern "C" __global__ void __launch_bounds__(512, 2)                                                        \
   sort_select(const K* source, u8* out, u8* temporary, const Plan plan) {                                     \
-    select<K, 512>(source, out, temporary, plan);                                                             \
+    select<K, false, 512>(source, out, temporary, plan);                                                      \
+  }                                                                                                           \
+  extern "C" __global__ void __launch_bounds__(512, 2)                                                        \
+  sort_reselect(const K* source, u8* out, u8* temporary, const Plan plan) {                                   \
+    select<K, true, 512>(source, out, temporary, plan);                                                       \
   }                                                                                                           \
   extern "C" __global__ void __launch_bounds__(256)                                                           \
   sort_search(const K* sorted, const K* values, i64* out, const Plan plan) {                                  \

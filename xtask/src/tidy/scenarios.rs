@@ -8,7 +8,7 @@ use super::sources::{Source, is_word};
 pub(super) const LIST: &str = "docs/scenarios.md";
 
 /// The letters of scenarios. Tests of CUDA's rules begin with `r` and the rule's number.
-const SECTIONS: [char; 11] = ['a', 'b', 'c', 'd', 'g', 'i', 'k', 'm', 'p', 'v', 'x'];
+const SECTIONS: [char; 12] = ['a', 'b', 'c', 'd', 'g', 'i', 'k', 'm', 'p', 'v', 'w', 'x'];
 
 /// Returns a line for every test of a scenario that the list does not link, and for every link to
 /// a file without such a test.

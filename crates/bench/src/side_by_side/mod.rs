@@ -1,4 +1,4 @@
-//! The rows R1 to R34: works of regions beside PyTorch, JAX and CuPy, measured in turns in one run.
+//! The rows R1 to R35: works of regions beside PyTorch, JAX and CuPy, measured in turns in one run.
 //!
 //! A time is that of one call from its start until the device is idle, allocation of the results
 //! included. The time in a row is that of twenty calls until the device is idle, for each: where

@@ -1,4 +1,4 @@
-//! The works of the rows R19 to R34: patterns that were slow, works of other people's suites, which
+//! The works of the rows R19 to R35: patterns that were slow, works of other people's suites, which
 //! were chosen before anything was measured, and operations of order. `python/pattern_rows.py` has the same for the
 //! other libraries.
 //!
@@ -19,7 +19,7 @@ use super::work::{
 /// The length of R28's softening, squared.
 const SOFTENING: f32 = 0.01;
 
-pub(super) fn works<'a>() -> [Work<'a>; 16] {
+pub(super) fn works<'a>() -> [Work<'a>; 17] {
     let work = |row, what, prepare| Work { row, what, prepare };
     [
         work("R19", "nearest of 2,000 to each of 20,000 points", nearest),
@@ -42,6 +42,7 @@ pub(super) fn works<'a>() -> [Work<'a>; 16] {
         work("R32", "sort of 2^26", sort),
         work("R33", "positions in sorted order, 2^26", argsort),
         work("R34", "64 greatest of rows, 4096 x 32768", greatest),
+        work("R35", "distinct of 2^24 i32, with counts", distinct),
     ]
 }
 
@@ -271,6 +272,17 @@ fn greatest(device: &Device, size: Size) -> Prepared<'_> {
         let pending = device.region(|g| {
             let (values, positions) = g.array(&x).topk(64, Axis(1));
             (Keep(values), Keep(positions))
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn distinct(device: &Device, size: Size) -> Prepared<'_> {
+    let x = uploaded::<i32, Ix1, _>(device, size.length(1 << 24), |x| (x * 1e6) as i32)?;
+    held(move || {
+        let pending = device.region(|g| {
+            let (elements, counts) = g.array(&x).unique_counts();
+            (Keep(elements), Keep(counts))
         })?;
         Ok(pending.wait()?)
     })

@@ -15,6 +15,7 @@ mod order;
 mod packed;
 mod reduce;
 mod scan;
+mod unique;
 mod views;
 
 pub use assign::ArrayViewMut;

@@ -110,7 +110,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     }
 
     /// Sorts along an axis. The result has the first `stored` elements, or all.
-    fn sorted<U: Element>(
+    pub(super) fn sorted<U: Element>(
         &self,
         axis: Axis,
         sorted: Sorted,

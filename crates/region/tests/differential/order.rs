@@ -334,6 +334,40 @@ fn w01_quantiles_are_weighted_means_of_sorted_elements() -> Outcome {
 }
 
 #[test]
+fn w01_distinct_elements_are_the_first_of_their_equals_with_their_numbers() -> Outcome {
+    fn distinct<T: Word>(device: &Device) -> Outcome
+    where
+        Array<T, IxDyn>: DeviceValue<Host = ArrayD<T>>,
+    {
+        for shape in [[0, 3], [1, 1], [3, 40]] {
+            let x = array::<T>(8, &shape, true);
+            let (found, numbers) = evaluate(device, |g| g.array(&x).unique_counts())?;
+            let mut words: Vec<T> = x.iter().copied().collect();
+            words.sort_by(order);
+            let equals = words.chunk_by(|one, other| order(one, other).is_eq());
+            let expected = equals.map(|equals| (equals[0].bits(), equals.len() as i64));
+            let found = found.iter().map(|word| word.bits()).zip(numbers);
+            assert!(
+                found.eq(expected),
+                "{} {shape:?}",
+                std::any::type_name::<T>()
+            );
+        }
+        Ok(())
+    }
+    let configuration = configuration(4);
+    let device = configuration.open()?;
+    for_all_types!(distinct, &device);
+    let x = array::<i16>(3, &[9000], true);
+    let found = evaluate(&device, |g| g.array(&x).unique())?;
+    let mut expected = x.into_raw_vec_and_offset().0;
+    expected.sort_unstable();
+    expected.dedup();
+    assert_eq!(found.to_vec(), expected);
+    Ok(configuration.close(device)?)
+}
+
+#[test]
 fn w01_wrong_uses_name_the_axis_and_the_lengths() -> Outcome {
     let configuration = configuration(0);
     let device = configuration.open()?;

@@ -40,7 +40,7 @@ fn sorts_take_the_promised_numbers_of_kernels() {
 fn sorts_are_replayed_as_graphs() {
     Counted::somewhere(|counted| {
         for call in 0..5 {
-            let host = matrix((2, 9000 + call / 5)) * (call as f32 - 2.0);
+            let host = matrix((2, 9000)) * (call as f32 - 2.0);
             let (x, mut expected) = (counted.array(&host), host.clone());
             for mut row in expected.rows_mut() {
                 let row = row.as_slice_mut().unwrap();
@@ -53,7 +53,7 @@ fn sorts_are_replayed_as_graphs() {
             });
             assert_eq!(sorted, expected, "call {call}");
             assert_eq!(again, expected, "call {call}");
-            assert_eq!(greatest, expected.slice(s![.., ..-21;-1]), "call {call}");
+            assert_eq!(greatest, expected.slice(s![.., -20..;-1]), "call {call}");
         }
         assert!(counted.calls.count("graph_launch") >= 3);
     });

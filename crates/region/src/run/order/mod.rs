@@ -62,7 +62,7 @@ unsafe fn launch<const N: usize>(
     let functions = kernel::load(&stream.device(), source(dtype))?;
     let threads = match kernel {
         OrderKernel::Words | OrderKernel::Positions => PASS_THREADS,
-        OrderKernel::Select => 512,
+        OrderKernel::Select | OrderKernel::Reselect => 512,
         _ => 256,
     };
     // A row has more than a thousandth of the elements that a block takes, or several are in one.
@@ -175,7 +175,7 @@ fn select(
     let candidates = parts * stored;
     let bytes = if parts > 1 { rows * candidates * 4 } else { 0 };
     let mut temporary = allocate(place.0, bytes.max(16))?;
-    let mut run = |plan: RawPlan| {
+    let mut run = |kernel, plan: RawPlan| {
         let (mut out, mut temporary) = (&mut *out, &mut temporary);
         let arguments = [
             Argument::read::<u8, _>(source),
@@ -186,23 +186,24 @@ fn select(
         let blocks = rows * plan.parts as usize;
         // SAFETY: these are the kernel's parameters. The portions cover a row, and the temporary
         // memory has `stored` words for each part.
-        unsafe { launch(place, OrderKernel::Select, blocks, arguments) }
+        unsafe { launch(place, kernel, blocks, arguments) }
     };
-    run(RawPlan {
+    let of_parts = RawPlan {
         parts: parts as u64,
         portion: portion as u64,
         ..plan
-    })?;
+    };
+    run(OrderKernel::Select, of_parts)?;
     if parts == 1 {
         return Ok(());
     }
-    run(RawPlan {
+    let of_candidates = RawPlan {
         parts: 1,
         portion: candidates as u64,
         candidates: candidates as u64,
-        pass: 1,
         ..plan
-    })
+    };
+    run(OrderKernel::Reselect, of_candidates)
 }
 
 /// Sorts long rows digit by digit.

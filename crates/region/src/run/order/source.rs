@@ -76,6 +76,7 @@ pub(crate) enum OrderKernel {
     Positions,
     Rows,
     Select,
+    Reselect,
     Search,
 }
 
@@ -84,6 +85,13 @@ const PASS: &[Param] = &[
     slice("out", true),
     slice("temporary", true),
     slice("words", true),
+    scalar::<RawPlan>("plan"),
+];
+
+const SELECT: &[Param] = &[
+    slice("source", false),
+    slice("out", true),
+    slice("temporary", true),
     scalar::<RawPlan>("plan"),
 ];
 
@@ -107,15 +115,8 @@ const KERNELS: &[Signature] = &[
             scalar::<RawPlan>("plan"),
         ],
     ),
-    signature(
-        "sort_select",
-        &[
-            slice("source", false),
-            slice("out", true),
-            slice("temporary", true),
-            scalar::<RawPlan>("plan"),
-        ],
-    ),
+    signature("sort_select", SELECT),
+    signature("sort_reselect", SELECT),
     signature(
         "sort_search",
         &[
