@@ -39,7 +39,7 @@ fn sorts_take_the_promised_numbers_of_kernels() {
 #[test]
 fn sorts_are_replayed_as_graphs() {
     Counted::somewhere(|counted| {
-        for call in 0..5 {
+        for call in 0..7 {
             let host = matrix((2, 9000)) * (call as f32 - 2.0);
             let (x, mut expected) = (counted.array(&host), host.clone());
             for mut row in expected.rows_mut() {
