@@ -1,6 +1,6 @@
 //! The works of the rows R19 to R35: patterns that were slow, works of other people's suites, which
-//! were chosen before anything was measured, and operations of order. `python/pattern_rows.py` has the same for the
-//! other libraries.
+//! were chosen before anything was measured, and operations of order. `python/pattern_rows.py` has
+//! the same for the other libraries.
 //!
 //! R22 to R24 are of PyTorch's `benchmarks/gpt_fast`, R25 and R26 of its
 //! `benchmarks/dynamo/microbenchmarks`, R27 to R30 of NPBench (`hdiff`, `nbody`, `arc_distance`,
