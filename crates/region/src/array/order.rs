@@ -175,8 +175,7 @@ impl<T: Element> Array<T, Ix1> {
 
     /// Returns for each value its position in this array, which is sorted: on the left side, the
     /// number of elements that are less; on the right side, the number of elements that are not
-    /// greater. As
-    /// `numpy.searchsorted`, with the order of [`sort_axis`](Self::sort_axis).
+    /// greater. As `numpy.searchsorted`, with the order of [`sort_axis`](Self::sort_axis).
     ///
     /// The positions in an array that is not sorted are unspecified, but within its length.
     ///
