@@ -9,7 +9,7 @@
 
 use half::bf16;
 use millstream::Device;
-use millstream_region::{Array, Keep, RegionExt, stack};
+use millstream_region::{Array, Keep, Packed, RegionExt, region, stack};
 use ndarray::{Array1, Array2, Axis, Ix1, Ix3, s};
 
 use super::work::{
@@ -277,13 +277,12 @@ fn greatest(device: &Device, size: Size) -> Prepared<'_> {
     })
 }
 
+#[region]
+fn distinct_of(x: &Array<i32, Ix1>) -> (Packed<i32>, Packed<i64>) {
+    x.unique_counts()
+}
+
 fn distinct(device: &Device, size: Size) -> Prepared<'_> {
     let x = uploaded::<i32, Ix1, _>(device, size.length(1 << 24), |x| (x * 1e6) as i32)?;
-    held(move || {
-        let pending = device.region(|g| {
-            let (elements, counts) = g.array(&x).unique_counts();
-            (Keep(elements), Keep(counts))
-        })?;
-        Ok(pending.wait()?)
-    })
+    held(move || Ok(distinct_of(device, &x)?.wait()?))
 }
