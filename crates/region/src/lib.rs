@@ -34,7 +34,8 @@
 //! - Rows of at most 2,048 elements are sorted by one kernel, longer ones by a kernel for each byte
 //!   of an element and one before.
 //! - Results over the same inputs are computed by one kernel, which reads these once: the three
-//!   results of an Adam step, or the minimum, the maximum and the sum of an array.
+//!   results of an Adam step, or the minimum, the maximum and the sum of an array. So are rows with
+//!   what is computed from them: a sum and its normalisation, or a normalisation and its means.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
 //! - Host arguments are uploaded before the call returns, once each, however often the body uses
 //!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.

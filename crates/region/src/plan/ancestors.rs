@@ -59,6 +59,13 @@ impl Ancestors {
             }
         }
     }
+
+    /// Makes a candidate depend no longer on others.
+    pub(crate) fn remove<'a>(&mut self, at: usize, others: impl Iterator<Item = &'a usize>) {
+        for other in others {
+            self.0[at][other / 64] &= !(1 << (other % 64));
+        }
+    }
 }
 
 fn add(own: &mut [u64], at: usize, ancestors: &[u64]) {

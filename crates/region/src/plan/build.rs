@@ -13,6 +13,7 @@ use crate::{
         partition::partition,
         planned::PlannedGraph,
         replace::in_place,
+        row_outputs::aliased,
         step::{KernelKind, KernelPlan, OutputPlan, Step},
         updates::{series_of, slice},
     },
@@ -321,8 +322,9 @@ impl StepBuilder<'_> {
 
     /// Returns whether the kernel that is being built computes a candidate, if it uses it.
     fn is_computed(&self, at: usize) -> bool {
-        let candidate = &self.candidates[at];
-        !candidate.is_stored || (self.group.is_some() && candidate.group == self.group)
+        let is_member = |at: usize| self.group.is_some() && self.candidates[at].group == self.group;
+        let is_alias_of_member = || aliased(self.candidates, at).is_some_and(is_member);
+        !self.candidates[at].is_stored || is_member(at) || is_alias_of_member()
     }
 
     /// Starts a kernel, for which no candidate is visited yet.

@@ -85,6 +85,11 @@ impl Candidate {
         self.op.same_elements(&self.node.shape)
     }
 
+    /// Returns the index of this operand among all candidates.
+    pub(crate) fn source_of_same_elements(&self) -> Option<usize> {
+        self.same_elements().and_then(|_| self.operand(0))
+    }
+
     /// Returns whether the operation needs the elements of an operand at other positions than those
     /// of its own.
     pub(crate) fn moves(&self, number: usize) -> bool {

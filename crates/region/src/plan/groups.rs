@@ -5,6 +5,7 @@ use crate::plan::{
     candidate::Candidate,
     followers::join_followers,
     limits::GROUPED_MAX,
+    row_outputs::join_row_outputs,
     siblings::{Group, Kind, find_groups},
 };
 
@@ -14,17 +15,16 @@ use crate::plan::{
 pub(crate) fn group_siblings(candidates: &mut [Candidate], end: u64) -> Vec<usize> {
     let is_in_time = |at: &usize| candidates[*at].is_stored && candidates[*at].node.id < end;
     let stored: Vec<usize> = (0..candidates.len()).filter(is_in_time).collect();
-    let mut kinds = (0..candidates.len()).filter_map(|at| Kind::of(candidates, at));
-    if candidates.len() > GROUPED_MAX || kinds.nth(1).is_none() {
+    let can_join =
+        |&at: &usize| candidates[at].rows.is_some() || Kind::of(candidates, at).is_some();
+    let mut possible = (0..candidates.len()).filter(can_join);
+    if candidates.len() > GROUPED_MAX || possible.nth(1).is_none() {
         return stored;
     }
     let mut ancestors = Ancestors::of(candidates);
     let mut groups = find_groups(candidates, &mut ancestors);
     let followers = join_followers(candidates, &mut ancestors, &mut groups);
     groups.retain(|group| group.members.len() > 1);
-    if groups.is_empty() {
-        return stored;
-    }
     for (at, reduction) in followers {
         candidates[at].epilogue_of = Some(reduction);
     }
@@ -32,6 +32,10 @@ pub(crate) fn group_siblings(candidates: &mut [Candidate], end: u64) -> Vec<usiz
         for &at in members {
             candidates[at].group = members.last().copied();
         }
+    }
+    join_row_outputs(candidates, &mut ancestors);
+    if candidates.iter().all(|candidate| candidate.group.is_none()) {
+        return stored;
     }
     in_order(candidates, &ancestors, &stored)
 }
@@ -53,5 +57,6 @@ fn in_order(candidates: &[Candidate], ancestors: &Ancestors, stored: &[usize]) -
             order.push(waiting.remove(number));
         }
     }
+    debug_assert!(waiting.is_empty(), "the steps wait for each other");
     order
 }

@@ -40,8 +40,11 @@ pub(crate) const PER_THREAD: f32 = 4.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
 /// one write, and one read more than that of each kernel.
 pub(crate) const READ_AGAIN_MAX: usize = 2;
+/// The minimum number of times that a broadcast repeats each element, from which on an operation
+/// that uses it does not count the work for these.
+pub(crate) const REPEATED_MIN: usize = 8;
 /// The maximum number of kernels of one value that are counted.
-pub(crate) const CONSUMERS_MAX: usize = 4;
+pub(crate) const CONSUMERS_MAX: usize = 8;
 
 // Reductions in row kernels (`row_kernels.rs`).
 

@@ -52,6 +52,7 @@ pub(crate) mod partition; // decides which nodes are stored and which are fused 
 pub(crate) mod planned; // the graph of planned nodes that an evaluation depends on
 pub(crate) mod replace; // updates of parts, in place where nothing else needs the old elements
 pub(crate) mod row_kernels; // fuses reductions of rows with what leads to them and what follows
+pub(crate) mod row_outputs; // stored values as further outputs of row kernels
 pub(crate) mod rows; // contiguous rows, and the values that belong to one row
 pub(crate) mod share; // stores shared values where that takes less time than computing them again
 pub(crate) mod siblings; // finds stored nodes over the same inputs, which one kernel computes

@@ -73,8 +73,7 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     // A join in another shape shares the memory of the join.
     for at in (0..candidates.len()).rev() {
         if candidates[at].is_stored
-            && candidates[at].same_elements().is_some()
-            && let Some(source) = candidates[at].operand(0)
+            && let Some(source) = candidates[at].source_of_same_elements()
             && is_join(&candidates, source)
         {
             candidates[source].store(StoreReason::Requested);
@@ -92,9 +91,7 @@ fn is_join(candidates: &[Candidate], at: usize) -> bool {
     match &*candidates[at].op {
         Op::Concatenate { .. } => true,
         _ => {
-            let source = candidates[at]
-                .same_elements()
-                .and(candidates[at].operand(0));
+            let source = candidates[at].source_of_same_elements();
             source.is_some_and(|source| is_join(candidates, source))
         }
     }

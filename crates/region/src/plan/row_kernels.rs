@@ -62,13 +62,13 @@ fn fuse_into(candidates: &mut [Candidate], root: usize) {
     // A function of the results of one reduction is its epilogue.
     let is_epilogue = reductions == 1 && class == RowClass::Row;
     let is_possible = class == RowClass::Row || !candidates[root].is_split;
-    if is_epilogue || !is_possible || reductions > ROW_REDUCTIONS_MAX || fused.is_empty() {
+    if is_epilogue || !is_possible || fused.is_empty() {
         return;
     }
     for &at in &fused {
         candidates[at].is_stored = false;
     }
-    if is_row_kernel(candidates, root, rows) {
+    if is_row_kernel(candidates, root, rows, &[]) {
         candidates[root].rows = Some(rows);
     } else {
         for &at in &fused {
@@ -100,7 +100,14 @@ fn used_only_in(
     numbers
 }
 
-fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool {
+/// Returns whether one kernel of these rows can compute `root` with all unstored nodes that lead to
+/// it, and store `values` of these.
+pub(crate) fn is_row_kernel(
+    candidates: &[Candidate],
+    root: usize,
+    rows: RowShape,
+    values: &[usize],
+) -> bool {
     // One value for a row takes little, and views take nothing.
     let is_in_each_thread = |at: usize| {
         let Candidate { node, op, .. } = &candidates[at];
@@ -111,7 +118,11 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
     let per_thread = rows.elements_per_thread();
     let is_wide = |&at: &usize| is_in_each_thread(at) && candidates[at].node.dtype.bytes() > 4;
     let words = if order.iter().any(is_wide) { 2 } else { 1 };
+    let of_rows = |&&at: &&usize| {
+        RowShape::of_reduction(&candidates[at].op, &candidates[at].node) == Some(rows)
+    };
     if size.is_too_large()
+        || order.iter().filter(of_rows).count() > ROW_REDUCTIONS_MAX
         || per_thread * size.live * words > ROW_REGISTERS_MAX
         || per_thread * size.operations > ROW_OPERATIONS_MAX
         || (rows.is_long() && size.operations > LONG_ROW_OPERATIONS_MAX)
@@ -121,7 +132,8 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
     let nodes = order.iter().map(|&at| &candidates[at]);
     let nodes = nodes.filter(|candidate| !candidate.is_split);
     let nodes = nodes.map(|candidate| (&candidate.node, &*candidate.op));
-    rows.classify(nodes).is_some_and(|classes| {
+    let values = values.iter().map(|&at| &candidates[at].node);
+    rows.classify(nodes, values).is_some_and(|classes| {
         // Without a reduction inside, there would be nothing to gain.
         let mut results = candidates[root].results();
         results.all(|result| classes.contains_key(&result.id))

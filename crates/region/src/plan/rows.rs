@@ -67,13 +67,15 @@ impl RowShape {
         }
     }
 
-    /// Returns the classes of the nodes that depend on a reduction, operands first, or `None` if
-    /// one of them depends on the reduction of another row than its own.
+    /// Returns the classes of the nodes that depend on a reduction or on one of `values`, operands
+    /// first, or `None` if one of them depends on that of another row than its own.
     pub(crate) fn classify<'a>(
         self,
         nodes: impl Iterator<Item = (&'a NodeRef, &'a Op)>,
+        values: impl Iterator<Item = &'a NodeRef>,
     ) -> Option<FxHashMap<u64, RowClass>> {
-        let mut classes: FxHashMap<u64, RowClass> = FxHashMap::default();
+        let of_value = |value: &NodeRef| Some((value.id, self.class(value)?));
+        let mut classes: FxHashMap<u64, RowClass> = values.filter_map(of_value).collect();
         for (node, op) in nodes {
             let class_of = |operand: &NodeRef| classes.get(&operand.id).copied();
             if let Op::Reduce { source, .. } = op {

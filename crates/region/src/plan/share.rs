@@ -15,12 +15,13 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     element::DType,
-    expr::{Function, Op},
+    expr::{Function, NodeRef, Op},
     plan::{
         candidate::{Candidate, Consumer, StoreReason, Times, storable},
         joins::{are_arrays, can_split, split},
         limits::{
-            COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
+            COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, REPEATED_MIN,
+            STORING,
         },
         siblings::are_in_one_kernel,
         size::is_costly,
@@ -159,6 +160,12 @@ fn pays(candidates: &[Candidate], uses: &FxHashMap<u64, u32>, at: usize) -> bool
     again * own_inputs.count().saturating_sub(1) > READ_AGAIN_MAX
 }
 
+/// Returns whether a broadcast repeats an array so often that the few elements are stored instead,
+/// if that pays.
+fn is_repeated(array: &NodeRef, by: &Candidate) -> bool {
+    array.elements > 1 && array.elements <= by.node.elements / REPEATED_MIN
+}
+
 /// Returns the size of an element in words of 32 bits, but at most 1.
 pub(crate) fn word(dtype: DType) -> f32 {
     dtype.bytes().min(4) as f32 / 4.0
@@ -200,6 +207,7 @@ impl OwnWork {
                 let id = operand.node.id;
                 match operand.computed(candidates) {
                     None => work.add_input(id),
+                    Some(_) if is_repeated(&operand.node, candidate) => work.add_input(id),
                     Some(index) => {
                         let left = other_uses.entry(id).or_insert(uses[&id]);
                         *left -= 1;

@@ -1,12 +1,16 @@
 //! Random functions of rows, in row kernels and with each value stored: the bits must be the same.
 
+use millstream_region::Region;
+
 use crate::fusion::prelude::*;
 
-/// Defines a function that computes a random function of rows, and stores each intermediate array
-/// if `is_stored`.
+type Three<T> = (Array<T, Ix3>, Array<T, Ix3>, Array<T, Ix3>);
+
+/// Defines a function that computes a random function of rows with two of the arrays that lead to
+/// it, and stores each intermediate array if `is_stored`.
 macro_rules! program {
     ($name:ident, $type:ty) => {
-        fn $name(x: &Array<$type, Ix3>, seed: u64, is_stored: bool) -> Array3<$type> {
+        fn $name(x: &Array<$type, Ix3>, seed: u64, is_stored: bool) -> Three<$type> {
             let random = &mut Pcg64Mcg::seed_from_u64(seed);
             let axis = [Axis(2)];
             let length = x.shape()[2];
@@ -51,8 +55,10 @@ macro_rules! program {
                     elements[elements.len() - 1].to_host().unwrap();
                 }
             }
+            let inner = [&elements, &rows].map(|all| all[below(random, all.len())].clone());
             let last = if below(random, 3) == 0 { rows } else { elements };
-            last[last.len() - 1].to_host().unwrap()
+            let [of_elements, of_rows] = inner;
+            (last[last.len() - 1].clone(), of_elements, of_rows)
         }
     };
 }
@@ -66,16 +72,21 @@ fn check(counted: &Counted, seed: u64) {
     let shape = (1 + below(random, 2), 1 + below(random, 3), length);
     let host = Array3::from_shape_simple_fn(shape, || below(random, 512) as f64 / 256.0 - 1.0);
     let what = format!("{shape:?}, MILLSTREAM_SEED={seed}");
+    macro_rules! check {
+        ($program:ident, $type:ident) => {
+            let host = host.mapv(|element| element as $type);
+            let [found, stored] = [false, true].map(|is_stored| {
+                let of = |region: &Region| $program(&region.array(&host), seed, is_stored);
+                let (last, of_elements, of_rows) = counted.result(of);
+                [last, of_elements, of_rows].map(|array| array.mapv($type::to_bits))
+            });
+            assert_eq!(found, stored, "{what}");
+        };
+    }
     if seed.is_multiple_of(2) {
-        let x = counted.array(&host.mapv(|element| element as f32));
-        let [found, stored] = [false, true].map(|is_stored| singles(&x, seed, is_stored));
-        let bits = |array: Array3<f32>| array.mapv(f32::to_bits);
-        assert_eq!(bits(found), bits(stored), "{what}");
+        check!(singles, f32);
     } else {
-        let x = counted.array(&host);
-        let [found, stored] = [false, true].map(|is_stored| doubles(&x, seed, is_stored));
-        let bits = |array: Array3<f64>| array.mapv(f64::to_bits);
-        assert_eq!(bits(found), bits(stored), "{what}");
+        check!(doubles, f64);
     }
 }
 

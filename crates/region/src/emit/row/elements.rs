@@ -196,7 +196,7 @@ pub(crate) fn begin(
 ) -> (FxHashMap<u64, RowClass>, KernelBody) {
     let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
     let classes = rows
-        .classify(nodes)
+        .classify(nodes, iter::empty())
         .expect("planning has checked that all nodes belong to rows");
     (classes, KernelBody::new(IndexAnalysis::of(kernel).wide))
 }
@@ -215,10 +215,9 @@ pub(crate) fn finish_row(
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
     let shared = reduce_row(&mut lowering, elements, own, parts);
-    let class = classes[&kernel.root.id];
-    store(&mut lowering, elements, own, class);
+    store(&mut lowering, elements, own, rows);
     body.label("DONE");
-    let elements = match class {
+    let elements = match classes[&kernel.root.id] {
         RowClass::Row => 1,
         RowClass::Element => rows.length,
     };
@@ -313,47 +312,72 @@ impl<'a> RowReduction<'a> {
     }
 }
 
-pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, row: Reg) {
-    let kernel = lowering.kernel;
-    for (output, KernelOutput { value, slot, .. }) in kernel.outputs.iter().enumerate() {
-        let position = lowering.row_position(value);
-        let element = lowering.lower(value, position);
-        let number = lowering.destination(output, position, row);
-        (lowering.body).store_output((*slot, value.dtype), number, &[element]);
-    }
+/// Returns the outputs of a row kernel that have this class, by number.
+fn outputs_of(kernel: &FusedKernel, rows: RowShape, class: RowClass) -> SmallVec<[usize; 4]> {
+    let outputs = kernel.outputs.iter().enumerate();
+    let of_class = outputs.filter(|(_, output)| rows.class(&output.value) == Some(class));
+    of_class.map(|(number, _)| number).collect()
 }
 
-/// Stores the elements of the row, or the element for the row. Threads without any are done.
+/// Stores the outputs that have an element for the row. Its first thread does.
+pub(crate) fn store_of_row(lowering: &mut Lowering<'_>, own: RowThread, rows: RowShape) {
+    let kernel = lowering.kernel;
+    let outputs = outputs_of(kernel, rows, RowClass::Row);
+    if outputs.is_empty() {
+        return;
+    }
+    // Others need the values that lead to these elements, too.
+    let element = |&number: &usize| {
+        let value = &kernel.outputs[number].value;
+        let position = lowering.row_position(value);
+        (position, lowering.lower(value, position))
+    };
+    let elements: SmallVec<[(Position, Reg); 4]> = outputs.iter().map(element).collect();
+    own.first_only(lowering.body, "STORED");
+    for (number, (position, element)) in outputs.into_iter().zip(elements) {
+        let KernelOutput { value, slot, .. } = &kernel.outputs[number];
+        let place = lowering.destination(number, position, own.row);
+        (lowering.body).store_output((*slot, value.dtype), place, &[element]);
+    }
+    lowering.body.label("STORED");
+}
+
+/// Stores the outputs. Threads without any elements are done.
 fn store(
     lowering: &mut Lowering<'_>,
     elements: &mut [RowElements],
     own: RowThread,
-    class: RowClass,
+    rows: RowShape,
 ) {
-    let root = &lowering.kernel.root;
-    let base = lowering.body.output(0);
-    if class == RowClass::Row {
-        own.first_only(lowering.body, "DONE");
-        return store_of_row(lowering, own.row);
+    let kernel = lowering.kernel;
+    store_of_row(lowering, own, rows);
+    let outputs = outputs_of(kernel, rows, RowClass::Element);
+    if outputs.is_empty() {
+        return;
     }
     own.within_only(lowering.body, "DONE");
-    let mut first_address = None;
+    let mut first_addresses: SmallVec<[Option<Reg>; 4]> = SmallVec::from_elem(None, outputs.len());
     for turn in 0..elements.len() {
-        lowering.divide(iter::once(root), elements, (own.row, turn));
+        let values = outputs.iter().map(|&number| &kernel.outputs[number].value);
+        lowering.divide(values, elements, (own.row, turn));
         let elements = &mut elements[turn];
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.
             line!(lowering.body; "@{beyond} bra DONE;");
         }
-        let values = elements.lower(lowering, root, own.row, turn);
-        let (body, bytes) = (&mut *lowering.body, root.dtype.bytes());
-        let address = match elements.offset {
-            None => body.element(base, elements.linear_indices[0], bytes),
-            Some((index, constant)) => {
-                let first = *first_address.get_or_insert_with(|| body.element(base, index, bytes));
-                body.address_behind(first, constant * bytes)
-            }
-        };
-        body.store(root.dtype, address, &values);
+        for (&number, first) in outputs.iter().zip(&mut first_addresses) {
+            let KernelOutput { value, slot, .. } = &kernel.outputs[number];
+            let values = elements.lower(lowering, value, own.row, turn);
+            let (body, bytes) = (&mut *lowering.body, value.dtype.bytes());
+            let base = body.output(*slot);
+            let address = match elements.offset {
+                None => body.element(base, elements.linear_indices[0], bytes),
+                Some((index, constant)) => {
+                    let first = *first.get_or_insert_with(|| body.element(base, index, bytes));
+                    body.address_behind(first, constant * bytes)
+                }
+            };
+            body.store(value.dtype, address, &values);
+        }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn long_row(
         lowering.row_position_of(node);
     }
     let shared = stages.reduce(&mut lowering, &long_row);
-    long_row.store(&mut lowering, classes[&kernel.root.id]);
+    long_row.store(&mut lowering, rows);
     // All threads have read the accumulators before any of them writes those of the next row.
     line!(body; "bar.sync 0;");
     line!(body; "add.s# {row}, {row}, {step};");
@@ -167,12 +167,12 @@ impl LongRow {
     }
 
     /// Stores the elements of the row, or the element for the row.
-    fn store(&self, lowering: &mut Lowering<'_>, class: RowClass) {
+    fn store(&self, lowering: &mut Lowering<'_>, rows: RowShape) {
         let root = &lowering.kernel.root;
         // The parameter is loaded first, also where loops follow.
         lowering.body.output(0);
         let row = self.own.row;
-        if class == RowClass::Element {
+        if rows.class(root) == Some(RowClass::Element) {
             let arrays = lowering.kernel.arrays_of(std::iter::once(root));
             lowering.prepare_divisors(std::iter::once(root));
             self.visit(lowering, ("WRITE", &arrays), |lowering, groups| {
@@ -188,9 +188,7 @@ impl LongRow {
             });
             return;
         }
-        self.own.first_only(lowering.body, "STORED");
-        store_of_row(lowering, row);
-        lowering.body.label("STORED");
+        store_of_row(lowering, self.own, rows);
     }
 
     /// Emits a loop over the groups of each thread, several in flight, and one over the rest. Each
