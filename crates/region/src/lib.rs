@@ -211,8 +211,8 @@ mod streams;
 
 pub use array::{
     Array, ArrayViewMut, AttentionMask, BitwiseElement, Dot, ElementIndex, HostOperand,
-    IndexElement, Indices, Integer, Operand, Packed, PackedOperand, ScalarComparison, Selected,
-    Side, WhereOperand, concatenate, stack,
+    IndexElement, Indices, Integer, Operand, Packed, PackedOperand, PadMode, ScalarComparison,
+    Selected, Side, WhereOperand, concatenate, stack,
 };
 #[doc(hidden)]
 pub use array::{ElementIteration, ElementTypes, IntegerBesideFloats, SameElement};

@@ -134,7 +134,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         shape[number] = indices.len();
         let map = AxisMap::from_slice(&[AxisSource::same(number)]);
         let indices: Array<i64, D> = indices.view_through(shape, map, site);
-        self.gathered(self.clone(), indices.node(), number, site)
+        self.gathered(self.clone(), indices.node(), (number, true), site)
     }
 
     /// Gathers elements along an axis: the result has the shape of `index`, and each of its
@@ -170,11 +170,18 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let source: Self = self.broadcast_view(&shape, site);
         shape[number] = index.shape()[number];
         let index: Array<I, D> = index.broadcast_view(&shape, site);
-        self.gathered(source, index.node(), number, site)
+        self.gathered(source, index.node(), (number, true), site)
     }
 
-    /// Gathers from `source`, with the result having the shape of `index`.
-    pub(super) fn gathered(&self, source: Self, index: &NodeRef, axis: usize, site: Site) -> Self {
+    /// Gathers from `source` along an axis, with the result having the shape of `index`. The flag
+    /// says whether the device checks the indices.
+    pub(super) fn gathered<E>(
+        &self,
+        source: Array<T, E>,
+        index: &NodeRef,
+        (axis, is_checked): (usize, bool),
+        site: Site,
+    ) -> Array<T, E> {
         let length = source.shape()[axis];
         if length == 0 && index.elements > 0 {
             let problem = UsageErrorKind::Index {
@@ -188,7 +195,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
             source: NodeRef::clone(source.node()),
             index: NodeRef::clone(index),
             axis,
-            is_checked: true,
+            is_checked,
         };
         self.plan(T::DTYPE, index.shape.clone(), op, site)
     }
@@ -223,21 +230,17 @@ impl<T: Element, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
-        self.scattered(axis, index, values, ScatterMode::Last)
+        self.scattered(axis, index, values, ScatterMode::Last, Site::of("scatter"))
     }
 
-    #[track_caller]
     fn scattered<I: IndexElement, E: Dimension>(
         &self,
         axis: Axis,
         index: &Array<I, D>,
         values: &Array<T, E>,
         mode: ScatterMode,
+        site: Site,
     ) -> Self {
-        let site = Site::of(match mode {
-            ScatterMode::Add => "scatter_add",
-            _ => "scatter",
-        });
         let number = axis.index();
         let Some(&length) = self.shape().get(number) else {
             return self.missing_axis(axis, self.shape(), site);
@@ -296,10 +299,22 @@ impl<T: Number, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
+        self.added(axis, index, values, Site::of("scatter_add"))
+    }
+
+    /// Adds values to elements, on behalf of an operation.
+    #[track_caller]
+    pub(super) fn added<I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+        site: Site,
+    ) -> Self {
         if <T as Sealed>::DTYPE == DType::F32 && !self.gets_many(axis, index) {
-            return self.scattered(axis, index, values, ScatterMode::Add);
+            return self.scattered(axis, index, values, ScatterMode::Add, site);
         }
-        self.scatter_add_in_f64(axis, index, values)
+        self.added_in_f64(axis, index, values, site)
     }
 
     /// Adds values to elements as [`scatter_add`](Self::scatter_add) does, but floats always as
@@ -334,12 +349,25 @@ impl<T: Number, D: Dimension> Array<T, D> {
         index: &Array<I, D>,
         values: &Array<T, E>,
     ) -> Self {
+        self.added_in_f64(axis, index, values, Site::of("scatter_add"))
+    }
+
+    #[track_caller]
+    fn added_in_f64<I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+        site: Site,
+    ) -> Self {
         match <T as Sealed>::DTYPE {
             DType::F16 | DType::Bf16 | DType::F32 => {
-                self.added_as::<f64, I, E>(axis, index, values)
+                self.added_as::<f64, I, E>(axis, index, values, site)
             }
-            dtype if dtype.is_narrow_integer() => self.added_as::<i32, I, E>(axis, index, values),
-            _ => self.scattered(axis, index, values, ScatterMode::Add),
+            dtype if dtype.is_narrow_integer() => {
+                self.added_as::<i32, I, E>(axis, index, values, site)
+            }
+            _ => self.scattered(axis, index, values, ScatterMode::Add, site),
         }
     }
 
@@ -360,9 +388,10 @@ impl<T: Number, D: Dimension> Array<T, D> {
         axis: Axis,
         index: &Array<I, D>,
         values: &Array<T, E>,
+        site: Site,
     ) -> Self {
         let (wide, values) = (self.cast::<W>(), values.cast::<W>());
-        wide.scattered(axis, index, &values, ScatterMode::Add)
+        wide.scattered(axis, index, &values, ScatterMode::Add, site)
             .cast()
     }
 }

@@ -5,6 +5,7 @@ mod attention;
 mod compare;
 mod concatenate;
 mod constructors;
+mod counting;
 mod dimension;
 mod elementwise;
 mod indexing;
@@ -13,6 +14,7 @@ mod linalg;
 mod operators;
 mod order;
 mod packed;
+mod rearrange;
 mod reduce;
 mod scan;
 mod unique;
@@ -37,6 +39,7 @@ pub use operators::{
 };
 pub use order::Side;
 pub use packed::{Packed, PackedOperand};
+pub use rearrange::PadMode;
 
 use crate::{
     element::{DType, Element, Scalar},

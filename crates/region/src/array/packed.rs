@@ -344,7 +344,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let numbers = indices.filled(I::ZERO.scalar(), site);
         let along_first: AxisMap = smallvec![AxisSource::same(0)];
         let numbers: Array<I, D> = numbers.view_through(shape, along_first, site);
-        let elements = self.gathered(self.clone(), numbers.node(), 0, site);
+        let elements = self.gathered(self.clone(), numbers.node(), (0, true), site);
         Packed::of(elements, indices.len())
     }
 

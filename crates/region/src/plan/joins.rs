@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use smallvec::SmallVec;
 
 use crate::{
-    expr::{NodeRef, Op},
+    expr::{NodeRef, Op, State},
     plan::{
         candidate::{Candidate, CandidateOperand},
         cut::kernel_of,
@@ -70,14 +70,22 @@ pub(crate) fn fits_in_sections(candidates: &[Candidate], join: &Candidate) -> bo
     join.operands.len() <= SECTIONS_MAX && !size.is_too_large_for_sections() && !is_bordered(join)
 }
 
-/// Returns whether nearly all elements of a join are those of one large array.
+/// Returns whether nearly all elements of a join are those of one large array, with others at its
+/// borders than constants.
 fn is_bordered(join: &Candidate) -> bool {
     let Op::Concatenate { parts, .. } = &*join.op else {
         return false;
     };
     let largest = parts.iter().map(|part| part.elements).max().unwrap_or(0);
     let others = join.node.elements - largest;
-    largest >= BORDERED_MIN && largest / BORDERED_TIMES >= others
+    let is_constant = |part: &NodeRef| {
+        let state = part.state();
+        matches!(state, State::Planned(op) if matches!(&*op, Op::Constant(_)))
+    };
+    let mut borders = parts.iter().filter(|part| part.elements < largest);
+    largest >= BORDERED_MIN
+        && largest / BORDERED_TIMES >= others
+        && !borders.all(|part| part.elements == 0 || is_constant(part))
 }
 
 /// Returns the index maps from the parts of a join to its elements.

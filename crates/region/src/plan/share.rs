@@ -262,7 +262,10 @@ impl Candidate {
     fn operations(&self) -> f32 {
         match &*self.op {
             Op::Constant(_) => 0.0,
-            Op::Gather { .. } => COSTLY,
+            // Indices that need no check are computed, and not read from memory.
+            Op::Gather {
+                is_checked: true, ..
+            } => COSTLY,
             Op::Concatenate { .. } => JOINED,
             op if is_costly(op) => COSTLY,
             _ => 1.0,

@@ -1,10 +1,11 @@
 //! Execution of program steps on the device.
 
-use millstream_region::{ArrayViewMut, Number, Operand, stack};
+use millstream_region::{ArrayViewMut, Number, Operand, PadMode, stack};
 
 use crate::differential::{
     host_element::Number as Small,
     prelude::*,
+    step::{Arrange, Padding},
     value::{Dev, any, each_kind, each_type, one, two},
 };
 
@@ -194,11 +195,39 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         }),
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
+        Step::Arrange(a, Arrange::Pad(widths, Padding::Constant(value))) => {
+            one!(Dev, at(a), numbers, x => x.pad(widths, PadMode::Constant(small(x, *value))))
+        }
+        Step::Arrange(a, Arrange::Triangle(k, is_lower)) => one!(Dev, at(a), numbers, x => {
+            if *is_lower { x.tril(*k) } else { x.triu(*k) }
+        }),
+        Step::Arrange(a, how) => one!(Dev, at(a), all, x => arranged(x, how)),
+        Step::Compress(a, mask, value) => one!(Dev, at(a), numbers, x => {
+            x.compress(truth(at(mask))).to_array(small(x, *value)).into_dyn()
+        }),
         // The sign of a zero result is unspecified, because the first product may be added to a
         // zero.
         Step::Multiply(a, b) => {
             two!(Dev, at(a), at(b), numbers, x, y => x.matmul(y) + small(x, 0))
         }
+    }
+}
+
+fn arranged<T: millstream_region::Element>(x: &Array<T, IxDyn>, how: &Arrange) -> Array<T, IxDyn> {
+    match how {
+        Arrange::Roll(shift, axis) => x.roll(*shift, Axis(*axis)),
+        Arrange::Pad(widths, padding) => x.pad(
+            widths,
+            match padding {
+                Padding::Edge => PadMode::Edge,
+                Padding::Reflect => PadMode::Reflect,
+                _ => PadMode::Wrap,
+            },
+        ),
+        Arrange::Tile(repeats) => x.tile(IxDyn(repeats)),
+        Arrange::Repeat(repeats, axis) => x.repeat(*repeats, Axis(*axis)),
+        Arrange::Windows(window) => x.windows(IxDyn(window)),
+        Arrange::Triangle(..) => unreachable!("triangles are of numbers"),
     }
 }
 

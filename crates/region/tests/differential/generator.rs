@@ -2,9 +2,10 @@
 
 use crate::differential::{
     host::whole,
+    host_arranging::arranged_shape,
     prelude::*,
     program::{AXES_MAX, ProgramGenerator},
-    step::Slot,
+    step::{Arrange, Padding, Slot},
 };
 
 impl ProgramGenerator {
@@ -109,6 +110,14 @@ impl ProgramGenerator {
                 ];
                 let ordered = ordered[self.below(4)];
                 Some(self.push(Step::Order(ordered, a, axis)))
+            }
+            26 => self.arranging(),
+            27 => {
+                let a = self.some(is_number)?;
+                let shape = self.shape_of(a);
+                let mask = self.fresh(Kind::Bool, &shape);
+                let value = self.below(19) as i8 - 9;
+                Some(self.push(Step::Compress(a, mask, value)))
             }
             _ => {
                 let a = self.some(|host| is_number(host) && !host.kind().is_float())?;
@@ -272,6 +281,46 @@ impl ProgramGenerator {
                 Some(self.push(Step::Compare(Compare::Equal, first, second)))
             }
         }
+    }
+
+    /// Appends a step that moves elements, by distances longer than the array at times.
+    fn arranging(&mut self) -> Option<Slot> {
+        let a = self.below(self.slots.len());
+        let (shape, is_number) = (self.shape_of(a), self.kind_of(a).is_number());
+        let rank = shape.len();
+        let axis = self.below(rank);
+        let how = match self.below(8) {
+            0 if rank > 0 => {
+                let shift = [0, 1, -1, 3, -7, 100, isize::MAX, isize::MIN][self.below(8)];
+                Arrange::Roll(shift, axis)
+            }
+            1..=3 => {
+                let padding = match self.below(4) {
+                    0 if is_number => Padding::Constant(self.below(19) as i8 - 9),
+                    1 => Padding::Edge,
+                    2 => Padding::Reflect,
+                    _ => Padding::Wrap,
+                };
+                let is_constant = matches!(padding, Padding::Constant(_));
+                let mut width = |length: usize| match length {
+                    0 if !is_constant => 0,
+                    _ => [0, 0, 1, 2, 5, 9, 17][self.below(7)],
+                };
+                let widths = shape.iter().map(|&length| (width(length), width(length)));
+                Arrange::Pad(widths.collect(), padding)
+            }
+            4 => Arrange::Tile((0..rank).map(|_| [1, 1, 2, 3, 0][self.below(5)]).collect()),
+            5 if rank > 0 => Arrange::Repeat([0, 1, 2, 3, 5][self.below(5)], axis),
+            6 if is_number => Arrange::Triangle(self.below(9) as isize - 4, self.chance(2)),
+            _ if (1..=3).contains(&rank) => {
+                Arrange::Windows((0..rank).map(|_| [1, 2, 3, 5][self.below(4)]).collect())
+            }
+            _ => return None,
+        };
+        if arranged_shape(&shape, &how).iter().product::<usize>() > self.elements_max {
+            return None;
+        }
+        Some(self.push(Step::Arrange(a, how)))
     }
 
     fn scattering(&mut self) -> Option<Slot> {

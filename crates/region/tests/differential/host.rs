@@ -1,10 +1,12 @@
 //! Execution of program steps on the host, with plain Rust and `ndarray`'s views.
 
 use crate::differential::{
+    host_arranging::arranged,
     host_element::{CastFrom, Plain, Word},
     host_indexing::{gather, scatter},
     order::positions,
     prelude::*,
+    step::{Arrange, Padding},
     value::{any, each_kind, each_type, one, two},
 };
 
@@ -150,6 +152,18 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::Multiply(a, b) => {
             two!(Host, &slots[*a], &slots[*b], numbers, x, y => product(x, y))
         }
+        Step::Arrange(a, how @ Arrange::Pad(_, Padding::Constant(value))) => {
+            one!(Host, &slots[*a], numbers, x => arranged(x, how, Number::from_small(*value)))
+        }
+        Step::Arrange(a, how) => {
+            one!(Host, &slots[*a], all, x => arranged(x, how, Default::default()))
+        }
+        Step::Compress(a, mask, value) => one!(Host, &slots[*a], numbers, x => {
+            let pairs = x.iter().zip(truth(&slots[*mask]));
+            let selected = pairs.filter(|(_, is_selected)| **is_selected).map(|(v, _)| *v);
+            let fill = std::iter::repeat(Number::from_small(*value));
+            selected.chain(fill).take(x.len()).collect::<Array1<_>>().into_dyn()
+        }),
     }
 }
 

@@ -14,10 +14,12 @@ mod accuracy;
 mod attention;
 mod attention_case;
 mod configurations;
+mod counting;
 mod device;
 mod generator;
 mod half_floats;
 mod host;
+mod host_arranging;
 mod host_element;
 mod host_half;
 mod host_indexing;
@@ -205,7 +207,8 @@ parts! {
         single_operations_15 = 15, single_operations_16 = 16, single_operations_17 = 17,
         single_operations_18 = 18, single_operations_19 = 19, single_operations_20 = 20,
         single_operations_21 = 21, single_operations_22 = 22, single_operations_23 = 23,
-        single_operations_24 = 24, single_operations_25 = 25, single_operations_26 = 26,;
+        single_operations_24 = 24, single_operations_25 = 25, single_operations_26 = 26,
+        single_operations_27 = 27, single_operations_28 = 28,;
 }
 
-const _: () = assert!(STEP_KINDS == 27, "a test for each kind");
+const _: () = assert!(STEP_KINDS == 29, "a test for each kind");

@@ -33,7 +33,7 @@ pub(crate) struct Size {
     pub(crate) only: Option<u32>,
 }
 
-pub(crate) const STEP_KINDS: u32 = 27;
+pub(crate) const STEP_KINDS: u32 = 29;
 
 pub(crate) fn program(seed: u64, size: Size) -> Program {
     let mut generator = ProgramGenerator {

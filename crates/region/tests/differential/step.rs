@@ -69,6 +69,26 @@ pub(crate) enum View {
     Invert(usize),
 }
 
+/// The places of elements in a rearranged array.
+#[derive(Clone, Debug)]
+pub(crate) enum Arrange {
+    Roll(isize, usize),
+    Pad(Vec<(usize, usize)>, Padding),
+    Tile(Vec<usize>),
+    Repeat(usize, usize),
+    /// The triangle above or, if the flag is set, below a diagonal.
+    Triangle(isize, bool),
+    Windows(Vec<usize>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Padding {
+    Constant(i8),
+    Edge,
+    Reflect,
+    Wrap,
+}
+
 /// Functions of the current elements and the assigned ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assign {
@@ -128,4 +148,7 @@ pub(crate) enum Step {
     Concatenate(usize, Vec<Slot>),
     Stack(usize, Vec<Slot>),
     Multiply(Slot, Slot),
+    Arrange(Slot, Arrange),
+    /// The elements that a mask selects, then one value: elements, mask, value.
+    Compress(Slot, Slot, i8),
 }

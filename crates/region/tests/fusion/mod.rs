@@ -24,6 +24,7 @@ mod random_joins;
 mod random_rows;
 mod random_siblings;
 mod random_updates;
+mod rearranging;
 mod row_outputs;
 mod rows;
 mod scans;
