@@ -212,7 +212,7 @@ mod streams;
 pub use array::{
     Array, ArrayViewMut, AttentionMask, BitwiseElement, Dot, ElementIndex, HostOperand,
     IndexElement, Indices, Integer, Operand, Packed, PackedOperand, PadMode, ScalarComparison,
-    Selected, Side, WhereOperand, concatenate, stack,
+    Selected, Side, WhereOperand, concatenate, einsum, stack,
 };
 #[doc(hidden)]
 pub use array::{ElementIteration, ElementTypes, IntegerBesideFloats, SameElement};

@@ -279,6 +279,14 @@ impl<T: Number> Array<T, Ix2> {
     }
 }
 
+impl<T: Number> Array<T, Ix2> {
+    /// Returns the sum of the main diagonal.
+    #[track_caller]
+    pub fn trace(&self) -> Array<T, Ix0> {
+        self.diag().sum()
+    }
+}
+
 impl<T: Number> Array<T, Ix1> {
     /// Computes the outer product of two vectors.
     #[track_caller]

@@ -7,6 +7,7 @@ mod concatenate;
 mod constructors;
 mod counting;
 mod dimension;
+mod einsum;
 mod elementwise;
 mod indexing;
 mod iter;
@@ -32,6 +33,7 @@ use smallvec::smallvec;
 
 pub(crate) use concatenate::concatenated;
 pub use concatenate::{concatenate, stack};
+pub use einsum::einsum;
 pub use iter::ElementIteration;
 pub use linalg::Dot;
 pub use operators::{

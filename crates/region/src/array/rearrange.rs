@@ -95,8 +95,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         if widths.len() != self.ndim() {
             let (pairs, shape) = (widths.len(), self.shape());
             return fails(UsageErrorKind::argument(format!(
-                "{pairs} pairs of widths, but the array has shape {shape:?}: give one pair for each \
-                 axis"
+                "{pairs} pairs of widths, but the array has shape {shape:?}: give one for each axis"
             )));
         }
         let mut padded = self.clone();

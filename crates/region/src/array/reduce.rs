@@ -203,6 +203,37 @@ impl<T: Float, D: Dimension> Array<T, D> {
         divided(sum, self.elements_along(axes) as f64).cast()
     }
 
+    /// Returns the Euclidean norm of all elements: the square root of the sum of their squares,
+    /// computed as `f64` and rounded once.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[3e30_f32, 4e30], [0.0, -2.0]];
+    /// let norms = device.region(|g| (g.array(&x).norm(), g.array(&x).norm_axis(Axis(1))))?;
+    /// assert_eq!(norms.wait()?, (ndarray::arr0(5e30), array![5e30, 2.0]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn norm(&self) -> Array<T, Ix0> {
+        let site = Site::of("norm");
+        let squares: Array<f64, Ix0> = self.reduced(Reduction::Squares, self.all_axes(), site);
+        squares.unary::<f64>(Function::SquareRoot).cast()
+    }
+
+    /// Returns the Euclidean norm along an axis, which is removed, as [`norm`](Self::norm).
+    #[track_caller]
+    pub fn norm_axis(&self, axis: Axis) -> Array<T, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        let site = Site::of("norm_axis");
+        let squares: Array<f64, _> = self.reduced(Reduction::Squares, numbers(&[axis]), site);
+        squares.unary::<f64>(Function::SquareRoot).cast()
+    }
+
     /// Returns the variance of all elements; the divisor is their number minus `ddof`.
     ///
     /// The sum of the squared deviations is divided in `f64`, and the result is rounded once. The

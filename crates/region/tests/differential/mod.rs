@@ -16,6 +16,7 @@ mod attention_case;
 mod configurations;
 mod counting;
 mod device;
+mod einsum;
 mod generator;
 mod half_floats;
 mod host;

@@ -42,9 +42,9 @@ fn a_mask_takes_a_scan_and_a_kernel_that_moves_elements() {
     );
 }
 
-/// W2: no call waits for the device, and nothing is downloaded, until the host asks.
+/// No call waits for the device, and nothing is downloaded, until the host asks.
 #[test]
-fn masks_wait_for_nothing() {
+fn w02_masks_wait_for_nothing() {
     // This device runs nothing until the host waits for it.
     let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
     let device = Device::open_simulated(&gpu, 0).unwrap();

@@ -1,0 +1,158 @@
+//! Sums of products along named axes, compared with loops over all indices.
+
+use millstream_region::{Error, UsageErrorKind, einsum};
+
+use crate::differential::prelude::*;
+
+/// The lengths of the axes of each letter.
+const LENGTHS: [(char, usize); 6] = [('a', 3), ('b', 4), ('c', 1), ('d', 5), ('e', 2), ('z', 0)];
+
+fn length(label: char) -> usize {
+    let known = LENGTHS.iter().find(|(other, _)| *other == label);
+    known.expect("the letter has a length").1
+}
+
+/// Computes the sums by a loop over all indices of all letters.
+fn expected(terms: &[&str], result: &str, operands: &[ArrayD<f64>]) -> ArrayD<f64> {
+    let letters: Vec<char> = (LENGTHS.iter().map(|(label, _)| *label))
+        .filter(|label| terms.iter().any(|term| term.contains(*label)))
+        .collect();
+    let shape: Vec<usize> = letters.iter().map(|label| length(*label)).collect();
+    let of = |labels: &str, all: &[usize]| -> Vec<usize> {
+        let place = |label| letters.iter().position(|other| *other == label);
+        labels
+            .chars()
+            .map(|label| all[place(label).expect("a letter of a term")])
+            .collect()
+    };
+    let result_shape: Vec<usize> = result.chars().map(length).collect();
+    let mut sums = ArrayD::zeros(result_shape);
+    for index in ndarray::indices(&shape[..]) {
+        let index = ndarray::Dimension::slice(&index);
+        let factors = terms
+            .iter()
+            .zip(operands)
+            .map(|(term, x)| x[&of(term, index)[..]]);
+        sums[&of(result, index)[..]] += factors.product::<f64>();
+    }
+    sums
+}
+
+#[run_by(everywhere, |device|)]
+fn sums_of_products_along_named_axes() -> Outcome {
+    for (subscripts, result) in [
+        ("ab,bd->ad", "ad"),
+        ("ab,bd", "ad"),
+        ("ba, bd -> da", "da"),
+        ("aab->ab", "ab"),
+        ("dd", ""),
+        ("a,b->ba", "ba"),
+        ("a,a", ""),
+        ("abd,aed->abe", "abe"),
+        ("abd,ed->e", "e"),
+        ("ab,bd,de->ae", "ae"),
+        ("ab,b,a->", ""),
+        ("abc,cd,e->dbe", "dbe"),
+        ("az,zb->ab", "ab"),
+        ("zb->bz", "bz"),
+        ("ab,ab,ab->b", "b"),
+        ("ad,bd,ad->ab", "ab"),
+    ] {
+        let terms: Vec<String> = (subscripts.split("->").next().unwrap_or_default().split(','))
+            .map(|term| term.trim().to_owned())
+            .collect();
+        let terms: Vec<&str> = terms.iter().map(String::as_str).collect();
+        let operands: Vec<ArrayD<f64>> = (terms.iter().enumerate())
+            .map(|(number, term)| {
+                let shape: Vec<usize> = term.chars().map(length).collect();
+                let mut at = number;
+                ArrayD::from_shape_simple_fn(shape, || {
+                    at += 1;
+                    (at * 7 % 11) as f64 - 5.0
+                })
+            })
+            .collect();
+        let expected = expected(&terms, result, &operands);
+        let (wide, half, short) = evaluate(device, |g| {
+            let of: Vec<_> = operands.iter().map(|x| g.array(x)).collect();
+            let half: Vec<_> = of.iter().map(|x| x.cast::<f16>()).collect();
+            let short: Vec<_> = of.iter().map(|x| x.cast::<i16>()).collect();
+            Ok((
+                einsum(subscripts, &of)?,
+                einsum(subscripts, &half)?,
+                einsum(subscripts, &short)?,
+            ))
+        })?;
+        assert_eq!(short, expected.mapv(|x| x as i16), "{subscripts}");
+        if expected.iter().all(|x| x.abs() < 2048.0) {
+            assert_eq!(half.mapv(f64::from), expected, "{subscripts}");
+        }
+        assert_eq!(wide, expected, "{subscripts}");
+        let norms = evaluate(device, |g| g.array(&operands[0]).norm())?;
+        let squares: f64 = operands[0].iter().map(|x| x * x).sum();
+        assert_eq!(norms[()], squares.sqrt());
+    }
+    let x = Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (i * 5 + j * 3 + k) as i32 % 7 - 3);
+    let y = Array3::from_shape_fn((4, 5, 3), |(i, j, k)| (i * 2 + j * 3 + k) as i32 % 5 - 2);
+    let (one, two, trace) = evaluate(device, |g| {
+        let (x, y) = (g.array(&x), g.array(&y));
+        let both = x.tensordot(&y, &[Axis(1), Axis(2)], &[Axis(2), Axis(0)])?;
+        Ok((
+            both,
+            x.tensordot(&y, &[], &[])?.sum(),
+            x.index_axis(Axis(0), 1).trace(),
+        ))
+    })?;
+    assert_eq!(two[()], x.sum() * y.sum());
+    assert_eq!(trace[()], x.index_axis(Axis(0), 1).diag().sum());
+    let sum = |i: usize, n: usize| -> i32 {
+        (0..12)
+            .map(|at| x[[i, at / 4, at % 4]] * y[[at % 4, n, at / 4]])
+            .sum()
+    };
+    assert_eq!(
+        one,
+        Array2::from_shape_fn((2, 5), |(i, n)| sum(i, n)).into_dyn()
+    );
+    Ok(())
+}
+
+#[run_by(everywhere, |device|)]
+fn malformed_subscripts_are_errors_of_their_line() -> Outcome {
+    let x = Array2::<f32>::ones((2, 3));
+    for (subscripts, text) in [
+        ("ij,jk->ik", "2 terms for 1 operands"),
+        ("i1->i", "'1'"),
+        ("...i->i", "'.'"),
+        ("ij->ijk", "'k' of the result"),
+        ("ij->ii", "'i' of the result"),
+        ("ijk->i", "axes"),
+        ("ii->i", "[2, 3] and [2, 3]"),
+    ] {
+        let result = device.region(|g| einsum(subscripts, &[g.array(&x).into_dyn()]));
+        let line = line!() - 1;
+        match result {
+            Err(Error::Usage(wrong)) => {
+                assert!(wrong.to_string().contains(text), "{wrong}");
+                assert_eq!(
+                    (wrong.operation(), wrong.location().line()),
+                    ("einsum", line)
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    for (axes, others) in [
+        (vec![0], vec![]),
+        (vec![0, 0], vec![0, 1]),
+        (vec![2], vec![0]),
+    ] {
+        let [axes, others] =
+            [axes, others].map(|axes| axes.into_iter().map(Axis).collect::<Vec<_>>());
+        let result = device.region(|g| g.array(&x).tensordot(&g.array(&x), &axes, &others));
+        let is_argument =
+            |problem: &UsageErrorKind| matches!(problem, UsageErrorKind::Argument { .. });
+        assert!(matches!(result, Err(Error::Usage(wrong)) if is_argument(wrong.problem())));
+    }
+    Ok(())
+}
