@@ -182,6 +182,8 @@ fn w01_lengths_around_those_of_blocks_and_tiles_are_sorted() -> Outcome {
             check(&device, &x, 0, &[0, 1, length / 2, length])?;
         }
     }
+    check(&device, &array::<i8>(1, &[8100], true), 0, &[])?;
+    check(&device, &array::<bf16>(1, &[8100], true), 0, &[])?;
     for length in [4223, 4224, 4225, 8449] {
         check(&device, &array::<f64>(1, &[2, length], true), 1, &[5])?;
     }
