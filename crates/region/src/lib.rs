@@ -37,6 +37,8 @@
 //!   results of an Adam step, or the minimum, the maximum and the sum of an array. So are rows with
 //!   what is computed from them: a sum and its normalisation, or a normalisation and its means.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
+//! - Elements that a mask selects are [`Packed`]: their number stays on the device, and no call
+//!   waits for it.
 //! - Host arguments are uploaded before the call returns, once each, however often the body uses
 //!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.
 //! - [`Array::item`] and [`Array::to_host`] give the body a value: they enqueue the work that the

@@ -188,6 +188,7 @@ fn parsed(subscripts: &str, operands: usize) -> Result<(Vec<Labels>, Labels), St
 }
 
 /// Multiplies the terms and sums along all axes that the result does not have.
+#[track_caller]
 fn summed<T: Number>(terms: Vec<Term<T>>, result: &[u8], site: Site) -> Result<Array<T, IxDyn>> {
     let mut lengths: Vec<(u8, usize)> = Vec::new();
     for Term { array, labels } in &terms {
@@ -232,6 +233,7 @@ fn summed<T: Number>(terms: Vec<Term<T>>, result: &[u8], site: Site) -> Result<A
 }
 
 /// Multiplies two terms and sums along the axes that are not needed any more.
+#[track_caller]
 fn product_of<T: Number>(
     left: &Term<T>,
     right: &Term<T>,
@@ -255,7 +257,9 @@ fn product_of<T: Number>(
         let all = [&labels[..], &inner].concat();
         let summed = (labels.len()..all.len()).collect();
         let [left, right] = [&left, &right].map(|term| term.view(&all, length, site));
-        if T::DTYPE.is_half() {
+        if inner.is_empty() {
+            left.same_shape(Function::Multiply, &right)
+        } else if T::DTYPE.is_half() {
             let (left, right) = (left.cast::<f32>(), right.cast::<f32>());
             let products: Array<f32, IxDyn> = left.same_shape(Function::Multiply, &right);
             let sums: Array<f32, IxDyn> = products.reduced(Reduction::Sum, summed, site);

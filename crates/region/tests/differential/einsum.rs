@@ -92,6 +92,13 @@ fn sums_of_products_along_named_axes() -> Outcome {
         let squares: f64 = operands[0].iter().map(|x| x * x).sum();
         assert_eq!(norms[()], squares.sqrt());
     }
+    // Products of pairs keep the sign of a zero.
+    let (x, y) = (array![-0.0_f32, 3.0].into_dyn(), array![2.0_f32].into_dyn());
+    let pairs = evaluate(device, |g| einsum("a,b->ba", &[g.array(&x), g.array(&y)]))?;
+    assert_eq!(
+        (pairs[[0, 0]].to_bits(), pairs[[0, 1]]),
+        ((-0.0_f32).to_bits(), 6.0)
+    );
     let x = Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (i * 5 + j * 3 + k) as i32 % 7 - 3);
     let y = Array3::from_shape_fn((4, 5, 3), |(i, j, k)| (i * 2 + j * 3 + k) as i32 % 5 - 2);
     let (one, two, trace) = evaluate(device, |g| {

@@ -216,6 +216,16 @@ fn packed_elements_stay_on_the_device() -> Outcome {
     for _ in 0..3 {
         assert_eq!(prepared.call(&x)?.to_host()?, array![5.0, 7.0, 9.0]);
     }
+    // From the third call on, the region is a graph.
+    for least in [-2.0, 0.5, 8.0, 0.5, 6.0] {
+        let sum = evaluate(device, |g| {
+            let x = g.array(&x);
+            (x.compress(&x.greater(least)) * 2.0).sum()
+        })?;
+        let host = x.to_host()?;
+        let expected: f32 = host.iter().filter(|x| **x > least).sum();
+        assert_eq!(sum[()], 2.0 * expected, "{least}");
+    }
     Ok(())
 }
 

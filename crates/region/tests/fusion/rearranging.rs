@@ -1,7 +1,7 @@
 //! Operations that move elements: each is computed in the kernel that uses its result, and is one
 //! kernel alone.
 
-use millstream_region::PadMode;
+use millstream_region::{PadMode, einsum};
 
 use crate::fusion::prelude::*;
 
@@ -90,4 +90,22 @@ fn counts_take_two_kernels() {
     let halves = || x.cast::<f32>() * 0.5;
     let (counts, work) = counted.work(|_| halves().histogram(5, (0.0, 25.0)).0.to_host().unwrap());
     assert_eq!((counts, work.kernels), (Array1::from_elem(5, 1000), 2));
+}
+
+/// Sums of products of which one operand has no axis of its own, and products without sums, are
+/// one kernel with the operands; others are a matrix product.
+#[run_by(Counted::everywhere, |counted|)]
+fn sums_of_products_are_one_kernel() {
+    let x = counted.array(&matrix((20, 20)));
+    let of = |subscripts: &str, operands: usize| {
+        let operands: Vec<_> = (0..operands).map(|_| (&x + 1.0).into_dyn()).collect();
+        let (_, work) = counted.work(|_| einsum(subscripts, &operands).unwrap().to_host().unwrap());
+        work.kernels
+    };
+    for subscripts in ["ab,ab->b", "ab,cd->abcd", "ab,ab->ba", "ab,ab->"] {
+        assert_eq!(of(subscripts, 2), 1, "{subscripts}");
+    }
+    assert_eq!((of("ab->ba", 1), of("aa", 1)), (1, 1));
+    // The sums, which both factors are, and the product.
+    assert_eq!(of("ab,bc->ac", 2), 2);
 }
