@@ -35,13 +35,14 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// The crates with features, each without those that the rest of the workspace enables.
-const FEATURES: [&str; 6] = [
+const FEATURES: [&str; 7] = [
     "-p millstream",
     "-p millstream --no-default-features",
     "-p millstream --no-default-features --features dlpack,timeline",
     "-p millstream-collective --no-default-features",
     "-p millstream-region",
     "-p millstream-region --features mesh",
+    "-p millstream-region --features safetensors",
 ];
 
 /// Checks the libraries with fewer [features](FEATURES) than the workspace builds.

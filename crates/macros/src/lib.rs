@@ -266,9 +266,10 @@ pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// function, for which callers pass either struct, and both structs can be its result. The trait of
 /// the same name in `millstream-region` describes the conversions.
 ///
-/// Named and unnamed fields are supported. Structs without fields, enums, unions and generic
-/// parameters are rejected.
-#[proc_macro_derive(OnDevice)]
+/// Named and unnamed fields and generic types are supported. Structs without fields, enums, unions
+/// and lifetimes are rejected. `#[on_device(name = "…")]` gives a field another name in files of
+/// tensors, and `#[on_device(skip)]` leaves it out of them.
+#[proc_macro_derive(OnDevice, attributes(on_device))]
 pub fn on_device(item: TokenStream) -> TokenStream {
     on_device::expand(item.into())
         .unwrap_or_else(syn::Error::into_compile_error)

@@ -3,17 +3,16 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
-    Attribute, Data, DeriveInput, Error, Fields, Ident, Index, Member, Result, Type, Visibility,
-    spanned::Spanned,
+    Attribute, Data, DeriveInput, Error, Fields, Generics, Ident, Index, LitStr, Member, Result,
+    Type, Visibility, ext::IdentExt, parse_quote, spanned::Spanned,
 };
 
 /// Expands the derive for one struct.
 pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     let input: DeriveInput = syn::parse2(item)?;
-    if !input.generics.params.is_empty() {
-        let message = "a struct with `OnDevice` has no generic parameters: write the element type \
-                       and the number of axes";
-        return Err(Error::new_spanned(&input.generics, message));
+    if let Some(lifetime) = input.generics.lifetimes().next() {
+        let message = "a struct with `OnDevice` has no lifetimes: its fields are owned";
+        return Err(Error::new_spanned(lifetime, message));
     }
     let fields = match &input.data {
         Data::Struct(data) => &data.fields,
@@ -24,7 +23,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
         let message = "a struct with `OnDevice` has fields: add arrays or plain values";
         return Err(Error::new_spanned(&input.ident, message));
     }
-    Ok(StructPair::of(&input, fields).generate())
+    Ok(StructPair::of(&input, fields)?.generate())
 }
 
 fn only_structs(span: Span) -> Error {
@@ -41,6 +40,29 @@ struct Field<'a> {
     ty: &'a Type,
     /// The variable that holds the field's value in generated code.
     local: Ident,
+    /// The name of its tensors in files, without that of the struct; `None` if it is not in files.
+    part: Option<String>,
+}
+
+/// Returns the name of a field in files, as its attributes say.
+fn part(field: &syn::Field, usual: String) -> Result<Option<String>> {
+    let mut part = Some(usual);
+    for attribute in &field.attrs {
+        if !attribute.path().is_ident("on_device") {
+            continue;
+        }
+        attribute.parse_nested_meta(|option| {
+            if option.path.is_ident("skip") {
+                part = None;
+            } else if option.path.is_ident("name") {
+                part = Some(option.value()?.parse::<LitStr>()?.value());
+            } else {
+                return Err(option.error("the options are `name = \"…\"` and `skip`"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(part)
 }
 
 /// The host struct and the device struct derived from it.
@@ -48,6 +70,7 @@ struct StructPair<'a> {
     visibility: &'a Visibility,
     host: &'a Ident,
     device: Ident,
+    generics: &'a Generics,
     fields: Vec<Field<'a>>,
     is_tuple: bool,
 }
@@ -60,40 +83,73 @@ enum Side {
 }
 
 impl<'a> StructPair<'a> {
-    fn of(input: &'a DeriveInput, fields: &'a Fields) -> Self {
-        let fields_of = fields.iter().enumerate().map(|(at, field)| Field {
-            documentation: field
-                .attrs
-                .iter()
-                .filter(|attribute| attribute.path().is_ident("doc"))
-                .collect(),
-            visibility: &field.vis,
-            member: match &field.ident {
-                Some(name) => Member::Named(name.clone()),
-                None => Member::Unnamed(Index::from(at)),
-            },
-            ty: &field.ty,
-            local: Ident::new(&format!("field_{at}"), Span::mixed_site()),
-        });
-        Self {
+    fn of(input: &'a DeriveInput, fields: &'a Fields) -> Result<Self> {
+        let field_of = |(at, field): (usize, &'a syn::Field)| -> Result<Field<'a>> {
+            let usual = field
+                .ident
+                .as_ref()
+                .map_or(at.to_string(), |name| name.unraw().to_string());
+            Ok(Field {
+                part: part(field, usual)?,
+                documentation: field
+                    .attrs
+                    .iter()
+                    .filter(|attribute| attribute.path().is_ident("doc"))
+                    .collect(),
+                visibility: &field.vis,
+                member: match &field.ident {
+                    Some(name) => Member::Named(name.clone()),
+                    None => Member::Unnamed(Index::from(at)),
+                },
+                ty: &field.ty,
+                local: Ident::new(&format!("field_{at}"), Span::mixed_site()),
+            })
+        };
+        Ok(Self {
             visibility: &input.vis,
             host: &input.ident,
             device: format_ident!("{}OnDevice", input.ident),
-            fields: fields_of.collect(),
+            generics: &input.generics,
+            fields: fields
+                .iter()
+                .enumerate()
+                .map(field_of)
+                .collect::<Result<_>>()?,
             is_tuple: matches!(fields, Fields::Unnamed(_)),
+        })
+    }
+
+    fn name(&self, side: Side) -> TokenStream {
+        let (_, arguments, _) = self.generics.split_for_impl();
+        match side {
+            Side::Host => {
+                let host = self.host;
+                quote! { #host #arguments }
+            }
+            Side::Device => {
+                let device = &self.device;
+                quote! { #device #arguments }
+            }
         }
     }
 
-    fn name(&self, side: Side) -> &Ident {
-        match side {
-            Side::Host => self.host,
-            Side::Device => &self.device,
-        }
+    /// Returns the generic parameters of impls, those of impls for `&'pending mut`, and the clause.
+    fn parameters(&self) -> [TokenStream; 3] {
+        let (parameters, _, clause) = self.generics.split_for_impl();
+        let mut pending = self.generics.clone();
+        pending.params.insert(0, parse_quote! { 'pending });
+        let (with_pending, ..) = pending.split_for_impl();
+        [
+            parameters.to_token_stream(),
+            with_pending.to_token_stream(),
+            clause.to_token_stream(),
+        ]
     }
 
     fn generate(&self) -> TokenStream {
-        let (host, device) = (self.host, &self.device);
         let sides = [Side::Host, Side::Device];
+        let [host, device] = sides.map(|side| self.name(side));
+        let [parameters, with_pending, clause] = self.parameters();
         let on_device = sides.map(|side| self.on_device(side));
         let input = sides.map(|side| self.input(side));
         let input_mut = sides.map(|side| self.input_mut(side));
@@ -102,15 +158,24 @@ impl<'a> StructPair<'a> {
         quote! {
             #definition
 
-            impl ::millstream_region::Parameter for #host {
+            impl #parameters ::millstream_region::ListItem for #host #clause {
+                type Kind = ::millstream_region::CompositeKind;
+            }
+
+            impl #parameters ::millstream_region::ListItem for #device #clause {
+                type Kind = ::millstream_region::CompositeKind;
+            }
+
+
+            impl #parameters ::millstream_region::Parameter for #host #clause {
                 type Body = #device;
             }
 
-            impl ::millstream_region::Parameter for #device {
+            impl #parameters ::millstream_region::Parameter for #device #clause {
                 type Body = Self;
             }
 
-            impl ::millstream_region::DeviceValue for #device {
+            impl #parameters ::millstream_region::DeviceValue for #device #clause {
                 type Host = #host;
             }
 
@@ -118,16 +183,16 @@ impl<'a> StructPair<'a> {
             #(#input)*
             #(#input_mut)*
 
-            impl ::millstream_region::Input<#device> for &#device {
+            impl #parameters ::millstream_region::Input<#device> for &#device #clause {
                 #by_reference
             }
 
-            impl ::millstream_region::Input<#device> for #device {
+            impl #parameters ::millstream_region::Input<#device> for #device #clause {
                 #by_value
             }
 
-            impl<'pending> ::millstream_region::InputMut<'pending, #device>
-                for &'pending mut #device
+            impl #with_pending ::millstream_region::InputMut<'pending, #device>
+                for &'pending mut #device #clause
             {
                 #by_mut
 
@@ -144,7 +209,8 @@ impl<'a> StructPair<'a> {
 
     /// Returns the definition of the device struct.
     fn definition(&self) -> TokenStream {
-        let (visibility, device) = (self.visibility, &self.device);
+        let (visibility, device, generics) = (self.visibility, &self.device, self.generics);
+        let clause = &generics.where_clause;
         let documentation = format!("[`{}`] on a device.", self.host);
         let fields = self.fields.iter().map(|field| {
             let Field {
@@ -161,20 +227,22 @@ impl<'a> StructPair<'a> {
             }
         });
         let fields = if self.is_tuple {
-            quote! { (#(#fields),*); }
+            quote! { (#(#fields),*) #clause; }
         } else {
-            quote! { { #(#fields),* } }
+            quote! { #clause { #(#fields),* } }
         };
         quote! {
             #[doc = #documentation]
             #[derive(Clone, Debug)]
-            #visibility struct #device #fields
+            #visibility struct #device #generics #fields
         }
     }
 
     /// Returns the impls by which one struct of the pair leaves a region as its result.
     fn on_device(&self, side: Side) -> TokenStream {
-        let (name, device) = (self.name(side), &self.device);
+        let (name, device) = (self.name(side), self.name(Side::Device));
+        let constructor = &self.device;
+        let [parameters, _, clause] = self.parameters();
         let types: Vec<TokenStream> = self
             .fields
             .iter()
@@ -194,8 +262,33 @@ impl<'a> StructPair<'a> {
             quote! { <#ty as ::millstream_region::OnDevice>::begin_transfer(body.#member, region)? }
         }));
         let arrived = nested(locals.iter().map(ToTokens::to_token_stream));
+        let parts: Vec<_> = self
+            .fields
+            .iter()
+            .map(|field| field.part.as_ref())
+            .collect();
+        let reads = types.iter().zip(&parts).map(|(ty, part)| match part {
+            Some(part) => quote! {
+                <#ty as ::millstream_region::OnDevice>::read(
+                    reader,
+                    &::millstream_region::part_name(name, #part),
+                )?
+            },
+            None => quote! { ::core::default::Default::default() },
+        });
+        let written = types.iter().zip(&members).zip(&parts);
+        let writes = written.filter_map(|((ty, member), part)| {
+            let part = part.as_ref()?;
+            Some(quote! {
+                <#ty as ::millstream_region::OnDevice>::write(
+                    &body.#member,
+                    writer,
+                    &::millstream_region::part_name(name, #part),
+                )?;
+            })
+        });
         quote! {
-            impl ::millstream_region::OnDevice for #name {
+            impl #parameters ::millstream_region::OnDevice for #name #clause {
                 type Pending = ::millstream_region::PendingStruct<#arriving, Self>;
 
                 fn visit_nodes(
@@ -219,9 +312,25 @@ impl<'a> StructPair<'a> {
                         |#arrived| Self { #(#members: #locals),* },
                     ))
                 }
+
+                fn read(
+                    reader: &::millstream_region::TensorReader<'_>,
+                    name: &str,
+                ) -> ::millstream_region::Result<#device> {
+                    ::core::result::Result::Ok(#constructor { #(#members: #reads),* })
+                }
+
+                fn write(
+                    body: &#device,
+                    writer: &mut ::millstream_region::TensorWriter<'_>,
+                    name: &str,
+                ) -> ::millstream_region::Result<()> {
+                    #(#writes)*
+                    ::core::result::Result::Ok(())
+                }
             }
 
-            impl ::millstream_region::Output for #name {
+            impl #parameters ::millstream_region::Output for #name #clause {
                 type Body = #device;
                 type Value = Self;
                 type Pending = <Self as ::millstream_region::OnDevice>::Pending;
@@ -246,7 +355,8 @@ impl<'a> StructPair<'a> {
 
     /// Returns the impls by which one struct of the pair enters a region as an argument.
     fn input(&self, side: Side) -> TokenStream {
-        let (name, host, device) = (self.name(side), self.host, &self.device);
+        let (name, host, device) = (self.name(side), self.name(Side::Host), &self.device);
+        let [parameters, _, clause] = self.parameters();
         let fields = self.fields.iter().map(|Field { member, ty, .. }| {
             quote! {
                 #member: ::millstream_region::Input::<#ty>::capture(&self.#member, region, location)
@@ -255,11 +365,11 @@ impl<'a> StructPair<'a> {
         let by_fields = self.capture(quote! { self }, quote! { #device { #(#fields),* } });
         let [_, by_value, _] = self.captures();
         quote! {
-            impl ::millstream_region::Input<#host> for &#name {
+            impl #parameters ::millstream_region::Input<#host> for &#name #clause {
                 #by_fields
             }
 
-            impl ::millstream_region::Input<#host> for #name {
+            impl #parameters ::millstream_region::Input<#host> for #name #clause {
                 #by_value
             }
         }
@@ -268,7 +378,7 @@ impl<'a> StructPair<'a> {
     /// Returns three `capture` methods that capture by reference: for a receiver that is a
     /// reference, a value, and a mutable reference.
     fn captures(&self) -> [TokenStream; 3] {
-        let host = self.host;
+        let host = self.name(Side::Host);
         let references = [
             (quote! { self }, quote! { self }),
             (quote! { self }, quote! { &self }),
@@ -283,7 +393,7 @@ impl<'a> StructPair<'a> {
     }
 
     fn capture(&self, receiver: TokenStream, body: TokenStream) -> TokenStream {
-        let device = &self.device;
+        let device = self.name(Side::Device);
         quote! {
             fn capture(
                 #receiver,
@@ -297,7 +407,9 @@ impl<'a> StructPair<'a> {
 
     /// Returns the impl by which a region changes one struct of the pair through `&mut`.
     fn input_mut(&self, side: Side) -> TokenStream {
-        let (name, host, device) = (self.name(side), self.host, &self.device);
+        let name = self.name(side);
+        let [host, device] = [Side::Host, Side::Device].map(|side| self.name(side));
+        let [_, with_pending, clause] = self.parameters();
         let backs = self.fields.iter().map(|Field { member, ty, .. }| {
             quote! {
                 ::millstream_region::InputMut::<#ty>::write_back(
@@ -309,7 +421,9 @@ impl<'a> StructPair<'a> {
         });
         let [.., by_mut] = self.captures();
         quote! {
-            impl<'pending> ::millstream_region::InputMut<'pending, #host> for &'pending mut #name {
+            impl #with_pending ::millstream_region::InputMut<'pending, #host>
+                for &'pending mut #name #clause
+            {
                 #by_mut
 
                 fn write_back(
@@ -347,7 +461,12 @@ mod tests {
             ("enum E { A }", "derived for structs", "enum"),
             ("union U { a: u8 }", "derived for structs", "union"),
             ("struct S;", "has fields", "S"),
-            ("struct S<T>(Vec<T>);", "no generic parameters", "<T>"),
+            ("struct S<'a>(&'a [f32]);", "no lifetimes", "'a"),
+            (
+                "struct S(#[on_device(nam = \"x\")] f32);",
+                "the options are",
+                "nam",
+            ),
         ] {
             let error = expand(source.parse().unwrap()).expect_err("a wrong type");
             assert!(error.to_string().contains(message), "{source}: {error}");

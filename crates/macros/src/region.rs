@@ -140,6 +140,33 @@ fn reject_impl(ty: &Type, message: &str) -> Result<()> {
     }
 }
 
+/// Rejects references without a lifetime within a type, which `impl Input<…>` cannot omit.
+fn reject_references(ty: &Type) -> Result<()> {
+    struct Finder(Option<Error>);
+    impl<'a> Visit<'a> for Finder {
+        fn visit_type_reference(&mut self, reference: &'a TypeReference) {
+            if reference.lifetime.is_none() {
+                let owned = reference
+                    .elem
+                    .to_token_stream()
+                    .to_string()
+                    .replace(' ', "");
+                let message = format!(
+                    "a parameter has no references within its type: write `{owned}` here; callers \
+                     can pass references for it"
+                );
+                self.0.get_or_insert(Error::new_spanned(reference, message));
+            }
+        }
+    }
+    let mut finder = Finder(None);
+    match ty {
+        Type::Reference(reference) => finder.visit_type(&reference.elem),
+        ty => finder.visit_type(ty),
+    }
+    finder.0.map_or(Ok(()), Err)
+}
+
 struct Parameter<'a> {
     /// The parameter as the user declared it.
     declared: &'a PatType,
@@ -173,6 +200,7 @@ fn parameters(signature: &Signature, is_region: fn(&Type) -> bool) -> Result<Vec
             "the parameters of a region function have named types; declare a generic parameter \
              instead",
         )?;
+        reject_references(&declared.ty)?;
         if let Some(attribute) = declared.attrs.first() {
             return Err(Error::new_spanned(
                 attribute,
@@ -345,6 +373,15 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         None => (TokenStream::new(), block.into_token_stream()),
     };
     let own_generics = &sig.generics;
+    let own_arguments = sig
+        .generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Lifetime(_) => None,
+            GenericParam::Type(parameter) => Some(&parameter.ident),
+            GenericParam::Const(parameter) => Some(&parameter.ident),
+        });
     let taken = parameters.iter().filter_map(Parameter::for_callers);
     let mut seen: Vec<_> = parameters.iter().map(Parameter::for_body).collect();
 
@@ -400,7 +437,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
             let #location = ::core::panic::Location::caller();
             let #region = ::millstream_region::RegionTarget::enter(&#target);
             #captures
-            let #result = #body(#(#passed),*);
+            let #result = #body::<#(#own_arguments),*>(#(#passed),*);
             let #backs = ::std::vec![#(#given_back),*];
             #leaving(#target, #region, #result, #backs)
         }

@@ -63,6 +63,27 @@ pub(crate) mod sealed {
     }
 }
 
+/// A type that can be an item of a list. A list of elements is one array, any other one a `Vec`.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an item of a list of a region function",
+    note = "items are numbers or `bool`, which make one array; and owned arrays of `ndarray`, \
+            arrays on the device, other plain values, `Option`s, tuples and `Vec`s of those, and \
+            structs that derive `millstream_region::OnDevice`"
+)]
+pub trait ListItem {
+    /// [`ElementKind`] or [`CompositeKind`].
+    type Kind;
+}
+
+/// The kind of elements.
+#[doc(hidden)]
+pub struct ElementKind;
+
+/// The kind of all types that are no elements.
+#[doc(hidden)]
+pub struct CompositeKind;
+
 /// An element type of arrays: `f32`, `f64`, integers of 8 to 64 bits, `bool`, and `f16` and `bf16`
 /// of the crate `half`.
 ///
@@ -75,7 +96,10 @@ pub(crate) mod sealed {
     note = "elements are `f32`, `f64`, `half::f16`, `half::bf16`, `i8` to `i64`, `u8` to `u64`, \
             or `bool`"
 )]
-pub trait Element: sealed::Sealed + PartialEq + std::fmt::Debug {}
+pub trait Element:
+    sealed::Sealed + ListItem<Kind = ElementKind> + PartialEq + std::fmt::Debug
+{
+}
 
 /// A numeric element type: every element type except `bool`.
 #[diagnostic::on_unimplemented(
@@ -120,9 +144,16 @@ macro_rules! elements {
             $($(#[$doc])* $dtype,)*
         }
 
-        #[cfg(test)]
         impl DType {
+            #[cfg(test)]
             pub(crate) const ALL: &[Self] = &[$(Self::$dtype),*];
+
+            /// Returns the name of the host's type.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$dtype => stringify!($type),)*
+                }
+            }
         }
 
         /// A typed scalar, as passed to a kernel.
@@ -157,6 +188,10 @@ macro_rules! elements {
             fn load($from: $stored) -> Self {
                 $load
             }
+        }
+
+        impl ListItem for $type {
+            type Kind = ElementKind;
         }
 
         impl Element for $type {})*

@@ -1,12 +1,14 @@
 //! Errors of regions, which name the operation, its shapes and its source line.
 
 mod mesh;
+mod tensor_file;
 
 use std::{fmt, panic::Location};
 
 use millstream::Device;
 
 pub use mesh::MeshErrorKind;
+pub use tensor_file::{TensorFileError, TensorFileProblem};
 
 use crate::shape::Shape;
 
@@ -57,6 +59,9 @@ pub enum Error {
     /// A failed device operation or a failure of the runtime.
     #[error(transparent)]
     Device(#[from] millstream::Error),
+    /// A file of tensors that cannot be read or written.
+    #[error(transparent)]
+    TensorFile(#[from] TensorFileError),
 }
 
 /// A wrong operation, with its name, its source line and its kind of error.

@@ -178,8 +178,8 @@
 //! states the accuracy of matrix products, and [`Array::attention`] that of attention.
 
 #![cfg_attr(
-    not(all(feature = "dlpack", feature = "mesh")),
-    allow(dead_code, unused_imports, reason = "DLPack and meshes use it")
+    not(all(feature = "dlpack", feature = "mesh", feature = "safetensors")),
+    allow(dead_code, unused_imports, reason = "DLPack, meshes and files use it")
 )]
 
 mod array;
@@ -218,8 +218,15 @@ pub use array::{
 };
 #[doc(hidden)]
 pub use array::{ElementIteration, ElementTypes, IntegerBesideFloats, SameElement};
+#[doc(hidden)]
+pub use element::{CompositeKind, ListItem};
 pub use element::{Element, Float, Number};
-pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
+pub use error::{
+    ArrayShape, Error, MeshErrorKind, Result, TensorFileError, TensorFileProblem, UsageError,
+    UsageErrorKind,
+};
+#[cfg(feature = "safetensors")]
+pub use host::SafeTensors;
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, WriteBack,
@@ -229,6 +236,8 @@ pub use host::{
     Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,
     RegionExt, RegionTarget, Resident, Unpacked,
 };
+#[doc(hidden)]
+pub use host::{TensorReader, TensorWriter, part_name};
 #[cfg(feature = "dlpack")]
 pub use interop::DlpackElement;
 #[cfg(feature = "dlpack")]

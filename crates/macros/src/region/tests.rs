@@ -26,6 +26,8 @@ fn invalid_region_functions_are_rejected_at_the_invalid_part() {
         fn f(x: impl Copy) {} | named types | impl
         fn f(x: &Vec<impl Copy>) {} | named types | impl
         fn f() -> impl Copy {} | has a named type | impl
+        fn f(x: Option<&Array1<f32>>) {} | write `Array1<f32>` here | &Array1<f32>
+        fn f(x: &[&Array1<f32>]) {} | write `Array1<f32>` here | &Array1<f32>
         fn f(#[x] y: f32) {} | has no attributes | #[x]
         fn f(x: f32, g: &Region) {} | is the first parameter | &Region
         fn f(g: &mut r::Region) {} | is the first parameter | &mut r::Region

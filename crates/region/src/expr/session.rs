@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use millstream::{Device, Stream};
+use millstream::{Buffer, Device, Stream};
 use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
@@ -265,9 +265,20 @@ impl Session {
         let stream = self.streams().first(&self.device);
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
         match buffer {
-            Ok(buffer) => self.node(dtype, shape, State::stored(buffer), location),
+            Ok(buffer) => self.stored(dtype, shape, buffer, location),
             Err(error) => self.fail(dtype, &shape, error, location),
         }
+    }
+
+    /// Returns a node with elements in device memory.
+    pub(crate) fn stored(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        buffer: Buffer<u8>,
+        location: &'static Location<'static>,
+    ) -> NodeRef {
+        self.node(dtype, shape, State::stored(buffer), location)
     }
 
     /// Returns a failed node and records its error.

@@ -4,9 +4,10 @@ use ndarray::{ArrayBase, ArrayView1, Data, Dimension, Ix1, RawData};
 
 use crate::{
     Array, Region,
-    element::Element,
+    element::{CompositeKind, Element, ListItem},
     error::{Line, Result, UsageError, UsageErrorKind},
     host::{
+        files::{TensorReader, TensorWriter},
         on_device::OnDevice,
         output::{OutputNode, PlainValue},
         write_back::{InputMut, PlainWriteBack, WriteBack},
@@ -18,8 +19,9 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region function",
     note = "parameters are ndarray's arrays of numbers or `bool`, slices and `Vec`s of those, \
-            arrays on the device, plain values, and structs that derive \
-            `millstream_region::OnDevice`"
+            arrays on the device, plain values, structs that derive \
+            `millstream_region::OnDevice`, and slices, `Vec`s, `Option`s, tuples and `[_; N]` of \
+            those"
 )]
 pub trait Parameter {
     /// The parameter's type in the body.
@@ -49,14 +51,6 @@ impl<T: Element, D: Dimension> Parameter for Array<T, D> {
     type Body = Self;
 }
 
-impl<T: Element> Parameter for [T] {
-    type Body = Array<T, Ix1>;
-}
-
-impl<T: Element> Parameter for Vec<T> {
-    type Body = Array<T, Ix1>;
-}
-
 /// A source of array elements, on the host or on the device.
 pub trait ArraySource<T, D>: private::Sealed {
     /// Returns the array in a region, uploading host elements.
@@ -68,6 +62,7 @@ mod private {
     pub trait Sealed {}
     impl<T, D> Sealed for &crate::Array<T, D> {}
     impl<T, D> Sealed for crate::Array<T, D> {}
+    impl<T, D> Sealed for &&crate::Array<T, D> {}
 }
 
 macro_rules! on_host {
@@ -86,6 +81,7 @@ macro_rules! on_host {
 on_host! {
     [S: Data<Elem = T>, D: Dimension] &ArrayBase<S, D>, D, |array| array.view();
     [S: Data<Elem = T>, D: Dimension] ArrayBase<S, D>, D, |array| array.view();
+    [S: Data<Elem = T>, D: Dimension] &&ArrayBase<S, D>, D, |array| array.view();
     [] &[T], Ix1, |elements| ArrayView1::from(elements);
     [const N: usize] &[T; N], Ix1, |elements| ArrayView1::from(elements);
     [] &Vec<T>, Ix1, |elements| ArrayView1::from(elements);
@@ -101,6 +97,12 @@ impl<T: Element, D: Dimension> ArraySource<T, D> for &Array<T, D> {
         let problem = UsageErrorKind::other_device(&session.device, self.device());
         let usage_error = UsageError::new("region", problem, line);
         Array::failed_with(session, self.shape(), usage_error, line)
+    }
+}
+
+impl<T: Element, D: Dimension> ArraySource<T, D> for &&Array<T, D> {
+    fn array(self, region: &Region, line: Line) -> Array<T, D> {
+        ArraySource::array(*self, region, line)
     }
 }
 
@@ -123,13 +125,14 @@ macro_rules! arrays {
 arrays! {
     [T: Element, S: RawData<Elem = T>, D: Dimension] ArrayBase<S, D>: T, D;
     [T: Element, D: Dimension] Array<T, D>: T, D;
-    [T: Element] [T]: T, Ix1;
-    [T: Element] Vec<T>: T, Ix1;
 }
 
 /// Implements the parameter traits for plain values, which the body gets unchanged.
 macro_rules! plain {
-    ($($type:ty),*) => {$(
+    ($($form:ident: $($type:ty),*;)*) => { $($(plain!(@one $form, $type);)*)* };
+    (@one $form:ident, $type:ty) => {
+        plain!(@composite $form, $type);
+
         impl Parameter for $type {
             type Body = Self;
         }
@@ -164,16 +167,46 @@ macro_rules! plain {
             fn begin_transfer(body: Self, _region: &Region) -> Result<PlainValue<Self>> {
                 Ok(PlainValue(body))
             }
+
+            plain!(@in_files $form, $type);
         }
-    )*};
+    };
+    (@composite element, $type:ty) => {};
+    (@composite $form:ident, $type:ty) => {
+        impl ListItem for $type {
+            type Kind = CompositeKind;
+        }
+    };
+    (@in_files other, $type:ty) => {};
+    (@in_files element, $type:ty) => {
+        fn read(reader: &TensorReader<'_>, name: &str) -> Result<Self> {
+            reader.number(name)
+        }
+
+        fn write(body: &Self, writer: &mut TensorWriter<'_>, name: &str) -> Result<()> {
+            writer.number(name, *body);
+            Ok(())
+        }
+    };
+    (@in_files size, $type:ty) => {
+        fn read(reader: &TensorReader<'_>, name: &str) -> Result<Self> {
+            reader.size(name)
+        }
+
+        fn write(body: &Self, writer: &mut TensorWriter<'_>, name: &str) -> Result<()> {
+            writer.number(name, *body as u64);
+            Ok(())
+        }
+    };
 }
 
-/// Calls a macro with the plain types of all kinds of regions.
+/// Calls a macro with the plain types of all kinds of regions, by their form in files.
 macro_rules! plain_types {
     ($call:ident) => {
         $call! {
-            f32, f64, i8, i16, i32, i64, isize, u8, u16, u32, u64, usize, bool, char, String,
-            &'static str, ndarray::Axis
+            element: f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool;
+            size: usize;
+            other: isize, char, String, &'static str, ndarray::Axis;
         }
     };
 }
@@ -181,4 +214,7 @@ macro_rules! plain_types {
 pub(crate) use plain_types;
 
 plain_types!(plain);
-plain!(half::f16, half::bf16, i128, u128);
+plain! {
+    element: half::f16, half::bf16;
+    other: i128, u128;
+}

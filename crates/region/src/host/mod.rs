@@ -3,7 +3,10 @@
 mod buffer;
 mod entry;
 mod explain;
+mod files;
 mod input;
+mod list;
+mod nested;
 mod on_device;
 mod output;
 mod packed;
@@ -15,6 +18,9 @@ mod write_back;
 
 pub use buffer::Resident;
 pub use entry::RegionExt;
+#[cfg(feature = "safetensors")]
+pub use files::SafeTensors;
+pub use files::{TensorReader, TensorWriter, part_name};
 pub(crate) use input::plain_types;
 pub use input::{ArraySource, Input, Parameter};
 pub use on_device::OnDevice;

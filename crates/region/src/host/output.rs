@@ -7,7 +7,7 @@ use std::{
 };
 
 use half::{bf16, f16};
-use ndarray::{Dimension, Ix0, Ix1, IxDyn};
+use ndarray::{Dimension, Ix0, IxDyn};
 
 use crate::{
     Array, Region,
@@ -18,13 +18,34 @@ use crate::{
 };
 
 /// A result type of regions. Host arrays, vectors and single elements are downloaded; device arrays
-/// stay on the device; tuples of results and structs that derive `OnDevice` are transferred field
-/// by field.
+/// stay on the device; structs that derive `OnDevice`, and tuples, `Option`s, `[_; N]` and `Vec`s
+/// of results, are transferred value by value.
+///
+/// ```
+/// use millstream_region::region;
+/// use ndarray::{Array1, Array2, array};
+///
+/// /// Returns the sums of all arrays, and the product of the first with each of the others.
+/// #[region]
+/// fn products(all: &[Array2<f32>]) -> (Vec<f32>, Option<Array2<f32>>, Vec<Array2<f32>>) {
+///     let sums: Vec<_> = all.iter().map(|x| x.sum()).collect();
+///     let sums = millstream_region::stack(ndarray::Axis(0), &sums.iter().collect::<Vec<_>>());
+///     let products = all.iter().skip(1).map(|x| all[0].dot(x)).collect();
+///     (sums.unwrap(), all.last().cloned(), products)
+/// }
+///
+/// let device = millstream::Device::simulated()?;
+/// let all = [array![[1.0, 2.0], [3.0, 4.0]], array![[0.0, 1.0], [1.0, 0.0]]];
+/// let (sums, last, products) = products(&device, &all)?.wait()?;
+/// assert_eq!((sums, last.as_ref()), (vec![10.0, 2.0], Some(&all[1])));
+/// assert_eq!(products, [array![[2.0, 1.0], [4.0, 3.0]]]);
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region function",
     note = "results are ndarray's arrays of numbers or `bool`, `Vec`s of those, single elements, \
-            arrays on the device, `Packed` and `Unpacked` elements, tuples of results, and \
-            structs that derive `millstream_region::OnDevice`"
+            arrays on the device, `Packed` and `Unpacked` elements, structs that derive \
+            `millstream_region::OnDevice`, and `Vec`s, `Option`s, tuples and `[_; N]` of results"
 )]
 pub trait Output: Sized {
     /// The type that the body returns for this result.
@@ -59,7 +80,8 @@ impl OutputNode {
 /// host type to which it is downloaded.
 #[diagnostic::on_unimplemented(
     message = "the body of a region cannot return `{Self}`",
-    note = "the body returns device arrays, tuples of those, or `Result`s"
+    note = "the body returns device arrays, `Vec`s, `Option`s, tuples or `[_; N]` of those, or \
+            `Result`s"
 )]
 pub trait DeviceValue: Sized {
     /// The result type of the region.
@@ -120,6 +142,13 @@ impl<T: Element, D> ArrayDownload<T, D> {
             shape: node.shape.clone(),
             kind: std::marker::PhantomData,
         })
+    }
+}
+
+impl<T: Element, D> ArrayDownload<T, D> {
+    /// Returns the complete elements as they are in memory.
+    pub(crate) fn into_stored(self) -> Vec<T::Stored> {
+        self.elements
     }
 }
 
@@ -242,11 +271,6 @@ macro_rules! arrays {
 arrays! {
     [T: Element, D: Dimension] ndarray::Array<T, D>, Array<T, D>, ArrayDownload<T, D>,
     |array, region| ArrayDownload::begin_transfer(&array, region);
-    [T: Element] Vec<T>, Array<T, Ix1>, PendingStruct<ArrayDownload<T, Ix1>, Vec<T>>,
-    |array, region| {
-        let download = ArrayDownload::begin_transfer(&array, region)?;
-        Ok(PendingStruct::new(download, |array| array.into_raw_vec_and_offset().0))
-    };
     [T: Element, D: Dimension] Array<T, D>, Array<T, D>, PlainValue<Array<T, D>>,
     |array, region| {
         // The array gets a session of its own, so that it does not keep the region's streams alive.

@@ -2,9 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use ndarray::{
-    ArrayBase, ArrayView1, ArrayViewMut, ArrayViewMut1, DataMut, Dimension, Ix1, RawData,
-};
+use ndarray::{ArrayBase, ArrayViewMut, DataMut, Dimension, Ix1, RawData};
 
 use crate::{
     Array, Region,
@@ -68,10 +66,26 @@ pub trait WriteBack: Send {
     }
 }
 
-struct HostWriteBack<'m, T: Element, D> {
+pub(super) struct HostWriteBack<'m, T: Element, D> {
     body: Array<T, D>,
     target: ArrayViewMut<'m, T, D>,
     download: Option<ArrayDownload<T, D>>,
+}
+
+impl<'m, T: Element, D: Dimension + 'm> HostWriteBack<'m, T, D> {
+    /// Returns the write-back of an array to a view of the same shape.
+    pub(super) fn boxed(
+        body: Array<T, D>,
+        target: ArrayViewMut<'m, T, D>,
+        line: Line,
+    ) -> Box<dyn WriteBack + 'm> {
+        let body = body.shaped_as(target.shape(), line);
+        Box::new(Self {
+            body,
+            target,
+            download: None,
+        })
+    }
 }
 
 const BEGUN: &str = "the download has begun";
@@ -185,18 +199,10 @@ macro_rules! on_host {
                 line: Line,
             ) -> Box<dyn WriteBack + 'm> {
                 let $this = self;
-                let target = $target;
-                let body = body.shaped_as(target.shape(), line);
-                Box::new(HostWriteBack { body, target, download: None })
+                HostWriteBack::boxed(body, $target, line)
             }
         }
     )*};
-    (rows: $([$($generic:tt)*] $parameter:ty, $argument:ty;)*) => {
-        on_host! {$(
-            [$($generic)*] $parameter, &'m mut $argument, Ix1,
-            |row| ArrayView1::from(&row[..]), ArrayViewMut1::from(&mut row[..]);
-        )*}
-    };
 }
 
 on_host! {
@@ -204,14 +210,6 @@ on_host! {
         ArrayBase<Q, D>, &'m mut ArrayBase<S, D>, D, |array| array.view(), array.view_mut();
     [Q: RawData<Elem = T>, D: Dimension + 'm]
         ArrayBase<Q, D>, ArrayViewMut<'m, T, D>, D, |array| array.view(), array;
-}
-
-on_host! {
-    rows:
-    [] [T], [T];
-    [] [T], Vec<T>;
-    [const N: usize] [T], [T; N];
-    [] Vec<T>, Vec<T>;
 }
 
 macro_rules! on_device {

@@ -60,7 +60,7 @@ fn checked<A: MeshArray>(
 }
 
 macro_rules! plain {
-    ($($type:ty),*) => {$(
+    ($($form:ident: $($type:ty),*;)*) => {$($(
         impl MeshParameter for $type {
             type Body = Self;
 
@@ -68,7 +68,7 @@ macro_rules! plain {
                 self.clone()
             }
         }
-    )*};
+    )*)*};
 }
 
 plain_types!(plain);

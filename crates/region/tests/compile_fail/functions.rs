@@ -30,6 +30,6 @@ enum Either { //~ "derived for structs"
 }
 
 #[derive(OnDevice)]
-struct Layer<T>(Array1<T>); //~ "no generic parameters"
+struct Layer<'a>(&'a Array1<f32>); //~ "has no lifetimes"
 
 fn main() {}

@@ -7,6 +7,8 @@ mod crossing;
 mod exchange;
 mod failures;
 mod graphs;
+mod models;
+mod nested;
 mod prelude;
 mod prepared;
 mod structs;
