@@ -125,9 +125,20 @@ fn row(
         // Each call holds its result, of which there may be many only if they are small.
         ours.in_a_row.push(time(calls)?);
         for (rival, figures) in rivals.iter_mut().zip(&mut figures) {
-            if figures.missing.is_none() {
-                figures.times.extend(rival.times(calls)?);
-                figures.in_a_row.push(rival.in_a_row(calls)?);
+            if figures.missing.is_some() {
+                continue;
+            }
+            let turn = rival.times(calls).and_then(|times| {
+                figures.times.extend(times);
+                rival.in_a_row(calls)
+            });
+            match turn {
+                Ok(in_a_row) => figures.in_a_row.push(in_a_row),
+                // For example, because the results of all libraries do not fit in memory.
+                Err(why) => {
+                    *figures = Figures::new(figures.who);
+                    figures.missing = Some(format!("{why:#}"));
+                }
             }
         }
     }

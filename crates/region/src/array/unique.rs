@@ -6,6 +6,7 @@
 use ndarray::{Axis, Dimension, Ix1, Slice};
 
 use crate::{
+    Region,
     array::{Array, Packed, concatenate::concatenated},
     element::{Element, Scalar},
     error::Site,
@@ -46,19 +47,21 @@ impl<T: Element, D: Dimension> Array<T, D> {
     pub fn unique_counts(&self) -> (Packed<T>, Packed<i64>) {
         let site = Site::of("unique_counts");
         let (elements, is_first) = self.sorted_with_first(site);
-        let starts = is_first.flatnonzero();
-        let all = self.len() as i64;
+        // Of 32 bits, which numbers of sorted elements fit.
+        let numbers: Array<i64, Ix1> = Region::of(self.session()).iota(&[self.len()], site);
+        let starts = numbers.cast::<i32>().compress(&is_first);
+        let all = self.len() as i32;
         let begins = starts.to_array(all);
-        let last = begins.constant(Scalar::I64(all), &[1], site.line);
+        let last = begins.constant(Scalar::I32(all), &[1], site.line);
         let later = begins.along_axis(Axis(0), Slice::from(self.len().min(1)..), site);
         let ends = match self.is_empty() {
             true => begins.clone(),
             false => joined(&later, &last, site),
         };
-        let counts = ends.same_shape(Function::Subtract, &begins);
+        let counts: Array<i32, Ix1> = ends.same_shape(Function::Subtract, &begins);
         (
             elements.compress(&is_first),
-            Packed::of(counts, starts.len()),
+            Packed::of(counts.cast(), starts.len()),
         )
     }
 
