@@ -151,6 +151,7 @@ fn pays(candidates: &[Candidate], uses: &FxHashMap<u64, u32>, at: usize) -> bool
         let is_slow = !is_stencil || most * work.instructions > 2.0 * word * INSTRUCTIONS_STORING;
         is_slow
             && (times - 1.0) * work.operations > STORING
+            && (times - 1.0) * work.instructions >= word * INSTRUCTIONS_STORING
             && most * work.operations > HIDDEN as f32
     });
     if own.is_enough || again * own.inputs.len().saturating_sub(1) <= READ_AGAIN_MAX {

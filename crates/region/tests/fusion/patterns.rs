@@ -205,3 +205,18 @@ fn a_normalisation_of_channels_is_three_kernels() {
         (3, bytes(host.len() + 2 * 5))
     );
 }
+
+/// The greatest, the sum of powers, and the powers again with their division: the functions for an
+/// element take no longer than a write and a read.
+#[run_by(Counted::everywhere, |counted|)]
+fn a_softmax_of_columns_is_three_kernels_that_store_no_powers() {
+    let x = counted.array(&matrix(SIDE));
+    let (_, work) = counted.region(|g| {
+        let x = g.array(&x);
+        let powers = (&x - x.max_keepdims(&[Axis(0)])).exp();
+        &powers / powers.sum_keepdims(&[Axis(0)])
+    });
+    assert_eq!(work.kernels, 3);
+    // The result, the extrema and the sums, with the parts of these.
+    assert!(work.bytes_written < bytes(3 * SIDE * SIDE / 2), "{work:?}");
+}
