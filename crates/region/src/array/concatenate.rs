@@ -99,7 +99,13 @@ pub(crate) fn concatenated<T: Element, D: Dimension>(
     // The sum saturates; the shape check then rejects it.
     let lengths = arrays.iter().map(|array| array.shape()[axis]);
     shape[axis] = lengths.fold(0, usize::saturating_add);
-    let parts = arrays.iter().map(|array| array.node().clone()).collect();
+    // Parts without elements along the axis have no place in a kernel.
+    let long = arrays.iter().filter(|array| array.shape()[axis] > 0);
+    let long: Vec<&&Array<T, D>> = long.collect();
+    if long.len() < 2 {
+        return Ok(Array::clone(long.first().unwrap_or(&first)));
+    }
+    let parts = long.iter().map(|array| array.node().clone()).collect();
     let op = Op::Concatenate { parts, axis };
     let concatenated: Array<T, D> = first.plan(T::DTYPE, shape, op, site);
     concatenated.node().failure().map_or(Ok(concatenated), Err)

@@ -1,9 +1,13 @@
-//! Counts, histograms and sums of segments, compared with `ndarray`; and the errors of these and of
-//! operations that move elements.
+//! Counts, histograms and sums of segments, elements moved by all distances, and the errors of these
+//! operations.
 
 use millstream_region::{DeviceValue, Error, PadMode, UsageError};
 
-use crate::differential::prelude::*;
+use crate::differential::{
+    device, host,
+    prelude::*,
+    step::{Arrange, Padding},
+};
 
 #[run_by(everywhere, |device|)]
 fn counts_and_sums_of_segments() -> Outcome {
@@ -81,6 +85,40 @@ fn histograms_count_what_is_between_their_edges() -> Outcome {
             of_integers,
             expected(&mut integers.iter().map(|x| f64::from(*x)))
         );
+    }
+    Ok(())
+}
+
+/// Moves the elements of short axes by all distances, of which some are longer than the axis.
+#[test]
+fn elements_are_moved_by_all_distances() -> Outcome {
+    let on = Device::simulated()?;
+    for length in [0, 1, 2, 3, 5] {
+        let x = Array2::from_shape_fn((2, length), |(i, j)| (i * 10 + j) as i32 + 1);
+        let x = [Host::I32(x.into_dyn())];
+        let mut all: Vec<Arrange> = (-7..8).map(|shift| Arrange::Roll(shift, 1)).collect();
+        for (front, behind) in (0..64).map(|widths| (widths / 8, widths % 8)) {
+            let widths = vec![(behind % 2, 1), (front, behind)];
+            let padding = [Padding::Edge, Padding::Reflect, Padding::Wrap];
+            let padding = padding
+                .into_iter()
+                .filter(|_| length > 0 || (front, behind) == (0, 0));
+            all.extend(padding.map(|padding| Arrange::Pad(widths.clone(), padding)));
+            all.push(Arrange::Pad(widths, Padding::Constant(-9)));
+        }
+        for count in 0..4 {
+            all.extend([Arrange::Tile(vec![2, count]), Arrange::Repeat(count, 1)]);
+            all.push(Arrange::Windows(vec![1 + count % 3, 1 + count]));
+            let diagonal = count as isize - 2;
+            all.extend([true, false].map(|is_lower| Arrange::Triangle(diagonal, is_lower)));
+        }
+        for step in all.into_iter().map(|how| Step::Arrange(0, how)) {
+            let expected = host::apply(&step, &x);
+            let found = evaluate(&on, |g| device::apply(&step, g, &[x[0].on_device(g)]))?;
+            if let Some(difference) = expected.difference(&found) {
+                return Err(format!("{step:?} of length {length}: {difference}").into());
+            }
+        }
     }
     Ok(())
 }
