@@ -42,7 +42,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 /// use millstream_region::{Error, RegionExt};
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let (a, b) = (array![1.0_f32, 2.0, 3.0], array![1.0_f32, 2.0]);
 /// let error = device.region(|g| g.array(&a) + g.array(&b)).unwrap_err();
@@ -68,7 +67,6 @@ pub enum Error {
 ///
 /// ```
 /// use millstream_region::{Error, UsageErrorKind, RegionExt};
-///
 /// let device = millstream::Device::simulated()?;
 /// let result = device.region(|g| g.zeros::<f32, _>((2, 3)).into_shape_with_order(7));
 /// let Err(Error::Usage(error)) = result else {

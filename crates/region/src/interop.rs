@@ -75,7 +75,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::Array;
     /// use ndarray::{Array2, array};
-    ///
     /// let stream = millstream::Device::simulated()?.stream()?;
     /// let buffer = stream.upload(&[1.0_f32, 2.0, 3.0, 4.0])?;
     /// let x = Array::from_buffer(buffer, (2, 2))?;
@@ -135,7 +134,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::Array;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = Array::from_host(&device, &array![[1.0_f32, 2.0], [3.0, 4.0]])?;
     /// let buffer = (x.t() * 10.0).into_buffer()?;
@@ -188,7 +186,6 @@ impl<T: DlpackElement, D: Dimension> Array<T, D> {
     /// use millstream::interop::After;
     /// use millstream_region::Array;
     /// use ndarray::{Ix2, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let stream = device.stream()?;
     /// // The other library is this one.
@@ -234,7 +231,6 @@ impl<T: DlpackElement, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::Array;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = Array::from_host(&device, &array![[true, false]])?;
     /// let tensor = x.into_dlpack(&device.stream()?)?;

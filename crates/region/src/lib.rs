@@ -8,7 +8,6 @@
 //! ```
 //! use millstream_region::RegionExt;
 //! use ndarray::array;
-//!
 //! // A GPU, if there is one: Device::open(Select::Auto).
 //! let device = millstream::Device::simulated()?;
 //! let (w, x, b) = (array![[1.0_f32, 2.0], [3.0, -4.0]], array![5.0, 6.0], array![0.5, 0.5]);

@@ -12,7 +12,6 @@ use crate::expr::{MeshMember, Session};
 /// ```
 /// use millstream_region::{Region, RegionExt};
 /// use ndarray::{Array1, array};
-///
 /// fn twice(g: &Region, x: &Array1<f32>) -> millstream_region::Array<f32, ndarray::Ix1> {
 ///     g.array(x) * 2.0
 /// }

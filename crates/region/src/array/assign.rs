@@ -32,7 +32,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{array, s};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = device.region(|g| {
     ///     let mut x = g.zeros::<i32, _>(5);
@@ -105,7 +104,6 @@ impl<T: Element> Array<T, Ix2> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
     /// let changed = device.region(|g| {
@@ -139,7 +137,6 @@ impl<T: Element> Array<T, Ix2> {
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::{array, s};
-///
 /// let device = millstream::Device::simulated()?;
 /// let x = device.region(|g| {
 ///     let mut x = g.ones::<f32, _>((2, 2));

@@ -19,7 +19,6 @@ use crate::{
 /// ```
 /// use millstream_region::{AttentionMask, RegionExt};
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let (q, v) = (array![[1.0_f32], [2.0]], array![[4.0_f32], [6.0]]);
 /// // The first query takes the second key alone, the second query takes both.
@@ -103,7 +102,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let q = array![[0.0_f32, 0.0], [1000.0, 0.0]];
     /// let k = array![[1.0_f32, 0.0], [0.0, 1.0]];

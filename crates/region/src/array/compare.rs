@@ -19,7 +19,6 @@ use crate::{
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let x = array![1.0_f32, 5.0, 3.0];
 /// let high = device.region(|g| {
@@ -140,7 +139,6 @@ impl<T: Number, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, y) = (array![-0.0_f32, 3.0], array![0.0_f32, 2.0]);
     /// let least = device.region(|g| g.array(&x).minimum(&g.array(&y)))?.wait()?;
@@ -167,7 +165,6 @@ impl<T: Number, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![-0.0_f32, 0.5, 7.0];
     /// let within = device.region(|g| g.array(&x).clamp(0.0, 1.0))?.wait()?;
@@ -198,7 +195,6 @@ impl<D: Dimension> Array<bool, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![-1.0_f32, 4.0];
     /// let roots = device.region(|g| {
@@ -250,7 +246,6 @@ pub type Selected<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let x = array![3.0_f32, -4.0];
 /// let signs = device.region(|g| {

@@ -16,7 +16,6 @@ use crate::{
 /// ```
 /// use millstream_region::{RegionExt, concatenate, stack};
 /// use ndarray::{Axis, array};
-///
 /// let device = millstream::Device::simulated()?;
 /// let (a, b) = (array![1, 2], array![3]);
 /// let joined = device.region(|g| {

@@ -19,7 +19,6 @@ impl Region {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let made = device.region(|g| {
     ///     (g.from_elem(2, 7_u8), g.ones::<f32, _>((1, 2)), g.arange(0, 6, 2))
@@ -95,7 +94,6 @@ impl Region {
     ///
     /// ```
     /// use millstream_region::RegionExt;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let numbers = device.region(|g| {
     ///     (g.uniform::<f32, _>(3, 42), g.uniform::<f32, _>((2, 2), 42))

@@ -5,7 +5,7 @@ use ndarray::{Axis, Dimension, Ix1, RemoveAxis};
 use crate::{
     Region,
     array::{Array, indexing::IndexElement},
-    element::{Element, Number, Scalar, sealed::Sealed},
+    element::{DType, Element, Number, Scalar},
     error::{Site, UsageErrorKind},
     shape::Shape,
 };
@@ -17,7 +17,6 @@ impl<I: IndexElement> Array<I, Ix1> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, weights) = (array![1, 3, 1, 0], array![0.5_f32, 2.0, 0.25, 1.0]);
     /// let counts = device.region(|g| {
@@ -65,7 +64,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, segments) = (array![[1, 2], [3, 4], [5, 6]], array![1_i64, 0, 1]);
     /// let sums = device.region(|g| g.array(&x).segment_sum(&g.array(&segments), 3))?;
@@ -114,7 +112,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![0.5_f32, 1.0, 3.9, 4.0, 7.0];
     /// let (counts, edges) = device.region(|g| g.array(&x).histogram(4, (0.0, 4.0)))?.wait()?;
@@ -137,23 +134,17 @@ impl<T: Number, D: Dimension> Array<T, D> {
                 "{bins} bins from {start:?} to {end:?}: there must be at least one, and a finite \
                  range that is not empty"
             ));
-            let counts = self.failed(<i64 as Sealed>::DTYPE, &[bins], problem.clone(), site);
-            return (
-                counts,
-                self.failed(<f64 as Sealed>::DTYPE, &[bins], problem, site),
-            );
+            let counts = self.failed(DType::I64, &[bins], problem.clone(), site);
+            return (counts, self.failed(DType::F64, &[bins], problem, site));
         }
         let (count, step) = (bins as f64, length / bins as f64);
-        let edge = |number: &Array<f64, Ix1>| {
-            let is_last = number.equal(count);
-            is_last.where_cond(end, number * step + start)
-        };
+        let edge =
+            |number: &Array<f64, Ix1>| number.equal(count).where_cond(end, number * step + start);
         let x: Array<T, Ix1> = self.reshaped(Shape::from_slice(&[self.len()]), site);
         let x = x.cast::<f64>();
         // The quotient may be rounded beyond an edge, so the edges decide.
-        let number = ((&x - start) * (count / length))
-            .floor()
-            .clamp(0.0, count - 1.0);
+        let number = ((&x - start) * (count / length)).floor();
+        let number = number.clamp(0.0, count - 1.0);
         let number = &number - x.less(&edge(&number)).cast::<f64>();
         let next = &number + 1.0;
         let is_next = x.greater_equal(&edge(&next)) & next.less(count);

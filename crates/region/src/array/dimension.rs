@@ -42,7 +42,6 @@ impl<T, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::{Array, RegionExt};
     /// use ndarray::{Ix2, IxDyn, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
     /// let same = device.region(|g| {
@@ -84,7 +83,6 @@ impl<T, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1, 2, 3];
     /// let parts = device.region(|g| g.array(&x).view().split_at(Axis(0), 1))?;
@@ -104,7 +102,6 @@ impl<T, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
     /// let means = device.region(|g| g.array(&x).mean_axis(Axis(0)).unwrap())?;

@@ -12,7 +12,7 @@ use crate::{
     element::Number,
     error::{Result, Site, UsageErrorKind},
     expr::{Function, Reduction},
-    shape::{AxisMap, AxisSource, Shape},
+    shape::{Axes, AxisMap, AxisSource, Shape},
 };
 
 /// Multiplies arrays and sums the products along axes that `subscripts` names, as NumPy's `einsum`:
@@ -22,7 +22,6 @@ use crate::{
 /// ```
 /// use millstream_region::{RegionExt, einsum};
 /// use ndarray::{Array0, Array2, array};
-///
 /// let device = millstream::Device::simulated()?;
 /// let (x, y) = (array![[1, 2], [3, 4]], array![[1, 0], [2, 1]]);
 /// let pending = device.region(|g| {
@@ -49,11 +48,8 @@ pub fn einsum<T: Number>(
     let site = Site::of("einsum");
     let (labels, result) = parsed(subscripts, operands.len())
         .map_err(|detail| site.error(UsageErrorKind::argument(detail)))?;
-    let terms = operands.iter().zip(labels);
-    let terms = terms.map(|(array, labels)| {
-        let array = array.clone();
-        Term { array, labels }
-    });
+    let terms = operands.iter().cloned().zip(labels);
+    let terms = terms.map(|(array, labels)| Term { array, labels });
     summed(terms.collect(), &result, site)
 }
 
@@ -64,7 +60,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, y) = (array![[1, 2], [3, 4]], array![[1, 0], [2, 1]]);
     /// let product = device.region(|g| {
@@ -89,11 +84,11 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let first = own.len() as u8;
         let mut others: Vec<u8> = (first..first + other.ndim() as u8).collect();
         let mut result = [&own[..], &others].concat();
+        let fails = |detail| Err(site.error(UsageErrorKind::argument(detail)).into());
         if axes.len() != of_other.len() {
-            let problem = UsageErrorKind::argument(format!(
+            return fails(format!(
                 "{axes:?} of one array and {of_other:?} of the other are no pairs"
             ));
-            return Err(site.error(problem).into());
         }
         for (one, two) in axes.iter().zip(of_other) {
             let pair = (own.get(one.index()), others.get_mut(two.index()));
@@ -103,24 +98,16 @@ impl<T: Number, D: Dimension> Array<T, D> {
                     *two = one;
                 }
                 _ => {
-                    let problem = UsageErrorKind::argument(format!(
+                    return fails(format!(
                         "{one:?} or {two:?} is missing, or is in two pairs of axes"
                     ));
-                    return Err(site.error(problem).into());
                 }
             }
         }
-        let terms = vec![
-            Term {
-                array: self.clone().into_dyn(),
-                labels: own,
-            },
-            Term {
-                array: other.clone().into_dyn(),
-                labels: others,
-            },
-        ];
-        summed(terms, &result, site)
+        let arrays = [self.clone().into_dyn(), other.clone().into_dyn()];
+        let terms = arrays.into_iter().zip([own, others]);
+        let terms = terms.map(|(array, labels)| Term { array, labels });
+        summed(terms.collect(), &result, site)
     }
 }
 
@@ -154,10 +141,8 @@ fn parsed(subscripts: &str, operands: usize) -> Result<(Vec<Labels>, Labels), St
         Some((given, result)) => (given, Some(result.as_bytes().to_vec())),
         None => (&text[..], None),
     };
-    let labels: Vec<Vec<u8>> = given
-        .split(',')
-        .map(|term| term.as_bytes().to_vec())
-        .collect();
+    let terms = given.split(',').map(|term| term.as_bytes().to_vec());
+    let labels: Vec<Labels> = terms.collect();
     if labels.len() != operands {
         let terms = labels.len();
         return Err(format!(
@@ -176,15 +161,13 @@ fn parsed(subscripts: &str, operands: usize) -> Result<(Vec<Labels>, Labels), St
     let result = result.unwrap_or_else(|| (0..128).filter(|label| count(label) == 1).collect());
     let is_known =
         |label: &u8| count(label) > 0 && result.iter().filter(|other| *other == label).count() == 1;
-    match result.iter().find(|label| !is_known(label)) {
-        Some(&label) => {
-            let label = char::from(label);
-            Err(format!(
-                "{label:?} of the result of {subscripts:?} is in no operand, or there twice"
-            ))
-        }
-        None => Ok((labels, result)),
+    if let Some(label) = result.iter().find(|label| !is_known(label)) {
+        let label = char::from(*label);
+        return Err(format!(
+            "{label:?} of the result of {subscripts:?} is in no operand, or there twice"
+        ));
     }
+    Ok((labels, result))
 }
 
 /// Multiplies the terms and sums along all axes that the result does not have.
@@ -215,16 +198,9 @@ fn summed<T: Number>(terms: Vec<Term<T>>, result: &[u8], site: Site) -> Result<A
     };
     let mut terms = terms.into_iter();
     let mut product = terms.next().expect("the subscripts have a term");
-    loop {
-        let later = terms
-            .as_slice()
-            .iter()
-            .skip(1)
-            .flat_map(|term| &term.labels);
+    while let Some(other) = terms.next() {
+        let later = terms.as_slice().iter().flat_map(|term| &term.labels);
         let needed: Vec<u8> = result.iter().chain(later).copied().collect();
-        let Some(other) = terms.next() else {
-            break;
-        };
         product = product_of(&product, &other, &needed, &length, site);
     }
     let product = sum_of(&product, result, &length, site);
@@ -287,17 +263,13 @@ fn sum_of<T: Number>(
     length: &dyn Fn(u8) -> usize,
     site: Site,
 ) -> Term<T> {
-    let mut labels: Vec<u8> = Vec::new();
-    for &label in &term.labels {
-        if !labels.contains(&label) {
-            labels.push(label);
-        }
-    }
-    let axes = (0..labels.len())
-        .filter(|&axis| !needed.contains(&labels[axis]))
-        .collect();
+    let mut labels = term.labels.clone();
+    let mut seen = [false; 256];
+    labels.retain(|label| !std::mem::replace(&mut seen[usize::from(*label)], true));
+    let summed = (0..labels.len()).filter(|&axis| !needed.contains(&labels[axis]));
+    let axes: Axes = summed.collect();
     let array = term.view(&labels, length, site);
-    let array = match labels.iter().all(|label| needed.contains(label)) {
+    let array = match axes.is_empty() {
         true => array,
         false => array.reduced(Reduction::Sum, axes, site),
     };

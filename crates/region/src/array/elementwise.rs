@@ -252,7 +252,6 @@ impl<T: Number, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, n) = (array![2.0_f32, -0.5], array![3, -1]);
     /// let powers = device.region(|g| {
@@ -314,7 +313,6 @@ impl<T: Element, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![-1.5_f32, 2.5, 300.0, f32::NAN];
     /// let bytes = device.region(|g| g.array(&x).cast::<u8>())?.wait()?;
@@ -340,7 +338,6 @@ impl<T: Element, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1.0_f32, -2.0];
     /// let mapped = device.region(|g| {
@@ -361,7 +358,6 @@ impl<T: Element, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1.0_f32, -2.0];
     /// let mapped = device.region(|g| g.array(&x).map(|v| v * v + 1.0))?;
@@ -379,7 +375,6 @@ impl<T: Element, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1.0_f32, -2.0];
     /// let mapped = device.region(|g| {

@@ -31,7 +31,6 @@ impl IndexElement for i64 {}
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::{Axis, array};
-///
 /// let device = millstream::Device::simulated()?;
 /// let x = array![10, 11, 12];
 /// let chosen = device.region(|g| {
@@ -144,7 +143,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, index) = (array![[1, 2, 3], [4, 5, 6]], array![[2, 2], [0, 1]]);
     /// let chosen = device.region(|g| g.array(&x).gather(Axis(1), &g.array(&index)))?;
@@ -152,9 +150,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As [`select`](Self::select).
+    /// Fails as [`select`](Self::select).
     #[track_caller]
     pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
         let (site, number) = (Site::of("gather"), axis.index());
@@ -208,7 +204,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (index, values) = (array![1_i64, 3, 1], array![10, 20, 30]);
     /// let put = device.region(|g| {
@@ -220,9 +215,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As [`select`](Self::select).
+    /// Fails as [`select`](Self::select).
     #[track_caller]
     pub fn scatter<I: IndexElement, E: Dimension>(
         &self,
@@ -289,9 +282,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// each.
     /// [`scatter_add_in_f64`](Self::scatter_add_in_f64) always does so.
     ///
-    /// # Errors
-    ///
-    /// As [`select`](Self::select).
+    /// Fails as [`select`](Self::select).
     #[track_caller]
     pub fn scatter_add<I: IndexElement, E: Dimension>(
         &self,
@@ -324,7 +315,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, arr0, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, index) = (array![16_777_216.0_f32], array![0_i64, 0]);
     /// let one = arr0(1.0_f32);
@@ -339,9 +329,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As [`scatter_add`](Self::scatter_add).
+    /// Fails as [`scatter_add`](Self::scatter_add).
     #[track_caller]
     pub fn scatter_add_in_f64<I: IndexElement, E: Dimension>(
         &self,

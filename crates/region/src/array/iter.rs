@@ -13,7 +13,6 @@ impl<T, D: RemoveAxis> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1, 2], [3, 4], [5, 6]];
     /// let last_first = device.region(|g| {
@@ -39,7 +38,6 @@ impl<T, D: RemoveAxis> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
     /// let product = device.region(|g| {
@@ -78,7 +76,6 @@ impl<T, D: ndarray::Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1, 2, 3], [4, 5, 6]];
     /// let (left, right) = device.region(|g| g.array(&x).split_at(Axis(1), 2))?.wait()?;

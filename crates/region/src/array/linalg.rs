@@ -16,7 +16,6 @@ use crate::{
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let (m, v) = (array![[1.0_f32, 2.0], [3.0, 4.0]], array![1.0_f32, 10.0]);
 /// let products = device.region(|g| {
@@ -169,7 +168,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (batch, m) = (array![[[1, 2]], [[3, 4]]], array![[1, 0], [0, 2]]);
     /// let products = device.region(|g| g.array(&batch).matmul(&g.array(&m)))?.wait()?;

@@ -66,7 +66,6 @@ use crate::{
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let (x, y) = (array![[1.0_f32, 2.0], [3.0, 4.0]], array![10.0_f32, 20.0]);
 /// let z = device.region(|g| (g.array(&x) + g.array(&y)).t() * 2.0)?.wait()?;

@@ -35,7 +35,6 @@ impl BitwiseElement for bool {}
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let (x, counts) = (array![5, -8], array![1, 33]);
 /// let shifted = device.region(|g| {

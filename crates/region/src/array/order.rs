@@ -4,7 +4,6 @@
 //! keys. An axis other than the last is first moved there, and back in the result.
 
 use ndarray::{Axis, Dimension, Ix0, Ix1, RemoveAxis, Slice};
-use smallvec::smallvec;
 
 use crate::{
     array::Array,
@@ -38,7 +37,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[3, 1, 2], [0, 5, 4]];
     /// let sorted = device.region(|g| {
@@ -65,7 +63,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (names, x) = (array![10, 11, 12, 13], array![0.5_f32, f32::NAN, -0.0, 0.0]);
     /// let order = device.region(|g| {
@@ -93,7 +90,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let scores = array![[0.1_f32, 0.7, 0.2], [0.4, 0.3, 0.4]];
     /// let best = device.region(|g| g.array(&scores).topk(2, Axis(1)))?;
@@ -129,12 +125,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
         } else {
             return self.sorted_here(number, sorted, (length, stored), site);
         };
-        self.failed(
-            U::DTYPE,
-            self.shape(),
-            UsageErrorKind::argument(problem),
-            site,
-        )
+        let problem = UsageErrorKind::argument(problem);
+        self.failed(U::DTYPE, self.shape(), problem, site)
     }
 
     fn sorted_here<U: Element>(
@@ -182,7 +174,6 @@ impl<T: Element> Array<T, Ix1> {
     /// ```
     /// use millstream_region::{RegionExt, Side};
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (edges, x) = (array![0.0_f32, 1.0, 2.0], array![0.5_f32, 1.0, 7.0]);
     /// let bins = device.region(|g| {
@@ -217,7 +208,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[9.0_f32, 1.0, 2.0], [f32::INFINITY, 3.0, 5.0]];
     /// let medians = device.region(|g| {
@@ -257,7 +247,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[4.0_f32, 1.0, 3.0, 2.0]];
     /// let quartiles = device.region(|g| {
@@ -312,9 +301,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
             let mean: Array<f64, E> = mean.same_shape(Function::Add, &weighted(&greater, t));
             let mean: Array<T, E> = mean.unary(Function::Cast(T::DTYPE));
             let equal = Function::Compare(Comparison::Equal);
-            value = lesser
-                .same_shape::<bool>(equal, &greater)
-                .selected(&lesser, &mean);
+            let are_equal: Array<bool, E> = lesser.same_shape(equal, &greater);
+            value = are_equal.selected(&lesser, &mean);
         }
         let not_equal = Function::Compare(Comparison::NotEqual);
         let has_nan: Array<bool, E> = last.same_shape(not_equal, &last);
@@ -326,14 +314,7 @@ impl<E> Array<bool, E> {
     /// Selects between two arrays of the shape of this mask.
     #[track_caller]
     fn selected<T: Element>(&self, yes: &Array<T, E>, no: &Array<T, E>) -> Array<T, E> {
-        let operands = [self.node(), yes.node(), no.node()];
-        self.apply_here(
-            Function::Select,
-            smallvec![
-                operands[0].clone(),
-                operands[1].clone(),
-                operands[2].clone()
-            ],
-        )
+        let operands = [self.node(), yes.node(), no.node()].map(NodeRef::clone);
+        self.apply_here(Function::Select, operands.into_iter().collect())
     }
 }

@@ -39,7 +39,6 @@ use half::{bf16, f16};
 /// ```
 /// use millstream_region::{Packed, RegionExt, Unpacked, region};
 /// use ndarray::{Array1, array};
-///
 /// #[region]
 /// fn above(x: &Array1<f32>, least: f32) -> Packed<f32> {
 ///     x.compress(&x.greater_equal(least))
@@ -99,7 +98,6 @@ impl<T, D> Packed<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![3, -4, 5];
     /// let (count, share) = device
@@ -123,7 +121,6 @@ impl<T: Element, D: Dimension> Packed<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![3, -4, 5];
     /// let positive = device.region(|g| {
@@ -144,7 +141,6 @@ impl<T: Element, D: Dimension> Packed<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![3.0_f32, -4.0, 50.0, 6.0];
     /// let within = device.region(|g| {
@@ -280,7 +276,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1.0_f32, -2.0], [-3.0, 4.0]];
     /// let (positive, sum) = device
@@ -314,7 +309,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1, 2], [3, 4], [5, 6]];
     /// let rows = device.region(|g| {
@@ -326,9 +320,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As [`select`](Self::select). An array without rows fails for every capacity but 0.
+    /// Fails as [`select`](Self::select). An array without rows fails for every capacity but 0.
     #[track_caller]
     pub fn take<I: IndexElement>(&self, indices: &Packed<I>) -> Packed<T, D>
     where
@@ -405,7 +397,6 @@ impl<D: Dimension> Array<bool, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[0, 7, 0], [0, 0, 8]];
     /// let pending = device.region(|g| {

@@ -35,7 +35,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1, 2, 3, 4];
     /// let rolled = device.region(|g| {
@@ -65,7 +64,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::{PadMode, RegionExt};
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, y) = (array![1, 2, 3], array![[1, 2]]);
     /// let padded = device.region(|g| {
@@ -173,7 +171,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1, 2];
     /// let (tiled, rows, repeated) = device
@@ -221,16 +218,13 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let (before, after) = shape.split_at(axis.index());
         let product = |lengths: &[usize]| lengths.iter().product::<usize>();
         let (outer, length, inner) = (product(before), after[0], product(&after[1..]));
-        let of_axis = if is_tiled {
-            [count, length]
-        } else {
-            [length, count]
+        let (along, [one, two]) = match is_tiled {
+            true => (2, [count, length]),
+            false => (1, [length, count]),
         };
-        let along = if is_tiled { 2 } else { 1 };
         let flat: Self = self.reshaped(smallvec![outer, length, inner], site);
         let map: AxisMap = [0, along, 3].into_iter().map(AxisSource::same).collect();
-        let repeated: Self =
-            flat.view_through(smallvec![outer, of_axis[0], of_axis[1], inner], map, site);
+        let repeated: Self = flat.view_through(smallvec![outer, one, two, inner], map, site);
         shape[axis.index()] = length.saturating_mul(count);
         repeated.reshaped(shape, site)
     }
@@ -245,7 +239,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1, 2, 3, 5, 8];
     /// let (windows, sums) = device
@@ -283,11 +276,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let mut shape: Shape = self.shape().iter().chain(window).copied().collect();
         let map = (0..axes).map(AxisSource::same).collect();
         let mut windows: Array<T, E> = self.view_through(shape.clone(), map, site);
-        for (axis, &within) in window
-            .iter()
-            .enumerate()
-            .filter(|(_, within)| **within != 1)
-        {
+        for (axis, &within) in window.iter().enumerate().filter(|(_, it)| **it != 1) {
             shape[axis] = (self.shape()[axis] + 1).saturating_sub(within);
             let place = [axis, axes + axis];
             let [position, within] = self.indices_along(&shape, place, site);
@@ -313,7 +302,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1, 2, 3], [4, 5, 6], [7, 8, 9]];
     /// let triangles = device.region(|g| (g.array(&x).tril(0), g.array(&x).triu(1)))?.wait()?;

@@ -134,7 +134,6 @@ impl<D: Dimension> Array<bool, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1.0_f32, 5.0], [7.0, 9.0]];
     /// let counts = device.region(|g| {
@@ -174,7 +173,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![3e38_f32, 3e38];
     /// assert_eq!(device.region(|g| g.array(&x).mean())?.wait()?.into_scalar(), 3e38);
@@ -209,7 +207,6 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[3e30_f32, 4e30], [0.0, -2.0]];
     /// let norms = device.region(|g| (g.array(&x).norm(), g.array(&x).norm_axis(Axis(1))))?;

@@ -30,7 +30,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
         /// ```
         /// use millstream_region::RegionExt;
         /// use ndarray::{Axis, array};
-        ///
         /// let device = millstream::Device::simulated()?;
         /// let x = array![[1, 2, 3], [4, 5, 6]];
         /// let sums = device.region(|g| {
@@ -60,7 +59,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{Axis, array};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1, 4, 9, 16];
     /// let changes = device.region(|g| {

@@ -34,7 +34,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[2.5_f32, -1.0], [f32::NAN, 2.5]];
     /// let found = device.region(|g| g.array(&x).unique_counts())?;
@@ -59,10 +58,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
             false => joined(&later, &last, site),
         };
         let counts: Array<i32, Ix1> = ends.same_shape(Function::Subtract, &begins);
-        (
-            elements.compress(&is_first),
-            Packed::of(counts.cast(), starts.len()),
-        )
+        let counts = Packed::of(counts.cast(), starts.len());
+        (elements.compress(&is_first), counts)
     }
 
     /// Returns the sorted elements, and which of them are the first of their equals.

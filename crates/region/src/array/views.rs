@@ -22,7 +22,6 @@ impl<T, D> Array<T, D> {
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::{array, s};
-    ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![[1, 2, 3], [4, 5, 6]];
     /// let part = device.region(|g| g.array(&x).slice(s![1, ..;-2]))?.wait()?;

@@ -7,7 +7,6 @@ use crate::error::ArrayShape;
 /// ```
 /// use millstream::Device;
 /// use millstream_region::{Error, Mesh, MeshErrorKind, UsageErrorKind};
-///
 /// let devices = vec![Device::simulated()?];
 /// let Err(Error::Usage(error)) = Mesh::new(devices, [("data", 2)]) else {
 ///     unreachable!("one device is not two")

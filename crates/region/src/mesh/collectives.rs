@@ -21,7 +21,6 @@ use crate::{
 /// use millstream::{Device, sim::{Gpu, SimConfig}};
 /// use millstream_region::{Border, Mesh, Sharded, Split};
 /// use ndarray::{Array1, Axis, array};
-///
 /// let gpu = Gpu::new(SimConfig::new().devices(2));
 /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
 /// let mesh = Mesh::new(devices, [("data", 2)])?;
@@ -56,7 +55,6 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     /// use millstream_region::{Mesh, Replicated, Split};
     /// use ndarray::{Array1, Axis, array};
-    ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
     /// let mesh = Mesh::new(devices, [("data", 2)])?;
@@ -175,7 +173,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     /// use millstream_region::{Mesh, Replicated, Split};
     /// use ndarray::{Array0, arr0, array};
-    ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
     /// let mesh = Mesh::new(devices, [("data", 2)])?;
@@ -225,7 +222,6 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     /// use millstream_region::{Mesh, Sharded, Split};
     /// use ndarray::{Array1, Axis, array};
-    ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
     /// let mesh = Mesh::new(devices, [("data", 2)])?;

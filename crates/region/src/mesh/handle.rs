@@ -19,7 +19,6 @@ use crate::{
 /// use millstream::{Device, sim::{Gpu, SimConfig}};
 /// use millstream_region::{Mesh, Sharded};
 /// use ndarray::{Array1, array};
-///
 /// let gpu = Gpu::new(SimConfig::new().devices(2));
 /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
 /// let mesh = Mesh::new(devices, [("data", 2)])?;

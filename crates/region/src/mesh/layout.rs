@@ -46,7 +46,6 @@ pub(super) type Parts<A> = Vec<Array<<A as MeshArray>::Element, <A as MeshArray>
 /// use millstream::Device;
 /// use millstream_region::Mesh;
 /// use ndarray::array;
-///
 /// let mesh = Mesh::new([Device::simulated()?], [("data", 1)])?;
 /// let weights = mesh.replicate(&array![1.0_f32, 2.0])?;
 /// assert_eq!(weights.to_host()?, array![1.0, 2.0]);
@@ -67,7 +66,6 @@ pub struct Replicated<A: MeshArray> {
 /// use millstream::{Device, sim::{Gpu, SimConfig}};
 /// use millstream_region::{Mesh, Split};
 /// use ndarray::array;
-///
 /// let gpu = Gpu::new(SimConfig::new().devices(2));
 /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
 /// let mesh = Mesh::new(devices, [("data", 2)])?;
@@ -92,7 +90,6 @@ pub struct Sharded<A: MeshArray, const AXIS: usize> {
 /// use millstream::{Device, sim::{Gpu, SimConfig}};
 /// use millstream_region::{Mesh, Partial, Sharded, Split, region};
 /// use ndarray::{Array1, array};
-///
 /// #[region(mesh)]
 /// fn squares(x: &Sharded<Array1<f32>, 0>) -> Partial<Array1<f32>> {
 ///     (x * x).sum_keepdims(&[ndarray::Axis(0)])
@@ -213,7 +210,6 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     /// use millstream_region::{Mesh, Split};
     /// use ndarray::array;
-    ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
     /// let mesh = Mesh::new(devices, [("data", 2)])?;
@@ -261,7 +257,6 @@ where
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     /// use millstream_region::{Mesh, Partial, Sharded, Split};
     /// use ndarray::{Array1, array};
-    ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
     /// let mesh = Mesh::new(devices, [("data", 2)])?;

@@ -55,7 +55,6 @@ const AXES_MAX: usize = 8;
 /// use millstream::{Device, sim::{Gpu, SimConfig}};
 /// use millstream_region::{Array, Mesh, Replicated, Sharded, Split, region};
 /// use ndarray::{Array2, array};
-///
 /// #[region(mesh)]
 /// fn step(w: &Replicated<Array2<f32>>, x: &Sharded<Array2<f32>, 0>) -> Replicated<Array2<f32>> {
 ///     x.t().dot(x).all_reduce("data") * w
@@ -100,7 +99,6 @@ impl Mesh {
     /// ```
     /// use millstream::Device;
     /// use millstream_region::Mesh;
-    ///
     /// let devices = Device::all()?;
     /// let mesh = Mesh::new(devices.clone(), [("data", devices.len())])?;
     /// assert_eq!(mesh.axis("data")?, devices.len());

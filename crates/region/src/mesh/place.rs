@@ -17,7 +17,6 @@ use crate::{
 /// use millstream::Device;
 /// use millstream_region::{Mesh, Sharded, Split};
 /// use ndarray::{Array2, array};
-///
 /// let mesh = Mesh::new([Device::simulated()?], [("data", 1)])?;
 /// let rows: Sharded<Array2<i32>, 0> = mesh.shard(&array![[1, 2]], Split::over("data"))?;
 /// let columns = mesh.shard(&array![[1, 2]], Split::<1>::over("data"))?;

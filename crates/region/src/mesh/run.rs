@@ -23,7 +23,6 @@ impl Mesh {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     /// use millstream_region::{Mesh, Replicated, Split};
     /// use ndarray::{Array2, array};
-    ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
     /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
     /// let mesh = Mesh::new(devices, [("data", 2)])?;

@@ -9,7 +9,6 @@ use crate::element::DType;
 /// ```
 /// use millstream_region::{ProductPrecision, RegionExt};
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
 /// let square = device.region(|g| {

@@ -25,6 +25,12 @@ impl Configuration {
         device.map_err(|error| error.to_string())
     }
 
+    fn run(&self, test: impl Fn(&Device) -> Outcome) -> Outcome {
+        let device = self.open()?;
+        test(&device)?;
+        Ok(self.close(device)?)
+    }
+
     /// Returns the number of blocks that kernels have run, if the GPU is simulated.
     pub(crate) fn blocks(&self) -> Option<u64> {
         self.gpu.as_ref().map(|gpu| gpu.kernel_stats().blocks)
@@ -68,12 +74,12 @@ pub(crate) fn configurations() -> Vec<Configuration> {
 
 /// Runs a test in every configuration, then closes the device and checks for races.
 pub(crate) fn everywhere(test: impl Fn(&Device) -> Outcome) -> Outcome {
-    for configuration in configurations() {
-        let device = configuration.open()?;
-        test(&device)?;
-        configuration.close(device)?;
-    }
-    Ok(())
+    configurations().iter().try_for_each(|one| one.run(&test))
+}
+
+/// Does the same in one configuration.
+pub(crate) fn in_one(seed: u64, test: impl Fn(&Device) -> Outcome) -> Outcome {
+    configuration(seed).run(test)
 }
 
 fn simulated(schedule: Schedule, within_kernels: bool) -> Configuration {

@@ -1,12 +1,13 @@
 //! Counts, histograms and sums of segments, elements moved by all distances, and the errors of these
 //! operations.
 
-use millstream_region::{DeviceValue, Error, PadMode, UsageError};
+use millstream_region::PadMode;
 
 use crate::differential::{
     device, host,
     prelude::*,
     step::{Arrange, Padding},
+    usage_errors::fails,
 };
 
 #[run_by(everywhere, |device|)]
@@ -41,12 +42,13 @@ fn counts_and_sums_of_segments() -> Outcome {
 /// Elements at edges, beside them, outside of the range, and NaN.
 #[run_by(everywhere, |device|)]
 fn histograms_count_what_is_between_their_edges() -> Outcome {
-    for (bins, start, end) in [
+    let ranges = [
         (1, 0.0, 1.0),
         (7, -1.0, 1.5),
         (10, 0.1, 0.7),
         (300, -3.0, 1e3),
-    ] {
+    ];
+    for (bins, start, end) in ranges {
         let (shown, edges) = device
             .region(|g| g.zeros::<f64, _>(0).histogram(bins, (start, end)))?
             .wait()?;
@@ -77,14 +79,10 @@ fn histograms_count_what_is_between_their_edges() -> Outcome {
             counts
         };
         assert_eq!(counts, expected(&mut x.iter().copied()));
-        assert_eq!(
-            of_singles,
-            expected(&mut x.iter().map(|x| f64::from(*x as f32)))
-        );
-        assert_eq!(
-            of_integers,
-            expected(&mut integers.iter().map(|x| f64::from(*x)))
-        );
+        let single = x.mapv(|x| f64::from(x as f32));
+        assert_eq!(of_singles, expected(&mut single.into_iter()));
+        let integers = integers.mapv(f64::from);
+        assert_eq!(of_integers, expected(&mut integers.into_iter()));
     }
     Ok(())
 }
@@ -100,10 +98,9 @@ fn elements_are_moved_by_all_distances() -> Outcome {
         for (front, behind) in (0..64).map(|widths| (widths / 8, widths % 8)) {
             let widths = vec![(behind % 2, 1), (front, behind)];
             let padding = [Padding::Edge, Padding::Reflect, Padding::Wrap];
-            let padding = padding
-                .into_iter()
-                .filter(|_| length > 0 || (front, behind) == (0, 0));
-            all.extend(padding.map(|padding| Arrange::Pad(widths.clone(), padding)));
+            if length > 0 || (front, behind) == (0, 0) {
+                all.extend(padding.map(|padding| Arrange::Pad(widths.clone(), padding)));
+            }
             all.push(Arrange::Pad(widths, Padding::Constant(-9)));
         }
         for count in 0..4 {
@@ -123,45 +120,26 @@ fn elements_are_moved_by_all_distances() -> Outcome {
     Ok(())
 }
 
-fn usage_error<R: DeviceValue>(device: &Device, body: impl Fn(&Region) -> R) -> UsageError {
-    match evaluate(device, body) {
-        Err(Error::Usage(usage_error)) => usage_error,
-        Err(other) => panic!("{other}"),
-        Ok(_) => panic!("the operation is accepted"),
-    }
-}
-
 #[rustfmt::skip]
 #[run_by(everywhere, |device|)]
 fn wrong_operations_name_themselves_and_their_line() -> Outcome {
     let x = Array2::<f32>::ones((2, 3));
     let (index, empty) = (array![1_i64, -4, 2], Array2::<f32>::ones((2, 0)));
-    macro_rules! fails {
-        ($name:literal, |$g:ident| $body:expr, $text:literal) => {
-            let error = usage_error(device, |$g| $body);
-            let (text, line) = (error.to_string(), line!());
-            assert!(text.contains($text), "{text}");
-            assert_eq!(
-                (error.operation(), error.location().line()),
-                ($name, line)
-            );
-        };
-    }
-    fails!("roll", |g| g.array(&x).roll(1, Axis(2)), "axis 2");
-    fails!("pad", |g| g.array(&x).pad(&[(1, 1)], PadMode::Edge), "1 pairs");
-    fails!("pad", |g| g.array(&empty).pad(&[(0, 0), (1, 0)], PadMode::Wrap), "axis 1");
-    fails!("tile", |g| g.array(&x).into_dyn().tile(IxDyn(&[2])), "1 numbers");
-    fails!("repeat", |g| g.array(&x).repeat(2, Axis(5)), "axis 5");
-    fails!("repeat", |g| g.array(&x).repeat(usize::MAX, Axis(1)), "too large");
-    fails!("windows", |g| g.array(&x).windows((1, 0)), "window");
-    fails!("histogram", |g| g.array(&x).histogram(0, (0.0, 1.0)).0, "0 bins");
-    fails!("histogram", |g| g.array(&x).histogram(3, (1.0, 1.0)).1, "range");
-    fails!("histogram", |g| g.array(&x).histogram(3, (0.0, f64::NAN)).0, "range");
-    fails!("segment_sum", |g| g.array(&x).segment_sum(&g.array(&index), 3), "[2, 3] and [3]");
-    fails!("bincount", |g| g.array(&index).bincount(0), "out of bounds");
+    fails!(device, "roll", |g| g.array(&x).roll(1, Axis(2)), "axis 2");
+    fails!(device, "pad", |g| g.array(&x).pad(&[(1, 1)], PadMode::Edge), "1 pairs");
+    fails!(device, "pad", |g| g.array(&empty).pad(&[(0, 0), (1, 0)], PadMode::Wrap), "axis 1");
+    fails!(device, "tile", |g| g.array(&x).into_dyn().tile(IxDyn(&[2])), "1 numbers");
+    fails!(device, "repeat", |g| g.array(&x).repeat(2, Axis(5)), "axis 5");
+    fails!(device, "repeat", |g| g.array(&x).repeat(usize::MAX, Axis(1)), "too large");
+    fails!(device, "windows", |g| g.array(&x).windows((1, 0)), "window");
+    fails!(device, "histogram", |g| g.array(&x).histogram(0, (0.0, 1.0)).0, "0 bins");
+    fails!(device, "histogram", |g| g.array(&x).histogram(3, (1.0, 1.0)).1, "range");
+    fails!(device, "histogram", |g| g.array(&x).histogram(3, (0.0, f64::NAN)).0, "range");
+    fails!(device, "segment_sum", |g| g.array(&x).segment_sum(&g.array(&index), 3), "[2, 3] and [3]");
+    fails!(device, "bincount", |g| g.array(&index).bincount(0), "out of bounds");
     // Only the device knows these indices.
-    fails!("index", |g| g.array(&index).bincount(3), "index -4 is out of bounds");
-    fails!("index", |g| g.array(&index).abs().bincount(4), "index 4 is out of bounds");
-    fails!("index", |g| g.array(&x).t().segment_sum(&g.array(&index), 3), "index -4 ");
+    fails!(device, "index", |g| g.array(&index).bincount(3), "index -4 is out of bounds");
+    fails!(device, "index", |g| g.array(&index).abs().bincount(4), "index 4 is out of bounds");
+    fails!(device, "index", |g| g.array(&x).t().segment_sum(&g.array(&index), 3), "index -4 ");
     Ok(())
 }

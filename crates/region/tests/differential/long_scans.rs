@@ -29,16 +29,14 @@ fn long_scans_have_the_same_bits_under_every_schedule() -> Outcome {
 }
 
 /// The rows have more than a group of tiles, and the line more than a section.
-#[test]
+#[run_by(in_one(5), |device|)]
 fn long_scans_add_all_that_precedes() -> Outcome {
     let rows = Array2::from_shape_fn((3, 140_001), |(row, at)| {
         (at * (row + 3) % 201) as i32 - 100
     });
     let line: Array1<f64> = (0..2_150_000).map(|at| (at % 13) as f64 - 5.0).collect();
     // Without the race check within kernels, which `everywhere` has.
-    let configuration = configuration(5);
-    let device = configuration.open()?;
-    let (sums, most, of_line) = evaluate(&device, |g| {
+    let (sums, most, of_line) = evaluate(device, |g| {
         let rows = g.array(&rows);
         (
             rows.cumsum(Axis(1)),
@@ -52,7 +50,6 @@ fn long_scans_add_all_that_precedes() -> Outcome {
     let mut expected_line = line;
     expected_line.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     assert!(sums == expected && most == greatest && of_line == expected_line);
-    configuration.close(device)?;
     Ok(())
 }
 
@@ -77,7 +74,7 @@ fn long_scans_of_columns_have_the_same_bits_under_every_schedule() -> Outcome {
 }
 
 /// The columns have more than a section of tiles, or more than a group.
-#[test]
+#[run_by(in_one(5), |device|)]
 fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
     let tall = Array2::from_shape_fn((140_000, 17), |(row, column)| {
         ((row * (column + 2)) % 13) as f64 - 5.0
@@ -86,9 +83,7 @@ fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
         (row * (column + 3) % 201) as i32 - 100
     });
     // Without the race check within kernels, which `everywhere` has.
-    let configuration = configuration(5);
-    let device = configuration.open()?;
-    let (sums, of_narrow) = evaluate(&device, |g| {
+    let (sums, of_narrow) = evaluate(device, |g| {
         let (tall, narrow) = (g.array(&tall), g.array(&narrow));
         (tall.cumsum(Axis(0)), narrow.cumsum(Axis(0)))
     })?;
@@ -96,6 +91,5 @@ fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
     expected.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     expected_narrow.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
     assert!(sums == expected && of_narrow == expected_narrow);
-    configuration.close(device)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use millstream_region::{DeviceValue, Element, Side};
 
-use crate::differential::prelude::*;
+use crate::differential::{prelude::*, usage_errors::fails};
 
 /// An element with its bits, and one of each bit pattern.
 trait Word: Element + Copy + PartialOrd {
@@ -124,9 +124,9 @@ where
         let (values, order) = evaluate(device, |g| g.array(x).topk(k, axis))?;
         let expected = positions(x, axis, k, true);
         assert!(order == expected, "positions of the {k} greatest of {what}");
-        let expected = gathered(x, axis, &expected);
+        let values = values.mapv(T::bits);
         assert!(
-            values.mapv(T::bits) == expected,
+            values == gathered(x, axis, &expected),
             "the {k} greatest of {what}"
         );
     }
@@ -134,24 +134,15 @@ where
 }
 
 macro_rules! for_all_types {
-    ($check:ident, $($arguments:expr),*) => {
-        $check::<bool>($($arguments),*)?;
-        $check::<u8>($($arguments),*)?;
-        $check::<i8>($($arguments),*)?;
-        $check::<u16>($($arguments),*)?;
-        $check::<i16>($($arguments),*)?;
-        $check::<f16>($($arguments),*)?;
-        $check::<bf16>($($arguments),*)?;
-        $check::<u32>($($arguments),*)?;
-        $check::<i32>($($arguments),*)?;
-        $check::<f32>($($arguments),*)?;
-        $check::<u64>($($arguments),*)?;
-        $check::<i64>($($arguments),*)?;
-        $check::<f64>($($arguments),*)?;
+    ($check:ident, $device:expr) => {
+        for_all_types!($check, $device, bool u8 i8 u16 i16 f16 bf16 u32 i32 f32 u64 i64 f64)
+    };
+    ($check:ident, $device:expr, $($type:ident)*) => {
+        $($check::<$type>($device)?;)*
     };
 }
 
-#[test]
+#[run_by(in_one(7), |device|)]
 fn w01_every_type_is_sorted_in_short_and_long_rows() -> Outcome {
     fn shapes<T: Word>(device: &Device) -> Outcome
     where
@@ -163,62 +154,52 @@ fn w01_every_type_is_sorted_in_short_and_long_rows() -> Outcome {
         check(device, &array::<T>(2, &[1, 2300], false), 1, &[700])?;
         Ok(())
     }
-    let configuration = configuration(7);
-    let device = configuration.open()?;
-    for_all_types!(shapes, &device);
-    Ok(configuration.close(device)?)
+    for_all_types!(shapes, device);
+    Ok(())
 }
 
-#[test]
+#[run_by(in_one(5), |device|)]
 fn w01_lengths_around_those_of_blocks_and_tiles_are_sorted() -> Outcome {
-    let configuration = configuration(5);
-    let device = configuration.open()?;
     let lengths = [
         0, 1, 2, 3, 31, 32, 33, 64, 65, 1024, 1025, 2047, 2048, 2049, 8063, 8064, 8065, 16_129,
     ];
     for (seed, length) in lengths.into_iter().enumerate() {
         for few in [false, true] {
             let x = array::<f32>(seed as u64, &[length], few);
-            check(&device, &x, 0, &[0, 1, length / 2, length])?;
+            check(device, &x, 0, &[0, 1, length / 2, length])?;
         }
     }
-    check(&device, &array::<i8>(1, &[8100], true), 0, &[])?;
-    check(&device, &array::<bf16>(1, &[8100], true), 0, &[])?;
+    check(device, &array::<i8>(1, &[8100], true), 0, &[])?;
+    check(device, &array::<bf16>(1, &[8100], true), 0, &[])?;
     for length in [4223, 4224, 4225, 8449] {
-        check(&device, &array::<f64>(1, &[2, length], true), 1, &[5])?;
+        check(device, &array::<f64>(1, &[2, length], true), 1, &[5])?;
     }
     for shape in [[0, 5], [5, 0], [0, 0]] {
-        check(&device, &array::<i32>(1, &shape, true), 1, &[0, 1])?;
+        check(device, &array::<i32>(1, &shape, true), 1, &[0, 1])?;
     }
-    Ok(configuration.close(device)?)
+    Ok(())
 }
 
-#[test]
+#[run_by(in_one(4), |device|)]
 fn w01_any_axis_of_any_view_is_sorted() -> Outcome {
-    let configuration = configuration(4);
-    let device = configuration.open()?;
     let x = array::<i16>(9, &[3, 2500, 4], true);
     for axis in 0..3 {
-        check(&device, &x, axis, &[2, 3])?;
+        check(device, &x, axis, &[2, 3])?;
     }
     let seen = x.slice(s![1.., ..;-3, ..2]).into_dyn();
-    let found = evaluate(&device, |g| {
+    let found = evaluate(device, |g| {
         let seen = g.array(&x).slice(s![1.., ..;-3, ..2]).into_dyn();
         // A function, whose results are stored first, and functions of the results.
-        (
-            (&seen * 2).sort_axis(Axis(1)) + 1,
-            seen.argsort_axis(Axis(0)),
-        )
+        let sorted = (&seen * 2).sort_axis(Axis(1)) + 1;
+        (sorted, seen.argsort_axis(Axis(0)))
     })?;
     let doubled = seen.mapv(|word| word.wrapping_mul(2));
     let of_doubled = positions(&doubled, Axis(1), doubled.shape()[1], false);
     let sorted = gathered(&doubled, Axis(1), &of_doubled);
     let sorted = sorted.mapv(|bits| (bits as i16).wrapping_add(1));
-    assert_eq!(
-        found,
-        (sorted, positions(&seen.to_owned(), Axis(0), 2, false))
-    );
-    Ok(configuration.close(device)?)
+    let places = positions(&seen.to_owned(), Axis(0), 2, false);
+    assert_eq!(found, (sorted, places));
+    Ok(())
 }
 
 /// Blocks wait for each other, so each schedule runs them in another order.
@@ -233,21 +214,19 @@ fn w01_rows_are_sorted_under_every_schedule() -> Outcome {
 }
 
 /// A few long rows are split, and candidates selected from the parts.
-#[test]
+#[run_by(in_one(6), |device|)]
 fn w01_the_greatest_of_one_long_row_are_found_in_parts() -> Outcome {
-    let configuration = configuration(6);
-    let device = configuration.open()?;
     for few in [false, true] {
         let x = array::<f32>(7, &[40_001], few);
-        check(&device, &x, 0, &[1, 64, 1024])?;
+        check(device, &x, 0, &[1, 64, 1024])?;
     }
     // All greatest elements are in one part, in the order that a bound foresees least.
     let ascending = ArrayD::from_shape_fn(vec![2, 20_000], |at| (at[1] / 3) as i32);
-    check(&device, &ascending, 1, &[200])?;
-    Ok(configuration.close(device)?)
+    check(device, &ascending, 1, &[200])?;
+    Ok(())
 }
 
-#[test]
+#[run_by(in_one(6), |device|)]
 fn w01_searches_count_lesser_and_equal_elements() -> Outcome {
     fn search<T: Word>(device: &Device) -> Outcome
     where
@@ -273,13 +252,11 @@ fn w01_searches_count_lesser_and_equal_elements() -> Outcome {
         }
         Ok(())
     }
-    let configuration = configuration(6);
-    let device = configuration.open()?;
-    for_all_types!(search, &device);
-    Ok(configuration.close(device)?)
+    for_all_types!(search, device);
+    Ok(())
 }
 
-#[test]
+#[run_by(in_one(7), |device|)]
 fn w01_quantiles_are_weighted_means_of_sorted_elements() -> Outcome {
     fn quantile(mut row: Vec<f64>, q: f64) -> f64 {
         row.sort_by(order);
@@ -292,38 +269,30 @@ fn w01_quantiles_are_weighted_means_of_sorted_elements() -> Outcome {
             () => low * (1.0 - t) + high * t,
         }
     }
-    let configuration = configuration(7);
-    let device = configuration.open()?;
     for (seed, shape) in [[3, 1], [40, 6], [2, 2101]].into_iter().enumerate() {
         let few = array::<f64>(seed as u64, &shape, true);
         let many = array::<u32>(seed as u64, &shape, false).mapv(|word| f64::from(word) / 7.0);
         for x in [few, many] {
+            let x = x.into_dimensionality::<Ix2>()?;
             let single = x.mapv(|word| word as f32);
             for q in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
-                let (along, all, narrow, median) = evaluate(&device, |g| {
+                let ((along, narrow), all, median) = evaluate(device, |g| {
                     let (x, single) = (g.array(&x), g.array(&single));
-                    let narrow = single.quantile_axis(q, Axis(1));
-                    (
+                    let along = (
                         x.quantile_axis(q, Axis(1)),
-                        x.quantile(q),
-                        narrow,
-                        x.median(),
-                    )
-                })?;
-                let same = |found: f64, expected: f64| {
-                    let is_nan = found.is_nan() && expected.is_nan();
-                    assert!(
-                        is_nan || found.to_bits() == expected.to_bits(),
-                        "{found}, {expected}"
+                        single.quantile_axis(q, Axis(1)),
                     );
+                    (along, x.quantile(q), x.median())
+                })?;
+                // All NaN are equal.
+                let same = |found: f64, expected: f64| {
+                    let [found, expected] =
+                        [found, expected].map(|x| if x.is_nan() { f64::NAN } else { x });
+                    assert_eq!(found.to_bits(), expected.to_bits());
                 };
                 for (row, (&found, &narrow)) in along.iter().zip(&narrow).enumerate() {
-                    same(
-                        found,
-                        quantile(x.index_axis(Axis(0), row).iter().copied().collect(), q),
-                    );
-                    let single = single.index_axis(Axis(0), row);
-                    let exact = quantile(single.iter().map(|&word| word.into()).collect(), q);
+                    same(found, quantile(x.row(row).to_vec(), q));
+                    let exact = quantile(single.row(row).mapv(f64::from).to_vec(), q);
                     same(narrow.into(), f64::from(exact as f32));
                 }
                 let all_words: Vec<f64> = x.iter().copied().collect();
@@ -332,10 +301,10 @@ fn w01_quantiles_are_weighted_means_of_sorted_elements() -> Outcome {
             }
         }
     }
-    Ok(configuration.close(device)?)
+    Ok(())
 }
 
-#[test]
+#[run_by(in_one(4), |device|)]
 fn w01_distinct_elements_are_the_first_of_their_equals_with_their_numbers() -> Outcome {
     fn distinct<T: Word>(device: &Device) -> Outcome
     where
@@ -349,61 +318,35 @@ fn w01_distinct_elements_are_the_first_of_their_equals_with_their_numbers() -> O
             let equals = words.chunk_by(|one, other| order(one, other).is_eq());
             let expected = equals.map(|equals| (equals[0].bits(), equals.len() as i64));
             let found = found.iter().map(|word| word.bits()).zip(numbers);
-            assert!(
-                found.eq(expected),
-                "{} {shape:?}",
-                std::any::type_name::<T>()
-            );
+            let name = std::any::type_name::<T>();
+            assert!(found.eq(expected), "{name} {shape:?}");
         }
         Ok(())
     }
-    let configuration = configuration(4);
-    let device = configuration.open()?;
-    for_all_types!(distinct, &device);
+    for_all_types!(distinct, device);
     let x = array::<i16>(3, &[9000], true);
-    let found = evaluate(&device, |g| g.array(&x).unique())?;
+    let found = evaluate(device, |g| g.array(&x).unique())?;
     let mut expected = x.into_raw_vec_and_offset().0;
     expected.sort_unstable();
     expected.dedup();
     assert_eq!(found.to_vec(), expected);
-    Ok(configuration.close(device)?)
+    Ok(())
 }
 
-#[test]
+#[rustfmt::skip]
+#[run_by(in_one(0), |device|)]
 fn w01_wrong_uses_name_the_axis_and_the_lengths() -> Outcome {
-    let configuration = configuration(0);
-    let device = configuration.open()?;
-    let fails = |body: &dyn Fn(&Region) -> Array<f32, Ix2>, expected: &str| {
-        let error = device.region(body).unwrap_err().to_string();
-        assert!(error.starts_with(expected), "{error}");
-    };
     let x = |g: &Region| g.zeros::<f32, _>((2, 3));
-    fails(
-        &|g| x(g).sort_axis(Axis(2)),
-        "sort_axis: axis 2 is out of bounds for shape [2, 3]",
-    );
-    fails(
-        &|g| x(g).topk(4, Axis(1)).0,
-        "topk: axis 1 has 3 elements, and k is 4",
-    );
-    fails(
-        &|g| x(g).topk(1, Axis(2)).0,
-        "topk: axis 2 is out of bounds",
-    );
-    let long = |g: &Region| g.zeros::<f32, _>((1, 1 << 30));
-    let most = "has 1073741824 elements: at most 1073741823 are sorted";
-    fails(
-        &|g| long(g).sort_axis(Axis(1)),
-        &format!("sort_axis: axis 1 {most}"),
-    );
-    let column = |of: Array<f32, Ix1>| of.insert_axis(Axis(1));
-    let quantile = |g: &Region, q| column(x(g).quantile_axis(q, Axis(0)));
-    fails(
-        &|g| quantile(g, 1.5),
-        "quantile_axis: q is 1.5: a quantile is between 0 and 1",
-    );
-    fails(&|g| quantile(g, f64::NAN), "quantile_axis: q is NaN");
-    let empty = |g: &Region| column(g.zeros::<f32, _>((0, 3)).median_axis(Axis(0)));
-    fails(&empty, "median_axis: shape [0, 3] has no elements");
-    Ok(configuration.close(device)?)
+    let missing = "axis 2 is out of bounds for shape [2, 3]";
+    fails!(device, "sort_axis", |g| x(g).sort_axis(Axis(2)), missing);
+    fails!(device, "topk", |g| x(g).topk(4, Axis(1)).0, "topk: axis 1 has 3 elements, and k is 4");
+    fails!(device, "topk", |g| x(g).topk(1, Axis(2)).0, missing);
+    let most = "axis 1 has 1073741824 elements: at most 1073741823 are sorted";
+    fails!(device, "sort_axis", |g| g.zeros::<f32, _>((1, 1 << 30)).sort_axis(Axis(1)), most);
+    let between = "q is 1.5: a quantile is between 0 and 1";
+    fails!(device, "quantile_axis", |g| x(g).quantile_axis(1.5, Axis(0)), between);
+    fails!(device, "quantile_axis", |g| x(g).quantile_axis(f64::NAN, Axis(0)), "q is NaN");
+    let empty = "shape [0, 3] has no elements";
+    fails!(device, "median_axis", |g| g.zeros::<f32, _>((0, 3)).median_axis(Axis(0)), empty);
+    Ok(())
 }

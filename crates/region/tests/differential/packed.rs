@@ -1,9 +1,12 @@
 //! Packed elements: masks, indices and rows whose number only the device knows, compared with
 //! `ndarray`.
 
-use millstream_region::{Error, Packed, Unpacked, UsageErrorKind, region};
+use millstream_region::{Packed, Unpacked, region};
 
-use crate::differential::prelude::*;
+use crate::differential::{
+    prelude::*,
+    usage_errors::{fails, usage_error},
+};
 
 /// Masks of several lengths: of none, of all, and of some elements.
 fn masks() -> Vec<Array1<bool>> {
@@ -37,18 +40,13 @@ fn masks_select_elements() -> Outcome {
     for mask in masks() {
         let x = numbers(mask.len());
         let truth = mask.mapv(|is_selected| !is_selected);
-        let (found, indices, of_truth, filled, count) = evaluate(device, |g| {
+        let (found, filled, count, (indices, of_truth)) = evaluate(device, |g| {
             let (x, mask, truth) = (g.array(&x), g.array(&mask), g.array(&truth));
-            let packed = x.compress(&mask);
-            let filled = packed.to_array(-7.0);
-            let indices = mask.flatnonzero();
-            (
-                packed.clone(),
-                indices,
-                truth.compress(&mask),
-                filled,
-                packed.len(),
-            )
+            let (packed, others) = (
+                x.compress(&mask),
+                (mask.flatnonzero(), truth.compress(&mask)),
+            );
+            (packed.clone(), packed.to_array(-7.0), packed.len(), others)
         })?;
         let expected = selected(&x, &mask);
         let bits = |x: &Array1<f32>| x.mapv(f32::to_bits);
@@ -90,23 +88,19 @@ fn operations_see_the_length_alone() -> Outcome {
         let ((sum, product, mean, wide), (count, any, all), (scaled, other, odd), (twice, few)) =
             results;
         assert_eq!(sum[()], p.sum());
-        assert_eq!(
-            product[()],
-            p.iter().fold(1, |a: i32, b| a.wrapping_mul(*b))
-        );
+        assert_eq!(product[()], p.fold(1, |a: i32, b| a.wrapping_mul(*b)));
         assert_eq!(wide[()], q.sum());
-        match q.mean() {
-            Some(expected) => assert_eq!(mean[()], expected),
-            None => assert!(mean[()].is_nan()),
-        }
+        assert!(
+            q.mean()
+                .map_or(mean[()].is_nan(), |expected| mean[()] == expected)
+        );
         assert_eq!(count[()], p.iter().filter(|x| **x >= 0).count() as i64);
         assert_eq!(any[()], p.iter().any(|x| *x >= 0));
         assert_eq!(all[()], p.iter().all(|x| *x >= 0));
         assert_eq!(scaled, &p * 2 - p.sum());
         assert_eq!(other, q.mapv(|x| -(x as f32 + 0.5).abs()));
         assert_eq!(odd, p.mapv(|x| (x % 7) | 1));
-        let large = p.iter().zip(&q).filter(|(_, q)| **q > 1.0);
-        let large: Array1<i32> = large.map(|(p, _)| *p).collect();
+        let large = selected(&p, &q.mapv(|q| q > 1.0));
         assert_eq!(few[()], large.iter().filter(|x| **x == 45).count() as i64);
         assert_eq!(twice, large);
     }
@@ -166,22 +160,21 @@ fn rows_and_indices_of_matrices() -> Outcome {
             (indices, x.compress(&mask), taken.clone(), taken.sum())
         })?;
         let expected: Vec<_> = x.indexed_iter().filter(|(_, x)| **x > 2).collect();
-        assert_eq!(
-            rows.to_vec(),
+        let of = |axis: usize| {
             expected
                 .iter()
-                .map(|((i, _), _)| *i as i64)
-                .collect::<Vec<_>>()
+                .map(|((i, j), _)| [*i, *j][axis] as i64)
+                .collect()
+        };
+        assert_eq!(
+            [rows.to_vec(), columns.to_vec()],
+            [of(0), of(1)] as [Vec<i64>; 2]
         );
         assert_eq!(
-            elements.to_vec(),
-            expected.iter().map(|(_, x)| **x).collect::<Vec<_>>()
+            [pairs.column(0), pairs.column(1)],
+            [rows.view(), columns.view()]
         );
-        assert_eq!(pairs.column(0), rows);
-        assert_eq!(pairs.column(1), columns);
-        for (row, ((i, j), _)) in pairs.rows().into_iter().zip(&expected) {
-            assert_eq!(row.to_vec(), [*i as i64, *j as i64]);
-        }
+        assert!(elements.iter().eq(expected.iter().map(|(_, x)| *x)));
         let even: Vec<usize> = (0..shape.0).filter(|&i| x.row(i).sum() % 2 == 0).collect();
         let expected = x.select(Axis(0), &even);
         assert_eq!((total[()], taken), (expected.sum(), expected));
@@ -229,35 +222,16 @@ fn packed_elements_stay_on_the_device() -> Outcome {
     Ok(())
 }
 
+#[rustfmt::skip]
 #[run_by(everywhere, |device|)]
 fn usage_errors_of_packed_elements() -> Outcome {
     let (x, y) = (array![1.0_f32, -2.0, 3.0], array![1.0_f32, 2.0]);
-    let is_argument = |problem: &UsageErrorKind| matches!(problem, UsageErrorKind::Argument { .. });
-    let problem = |body: &dyn Fn(&Region) -> Packed<f32>| match device.region(body) {
-        Err(Error::Usage(usage_error)) => usage_error,
-        other => panic!("{other:?}"),
-    };
-    let line = line!() + 3;
-    let sum = problem(&|g| {
-        let x = g.array(&x);
-        x.compress(&x.greater(0.0)) + x.compress(&x.less(0.0))
-    });
-    assert_eq!((sum.operation(), sum.location().line()), ("add", line));
-    assert!(is_argument(sum.problem()), "{sum}");
-    let again = problem(&|g| {
-        let x = g.array(&x);
-        let mask = x.greater(0.0).compress(&x.less(5.0));
-        x.compress(&x.greater(0.0)).compress(&mask)
-    });
-    assert!(
-        again.operation() == "compress" && is_argument(again.problem()),
-        "{again}"
-    );
-    let shapes = problem(&|g| g.array(&x).compress(&g.array(&y).greater(0.0)));
-    assert_eq!(
-        shapes.to_string().split(" (").next(),
-        Some("compress: incompatible shapes [3] and [2]")
-    );
+    let packed = |g: &Region, least: f32| { let x = g.array(&x); x.compress(&x.greater(least)) };
+    let differ = "the lengths of packed operands may differ";
+    fails!(device, "add", |g| packed(g, 0.0) + packed(g, -3.0), differ);
+    fails!(device, "compress", |g| packed(g, 0.0).compress(&packed(g, -3.0).less(5.0)), differ);
+    let shapes = "compress: incompatible shapes [3] and [2]";
+    fails!(device, "compress", |g| g.array(&x).compress(&g.array(&y).greater(0.0)), shapes);
     // An index beyond the end counts only within the length.
     let indices = array![1_i64, 99, 0, -5];
     let taken = |least: i64| {
@@ -268,11 +242,7 @@ fn usage_errors_of_packed_elements() -> Outcome {
         })
     };
     assert_eq!(taken(0)?.wait()?, array![-2.0, 1.0]);
-    match taken(-9)?.wait() {
-        Err(Error::Usage(wrong)) => {
-            assert!(wrong.to_string().contains("index -5 is out"), "{wrong}")
-        }
-        other => panic!("{other:?}"),
-    }
+    let wrong = usage_error(taken(-9)?.wait());
+    assert!(wrong.to_string().contains("index -5 is out"), "{wrong}");
     Ok(())
 }

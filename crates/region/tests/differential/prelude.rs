@@ -11,7 +11,7 @@ pub(super) use rand_pcg::Pcg32;
 
 pub(super) use crate::differential::{
     Outcome,
-    configurations::{configuration, everywhere},
+    configurations::{configuration, everywhere, in_one},
     evaluate,
     host::broadcast,
     host_element::Number,

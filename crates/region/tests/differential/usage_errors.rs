@@ -70,13 +70,26 @@ const WRONG_USES: &[WrongUse] = &[
     ("from_elem", |g, _| g.ones::<f32, _>((usize::MAX, 2, 0)).into_dyn()),
 ];
 
-fn usage_error<T>(result: Result<T>) -> UsageError {
+pub(crate) fn usage_error<T>(result: Result<T>) -> UsageError {
     match result {
         Err(Error::Usage(usage_error)) => usage_error,
         Err(other) => panic!("not a usage error: {other}"),
         Ok(_) => panic!("the region succeeds"),
     }
 }
+
+/// Asserts that the use of an operation on this line is an error that names both, with this text.
+macro_rules! fails {
+    ($device:expr, $name:literal, |$g:ident| $body:expr, $text:expr) => {
+        let error =
+            crate::differential::usage_errors::usage_error(crate::evaluate($device, |$g| $body));
+        let (text, line) = (error.to_string(), line!());
+        assert!(text.contains($text), "{text}");
+        assert_eq!((error.operation(), error.location().line()), ($name, line));
+    };
+}
+
+pub(crate) use fails;
 
 #[test]
 fn usage_errors_name_the_operation_and_its_line() -> Outcome {

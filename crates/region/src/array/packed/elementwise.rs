@@ -21,7 +21,6 @@ use crate::{
 /// ```
 /// use millstream_region::RegionExt;
 /// use ndarray::array;
-///
 /// let device = millstream::Device::simulated()?;
 /// let (x, y) = (array![1, -2, 3], array![10, 20, 30]);
 /// let sums = device.region(|g| {

@@ -68,16 +68,9 @@ unsafe fn launch<const N: usize>(
     // A row has more than a thousandth of the elements that a block takes, or several are in one.
     debug_assert!(blocks <= BLOCKS_MAX, "{blocks} blocks");
     let grid = LaunchConfig::new([blocks as u32, 1, 1], [threads as u32, 1, 1]);
+    let function = &functions[kernel as usize];
     // SAFETY: this function's contract.
-    unsafe {
-        kernel::launch_at(
-            &functions[kernel as usize],
-            stream,
-            grid,
-            &arguments,
-            location,
-        )
-    }?;
+    unsafe { kernel::launch_at(function, stream, grid, &arguments, location) }?;
     Ok(())
 }
 
@@ -136,15 +129,12 @@ fn sort(
 /// Sorts short rows.
 fn rows(
     place: Place<'_>,
-    plan: RawPlan,
+    mut plan: RawPlan,
     source: &Buffer<u8>,
     mut out: &mut Buffer<u8>,
 ) -> Result<()> {
     let padded = (plan.length as usize).next_power_of_two();
-    let plan = RawPlan {
-        portion: padded as u64,
-        ..plan
-    };
+    plan.portion = padded as u64;
     let blocks = (plan.rows as usize).div_ceil(ROW_MAX / padded);
     let arguments = [
         Argument::read::<u8, _>(source),
@@ -159,15 +149,12 @@ fn rows(
 /// Selects the positions of the first elements of long rows.
 fn select(
     place: Place<'_>,
-    plan: RawPlan,
+    mut plan: RawPlan,
     source: &Buffer<u8>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
-    let (rows, length, stored) = (
-        plan.rows as usize,
-        plan.length as usize,
-        plan.stored as usize,
-    );
+    let [rows, length, stored] =
+        [plan.rows, plan.length, plan.stored].map(|number| number as usize);
     // Few rows are split, into parts from which blocks of their own select candidates.
     let parts = (BLOCKS / rows).clamp(1, length.div_ceil(PORTION_MIN));
     let portion = length.div_ceil(parts).max(stored);
@@ -188,28 +175,19 @@ fn select(
         // memory has `stored` words for each part.
         unsafe { launch(place, kernel, blocks, arguments) }
     };
-    let of_parts = RawPlan {
-        parts: parts as u64,
-        portion: portion as u64,
-        ..plan
-    };
-    run(OrderKernel::Select, of_parts)?;
+    (plan.parts, plan.portion) = (parts as u64, portion as u64);
+    run(OrderKernel::Select, plan)?;
     if parts == 1 {
         return Ok(());
     }
-    let of_candidates = RawPlan {
-        parts: 1,
-        portion: candidates as u64,
-        candidates: candidates as u64,
-        ..plan
-    };
-    run(OrderKernel::Reselect, of_candidates)
+    (plan.parts, plan.portion, plan.candidates) = (1, candidates as u64, candidates as u64);
+    run(OrderKernel::Reselect, plan)
 }
 
 /// Sorts long rows digit by digit.
 fn sort_long(
     place: Place<'_>,
-    plan: RawPlan,
+    mut plan: RawPlan,
     source: &Buffer<u8>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
@@ -231,18 +209,11 @@ fn sort_long(
     let count = HEADER + rows * passes * BINS + rows * tiles * BINS;
     let mut states = stream.zeros::<u32>(count)?;
     let at = |number: u64| number * (halves as u64 - 1).min(1) * half as u64;
-    let plan = RawPlan {
-        passes: passes as u32,
-        ..plan
-    };
-    let plan = match with_positions && halves > 0 {
-        true => RawPlan {
-            words: [0, 1].map(at),
-            positions: [0, 1].map(|number| at(number) + words as u64),
-            ..plan
-        },
-        false => plan,
-    };
+    plan.passes = passes as u32;
+    if with_positions && halves > 0 {
+        plan.words = [0, 1].map(at);
+        plan.positions = [0, 1].map(|number| at(number) + words as u64);
+    }
     let portion = elements.div_ceil(2 * BLOCKS).max(PORTION_MIN);
     let parts = length.div_ceil(portion);
     let histogram = RawPlan {
@@ -263,12 +234,9 @@ fn sort_long(
         true => OrderKernel::Positions,
         false => OrderKernel::Words,
     };
+    plan.parts = tiles as u64;
     for pass in 0..passes as u32 {
-        let plan = RawPlan {
-            parts: tiles as u64,
-            pass,
-            ..plan
-        };
+        plan.pass = pass;
         let (mut out, mut temporary, mut states) = (&mut *out, &mut temporary, &mut states);
         let arguments = [
             Argument::read::<u8, _>(source),
@@ -309,10 +277,8 @@ fn search(
         Argument::write::<u8, _>(&mut out),
         Argument::scalar(&plan),
     ];
-    let (place, blocks) = (
-        (stream, sorted.dtype, node.location),
-        node.elements.div_ceil(256),
-    );
+    let place = (stream, sorted.dtype, node.location);
+    let blocks = node.elements.div_ceil(256);
     // SAFETY: these are the kernel's parameters, and the numbers of elements those of the arrays.
     unsafe { launch(place, OrderKernel::Search, blocks, arguments) }
 }

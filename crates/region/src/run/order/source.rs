@@ -80,51 +80,23 @@ pub(crate) enum OrderKernel {
     Search,
 }
 
-const PASS: &[Param] = &[
-    slice("source", false),
-    slice("out", true),
-    slice("temporary", true),
-    slice("words", true),
-    scalar::<RawPlan>("plan"),
-];
-
-const SELECT: &[Param] = &[
-    slice("source", false),
-    slice("out", true),
-    slice("temporary", true),
-    scalar::<RawPlan>("plan"),
-];
+const SOURCE: Param = slice("source", false);
+const OUT: Param = slice("out", true);
+const TEMPORARY: Param = slice("temporary", true);
+const WORDS: Param = slice("words", true);
+const PLAN: Param = scalar::<RawPlan>("plan");
 
 /// The kernels of each width, as declared in `sort.cuh`.
 const KERNELS: &[Signature] = &[
-    signature(
-        "sort_histogram",
-        &[
-            slice("source", false),
-            slice("words", true),
-            scalar::<RawPlan>("plan"),
-        ],
-    ),
-    signature("sort_words", PASS),
-    signature("sort_positions", PASS),
-    signature(
-        "sort_rows",
-        &[
-            slice("source", false),
-            slice("out", true),
-            scalar::<RawPlan>("plan"),
-        ],
-    ),
-    signature("sort_select", SELECT),
-    signature("sort_reselect", SELECT),
+    signature("sort_histogram", &[SOURCE, WORDS, PLAN]),
+    signature("sort_words", &[SOURCE, OUT, TEMPORARY, WORDS, PLAN]),
+    signature("sort_positions", &[SOURCE, OUT, TEMPORARY, WORDS, PLAN]),
+    signature("sort_rows", &[SOURCE, OUT, PLAN]),
+    signature("sort_select", &[SOURCE, OUT, TEMPORARY, PLAN]),
+    signature("sort_reselect", &[SOURCE, OUT, TEMPORARY, PLAN]),
     signature(
         "sort_search",
-        &[
-            slice("sorted", false),
-            slice("values", false),
-            slice("out", true),
-            scalar::<RawPlan>("plan"),
-        ],
+        &[slice("sorted", false), slice("values", false), OUT, PLAN],
     ),
 ];
 
