@@ -1,7 +1,6 @@
 //! Attention.
 
 use ndarray::{Axis, Dimension, IxDyn};
-use smallvec::smallvec;
 
 use crate::{
     Region,
@@ -279,9 +278,6 @@ impl<T: Float, D: Dimension> Operands<T, D> {
         let is_later: Array<bool, D> = is_later.broadcast_view(shape, self.site);
         let least = T::from_whole(-1).divided_by(T::ZERO).scalar();
         let least: Array<T, D> = scores.constant(least, shape, self.site.line);
-        let [is_later, least] = [is_later.node(), least.node()].map(NodeRef::clone);
-        let operands = smallvec![is_later, least, scores.node().clone()];
-        let op = Op::Apply(Function::Select, operands);
-        scores.plan(T::DTYPE, shape.clone(), op, self.site)
+        is_later.selected(&least, scores, self.site)
     }
 }

@@ -3,13 +3,12 @@
 use std::{borrow::Borrow, cmp::Ordering};
 
 use ndarray::{DimMax, Dimension, Ix0};
-use smallvec::smallvec;
 
 use crate::{
     array::Array,
     element::{Element, Number, sealed::Sealed},
     error::{Line, Site, UsageErrorKind},
-    expr::{Comparison, Function, Op},
+    expr::{Comparison, Function, NodeRef, Op},
     shape,
 };
 
@@ -188,6 +187,20 @@ impl<T: Number, D> Array<T, D> {
     }
 }
 
+impl<D> Array<bool, D> {
+    /// Selects between two arrays of the shape of this mask.
+    pub(super) fn selected<T: Element>(
+        &self,
+        yes: &Array<T, D>,
+        no: &Array<T, D>,
+        site: Site,
+    ) -> Array<T, D> {
+        let operands = [self.node(), yes.node(), no.node()].map(NodeRef::clone);
+        let op = Op::Apply(Function::Select, operands.into_iter().collect());
+        self.plan(T::DTYPE, self.node().shape.clone(), op, site)
+    }
+}
+
 impl<D: Dimension> Array<bool, D> {
     /// Selects the elements of `yes` where this mask is true, and those of `no` elsewhere, as
     /// NumPy's `where`. Either is an array, or one value for all elements.
@@ -216,9 +229,7 @@ impl<D: Dimension> Array<bool, D> {
         let (yes, no) = (yes.array(self, site.line), no.array(self, site.line));
         let dtype = <Y::Elem as Sealed>::DTYPE;
         let both = shape::broadcast(yes.shape(), no.shape());
-        let whole = both
-            .as_ref()
-            .and_then(|both| shape::broadcast(self.shape(), both));
+        let whole = (both.as_ref()).and_then(|both| shape::broadcast(self.shape(), both));
         let Some(shape) = whole else {
             let problem = match both {
                 Some(both) => UsageErrorKind::shapes(self.shape(), &both),
@@ -229,11 +240,10 @@ impl<D: Dimension> Array<bool, D> {
             let longest = longest.expect("the list has three shapes");
             return self.failed(dtype, longest, problem, site);
         };
-        let which: Array<bool, D> = self.broadcast_view(&shape, site);
-        let yes: Array<Y::Elem, D> = yes.broadcast_view(&shape, site);
-        let no: Array<Y::Elem, D> = no.broadcast_view(&shape, site);
-        let operands = smallvec![which.node().clone(), yes.node().clone(), no.node().clone()];
-        self.plan(dtype, shape, Op::Apply(Function::Select, operands), site)
+        let which: Array<bool, _> = self.broadcast_view(&shape, site);
+        let yes: Array<Y::Elem, _> = yes.broadcast_view(&shape, site);
+        let no: Array<Y::Elem, _> = no.broadcast_view(&shape, site);
+        which.selected(&yes, &no, site)
     }
 }
 
@@ -276,9 +286,7 @@ impl<T: Element> WhereOperand for T {
     type Dim = Ix0;
 
     fn array<D>(self, beside: &Array<bool, D>, line: Line) -> Array<T, Ix0> {
-        Array::of(
-            beside.session(),
-            beside.constant_node(self.scalar(), &[], line),
-        )
+        let node = beside.constant_node(self.scalar(), &[], line);
+        Array::of(beside.session(), node)
     }
 }

@@ -302,19 +302,10 @@ impl<T: Float, D: Dimension> Array<T, D> {
             let mean: Array<T, E> = mean.unary(Function::Cast(T::DTYPE));
             let equal = Function::Compare(Comparison::Equal);
             let are_equal: Array<bool, E> = lesser.same_shape(equal, &greater);
-            value = are_equal.selected(&lesser, &mean);
+            value = are_equal.selected(&lesser, &mean, site);
         }
         let not_equal = Function::Compare(Comparison::NotEqual);
         let has_nan: Array<bool, E> = last.same_shape(not_equal, &last);
-        has_nan.selected(&last, &value)
-    }
-}
-
-impl<E> Array<bool, E> {
-    /// Selects between two arrays of the shape of this mask.
-    #[track_caller]
-    fn selected<T: Element>(&self, yes: &Array<T, E>, no: &Array<T, E>) -> Array<T, E> {
-        let operands = [self.node(), yes.node(), no.node()].map(NodeRef::clone);
-        self.apply_here(Function::Select, operands.into_iter().collect())
+        has_nan.selected(&last, &value, site)
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     array::{Array, indexing::IndexElement, stack},
     element::{DType, Element, Float, Number, Scalar},
     error::{Site, UsageErrorKind},
-    expr::{Function, Op, Reduction, ScatterMode},
+    expr::{Op, Reduction, ScatterMode},
     shape::{AxisMap, AxisSource, Shape},
 };
 use half::{bf16, f16};
@@ -192,10 +192,8 @@ impl<T: Element, D: Dimension> Packed<T, D> {
         let counts: Array<bool, Ix1> = numbers.less(&self.length);
         let along_first: AxisMap = smallvec![AxisSource::same(0)];
         let counts: Array<bool, D> = counts.view_through(shape.clone(), along_first, site);
-        let fill = (self.elements).constant_node(fill, &shape, site.line);
-        let nodes = smallvec![counts.node().clone(), self.elements.node().clone(), fill];
-        let op = Op::Apply(Function::Select, nodes);
-        self.elements.plan(T::DTYPE, shape, op, site)
+        let fill = self.elements.constant(fill, &shape, site.line);
+        counts.selected(&self.elements, &fill, site)
     }
 
     fn region(&self) -> Region {

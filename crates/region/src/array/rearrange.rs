@@ -11,7 +11,7 @@ use crate::{
     array::{Array, concatenate::concatenated},
     element::{Element, Number},
     error::{Site, UsageErrorKind},
-    expr::{Comparison, Function, Op},
+    expr::{Comparison, Function},
     shape::{AxisMap, AxisSource, Shape},
 };
 
@@ -332,8 +332,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let is_kept: Array<bool, Ix2> = diagonal.binary_scalar(comparison, k as i64, false);
         let map = [rows, rows + 1].into_iter().map(AxisSource::same).collect();
         let is_kept: Array<bool, D> = is_kept.view_through(shape.clone(), map, site);
-        let zero = self.constant_node(T::ZERO.scalar(), &shape, site.line);
-        let nodes = smallvec![is_kept.node().clone(), self.node().clone(), zero];
-        self.plan(T::DTYPE, shape, Op::Apply(Function::Select, nodes), site)
+        let zero: Self = self.constant(T::ZERO.scalar(), &shape, site.line);
+        is_kept.selected(self, &zero, site)
     }
 }

@@ -134,25 +134,17 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::Update(Assign::Set, base, part, values) => {
-            two!(Dev, at(base), at(values), all, x, y => {
-                let mut x = x.clone();
-                x.slice_mut(&part[..]).assign(y);
-                x
-            })
+            two!(Dev, at(base), at(values), all, x, y => updated(x, part, |slice| slice.assign(y)))
         }
         Step::Update(Assign::Arithmetic(function), base, part, values) => {
             two!(Dev, at(base), at(values), numbers, x, y => {
-                let mut x = x.clone();
-                arithmetic(&mut x.slice_mut(&part[..]), *function, y);
-                x
+                updated(x, part, |slice| arithmetic(slice, *function, y))
             })
         }
         Step::UpdateValue(function, base, part, value) => {
             one!(Dev, at(base), numbers, x => {
                 let value = small(x, *value);
-                let mut x = x.clone();
-                arithmetic(&mut x.slice_mut(&part[..]), *function, value);
-                x
+                updated(x, part, |slice| arithmetic(slice, *function, value))
             })
         }
         Step::Update(
@@ -161,37 +153,28 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             part,
             values,
         ) => {
-            two!(Dev, at(base), at(values), integers, x, y => {
-                let mut x = x.clone();
-                let mut slice = x.slice_mut(&part[..]);
+            two!(Dev, at(base), at(values), integers, x, y => updated(x, part, |slice| {
                 match function {
-                    Bitwise::ShiftLeft => slice <<= y,
-                    _ => slice >>= y,
+                    Bitwise::ShiftLeft => *slice <<= y,
+                    _ => *slice >>= y,
                 }
-                x
-            })
+            }))
         }
         Step::Update(Assign::Bits(function), base, part, values) => {
-            two!(Dev, at(base), at(values), bits, x, y => {
-                let mut x = x.clone();
-                let mut slice = x.slice_mut(&part[..]);
+            two!(Dev, at(base), at(values), bits, x, y => updated(x, part, |slice| {
                 match function {
-                    Bitwise::And => slice &= y,
-                    Bitwise::Or => slice |= y,
-                    Bitwise::ExclusiveOr => slice ^= y,
+                    Bitwise::And => *slice &= y,
+                    Bitwise::Or => *slice |= y,
+                    Bitwise::ExclusiveOr => *slice ^= y,
                     _ => {
                         let inverted = !slice.get();
                         slice.assign(&inverted);
                     }
                 }
-                x
-            })
+            }))
         }
         Step::Fill(base, part, value) => one!(Dev, at(base), numbers, x => {
-            let value = small(x, *value);
-            let mut x = x.clone();
-            x.slice_mut(&part[..]).fill(value);
-            x
+            updated(x, part, |slice| slice.fill(small(x, *value)))
         }),
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
@@ -236,6 +219,17 @@ fn truth(array: &Dev) -> &Array<bool, IxDyn> {
         Dev::Bool(which) => which,
         other => unreachable!("{other:?} is not a mask"),
     }
+}
+
+/// Returns an array with a changed slice.
+fn updated<T: millstream_region::Element>(
+    x: &Array<T, IxDyn>,
+    part: &[SliceInfoElem],
+    change: impl FnOnce(&mut ArrayViewMut<'_, T, IxDyn, IxDyn>),
+) -> Array<T, IxDyn> {
+    let mut x = x.clone();
+    change(&mut x.slice_mut(part));
+    x
 }
 
 /// Updates a mutable view by an array or a value.
@@ -351,23 +345,6 @@ fn view<T: millstream_region::Element>(x: &Array<T, IxDyn>, view: &View) -> Arra
 }
 
 fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
-    if let (Reduce::Sum, Dev::Bool(x)) = (reduce, x) {
-        return Dev::I64(match axes {
-            _ if keep => x.sum_keepdims(&axes_of(axes)),
-            &[axis] => x.sum_axis(Axis(axis)),
-            _ => x.sum().broadcast(IxDyn(&[])),
-        });
-    }
-    if let Dev::Bool(x) = x {
-        return Dev::Bool(match (reduce, axes, keep) {
-            (Reduce::Any, &[axis], false) => x.any_axis(Axis(axis)),
-            (Reduce::Any, _, false) => x.any().broadcast(IxDyn(&[])),
-            (Reduce::Any, ..) => x.any_keepdims(&axes_of(axes)),
-            (_, &[axis], false) => x.all_axis(Axis(axis)),
-            (_, _, false) => x.all().broadcast(IxDyn(&[])),
-            _ => x.all_keepdims(&axes_of(axes)),
-        });
-    }
     macro_rules! by {
         ($x:expr, $whole:ident, $along:ident, $keeping:ident) => {
             match axes {
@@ -377,28 +354,27 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
             }
         };
     }
-    macro_rules! number {
-        ($x:expr) => {
-            match reduce {
-                Reduce::Sum => by!($x, sum, sum_axis, sum_keepdims),
-                Reduce::Product => by!($x, product, product_axis, product_keepdims),
-                Reduce::Minimum => by!($x, min, min_axis, min_keepdims),
-                _ => by!($x, max, max_axis, max_keepdims),
-            }
+    if let Dev::Bool(x) = x {
+        return match reduce {
+            Reduce::Sum => Dev::I64(by!(x, sum, sum_axis, sum_keepdims)),
+            Reduce::Any => Dev::Bool(by!(x, any, any_axis, any_keepdims)),
+            _ => Dev::Bool(by!(x, all, all_axis, all_keepdims)),
         };
     }
-    macro_rules! position {
-        ($x:expr) => {
+    match reduce {
+        Reduce::ArgMinimum | Reduce::ArgMaximum => Dev::I64(any!(Dev, x, numbers, x => {
             match reduce {
-                Reduce::ArgMinimum => by!($x, argmin, argmin_axis, argmin_keepdims),
-                _ => by!($x, argmax, argmax_axis, argmax_keepdims),
+                Reduce::ArgMinimum => by!(x, argmin, argmin_axis, argmin_keepdims),
+                _ => by!(x, argmax, argmax_axis, argmax_keepdims),
             }
-        };
+        })),
+        _ => one!(Dev, x, numbers, x => match reduce {
+            Reduce::Sum => by!(x, sum, sum_axis, sum_keepdims),
+            Reduce::Product => by!(x, product, product_axis, product_keepdims),
+            Reduce::Minimum => by!(x, min, min_axis, min_keepdims),
+            _ => by!(x, max, max_axis, max_keepdims),
+        }),
     }
-    if matches!(reduce, Reduce::ArgMinimum | Reduce::ArgMaximum) {
-        return Dev::I64(any!(Dev, x, numbers, x => position!(x)));
-    }
-    one!(Dev, x, numbers, x => number!(x))
 }
 
 fn axes_of(axes: &[usize]) -> Vec<Axis> {

@@ -1,5 +1,7 @@
 //! Execution of program steps on the host, with plain Rust and `ndarray`'s views.
 
+use ndarray::ArrayViewD;
+
 use crate::differential::{
     host_arranging::arranged,
     host_element::{CastFrom, Plain, Word},
@@ -15,42 +17,40 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         // The device combines the elements in a wider type, and rounds once.
         let wide: Vec<Host> = slots
             .iter()
-            .map(|slot| {
-                if slot.kind().is_half() {
-                    cast(slot, Kind::F64)
-                } else {
-                    slot.clone()
-                }
+            .map(|slot| match slot.kind().is_half() {
+                true => cast(slot, Kind::F64),
+                false => slot.clone(),
             })
             .collect();
         return cast(&apply(step, &wide), kind);
     }
+    let at = |slot: &usize| &slots[*slot];
     match step {
         Step::Fresh(host) => host.clone(),
         Step::Unary(function, a) => {
-            one!(Host, &slots[*a], numbers, x => x.mapv(|v| v.unary(*function)))
+            one!(Host, at(a), numbers, x => x.mapv(|v| v.unary(*function)))
         }
         Step::Binary(function, a, b) => {
-            two!(Host, &slots[*a], &slots[*b], numbers, x, y => {
+            two!(Host, at(a), at(b), numbers, x, y => {
                 zip(x, y, |v, w| v.binary(*function, w))
             })
         }
         Step::WithValue(function, a, value, is_left) => {
-            one!(Host, &slots[*a], numbers, x => x.mapv(|v| {
+            one!(Host, at(a), numbers, x => x.mapv(|v| {
                 let value = Number::from_small(*value);
                 let (left, right) = if *is_left { (value, v) } else { (v, value) };
                 Number::binary(left, *function, right)
             }))
         }
         Step::Bitwise(function, a, b) => {
-            two!(Host, &slots[*a], &slots[*b], bits, x, y => {
+            two!(Host, at(a), at(b), bits, x, y => {
                 zip(x, y, |v, w| v.bitwise(*function, w))
             })
         }
         Step::Compare(comparison, a, b) => {
             macro_rules! compared {
                 ([$($kind:ident)*]) => {
-                    match (&slots[*a], &slots[*b]) {
+                    match (at(a), at(b)) {
                         $((Host::$kind(x), Host::$kind(y)) => {
                             zip(x, y, |v, w| comparison.holds(&v, &w))
                         })*
@@ -61,88 +61,83 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             Host::Bool(each_kind!(all[compared]))
         }
         Step::Select(which, a, b) => {
-            two!(Host, &slots[*a], &slots[*b], all, x, y => {
+            two!(Host, at(a), at(b), all, x, y => {
                 let pairs = zip(x, y, |v, w| (v, w));
-                zip(truth(&slots[*which]), &pairs, |which, (v, w)| if which { v } else { w })
+                zip(truth(at(which)), &pairs, |which, (v, w)| if which { v } else { w })
             })
         }
-        Step::SelectValue(which, a, value, is_yes) => one!(Host, &slots[*a], numbers, x => {
-            zip(truth(&slots[*which]), x, |which, v| {
+        Step::SelectValue(which, a, value, is_yes) => one!(Host, at(a), numbers, x => {
+            zip(truth(at(which)), x, |which, v| {
                 if which == *is_yes { Number::from_small(*value) } else { v }
             })
         }),
         Step::SelectValues(which, yes, no) => {
-            Host::I32(truth(&slots[*which]).mapv(|which| if which { *yes } else { *no }.into()))
+            Host::I32(truth(at(which)).mapv(|which| if which { *yes } else { *no }.into()))
         }
         Step::Power(a, exponent) => {
-            one!(Host, &slots[*a], numbers, x => x.mapv(|v| v.power(*exponent)))
+            one!(Host, at(a), numbers, x => x.mapv(|v| v.power(*exponent)))
         }
-        Step::Clamp(a, least, greatest) => one!(Host, &slots[*a], numbers, x => x.mapv(|v| {
+        Step::Clamp(a, least, greatest) => one!(Host, at(a), numbers, x => x.mapv(|v| {
             v.clamped(Number::from_small(*least), Number::from_small(*greatest))
         })),
-        Step::IsNan(a) => Host::Bool(any!(Host, &slots[*a], floats, x => x.mapv(|v| v.is_nan()))),
-        Step::Cast(a, kind) => cast(&slots[*a], *kind),
-        Step::View(a, view) => one!(Host, &slots[*a], all, x => self::view(x, view)),
-        Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, &slots[*a], axes, *keep),
-        Step::Cumulate(reduce, a, axis) => one!(Host, &slots[*a], numbers, x => {
+        Step::IsNan(a) => Host::Bool(any!(Host, at(a), floats, x => x.mapv(|v| v.is_nan()))),
+        Step::Cast(a, kind) => cast(at(a), *kind),
+        Step::View(a, view) => one!(Host, at(a), all, x => self::view(x, view)),
+        Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, at(a), axes, *keep),
+        Step::Cumulate(reduce, a, axis) => one!(Host, at(a), numbers, x => {
             let mut x = x.clone();
             x.accumulate_axis_inplace(Axis(*axis), |&before, v| *v = before.join(*reduce, *v));
             x
         }),
         Step::Order(ordered, a, axis) => {
-            let length = slots[*a].shape()[*axis];
+            let length = at(a).shape()[*axis];
             let count = match ordered {
                 Ordered::Sort | Ordered::Positions => length,
                 Ordered::Greatest(k) | Ordered::GreatestPositions(k) => *k,
             };
             let descends = !matches!(ordered, Ordered::Sort | Ordered::Positions);
-            let places =
-                any!(Host, &slots[*a], all, x => positions(x, Axis(*axis), count, descends));
+            let places = any!(Host, at(a), all, x => positions(x, Axis(*axis), count, descends));
             if matches!(ordered, Ordered::Positions | Ordered::GreatestPositions(_)) {
                 return Host::I64(places);
             }
             let places = places.mapv(|place| place as usize);
-            one!(Host, &slots[*a], all, x => gather(x, *axis, &places))
+            one!(Host, at(a), all, x => gather(x, *axis, &places))
         }
         Step::Take(a, axis, index) => {
-            let indices: Vec<_> = indices(&slots[*index]).into_iter().collect();
-            one!(Host, &slots[*a], all, x => x.select(Axis(*axis), &indices))
+            let indices: Vec<_> = indices(at(index)).into_iter().collect();
+            one!(Host, at(a), all, x => x.select(Axis(*axis), &indices))
         }
         Step::TakeListed(a, axis, indices) => {
-            one!(Host, &slots[*a], all, x => x.select(Axis(*axis), indices))
+            one!(Host, at(a), all, x => x.select(Axis(*axis), indices))
         }
         Step::Gather(a, axis, index) => {
-            let index = indices(&slots[*index]);
-            one!(Host, &slots[*a], all, x => gather(x, *axis, &index))
+            let index = indices(at(index));
+            one!(Host, at(a), all, x => gather(x, *axis, &index))
         }
         Step::Scatter(base, axis, index, values, adds) => {
-            let index = indices(&slots[*index]);
-            two!(Host, &slots[*base], &slots[*values], all, x, y => {
+            let index = indices(at(index));
+            two!(Host, at(base), at(values), all, x, y => {
                 scatter(x, *axis, &index, y, |v, w| if *adds { v.sum(w) } else { w })
             })
         }
-        Step::Update(assign, base, part, values) => match assign {
-            Assign::Set => {
-                two!(Host, &slots[*base], &slots[*values], all, x, y => {
-                    updated(x, part, y, |_, w| w)
-                })
-            }
-            Assign::Arithmetic(function) => {
-                two!(Host, &slots[*base], &slots[*values], numbers, x, y => {
-                    updated(x, part, y, |v, w| v.binary(*function, w))
-                })
-            }
-            Assign::Bits(function) => {
-                two!(Host, &slots[*base], &slots[*values], bits, x, y => {
-                    updated(x, part, y, |v, w| v.bitwise(*function, w))
-                })
-            }
-        },
-        Step::UpdateValue(function, base, part, value) => one!(Host, &slots[*base], numbers, x => {
+        Step::Update(Assign::Set, base, part, values) => {
+            two!(Host, at(base), at(values), all, x, y => updated(x, part, y, |_, w| w))
+        }
+        Step::Update(Assign::Arithmetic(function), base, part, values) => {
+            two!(Host, at(base), at(values), numbers, x, y => {
+                updated(x, part, y, |v, w| v.binary(*function, w))
+            })
+        }
+        Step::Update(Assign::Bits(function), base, part, values) => {
+            two!(Host, at(base), at(values), bits, x, y => {
+                updated(x, part, y, |v, w| v.bitwise(*function, w))
+            })
+        }
+        Step::UpdateValue(function, base, part, value) => one!(Host, at(base), numbers, x => {
             let value = ndarray::arr0(Number::from_small(*value)).into_dyn();
             updated(x, part, &value, |v, w| v.binary(*function, w))
         }),
-        Step::Fill(base, part, value) => one!(Host, &slots[*base], numbers, x => {
+        Step::Fill(base, part, value) => one!(Host, at(base), numbers, x => {
             let mut x = x.clone();
             x.slice_mut(&part[..]).fill(Number::from_small(*value));
             x
@@ -150,16 +145,16 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
         Step::Multiply(a, b) => {
-            two!(Host, &slots[*a], &slots[*b], numbers, x, y => product(x, y))
+            two!(Host, at(a), at(b), numbers, x, y => product(x, y))
         }
         Step::Arrange(a, how @ Arrange::Pad(_, Padding::Constant(value))) => {
-            one!(Host, &slots[*a], numbers, x => arranged(x, how, Number::from_small(*value)))
+            one!(Host, at(a), numbers, x => arranged(x, how, Number::from_small(*value)))
         }
         Step::Arrange(a, how) => {
-            one!(Host, &slots[*a], all, x => arranged(x, how, Default::default()))
+            one!(Host, at(a), all, x => arranged(x, how, Default::default()))
         }
-        Step::Compress(a, mask, value) => one!(Host, &slots[*a], numbers, x => {
-            let pairs = x.iter().zip(truth(&slots[*mask]));
+        Step::Compress(a, mask, value) => one!(Host, at(a), numbers, x => {
+            let pairs = x.iter().zip(truth(at(mask)));
             let selected = pairs.filter(|(_, is_selected)| **is_selected).map(|(v, _)| *v);
             let fill = std::iter::repeat(Number::from_small(*value));
             selected.chain(fill).take(x.len()).collect::<Array1<_>>().into_dyn()
@@ -199,11 +194,14 @@ fn updated<T: Copy>(
 ) -> ArrayD<T> {
     let mut x = x.clone();
     let mut part = x.slice_mut(part);
-    let y = y
-        .broadcast(part.raw_dim())
-        .expect("the values broadcast to the slice");
+    let y = spread(y, part.shape());
     part.zip_mut_with(&y, |v, &w| *v = function(*v, w));
     x
+}
+
+fn spread<'x, T>(x: &'x ArrayD<T>, shape: &[usize]) -> ArrayViewD<'x, T> {
+    x.broadcast(shape)
+        .expect("the generator chooses shapes that broadcast")
 }
 
 /// Broadcasts two arrays to one shape and applies a function to each pair of elements.
@@ -214,11 +212,7 @@ fn zip<A: Copy, B: Copy, C>(
 ) -> ArrayD<C> {
     let shape =
         broadcast(a.shape(), b.shape()).expect("the generator chooses shapes that broadcast");
-    let (a, b) = (a.broadcast(&shape[..]), b.broadcast(&shape[..]));
-    let (a, b) = (
-        a.expect("the generator chooses shapes that broadcast"),
-        b.expect("the generator chooses shapes that broadcast"),
-    );
+    let (a, b) = (spread(a, &shape), spread(b, &shape));
     let elements = a.iter().zip(&b).map(|(&a, &b)| function(a, b)).collect();
     ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape")
 }
@@ -227,9 +221,8 @@ fn zip<A: Copy, B: Copy, C>(
 pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| {
-        (axis + shape.len())
-            .checked_sub(rank)
-            .map_or(1, |own| shape[own])
+        let own = (axis + shape.len()).checked_sub(rank);
+        own.map_or(1, |own| shape[own])
     };
     let both = |axis| match (at(a, axis), at(b, axis)) {
         (a, b) if a == b => Some(a),
@@ -258,10 +251,7 @@ fn view<T: Copy>(x: &ArrayD<T>, view: &View) -> ArrayD<T> {
         View::Permute(order) => x.view().permuted_axes(IxDyn(order)).to_owned(),
         View::Insert(axis) => x.clone().insert_axis(Axis(*axis)),
         View::Index(axis, index) => x.index_axis(Axis(*axis), *index).to_owned(),
-        View::Broadcast(shape) => x
-            .broadcast(&shape[..])
-            .expect("the generator chooses shapes that broadcast")
-            .to_owned(),
+        View::Broadcast(shape) => spread(x, shape).to_owned(),
         View::Reshape(shape) => reshaped(x, shape),
         View::Invert(axis) => x
             .slice_axis(Axis(*axis), Slice::new(0, None, -1))
@@ -282,28 +272,16 @@ fn rows<T: Copy, U>(
 ) -> ArrayD<U> {
     let kept: Vec<_> = (0..x.ndim()).filter(|axis| !axes.contains(axis)).collect();
     let order: Vec<_> = kept.iter().chain(axes).copied().collect();
-    let elements: Vec<T> = x
-        .view()
-        .permuted_axes(IxDyn(&order))
-        .iter()
-        .copied()
-        .collect();
+    let permuted = x.view().permuted_axes(IxDyn(&order));
+    let elements: Vec<T> = permuted.iter().copied().collect();
     let each: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let of_kept: Vec<_> = kept.iter().map(|&axis| x.shape()[axis]).collect();
     let results: usize = of_kept.iter().product();
     let result = (0..results).map(|row| function(&elements[row * each..][..each]));
-    let shape: Vec<_> = if keep {
-        let length = |axis| {
-            if axes.contains(&axis) {
-                1
-            } else {
-                x.shape()[axis]
-            }
-        };
-        (0..x.ndim()).map(length).collect()
-    } else {
-        of_kept
-    };
+    let mut shape = if keep { x.shape().to_vec() } else { of_kept };
+    if keep {
+        axes.iter().for_each(|&axis| shape[axis] = 1);
+    }
     ArrayD::from_shape_vec(shape, result.collect()).expect("the result has one element per row")
 }
 
@@ -339,17 +317,10 @@ fn first<T: Number>(reduce: Reduce, row: &[T]) -> i64 {
         if a == b && a.is_negative_zero() != b.is_negative_zero() {
             return a.is_negative_zero() == (reduce == Reduce::ArgMinimum);
         }
-        if reduce == Reduce::ArgMinimum {
-            a < b
-        } else {
-            a > b
-        }
+        (a < b) == (reduce == Reduce::ArgMinimum) && a != b
     };
-    let best = (1..row.len()).fold(
-        0,
-        |best, at| if beats(row[at], row[best]) { at } else { best },
-    );
-    best as i64
+    let better = |best: usize, at: usize| if beats(row[at], row[best]) { at } else { best };
+    (1..row.len()).fold(0, better) as i64
 }
 
 fn indices(host: &Host) -> ArrayD<usize> {
@@ -390,12 +361,10 @@ fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
         .expect("the generator chooses compatible shapes");
     let (rows, inner, columns) = (a.shape()[m], a.shape()[m + 1], b.shape()[n + 1]);
     let with = |rows, columns| [&batch[..], &[rows, columns]].concat();
-    let a = a
-        .broadcast(with(rows, inner))
-        .expect("the generator chooses shapes that broadcast");
-    let b = b
-        .broadcast(with(inner, columns))
-        .expect("the generator chooses shapes that broadcast");
+    let (a, b) = (
+        spread(a, &with(rows, inner)),
+        spread(b, &with(inner, columns)),
+    );
     ArrayD::from_shape_fn(with(rows, columns), |position| {
         let rank = batch.len();
         let (mut left, mut right) = (position.clone(), position);

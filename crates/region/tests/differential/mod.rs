@@ -31,7 +31,7 @@ mod long_scans;
 mod many_reductions;
 mod means;
 mod numbers_of_rows;
-mod order;
+pub(crate) mod order;
 mod other_operations;
 mod other_process;
 mod packed;

@@ -8,7 +8,7 @@ use millstream_region::{DeviceValue, Element, Side};
 use crate::differential::{prelude::*, usage_errors::fails};
 
 /// An element with its bits, and one of each bit pattern.
-trait Word: Element + Copy + PartialOrd {
+pub(crate) trait Word: Element + Copy + PartialOrd {
     fn bits(self) -> u64;
     fn of(bits: u64) -> Self;
 }

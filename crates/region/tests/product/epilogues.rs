@@ -10,41 +10,14 @@ use millstream_region::{Array, Element, Keep, Number, Region, RegionExt};
 use millstream_testkit::share;
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix2, Ix3};
 
-use crate::product::{Outcome, evaluate, on_gpu};
-
-/// A type of the results, compared by their bits.
-trait Bits: Element + Copy {
-    fn bits(self) -> u64;
-}
-
-macro_rules! bits {
-    ($($type:ty: $bits:expr;)*) => {$(
-        impl Bits for $type {
-            fn bits(self) -> u64 {
-                $bits(self)
-            }
-        }
-    )*};
-}
-bits! {
-    f16: |number: f16| number.to_bits().into();
-    bf16: |number: bf16| number.to_bits().into();
-    f32: |number: f32| number.to_bits().into();
-    f64: f64::to_bits;
-    i8: |number| number as u64;
-    i16: |number| number as u64;
-    i32: |number| number as u64;
-    i64: |number| number as u64;
-    u8: u64::from;
-    u16: u64::from;
-    u32: u64::from;
-    u64: u64::from;
-    bool: u64::from;
-}
+use crate::{
+    differential::order::Word,
+    product::{Outcome, evaluate, on_gpu},
+};
 
 /// Computes an epilogue of a product in the product's kernel, and separately from a product in
 /// memory, and compares all bits.
-fn compare<T: Element, U: Bits, D: Dimension>(
+fn compare<T: Element, U: Word, D: Dimension>(
     device: &Device,
     product: impl Fn(&Region) -> Array<T, D>,
     epilogue: impl Fn(&Region, &Array<T, D>) -> Array<U, D>,
@@ -59,7 +32,7 @@ fn compare<T: Element, U: Bits, D: Dimension>(
     let alone = evaluate(device, |g| Keep(product(g)))?;
     let separate = device.region(|g| Keep(epilogue(g, &g.array(&alone))))?;
     let [fused, separate] = [fused, separate].map(|result| {
-        let bits = |result: Array<U, D>| Ok(result.to_host()?.mapv(Bits::bits));
+        let bits = |result: Array<U, D>| Ok(result.to_host()?.mapv(Word::bits));
         result.wait().and_then(bits)
     });
     let (fused, separate) = (fused?, separate?);
@@ -115,7 +88,7 @@ enum Which {
     All,
 }
 
-fn compare_sizes<T: Number + Bits>(
+fn compare_sizes<T: Number + Word>(
     device: &Device,
     (m, k, n, is_transposed): (usize, usize, usize, bool),
     which: Which,
@@ -171,7 +144,7 @@ fn on_device(body: impl FnOnce(&Device) -> Outcome) -> Outcome {
 }
 
 /// Compares products of all sizes within so many days.
-fn compare_type<T: Number + Bits>(which: Which, days: u64) -> Outcome {
+fn compare_type<T: Number + Word>(which: Which, days: u64) -> Outcome {
     let compare = |&sizes| on_device(|device| compare_sizes::<T>(device, sizes, which));
     share::cases(SIZES, days).try_for_each(compare)
 }
@@ -224,7 +197,7 @@ fn epilogues_of_16_bit_integers_cast_the_product() -> Outcome {
 }
 
 /// Compares a product of integers of 16 bits, which is one of `i32` and a cast.
-fn compare_cast<T: Number + Bits>(device: &Device) -> Outcome {
+fn compare_cast<T: Number + Word>(device: &Device) -> Outcome {
     let (a, b) = (
         numbers::<T>(device, (7, 9), 1)?,
         numbers::<T>(device, (9, 5), 2)?,
