@@ -121,16 +121,11 @@ impl<'a> StructPair<'a> {
 
     fn name(&self, side: Side) -> TokenStream {
         let (_, arguments, _) = self.generics.split_for_impl();
-        match side {
-            Side::Host => {
-                let host = self.host;
-                quote! { #host #arguments }
-            }
-            Side::Device => {
-                let device = &self.device;
-                quote! { #device #arguments }
-            }
-        }
+        let name = match side {
+            Side::Host => self.host,
+            Side::Device => &self.device,
+        };
+        quote! { #name #arguments }
     }
 
     /// Returns the generic parameters of impls, those of impls for `&'pending mut`, and the clause.
@@ -147,63 +142,34 @@ impl<'a> StructPair<'a> {
     }
 
     fn generate(&self) -> TokenStream {
-        let sides = [Side::Host, Side::Device];
-        let [host, device] = sides.map(|side| self.name(side));
-        let [parameters, with_pending, clause] = self.parameters();
-        let on_device = sides.map(|side| self.on_device(side));
-        let input = sides.map(|side| self.input(side));
-        let input_mut = sides.map(|side| self.input_mut(side));
+        let (host, device) = (self.name(Side::Host), self.name(Side::Device));
+        let [parameters, _, clause] = self.parameters();
         let definition = self.definition();
-        let [by_reference, by_value, by_mut] = self.captures();
+        let sides = [Side::Host, Side::Device].map(|side| {
+            let (name, on_device) = (self.name(side), self.on_device(side));
+            quote! {
+                impl #parameters ::millstream_region::ListItem for #name #clause {
+                    type Kind = ::millstream_region::CompositeKind;
+                }
+
+                impl #parameters ::millstream_region::Parameter for #name #clause {
+                    type Body = #device;
+                }
+
+                #on_device
+            }
+        });
+        let inputs = [(&host, &host), (&host, &device), (&device, &device)]
+            .map(|(parameter, argument)| self.input(parameter, argument));
         quote! {
             #definition
-
-            impl #parameters ::millstream_region::ListItem for #host #clause {
-                type Kind = ::millstream_region::CompositeKind;
-            }
-
-            impl #parameters ::millstream_region::ListItem for #device #clause {
-                type Kind = ::millstream_region::CompositeKind;
-            }
-
-
-            impl #parameters ::millstream_region::Parameter for #host #clause {
-                type Body = #device;
-            }
-
-            impl #parameters ::millstream_region::Parameter for #device #clause {
-                type Body = Self;
-            }
 
             impl #parameters ::millstream_region::DeviceValue for #device #clause {
                 type Host = #host;
             }
 
-            #(#on_device)*
-            #(#input)*
-            #(#input_mut)*
-
-            impl #parameters ::millstream_region::Input<#device> for &#device #clause {
-                #by_reference
-            }
-
-            impl #parameters ::millstream_region::Input<#device> for #device #clause {
-                #by_value
-            }
-
-            impl #with_pending ::millstream_region::InputMut<'pending, #device>
-                for &'pending mut #device #clause
-            {
-                #by_mut
-
-                fn write_back(
-                    self,
-                    body: #device,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
-                    ::millstream_region::InputMut::<#host>::write_back(self, body, location)
-                }
-            }
+            #(#sides)*
+            #(#inputs)*
         }
     }
 
@@ -242,6 +208,10 @@ impl<'a> StructPair<'a> {
     fn on_device(&self, side: Side) -> TokenStream {
         let (name, device) = (self.name(side), self.name(Side::Device));
         let constructor = &self.device;
+        let visited = quote! {
+            body: &#device, visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode)
+        };
+        let begun = quote! { body: #device, region: &::millstream_region::Region };
         let [parameters, _, clause] = self.parameters();
         let types: Vec<TokenStream> = self
             .fields
@@ -262,11 +232,7 @@ impl<'a> StructPair<'a> {
             quote! { <#ty as ::millstream_region::OnDevice>::begin_transfer(body.#member, region)? }
         }));
         let arrived = nested(locals.iter().map(ToTokens::to_token_stream));
-        let parts: Vec<_> = self
-            .fields
-            .iter()
-            .map(|field| field.part.as_ref())
-            .collect();
+        let parts: Vec<_> = self.fields.iter().map(|field| &field.part).collect();
         let reads = types.iter().zip(&parts).map(|(ty, part)| match part {
             Some(part) => quote! {
                 <#ty as ::millstream_region::OnDevice>::read(
@@ -291,10 +257,7 @@ impl<'a> StructPair<'a> {
             impl #parameters ::millstream_region::OnDevice for #name #clause {
                 type Pending = ::millstream_region::PendingStruct<#arriving, Self>;
 
-                fn visit_nodes(
-                    body: &#device,
-                    visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode),
-                ) {
+                fn visit_nodes(#visited) {
                     #(
                         <#types as ::millstream_region::OnDevice>::visit_nodes(
                             &body.#members,
@@ -303,10 +266,7 @@ impl<'a> StructPair<'a> {
                     )*
                 }
 
-                fn begin_transfer(
-                    body: #device,
-                    region: &::millstream_region::Region,
-                ) -> ::millstream_region::Result<Self::Pending> {
+                fn begin_transfer(#begun) -> ::millstream_region::Result<Self::Pending> {
                     ::core::result::Result::Ok(::millstream_region::PendingStruct::new(
                         #departing,
                         |#arrived| Self { #(#members: #locals),* },
@@ -335,105 +295,68 @@ impl<'a> StructPair<'a> {
                 type Value = Self;
                 type Pending = <Self as ::millstream_region::OnDevice>::Pending;
 
-                fn visit_nodes(
-                    body: &#device,
-                    visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode),
-                ) -> ::millstream_region::Result<()> {
+                fn visit_nodes(#visited) -> ::millstream_region::Result<()> {
                     <Self as ::millstream_region::OnDevice>::visit_nodes(body, visit);
                     ::core::result::Result::Ok(())
                 }
 
-                fn begin_transfer(
-                    body: #device,
-                    region: &::millstream_region::Region,
-                ) -> ::millstream_region::Result<Self::Pending> {
+                fn begin_transfer(#begun) -> ::millstream_region::Result<Self::Pending> {
                     <Self as ::millstream_region::OnDevice>::begin_transfer(body, region)
                 }
             }
         }
     }
 
-    /// Returns the impls by which one struct of the pair enters a region as an argument.
-    fn input(&self, side: Side) -> TokenStream {
-        let (name, host, device) = (self.name(side), self.name(Side::Host), &self.device);
-        let [parameters, _, clause] = self.parameters();
-        let fields = self.fields.iter().map(|Field { member, ty, .. }| {
-            quote! {
-                #member: ::millstream_region::Input::<#ty>::capture(&self.#member, region, location)
-            }
-        });
-        let by_fields = self.capture(quote! { self }, quote! { #device { #(#fields),* } });
-        let [_, by_value, _] = self.captures();
+    /// Returns the impls by which one struct of the pair is an argument for a parameter, by value
+    /// and by reference.
+    fn input(&self, parameter: &TokenStream, argument: &TokenStream) -> TokenStream {
+        let (device, constructor) = (self.name(Side::Device), &self.device);
+        let [parameters, with_pending, clause] = self.parameters();
+        let types: Vec<_> = self.fields.iter().map(|field| field.ty).collect();
+        let members: Vec<_> = self.fields.iter().map(|field| &field.member).collect();
+        let line = quote! { &'static ::core::panic::Location<'static> };
         quote! {
-            impl #parameters ::millstream_region::Input<#host> for &#name #clause {
-                #by_fields
+            impl #parameters ::millstream_region::Input<#parameter> for &#argument #clause {
+                fn capture(self, region: &::millstream_region::Region, location: #line) -> #device {
+                    #constructor {
+                        #(
+                            #members: ::millstream_region::Input::<#types>::capture(
+                                &self.#members,
+                                region,
+                                location,
+                            ),
+                        )*
+                    }
+                }
             }
 
-            impl #parameters ::millstream_region::Input<#host> for #name #clause {
-                #by_value
+            impl #parameters ::millstream_region::Input<#parameter> for #argument #clause {
+                fn capture(self, region: &::millstream_region::Region, location: #line) -> #device {
+                    ::millstream_region::Input::<#parameter>::capture(&self, region, location)
+                }
             }
-        }
-    }
 
-    /// Returns three `capture` methods that capture by reference: for a receiver that is a
-    /// reference, a value, and a mutable reference.
-    fn captures(&self) -> [TokenStream; 3] {
-        let host = self.name(Side::Host);
-        let references = [
-            (quote! { self }, quote! { self }),
-            (quote! { self }, quote! { &self }),
-            (quote! { &self }, quote! { &**self }),
-        ];
-        references.map(|(receiver, reference)| {
-            let body = quote! {
-                ::millstream_region::Input::<#host>::capture(#reference, region, location)
-            };
-            self.capture(receiver, body)
-        })
-    }
-
-    fn capture(&self, receiver: TokenStream, body: TokenStream) -> TokenStream {
-        let device = self.name(Side::Device);
-        quote! {
-            fn capture(
-                #receiver,
-                region: &::millstream_region::Region,
-                location: &'static ::core::panic::Location<'static>,
-            ) -> #device {
-                #body
-            }
-        }
-    }
-
-    /// Returns the impl by which a region changes one struct of the pair through `&mut`.
-    fn input_mut(&self, side: Side) -> TokenStream {
-        let name = self.name(side);
-        let [host, device] = [Side::Host, Side::Device].map(|side| self.name(side));
-        let [_, with_pending, clause] = self.parameters();
-        let backs = self.fields.iter().map(|Field { member, ty, .. }| {
-            quote! {
-                ::millstream_region::InputMut::<#ty>::write_back(
-                    &mut self.#member,
-                    body.#member,
-                    location,
-                )
-            }
-        });
-        let [.., by_mut] = self.captures();
-        quote! {
-            impl #with_pending ::millstream_region::InputMut<'pending, #host>
-                for &'pending mut #name #clause
+            impl #with_pending ::millstream_region::InputMut<'pending, #parameter>
+                for &'pending mut #argument #clause
             {
-                #by_mut
+                fn capture(&self, region: &::millstream_region::Region, location: #line) -> #device {
+                    ::millstream_region::Input::<#parameter>::capture(&**self, region, location)
+                }
 
                 fn write_back(
                     self,
                     body: #device,
-                    location: &'static ::core::panic::Location<'static>,
+                    location: #line,
                 ) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
-                    ::std::boxed::Box::new(
-                        ::millstream_region::WriteBacks(::std::vec![#(#backs),*]),
-                    )
+                    ::std::boxed::Box::new(::millstream_region::WriteBacks(::std::vec![
+                        #(
+                            ::millstream_region::InputMut::<#types>::write_back(
+                                &mut self.#members,
+                                body.#members,
+                                location,
+                            )
+                        ),*
+                    ]))
                 }
             }
         }

@@ -256,16 +256,24 @@ fn last_name(ty: &Type) -> Option<String> {
 }
 
 impl Parameter<'_> {
+    /// Returns the type without `&` or `&mut`, or `None` for the region.
+    fn ty(&self) -> Option<&Type> {
+        match self.kind {
+            ParameterKind::Region => None,
+            ParameterKind::Read(reference) | ParameterKind::Write(reference) => {
+                Some(&reference.elem)
+            }
+            ParameterKind::Value(ty) => Some(ty),
+        }
+    }
+
     /// Returns whether the body receives an array for this parameter, judging by the type's name.
     fn is_array(&self) -> bool {
-        let ty = match self.kind {
-            ParameterKind::Region => return false,
-            ParameterKind::Read(reference) | ParameterKind::Write(reference) => &reference.elem,
-            ParameterKind::Value(ty) => ty,
-        };
-        match ty {
-            Type::Slice(list) => last_name(&list.elem).is_some_and(|name| body::is_element(&name)),
-            Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+        match self.ty() {
+            Some(Type::Slice(list)) => {
+                last_name(&list.elem).is_some_and(|name| body::is_element(&name))
+            }
+            Some(Type::Path(path)) => path.path.segments.last().is_some_and(|last| {
                 last.ident.to_string().starts_with("Array")
                     || last.ident == "Vec" && body::holds_elements(last)
             }),
@@ -277,17 +285,12 @@ impl Parameter<'_> {
     fn for_callers(&self) -> Option<TokenStream> {
         let name = &self.name;
         let lifetime = Lifetime::new(PENDING, Span::call_site());
+        let ty = self.ty()?;
         let taken = match self.kind {
-            ParameterKind::Region => return None,
-            ParameterKind::Read(TypeReference { elem: ty, .. }) => {
-                quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> }
-            }
-            ParameterKind::Value(ty) => {
-                quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> }
-            }
-            ParameterKind::Write(TypeReference { elem: ty, .. }) => {
+            ParameterKind::Write(_) => {
                 quote_spanned! { ty.span() => impl ::millstream_region::InputMut<#lifetime, #ty> }
             }
+            _ => quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> },
         };
         Some(quote! { #name: #taken })
     }
@@ -299,24 +302,10 @@ impl Parameter<'_> {
         };
         let seen = match self.kind {
             ParameterKind::Region => self.declared.ty.to_token_stream(),
-            ParameterKind::Read(TypeReference {
-                and_token,
-                lifetime,
-                elem,
-                ..
-            }) => {
-                let ty = on_device(elem);
-                quote! { #and_token #lifetime #ty }
-            }
-            ParameterKind::Write(TypeReference {
-                and_token,
-                lifetime,
-                mutability,
-                elem,
-                ..
-            }) => {
-                let ty = on_device(elem);
-                quote! { #and_token #lifetime #mutability #ty }
+            ParameterKind::Read(reference) | ParameterKind::Write(reference) => {
+                let (and, ty) = (reference.and_token, on_device(&reference.elem));
+                let (lifetime, mutability) = (&reference.lifetime, reference.mutability);
+                quote! { #and #lifetime #mutability #ty }
             }
             ParameterKind::Value(ty) => on_device(ty),
         };
@@ -392,35 +381,31 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         passed.push(quote! { &#region });
     }
     let mut given_back = Vec::new();
-    for Parameter { name, kind, .. } in parameters {
+    for parameter in parameters {
+        let Some(ty) = parameter.ty() else {
+            passed.push(quote! { &#region });
+            continue;
+        };
+        let name = &parameter.name;
         let held = Ident::new(&format!("{name}_held"), Span::mixed_site());
-        match kind {
-            ParameterKind::Region => passed.push(quote! { &#region }),
-            ParameterKind::Read(TypeReference { elem: ty, .. }) => {
-                captures.extend(quote_spanned! { ty.span() =>
-                    let #held =
-                        ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
-                });
-                passed.push(quote! { &#held });
-            }
-            ParameterKind::Value(ty) => {
-                captures.extend(quote_spanned! { ty.span() =>
-                    let #held =
-                        ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
-                });
-                passed.push(quote! { #held });
-            }
-            ParameterKind::Write(TypeReference { elem: ty, .. }) => {
-                captures.extend(quote_spanned! { ty.span() =>
-                    let mut #held =
-                        ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
-                });
-                passed.push(quote! { &mut #held });
-                given_back.push(quote_spanned! { ty.span() =>
-                    ::millstream_region::InputMut::<#ty>::write_back(#name, #held, #location)
-                });
-            }
+        if let ParameterKind::Write(_) = parameter.kind {
+            captures.extend(quote_spanned! { ty.span() =>
+                let mut #held =
+                    ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
+            });
+            passed.push(quote! { &mut #held });
+            given_back.push(quote_spanned! { ty.span() =>
+                ::millstream_region::InputMut::<#ty>::write_back(#name, #held, #location)
+            });
+            continue;
         }
+        captures.extend(quote_spanned! { ty.span() =>
+            let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
+        });
+        passed.push(match parameter.kind {
+            ParameterKind::Read(_) => quote! { &#held },
+            _ => quote! { #held },
+        });
     }
     quote! {
         #advice

@@ -99,6 +99,12 @@ pub enum TensorFileProblem {
         /// The shape in the file.
         shape: ArrayShape,
     },
+    /// A list or an option that has no tensor in a file, where it would be read as another.
+    #[error(
+        "a file would lose this: a list, its last item and a value in an `Option` each have a \
+         tensor, and a list at most 16 items for each tensor"
+    )]
+    Lost,
     /// A field of a type that is no tensor.
     #[error(
         "a `{ty}` is no tensor: mark the field with `#[on_device(skip)]`, so that it gets its \

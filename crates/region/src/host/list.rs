@@ -152,18 +152,8 @@ impl<Q: OnDevice> ListKind<Q> for CompositeKind {
     }
 
     fn write(list: &Vec<Q::Body>, writer: &mut TensorWriter<'_>, name: &str) -> Result<()> {
-        write_items::<Q>(list, writer, name)
+        writer.list::<Q>(name, list)
     }
-}
-
-/// Adds the tensors of items to a file, each under its number.
-pub(super) fn write_items<P: OnDevice>(
-    items: &[P::Body],
-    writer: &mut TensorWriter<'_>,
-    name: &str,
-) -> Result<()> {
-    let mut items = items.iter().enumerate();
-    items.try_for_each(|(item, body)| P::write(body, writer, &part_name(name, &item.to_string())))
 }
 
 impl<R: Output> ResultKind<R> for CompositeKind {
@@ -199,12 +189,7 @@ where
     &'m mut Y: InputMut<'m, Q>,
 {
     fn write_back(items: &'m mut [Y], list: Vec<Q::Body>, line: Line) -> Box<dyn WriteBack + 'm> {
-        if items.len() != list.len() {
-            return OtherForm::boxed(items.len(), list.len(), line);
-        }
-        let backs = items.iter_mut().zip(list);
-        let backs = backs.map(|(item, body)| InputMut::<Q>::write_back(item, body, line));
-        Box::new(WriteBacks(backs.collect()))
+        write_backs::<Q, _>(items.iter_mut(), list.into_iter(), line)
     }
 }
 
@@ -259,8 +244,6 @@ composites! {
     [T, D] Packed<T, D>;
     [T, D] Unpacked<T, D>;
     [R, E] Result<R, E>;
-    [P] Option<P>;
-    [P, const N: usize] [P; N];
 }
 
 impl<Q: ListItem<Kind: ListKind<Q>>> OnDevice for Vec<Q> {
@@ -383,20 +366,29 @@ sources! {
     [] Vec<Q>, Vec<Y>;
 }
 
-/// The write-back to a list or an `Option` to which the body has given another form. The region
-/// fails.
-pub(super) struct OtherForm(UsageError);
-
-impl OtherForm {
-    pub(super) fn boxed<'m>(found: usize, left: usize, line: Line) -> Box<dyn WriteBack + 'm> {
+/// Returns the write-back of each item of a list or an `Option`. If the body has left another
+/// number of items, the region fails.
+pub(super) fn write_backs<'m, P: Parameter, Y: InputMut<'m, P>>(
+    items: impl ExactSizeIterator<Item = Y>,
+    bodies: impl ExactSizeIterator<Item = P::Body>,
+    line: Line,
+) -> Box<dyn WriteBack + 'm> {
+    let (found, left) = (items.len(), bodies.len());
+    if found != left {
         let detail = format!(
             "a region changes the items of a `&mut` list or option, but not their number: the \
              caller's has {found}, and the body left {left}; return the new one instead"
         );
         let problem = UsageErrorKind::argument(detail);
-        Box::new(Self(UsageError::new("region", problem, line)))
+        return Box::new(OtherForm(UsageError::new("region", problem, line)));
     }
+    let backs = items.zip(bodies);
+    let backs = backs.map(|(item, body)| item.write_back(body, line));
+    Box::new(WriteBacks(backs.collect()))
 }
+
+/// The write-back to a list or an `Option` to which the body has given another form.
+struct OtherForm(UsageError);
 
 impl WriteBack for OtherForm {
     fn begin_transfer(&mut self, _region: &Region) -> Result<()> {

@@ -106,7 +106,8 @@ use crate::{
 /// items of lists and tuples are numbers: `layers.0.weights`. `#[on_device(name = "h")]` gives a
 /// field another name, which may be empty or contain dots; a field with `#[on_device(skip)]` is not
 /// in the file, and gets its type's default value. An `Option` is `None` if there is no tensor for
-/// it. Lists have at least one item. A number is a tensor with one element.
+/// it. A list, its last item and a value in an `Option` have at least one tensor. A number is a
+/// tensor with one element.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a struct on a device",
     note = "fields are owned arrays of `ndarray` or `Vec`s of numbers or `bool`, arrays on the \

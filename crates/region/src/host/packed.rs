@@ -1,9 +1,6 @@
 //! Packed arrays as parameters and results of regions.
 
-use std::{
-    marker::PhantomData,
-    task::{Context, Poll, ready},
-};
+use std::marker::PhantomData;
 
 use ndarray::{Axis, Dimension, Ix0, Slice};
 
@@ -13,8 +10,8 @@ use crate::{
     error::{Line, Result},
     expr::Session,
     host::{
-        ArrayDownload, DeviceValue, Input, OnDevice, Output, OutputNode, Parameter, PendingValue,
-        PlainValue, input::ArraySource,
+        ArrayDownload, DeviceValue, Input, OnDevice, Output, OutputNode, Parameter, PendingStruct,
+        PendingValue, PlainValue, input::ArraySource,
     },
     run::evaluate,
 };
@@ -57,42 +54,22 @@ impl<T: Element, D: Dimension> Output for Unpacked<T, D> {
     }
 
     fn begin_transfer(body: Packed<T, D>, region: &Region) -> Result<PackedDownload<T, D>> {
-        Ok(PackedDownload {
-            elements: ArrayDownload::begin_transfer(body.elements(), region)?,
-            length: ArrayDownload::begin_transfer(&body.len(), region)?,
-        })
+        let elements = ArrayDownload::begin_transfer(body.elements(), region)?;
+        let length = ArrayDownload::begin_transfer(&body.len(), region)?;
+        Ok(PendingStruct::new(
+            (elements, length),
+            |(mut elements, length)| {
+                let length = length.into_scalar() as isize;
+                elements.slice_axis_inplace(Axis(0), Slice::from(..length));
+                elements
+            },
+        ))
     }
 }
 
-/// A pending download of packed elements.
-#[doc(hidden)]
-pub struct PackedDownload<T: Element, D> {
-    elements: ArrayDownload<T, D>,
-    length: ArrayDownload<i64, Ix0>,
-}
-
-impl<T: Element, D: Dimension> PendingValue for PackedDownload<T, D> {
-    type Value = ndarray::Array<T, D>;
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        ready!(self.elements.poll(context))?;
-        self.length.poll(context)
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        self.elements.wait()?;
-        self.length.wait()
-    }
-
-    fn take(self) -> ndarray::Array<T, D> {
-        let mut elements = self.elements.take();
-        elements.slice_axis_inplace(
-            Axis(0),
-            Slice::from(..self.length.take().into_scalar() as isize),
-        );
-        elements
-    }
-}
+/// The pending downloads of packed elements and their number.
+type PackedDownload<T, D> =
+    PendingStruct<(ArrayDownload<T, D>, ArrayDownload<i64, Ix0>), ndarray::Array<T, D>>;
 
 impl<T: Element, D: Dimension> Output for Packed<T, D> {
     type Body = Self;

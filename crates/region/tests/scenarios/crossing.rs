@@ -29,6 +29,13 @@ pub(crate) fn assert_copies(calls: &Calls, up: usize, down: usize) {
     assert_eq!(seen, (up, down, 0), "{counts:?}");
 }
 
+/// Asserts that a result is an error whose message contains this.
+#[track_caller]
+pub(crate) fn assert_fails<T>(result: Result<T>, message: &str) {
+    let error = result.err().expect("an error").to_string();
+    assert!(error.contains(message), "{error}");
+}
+
 fn ramp() -> Array1<f32> {
     Array1::from_shape_fn(N, |index| index as f32)
 }

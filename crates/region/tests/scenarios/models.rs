@@ -2,7 +2,11 @@
 
 #![allow(unsafe_code, reason = "maps a file")]
 
-use std::{collections::HashMap, fs, path::PathBuf};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use half::{bf16, f16};
 use millstream_region::{OnDevice, Result, SafeTensors, TensorFileProblem};
@@ -72,18 +76,8 @@ fn w06_a_model_is_read_and_written_by_the_names_of_its_fields() -> Result<()> {
     let file = SafeTensors::open(&path)?;
     let names = file.names();
     assert_eq!(names.len(), 22, "{names:?}");
-    for name in [
-        "0.weight",
-        "1.1",
-        "encoder.layer.10.bias",
-        "encoder.layer.9.weight",
-        "scale",
-    ] {
-        assert!(
-            names.iter().any(|other| other == name),
-            "{name} of {names:?}"
-        );
-    }
+    assert_eq!(names[..3], ["0.weight", "1.0", "1.1"]);
+    assert_eq!(names[19..], ["encoder.layer.9.weight", "scale", "steps"]);
     calls.forget();
     let loaded = file.load::<Model>(&harness.device, "")?;
     // One copy for each array with elements: nothing is copied twice.
@@ -112,11 +106,10 @@ fn w06_a_model_is_read_and_written_by_the_names_of_its_fields() -> Result<()> {
     let mut other: HashMap<String, TensorView<'_>> = theirs.tensors().into_iter().collect();
     other.remove("encoder.layer.4.weight");
     fs::write(&path, serialize(other, None).unwrap()).unwrap();
-    let error = SafeTensors::open(&path)?
-        .load::<Model>(&harness.device, "")
-        .unwrap_err();
-    let message = "tensor `encoder.layer.4.weight`: there is no such tensor";
-    assert!(error.to_string().contains(message), "{error}");
+    assert_fails(
+        SafeTensors::open(&path)?.load::<Model>(&harness.device, ""),
+        "tensor `encoder.layer.4.weight`: there is no such tensor",
+    );
     fs::remove_file(&path).unwrap();
     Ok(())
 }
@@ -191,6 +184,16 @@ fn w06_a_tensor_of_several_chunks_is_read() {
     });
 }
 
+/// Asserts that a result is the error of a malformed file.
+#[track_caller]
+fn assert_malformed<T>(result: Result<T>, path: &Path) {
+    let Err(Error::TensorFile(error)) = result else {
+        panic!("another result")
+    };
+    let is_malformed = matches!(error.problem(), TensorFileProblem::Malformed(_));
+    assert!(is_malformed && error.path() == path, "{error}");
+}
+
 /// Returns the bytes of a file with this header, and this number of bytes behind it.
 fn raw(header: &str, elements: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
@@ -227,18 +230,9 @@ fn w06_malformed_files_are_typed_errors() -> Result<()> {
         raw(&tensor("F33", "[2]", 0, 8), 8),
     ] {
         fs::write(&path, &bytes).unwrap();
-        let error = SafeTensors::open(&path).unwrap_err();
-        let Error::TensorFile(file) = &error else {
-            panic!("{error}")
-        };
-        let is_malformed = matches!(file.problem(), TensorFileProblem::Malformed(_));
-        assert!(is_malformed && file.path() == path, "{error} of {bytes:?}");
+        assert_malformed(SafeTensors::open(&path), &path);
     }
 
-    let problem = |result: Result<Array<f32, Ix1>>| match result {
-        Err(Error::TensorFile(error)) => (error.to_string(), error.problem().clone()),
-        other => panic!("{other:?}"),
-    };
     // The elements begin at an odd place.
     fs::write(&path, raw(&format!("{good} "), 8)).unwrap();
     let file = SafeTensors::open(&path)?;
@@ -247,21 +241,17 @@ fn w06_malformed_files_are_typed_errors() -> Result<()> {
         file.array::<f32, Ix1>(device, "x")?.to_host()?,
         array![seven, seven]
     );
-    let (message, missing) = problem(file.array(device, "y"));
-    assert!(matches!(missing, TensorFileProblem::Missing), "{message}");
-    let error = file.array::<f64, Ix1>(device, "x").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("`x`: expected elements of type f64, found f32"),
-        "{error}"
+    assert_fails(
+        file.array::<f32, Ix1>(device, "y"),
+        "`y`: there is no such tensor",
     );
-    let error = file.array::<f32, Ix2>(device, "x").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("`x`: expected 2 axes, found shape [2]"),
-        "{error}"
+    assert_fails(
+        file.array::<f64, Ix1>(device, "x"),
+        "`x`: expected elements of type f64, found f32",
+    );
+    assert_fails(
+        file.array::<f32, Ix2>(device, "x"),
+        "`x`: expected 2 axes, found shape [2]",
     );
 
     // The file shrinks while it is open.
@@ -271,31 +261,74 @@ fn w06_malformed_files_are_typed_errors() -> Result<()> {
         .unwrap()
         .set_len(68)
         .unwrap();
-    let (message, cut) = problem(file.array(device, "x"));
-    assert!(matches!(cut, TensorFileProblem::Io(_)), "{message}");
+    assert_fails(
+        file.array::<f32, Ix1>(device, "x"),
+        "failed to fill whole buffer",
+    );
 
     let axes = raw(&tensor("F32", "[1, 1, 1, 1, 1, 1, 2]", 0, 8), 8);
     fs::write(&path, axes).unwrap();
-    let error = SafeTensors::open(&path)?
-        .array::<f32, ndarray::IxDyn>(device, "x")
-        .unwrap_err();
-    assert!(error.to_string().contains("more than 6 axes"), "{error}");
+    assert_fails(
+        SafeTensors::open(&path)?.array::<f32, ndarray::IxDyn>(device, "x"),
+        "more than 6 axes",
+    );
     for (dtype, message) in [("BOOL", "neither 0 nor 1"), ("F8_E4M3", "found F8_E4M3")] {
         fs::write(&path, raw(&tensor(dtype, "[2]", 0, 2), 2)).unwrap();
-        let error = SafeTensors::open(&path)?
-            .array::<bool, Ix1>(device, "x")
-            .unwrap_err();
-        assert!(error.to_string().contains(message), "{error}");
+        assert_fails(
+            SafeTensors::open(&path)?.array::<bool, Ix1>(device, "x"),
+            message,
+        );
     }
     fs::remove_file(&path).unwrap();
-    let (error, text) = (SafeTensors::open(&path).unwrap_err(), ("x", 1.0_f32, 'c'));
-    assert!(error.to_string().contains("malformed-"), "{error}");
-    let error = SafeTensors::save(&path, device, &text).unwrap_err();
-    assert!(
-        error.to_string().contains("`0`: a `&str` is no tensor"),
-        "{error}"
+    assert_fails(SafeTensors::open(&path), "malformed-");
+    Ok(())
+}
+
+#[derive(OnDevice)]
+struct Parts {
+    parts: Vec<Option<Array1<u8>>>,
+}
+
+#[run_by(scenario, |harness, _calls|)]
+fn w06_lists_keep_their_number_of_items_in_files() -> Result<()> {
+    let (device, path) = (&harness.device, path("lists"));
+    let x = Array::from_host(device, &array![1_u8])?;
+    let saved = |parts| SafeTensors::save(&path, device, &PartsOnDevice { parts });
+    let far = |number: usize| {
+        (0..=number)
+            .map(|item| (item == number).then(|| x.clone()))
+            .collect()
+    };
+    for parts in [vec![], vec![None], vec![Some(x.clone()), None], far(16)] {
+        assert_fails(saved(parts), "a file would lose this");
+    }
+    let inner: (Option<Vec<Array<u8, Ix1>>>,) = (Some(vec![]),);
+    assert_fails(SafeTensors::save(&path, device, &inner), "would lose this");
+    assert_fails(
+        SafeTensors::save(&path, device, &("x", 'c')),
+        "`0`: a `&str` is no tensor",
     );
     assert!(!path.exists());
+    for number in [0, 1, 15] {
+        saved(far(number))?;
+        let parts = SafeTensors::open(&path)?.load::<Parts>(device, "")?.parts;
+        let is_there: Vec<bool> = parts.iter().map(Option::is_some).collect();
+        assert_eq!(
+            is_there,
+            (0..=number).map(|item| item == number).collect::<Vec<_>>()
+        );
+    }
+    // One name does not make a list of this length.
+    for number in ["16", "4294967295", "18446744073709551615"] {
+        let tensor = r#"{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
+        fs::write(&path, raw(&format!(r#"{{"parts.{number}":{tensor}}}"#), 1)).unwrap();
+        assert_malformed(SafeTensors::open(&path)?.load::<Parts>(device, ""), &path);
+    }
+    fs::remove_file(&path).unwrap();
+    // A file that has more bytes than its length.
+    if cfg!(unix) {
+        assert_malformed(SafeTensors::open("/dev/zero"), Path::new("/dev/zero"));
+    }
     Ok(())
 }
 
@@ -347,27 +380,18 @@ fn w06_arrays_of_numpy_are_read_and_written() -> Result<()> {
         7
     );
 
-    let error = Array::<f32, Ix1>::read_npy(device, &path).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("expected elements of type f32, found i64"),
-        "{error}"
+    assert_fails(
+        Array::<f32, Ix1>::read_npy(device, &path),
+        "expected elements of type f32, found i64",
     );
-    let error = Array::<i64, Ix1>::read_npy(device, &path).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("expected 1 axes, found shape []"),
-        "{error}"
+    assert_fails(
+        Array::<i64, Ix1>::read_npy(device, &path),
+        "expected 1 axes, found shape []",
     );
     let halves: Array<bf16, Ix1> = Array::from_host(device, &array![bf16::ONE])?;
-    let error = halves.write_npy(&path).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("expected elements of type NumPy, found bf16"),
-        "{error}"
+    assert_fails(
+        halves.write_npy(&path),
+        "expected elements of type NumPy, found bf16",
     );
     for bytes in [
         vec![],
@@ -382,17 +406,12 @@ fn w06_arrays_of_numpy_are_read_and_written() -> Result<()> {
         numpy(1, "", 0),
         [numpy(2, "", 0)[..8].to_vec(), vec![255; 4]].concat(),
     ] {
-        let error = read(bytes).unwrap_err();
-        let Error::TensorFile(file) = &error else {
-            panic!("{error}")
-        };
-        assert!(
-            matches!(file.problem(), TensorFileProblem::Malformed(_)),
-            "{error}"
-        );
+        assert_malformed(read(bytes), &path);
     }
-    let error = read(numpy(1, &header("<c8", "False", "(1, 1)"), 8)).unwrap_err();
-    assert!(error.to_string().contains("found <c8"), "{error}");
+    assert_fails(
+        read(numpy(1, &header("<c8", "False", "(1, 1)"), 8)),
+        "found <c8",
+    );
     fs::remove_file(&path).unwrap();
     Ok(())
 }

@@ -209,12 +209,7 @@ fn c02_lists_and_options_are_written_back() -> Result<()> {
         scale(g, &mut host, &by, &mut None::<Array1<f32>>, 0);
         g.array(&host[0])
     });
-    assert!(
-        failed
-            .unwrap_err()
-            .to_string()
-            .contains("cannot be changed by a part")
-    );
+    assert_fails(failed, "cannot be changed by a part");
     Ok(())
 }
 
@@ -257,10 +252,10 @@ fn c09_results_are_lists_and_options_in_one_another() -> Result<()> {
     );
     assert_eq!(sums.map(|sum| sum.into_scalar()), [3.0, 3.0]);
 
-    let error = fail(device, &[&array![1.0_f32], &array![7.0]])?
-        .wait()
-        .unwrap_err();
-    assert!(error.to_string().contains("index 7"), "{error}");
+    assert_fails(
+        fail(device, &[&array![1.0_f32], &array![7.0]])?.wait(),
+        "index 7",
+    );
     let (one, ends) = (array![f16::ONE], (array![f16::ONE, f16::ZERO], 1));
     let halves = halves(device, &[ends], Some(&one))?.wait()?;
     assert_eq!(
@@ -277,11 +272,10 @@ fn c09_results_are_lists_and_options_in_one_another() -> Result<()> {
             .wait()?,
         none
     );
-    let error = fail(device, &[array![1.0], array![7.0]])?
-        .wait()
-        .unwrap_err();
-    assert!(error.to_string().contains("index 7"), "{error}");
-    let error = fail(device, &[array![1.0, 2.0], array![1.0, 2.0, 3.0]]).unwrap_err();
-    assert!(error.to_string().contains("[2] and [3]"), "{error}");
+    assert_fails(fail(device, &[array![1.0], array![7.0]])?.wait(), "index 7");
+    assert_fails(
+        fail(device, &[array![1.0, 2.0], array![1.0, 2.0, 3.0]]),
+        "[2] and [3]",
+    );
     Ok(())
 }

@@ -8,7 +8,7 @@ pub(super) use ndarray::{Array1, Array2, Axis, Ix1, Ix2, array, s};
 
 pub(super) use crate::scenarios::{
     calls::Calls,
-    crossing::assert_copies,
+    crossing::{assert_copies, assert_fails},
     evaluate,
     harness::{Harness, everywhere, everywhere_counted, once},
 };

@@ -26,7 +26,7 @@ use crate::{
     element::{DType, Element},
     error::{Error, Line, Result, TensorFileError, TensorFileProblem, UsageError, UsageErrorKind},
     expr::{NodeRef, Session, shape_error},
-    host::{ArrayDownload, OutputNode, PendingValue},
+    host::{ArrayDownload, OnDevice, OutputNode, PendingValue},
     run::evaluate,
     shape::Shape,
 };
@@ -34,6 +34,10 @@ use crate::{
 /// The number of bytes that are read at once. Two chunks of page-locked memory are in use while a
 /// large tensor is read.
 const CHUNK: usize = 32 << 20;
+
+/// The greatest number of items of a list for each tensor of its file. Items may be `None`, so a
+/// list can be longer than the file has tensors, but one name must not ask for all memory.
+const ITEMS_PER_TENSOR: usize = 16;
 
 /// A tensor in a file.
 pub(crate) struct Entry {
@@ -82,12 +86,20 @@ impl Contents {
 }
 
 /// A file of named tensors. One of a single tensor gives it the name "".
-pub(crate) trait TensorFile {
-    fn path(&self) -> &Path;
-    fn contents(&self) -> &Contents;
-    fn entry(&self, name: &str) -> Option<Entry>;
-    /// Returns the names of the tensors, sorted.
-    fn names(&self) -> &[String];
+pub(crate) struct TensorFile {
+    path: PathBuf,
+    contents: Contents,
+    /// The names of the tensors, sorted.
+    names: Vec<String>,
+    /// The tensors, in the order of their names.
+    entries: Vec<Entry>,
+}
+
+impl TensorFile {
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        let at = self.names.binary_search_by(|other| other[..].cmp(name));
+        Some(&self.entries[at.ok()?])
+    }
 }
 
 /// Returns the name of a part: of a struct's field, or of an item with its number.
@@ -104,7 +116,7 @@ pub fn part_name(whole: &str, part: &str) -> String {
 /// A value that is read from a file.
 #[doc(hidden)]
 pub struct TensorReader<'a> {
-    file: &'a dyn TensorFile,
+    file: &'a TensorFile,
     /// The session of the copies.
     session: Arc<Session>,
     /// The session of the arrays, which does not keep the streams of the copies alive.
@@ -113,7 +125,7 @@ pub struct TensorReader<'a> {
 }
 
 impl<'a> TensorReader<'a> {
-    fn new(file: &'a dyn TensorFile, device: &Device, line: Line) -> Self {
+    fn new(file: &'a TensorFile, device: &Device, line: Line) -> Self {
         let [session, alone] = [(); 2].map(|()| Session::new(device.clone()));
         Self {
             file,
@@ -124,21 +136,17 @@ impl<'a> TensorReader<'a> {
     }
 
     fn error(&self, name: &str, problem: TensorFileProblem) -> Error {
-        TensorFileError::new(self.file.path(), name, problem).into()
+        TensorFileError::new(&self.file.path, name, problem).into()
     }
 
     /// Returns whether there is a tensor of this name, or one whose name begins with it and a dot.
     pub(crate) fn has(&self, name: &str) -> bool {
-        let names = self.file.names();
-        let is_there = names
-            .binary_search_by(|other| other.as_str().cmp(name))
-            .is_ok();
-        is_there || self.parts(name).next().is_some()
+        self.file.entry(name).is_some() || self.parts(name).next().is_some()
     }
 
     /// Returns the names behind this one and a dot.
     fn parts(&self, name: &str) -> impl Iterator<Item = &'a str> {
-        let names = self.file.names();
+        let names = &self.file.names;
         let start = if name.is_empty() {
             String::new()
         } else {
@@ -157,7 +165,13 @@ impl<'a> TensorReader<'a> {
             .filter_map(|part| part.split('.').next()?.parse().ok());
         let greatest: Option<usize> = numbers.max();
         let first = || self.error(&part_name(name, "0"), TensorFileProblem::Missing);
-        Ok(greatest.ok_or_else(first)?.saturating_add(1))
+        let greatest = greatest.ok_or_else(first)?;
+        let tensors = self.file.names.len();
+        if greatest >= tensors * ITEMS_PER_TENSOR {
+            let detail = format!("a list has item {greatest}, and the file {tensors} tensors");
+            return Err(self.error(name, TensorFileProblem::Malformed(detail)));
+        }
+        Ok(greatest + 1)
     }
 
     /// Copies the tensor of this name to the device.
@@ -179,7 +193,7 @@ impl<'a> TensorReader<'a> {
             let node = self.alone.stored(T::DTYPE, shape, buffer, self.line);
             Array::of(&self.alone, node)
         };
-        if let Some(mapped) = self.file.contents().mapped(entry.start, bytes) {
+        if let Some(mapped) = self.file.contents.mapped(entry.start, bytes) {
             self.check(name, mapped, T::DTYPE)?;
             return Ok(stored(stream.upload(mapped)?));
         }
@@ -224,7 +238,7 @@ impl<'a> TensorReader<'a> {
         self.error(name, TensorFileProblem::NoTensor { ty })
     }
 
-    fn entry<T: Element>(&self, name: &str) -> Result<Entry> {
+    fn entry<T: Element>(&self, name: &str) -> Result<&'a Entry> {
         let entry = self.file.entry(name);
         let entry = entry.ok_or_else(|| self.error(name, TensorFileProblem::Missing))?;
         let found = match &entry.dtype {
@@ -237,7 +251,7 @@ impl<'a> TensorReader<'a> {
     }
 
     fn fill(&self, name: &str, start: u64, target: &mut [u8], dtype: DType) -> Result<()> {
-        let read = self.file.contents().read(start, target);
+        let read = self.file.contents.read(start, target);
         read.map_err(|error| self.error(name, TensorFileProblem::Io(Arc::new(error))))?;
         self.check(name, target, dtype)
     }
@@ -306,6 +320,38 @@ impl<'a> TensorWriter<'a> {
     pub(crate) fn no_tensor<T>(&self, name: &str) -> Error {
         let ty = std::any::type_name::<T>();
         TensorFileError::new(self.path, name, TensorFileProblem::NoTensor { ty }).into()
+    }
+
+    /// Adds the tensors of a value, of which there is at least one.
+    pub(crate) fn present<M: OnDevice>(&mut self, name: &str, body: &M::Body) -> Result<()> {
+        let before = self.tensors.len();
+        M::write(body, self, name)?;
+        if self.tensors.len() == before {
+            return Err(self.lost(name));
+        }
+        Ok(())
+    }
+
+    /// Adds the tensors of the items of a list, so that a reader finds their number.
+    pub(crate) fn list<M: OnDevice>(&mut self, name: &str, items: &[M::Body]) -> Result<()> {
+        let first = || part_name(name, "0");
+        let (last, others) = items.split_last().ok_or_else(|| self.lost(&first()))?;
+        self.items::<M>(name, others)?;
+        self.present::<M>(&part_name(name, &others.len().to_string()), last)?;
+        if others.len() >= self.tensors.len() * ITEMS_PER_TENSOR {
+            return Err(self.lost(&first()));
+        }
+        Ok(())
+    }
+
+    /// Adds the tensors of items, each under its number.
+    pub(crate) fn items<M: OnDevice>(&mut self, name: &str, items: &[M::Body]) -> Result<()> {
+        let mut items = items.iter().enumerate();
+        items.try_for_each(|(item, body)| M::write(body, self, &part_name(name, &item.to_string())))
+    }
+
+    fn lost(&self, name: &str) -> Error {
+        TensorFileError::new(self.path, name, TensorFileProblem::Lost).into()
     }
 
     /// Writes a header and the tensors to a new file, which then replaces the old one.

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek},
     panic::Location,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -40,16 +40,6 @@ const TYPES: [(DType, &str); 12] = [
     (DType::Bool, "|b1"),
 ];
 
-/// The header of a file.
-struct Npy {
-    path: PathBuf,
-    contents: Contents,
-    descr: String,
-    is_fortran: bool,
-    shape: Vec<usize>,
-    start: u64,
-}
-
 impl<T: Element, D: Dimension> Array<T, D> {
     /// Reads a `.npy` file of NumPy to a device. The elements are read into page-locked memory,
     /// from which the device copies them.
@@ -73,9 +63,10 @@ impl<T: Element, D: Dimension> Array<T, D> {
     #[track_caller]
     pub fn read_npy(device: &Device, path: impl AsRef<Path>) -> Result<Self> {
         let (path, line) = (path.as_ref(), Location::caller());
-        let npy = Npy::open(path).map_err(|problem| TensorFileError::new(path, "", problem))?;
-        let array: Self = TensorReader::new(&npy, device, line).array("")?;
-        Ok(if npy.is_fortran {
+        let opened = open(path).map_err(|problem| TensorFileError::new(path, "", problem));
+        let (file, is_fortran) = opened?;
+        let array: Self = TensorReader::new(&file, device, line).array("")?;
+        Ok(if is_fortran {
             array.reversed_axes()
         } else {
             array
@@ -115,57 +106,60 @@ impl<T: Element, D: Dimension> Array<T, D> {
     }
 }
 
-impl Npy {
-    /// Opens a file and reads its header.
-    fn open(path: &Path) -> Result<Self, TensorFileProblem> {
-        let unreadable = |error: io::Error| TensorFileProblem::Io(Arc::new(error));
-        let malformed = |detail: &str| TensorFileProblem::Malformed(detail.to_owned());
-        let mut file = File::open(path).map_err(unreadable)?;
-        let file_length = file.metadata().map_err(unreadable)?.len();
-        let mut start = [0; 12];
-        file.read_exact(&mut start[..10])
-            .map_err(|_| malformed("it has no header"))?;
-        let [major, _, low, high] = [start[6], start[7], start[8], start[9]];
-        let length = match (&start[..6] == MAGIC, major) {
-            (true, 1) => u32::from(u16::from_le_bytes([low, high])),
-            (true, 2 | 3) => {
-                file.read_exact(&mut start[10..])
-                    .map_err(|_| malformed("it has no header"))?;
-                u32::from_le_bytes([low, high, start[10], start[11]])
-            }
-            _ => return Err(malformed("it does not begin as a file of NumPy")),
-        };
-        let mut header = Vec::new();
-        (&mut file)
-            .take(length.into())
-            .read_to_end(&mut header)
-            .map_err(unreadable)?;
-        let header = String::from_utf8_lossy(&header);
-        let (descr, is_fortran, shape) =
-            parsed(&header).ok_or_else(|| malformed(&format!("its header is {header:?}")))?;
-        let start = file.stream_position().map_err(unreadable)?;
-        let dtype = TYPES.iter().find(|(_, name)| *name == descr);
-        let elements = shape
-            .iter()
-            .try_fold(1_usize, |all, &length| all.checked_mul(length));
-        let bytes = elements.and_then(|all| all.checked_mul(dtype.map_or(0, |(ty, _)| ty.bytes())));
-        if bytes.is_none_or(|bytes| bytes as u64 > file_length - start) {
-            return Err(malformed(&format!("its shape {shape:?} is beyond its end")));
+/// Opens a file and reads its header. Returns whether the first axis is the innermost.
+fn open(path: &Path) -> Result<(TensorFile, bool), TensorFileProblem> {
+    let unreadable = |error: io::Error| TensorFileProblem::Io(Arc::new(error));
+    let malformed = |detail: &str| TensorFileProblem::Malformed(detail.to_owned());
+    let mut file = File::open(path).map_err(unreadable)?;
+    let file_length = file.metadata().map_err(unreadable)?.len();
+    let mut start = [0; 12];
+    file.read_exact(&mut start[..10])
+        .map_err(|_| malformed("it has no header"))?;
+    let [major, _, low, high] = [start[6], start[7], start[8], start[9]];
+    let length = match (&start[..6] == MAGIC, major) {
+        (true, 1) => u32::from(u16::from_le_bytes([low, high])),
+        (true, 2 | 3) => {
+            file.read_exact(&mut start[10..])
+                .map_err(|_| malformed("it has no header"))?;
+            u32::from_le_bytes([low, high, start[10], start[11]])
         }
-        let (path, contents, descr) = (
-            path.to_owned(),
-            Contents::File(Mutex::new(file)),
-            descr.to_owned(),
-        );
-        Ok(Self {
-            path,
-            contents,
-            descr,
-            is_fortran,
+        _ => return Err(malformed("it does not begin as a file of NumPy")),
+    };
+    let mut header = Vec::new();
+    (&mut file)
+        .take(length.into())
+        .read_to_end(&mut header)
+        .map_err(unreadable)?;
+    let header = String::from_utf8_lossy(&header);
+    let (descr, is_fortran, shape) =
+        parsed(&header).ok_or_else(|| malformed(&format!("its header is {header:?}")))?;
+    let start = file.stream_position().map_err(unreadable)?;
+    let dtype = TYPES.iter().find(|(_, name)| *name == descr);
+    let elements = shape
+        .iter()
+        .try_fold(1_usize, |all, &length| all.checked_mul(length));
+    let bytes = elements.and_then(|all| all.checked_mul(dtype.map_or(0, |(ty, _)| ty.bytes())));
+    if bytes.is_none_or(|bytes| bytes as u64 > file_length.saturating_sub(start)) {
+        return Err(malformed(&format!("its shape {shape:?} is beyond its end")));
+    }
+    let dtype = dtype.map(|&(dtype, _)| dtype);
+    let dtype = dtype.ok_or_else(|| descr.to_owned());
+    let shape = if is_fortran {
+        shape.into_iter().rev().collect()
+    } else {
+        shape
+    };
+    let file = TensorFile {
+        path: path.to_owned(),
+        contents: Contents::File(Mutex::new(file)),
+        names: vec![String::new()],
+        entries: vec![Entry {
+            dtype,
             shape,
             start,
-        })
-    }
+        }],
+    };
+    Ok((file, is_fortran))
 }
 
 /// Parses a header: the element type, whether the first axis is the innermost, and the shape.
@@ -184,33 +178,4 @@ fn parsed(header: &str) -> Option<(&str, bool, Vec<usize>)> {
         .filter(|length| !length.is_empty());
     let shape: Option<Vec<usize>> = lengths.map(|length| length.parse().ok()).collect();
     is_known.then_some((descr, is_fortran.starts_with("True"), shape?))
-}
-
-impl TensorFile for Npy {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn contents(&self) -> &Contents {
-        &self.contents
-    }
-
-    fn entry(&self, _name: &str) -> Option<Entry> {
-        let dtype = TYPES.iter().find(|(_, name)| *name == self.descr);
-        let mut shape = self.shape.clone();
-        if self.is_fortran {
-            shape.reverse();
-        }
-        Some(Entry {
-            dtype: dtype
-                .map(|&(dtype, _)| dtype)
-                .ok_or_else(|| self.descr.clone()),
-            shape,
-            start: self.start,
-        })
-    }
-
-    fn names(&self) -> &[String] {
-        &[]
-    }
 }

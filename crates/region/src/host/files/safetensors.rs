@@ -2,14 +2,7 @@
 
 #![allow(unsafe_code, reason = "maps files")]
 
-use std::{
-    fmt,
-    fs::File,
-    io,
-    panic::Location,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, fs::File, io, panic::Location, path::Path, sync::Arc};
 
 use millstream::Device;
 use ndarray::Dimension;
@@ -34,8 +27,8 @@ const HEADER_MAX: u64 = 100_000_000;
 ///
 /// [`open`](Self::open) reads elements into page-locked memory, in chunks of 32 MiB, and
 /// [`map`](Self::map) has the threads of uploads copy them there; from there the device copies
-/// them. Either is one copy on the host. A file that shrinks while it is open is an error of
-/// reading.
+/// them. Either is one copy on the host. If a file of `open` shrinks while it is open, reading it is
+/// an error.
 ///
 /// ```
 /// use millstream_region::{Array, OnDevice, SafeTensors, region};
@@ -75,13 +68,7 @@ const HEADER_MAX: u64 = 100_000_000;
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 pub struct SafeTensors {
-    path: PathBuf,
-    contents: Contents,
-    metadata: Metadata,
-    /// The names of the tensors, sorted.
-    names: Vec<String>,
-    /// The offset of the elements in the file.
-    start: u64,
+    file: TensorFile,
 }
 
 impl SafeTensors {
@@ -123,7 +110,7 @@ impl SafeTensors {
         let too_short = |_| malformed(format!("its {length} bytes have no header"));
         contents.read(0, &mut header_length).map_err(too_short)?;
         let header_length = u64::from_le_bytes(header_length);
-        if header_length > HEADER_MAX.min(length - 8) {
+        if header_length > HEADER_MAX.min(length.saturating_sub(8)) {
             return Err(malformed(format!(
                 "its header has {header_length} bytes, and the file {length}"
             )));
@@ -140,28 +127,34 @@ impl SafeTensors {
                  {length}"
             )));
         }
-        let mut names = metadata.offset_keys();
-        names.sort_unstable();
-        let path = path.to_owned();
-        Ok(Self {
-            path,
+        let tensors: BTreeMap<String, &TensorInfo> = metadata.tensors().into_iter().collect();
+        let entries = tensors.values().map(|info| Entry {
+            dtype: TYPES
+                .iter()
+                .find_map(|(dtype, other)| (*other == info.dtype).then_some(*dtype))
+                .ok_or_else(|| info.dtype.to_string()),
+            shape: info.shape.clone(),
+            start: start + info.data_offsets.0 as u64,
+        });
+        let file = TensorFile {
+            path: path.to_owned(),
             contents,
-            metadata,
-            names,
-            start,
-        })
+            entries: entries.collect(),
+            names: tensors.into_keys().collect(),
+        };
+        Ok(Self { file })
     }
 
     /// Returns the names of the tensors, sorted.
     #[must_use]
     pub fn names(&self) -> &[String] {
-        &self.names
+        &self.file.names
     }
 
     /// Returns the lengths of the axes of a tensor, or `None` if there is no such tensor.
     #[must_use]
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
-        self.metadata.info(name).map(|info| &info.shape[..])
+        self.file.entry(name).map(|entry| &entry.shape[..])
     }
 
     /// Copies a tensor to a device.
@@ -176,7 +169,7 @@ impl SafeTensors {
         device: &Device,
         name: &str,
     ) -> Result<Array<T, D>> {
-        TensorReader::new(self, device, Location::caller()).array(name)
+        TensorReader::new(&self.file, device, Location::caller()).array(name)
     }
 
     /// Copies all tensors of a struct to a device: an array for each field, whose name is that of
@@ -188,7 +181,10 @@ impl SafeTensors {
     /// As [`array`](Self::array), for the first field whose tensor is wrong.
     #[track_caller]
     pub fn load<M: OnDevice>(&self, device: &Device, name: &str) -> Result<<M as Parameter>::Body> {
-        M::read(&TensorReader::new(self, device, Location::caller()), name)
+        M::read(
+            &TensorReader::new(&self.file, device, Location::caller()),
+            name,
+        )
     }
 
     /// Writes the tensors of a struct on a device, under the names by which
@@ -244,35 +240,9 @@ impl fmt::Debug for SafeTensors {
         write!(
             f,
             "SafeTensors({} tensors in {})",
-            self.names.len(),
-            self.path.display()
+            self.file.names.len(),
+            self.file.path.display()
         )
-    }
-}
-
-impl TensorFile for SafeTensors {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn contents(&self) -> &Contents {
-        &self.contents
-    }
-
-    fn entry(&self, name: &str) -> Option<Entry> {
-        let info = self.metadata.info(name)?;
-        let dtype = TYPES.iter().find(|(_, other)| *other == info.dtype);
-        Some(Entry {
-            dtype: dtype
-                .map(|&(dtype, _)| dtype)
-                .ok_or_else(|| info.dtype.to_string()),
-            shape: info.shape.clone(),
-            start: self.start + info.data_offsets.0 as u64,
-        })
-    }
-
-    fn names(&self) -> &[String] {
-        &self.names
     }
 }
 
