@@ -48,47 +48,12 @@ pub(crate) struct Entry {
     start: u64,
 }
 
-/// The contents of a file.
-pub(crate) enum Contents {
-    /// A file that is read.
-    File(Mutex<File>),
-    #[cfg(feature = "safetensors")]
-    Mapped(memmap2::Mmap),
-}
-
-impl Contents {
-    /// Reads at an offset.
-    fn read(&self, start: u64, target: &mut [u8]) -> io::Result<()> {
-        let mut file = match self {
-            Self::File(file) => file.lock(),
-            #[cfg(feature = "safetensors")]
-            Self::Mapped(bytes) => {
-                let rest = bytes.get(usize::try_from(start).unwrap_or(usize::MAX)..);
-                return rest.unwrap_or_default().read_exact(target);
-            }
-        };
-        file.seek(SeekFrom::Start(start))?;
-        file.read_exact(target)
-    }
-
-    /// Returns the bytes at an offset, if they are in memory.
-    #[cfg_attr(
-        not(feature = "safetensors"),
-        allow(unused_variables, reason = "maps files")
-    )]
-    fn mapped(&self, start: u64, length: usize) -> Option<&[u8]> {
-        match self {
-            Self::File(_) => None,
-            #[cfg(feature = "safetensors")]
-            Self::Mapped(bytes) => bytes.get(usize::try_from(start).ok()?..)?.get(..length),
-        }
-    }
-}
-
 /// A file of named tensors. One of a single tensor gives it the name "".
 pub(crate) struct TensorFile {
     path: PathBuf,
-    contents: Contents,
+    file: Mutex<File>,
+    /// The bytes of the file, if it is mapped.
+    mapped: Option<Box<dyn AsRef<[u8]> + Send + Sync>>,
     /// The names of the tensors, sorted.
     names: Vec<String>,
     /// The tensors, in the order of their names.
@@ -96,6 +61,19 @@ pub(crate) struct TensorFile {
 }
 
 impl TensorFile {
+    /// Reads at an offset.
+    fn read(&self, start: u64, target: &mut [u8]) -> io::Result<()> {
+        let mut file = self.file.lock();
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(target)
+    }
+
+    /// Returns the bytes at an offset, if they are in memory.
+    fn mapped(&self, start: u64, length: usize) -> Option<&[u8]> {
+        let bytes = (**self.mapped.as_ref()?).as_ref();
+        bytes.get(usize::try_from(start).ok()?..)?.get(..length)
+    }
+
     fn entry(&self, name: &str) -> Option<&Entry> {
         let at = self.names.binary_search_by(|other| other[..].cmp(name));
         Some(&self.entries[at.ok()?])
@@ -193,7 +171,7 @@ impl<'a> TensorReader<'a> {
             let node = self.alone.stored(T::DTYPE, shape, buffer, self.line);
             Array::of(&self.alone, node)
         };
-        if let Some(mapped) = self.file.contents.mapped(entry.start, bytes) {
+        if let Some(mapped) = self.file.mapped(entry.start, bytes) {
             self.check(name, mapped, T::DTYPE)?;
             return Ok(stored(stream.upload(mapped)?));
         }
@@ -251,7 +229,7 @@ impl<'a> TensorReader<'a> {
     }
 
     fn fill(&self, name: &str, start: u64, target: &mut [u8], dtype: DType) -> Result<()> {
-        let read = self.file.contents.read(start, target);
+        let read = self.file.read(start, target);
         read.map_err(|error| self.error(name, TensorFileProblem::Io(Arc::new(error))))?;
         self.check(name, target, dtype)
     }

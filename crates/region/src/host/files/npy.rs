@@ -18,7 +18,7 @@ use crate::{
     error::{Result, TensorFileError, TensorFileProblem},
     host::{
         OnDevice,
-        files::{Contents, Entry, TensorFile, TensorReader, TensorWriter},
+        files::{Entry, TensorFile, TensorReader, TensorWriter},
     },
 };
 
@@ -151,7 +151,8 @@ fn open(path: &Path) -> Result<(TensorFile, bool), TensorFileProblem> {
     };
     let file = TensorFile {
         path: path.to_owned(),
-        contents: Contents::File(Mutex::new(file)),
+        file: Mutex::new(file),
+        mapped: None,
         names: vec![String::new()],
         entries: vec![Entry {
             dtype,

@@ -2,8 +2,17 @@
 
 #![allow(unsafe_code, reason = "maps files")]
 
-use std::{collections::BTreeMap, fmt, fs::File, io, panic::Location, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    panic::Location,
+    path::Path,
+    sync::Arc,
+};
 
+use memmap2::Mmap;
 use millstream::Device;
 use ndarray::Dimension;
 use parking_lot::Mutex;
@@ -15,7 +24,7 @@ use crate::{
     error::{Error, Result, TensorFileError, TensorFileProblem},
     host::{
         OnDevice, Parameter,
-        files::{Contents, Entry, TensorFile, TensorReader, TensorWriter},
+        files::{Entry, TensorFile, TensorReader, TensorWriter},
     },
 };
 
@@ -79,7 +88,7 @@ impl SafeTensors {
     /// If the file cannot be read, its header is malformed, or the places of its tensors are not
     /// within the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::opened(path.as_ref(), |file| Ok(Contents::File(Mutex::new(file))))
+        Self::opened(path.as_ref(), |_| Ok(None))
     }
 
     /// Opens a file, maps it into memory, and reads its header. Where reading is slower than
@@ -95,20 +104,20 @@ impl SafeTensors {
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Self> {
         Self::opened(path.as_ref(), |file| {
             // SAFETY: the caller ensures that the file does not change.
-            Ok(Contents::Mapped(unsafe { memmap2::Mmap::map(&file) }?))
+            Ok(Some(unsafe { Mmap::map(file) }?))
         })
     }
 
-    fn opened(path: &Path, contents: impl FnOnce(File) -> io::Result<Contents>) -> Result<Self> {
+    fn opened(path: &Path, map: impl FnOnce(&File) -> io::Result<Option<Mmap>>) -> Result<Self> {
         let failed = |problem| -> Error { TensorFileError::new(path, "", problem).into() };
         let unreadable = |error: io::Error| failed(TensorFileProblem::Io(Arc::new(error)));
         let malformed = |detail: String| failed(TensorFileProblem::Malformed(detail));
-        let file = File::open(path).map_err(unreadable)?;
+        let mut file = File::open(path).map_err(unreadable)?;
         let length = file.metadata().map_err(unreadable)?.len();
-        let contents = contents(file).map_err(unreadable)?;
+        let mapped = map(&file).map_err(unreadable)?;
         let mut header_length = [0; 8];
         let too_short = |_| malformed(format!("its {length} bytes have no header"));
-        contents.read(0, &mut header_length).map_err(too_short)?;
+        file.read_exact(&mut header_length).map_err(too_short)?;
         let header_length = u64::from_le_bytes(header_length);
         if header_length > HEADER_MAX.min(length.saturating_sub(8)) {
             return Err(malformed(format!(
@@ -116,7 +125,7 @@ impl SafeTensors {
             )));
         }
         let mut header = vec![0; header_length as usize];
-        contents.read(8, &mut header).map_err(unreadable)?;
+        file.read_exact(&mut header).map_err(unreadable)?;
         let metadata: Metadata =
             serde_json::from_slice(&header).map_err(|error| malformed(error.to_string()))?;
         let start = 8 + header_length;
@@ -138,7 +147,8 @@ impl SafeTensors {
         });
         let file = TensorFile {
             path: path.to_owned(),
-            contents,
+            file: Mutex::new(file),
+            mapped: mapped.map(|bytes| Box::new(bytes) as _),
             entries: entries.collect(),
             names: tensors.into_keys().collect(),
         };
