@@ -339,7 +339,11 @@ impl<'a> StructPair<'a> {
             impl #with_pending ::millstream_region::InputMut<'pending, #parameter>
                 for &'pending mut #argument #clause
             {
-                fn capture(&self, region: &::millstream_region::Region, location: #line) -> #device {
+                fn capture(
+                    &self,
+                    region: &::millstream_region::Region,
+                    location: #line,
+                ) -> #device {
                     ::millstream_region::Input::<#parameter>::capture(&**self, region, location)
                 }
 

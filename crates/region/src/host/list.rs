@@ -152,7 +152,7 @@ impl<Q: OnDevice> ListKind<Q> for CompositeKind {
     }
 
     fn write(list: &Vec<Q::Body>, writer: &mut TensorWriter<'_>, name: &str) -> Result<()> {
-        writer.list::<Q>(name, list)
+        writer.list(name, list, Q::write)
     }
 }
 

@@ -90,8 +90,8 @@ macro_rules! containers {
 
             fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending> {
                 let bodies = body.into_iter();
-                let pending: Result<_> = bodies.map(|body| P::begin_transfer(body, region)).collect();
-                Ok(PendingStruct::new(pending?, |$values| $assembled))
+                let begun = bodies.map(|body| P::begin_transfer(body, region));
+                Ok(PendingStruct::new(begun.collect::<Result<_>>()?, |$values| $assembled))
             }
 
             fn read($reader: &TensorReader<'_>, $name: &str) -> Result<Self::Body> {
@@ -118,8 +118,8 @@ macro_rules! containers {
 
             fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending> {
                 let bodies = body.into_iter();
-                let pending: Result<_> = bodies.map(|body| R::begin_transfer(body, region)).collect();
-                Ok(PendingStruct::new(pending?, |$values| $assembled))
+                let begun = bodies.map(|body| R::begin_transfer(body, region));
+                Ok(PendingStruct::new(begun.collect::<Result<_>>()?, |$values| $assembled))
             }
         }
     )*};
@@ -129,7 +129,7 @@ containers! {
     Option [] []: as_ref,
     |values| values.into_iter().next(),
     |reader, name| reader.has(name).then(|| P::read(reader, name)).transpose(),
-    |body, writer| body.iter().try_for_each(|body| writer.present::<P>(name, body));
+    |body, writer| body.iter().try_for_each(|body| writer.present(name, body, P::write));
 
     Items [const N: usize] [N]: each_ref,
     |values| {
@@ -141,7 +141,7 @@ containers! {
         let items: Vec<P::Body> = items.collect::<Result<_>>()?;
         Ok(items.try_into().ok().expect("there are N items"))
     },
-    |body, writer| writer.items::<P>(name, body);
+    |body, writer| writer.items(name, body, P::write);
 }
 
 macro_rules! tuples {

@@ -26,7 +26,7 @@ use crate::{
     element::{DType, Element},
     error::{Error, Line, Result, TensorFileError, TensorFileProblem, UsageError, UsageErrorKind},
     expr::{NodeRef, Session, shape_error},
-    host::{ArrayDownload, OnDevice, OutputNode, PendingValue},
+    host::{ArrayDownload, OutputNode, PendingValue},
     run::evaluate,
     shape::Shape,
 };
@@ -251,6 +251,9 @@ pub struct TensorWriter<'a> {
     tensors: Vec<(String, Tensor)>,
 }
 
+/// The function that adds the tensors of a value of type `B` under a name.
+type WriteBody<B> = fn(&B, &mut TensorWriter<'_>, &str) -> Result<()>;
+
 /// A tensor to be written.
 enum Tensor {
     Array(NodeRef),
@@ -301,9 +304,9 @@ impl<'a> TensorWriter<'a> {
     }
 
     /// Adds the tensors of a value, of which there is at least one.
-    pub(crate) fn present<M: OnDevice>(&mut self, name: &str, body: &M::Body) -> Result<()> {
+    pub(crate) fn present<B>(&mut self, name: &str, body: &B, write: WriteBody<B>) -> Result<()> {
         let before = self.tensors.len();
-        M::write(body, self, name)?;
+        write(body, self, name)?;
         if self.tensors.len() == before {
             return Err(self.lost(name));
         }
@@ -311,11 +314,11 @@ impl<'a> TensorWriter<'a> {
     }
 
     /// Adds the tensors of the items of a list, so that a reader finds their number.
-    pub(crate) fn list<M: OnDevice>(&mut self, name: &str, items: &[M::Body]) -> Result<()> {
+    pub(crate) fn list<B>(&mut self, name: &str, items: &[B], write: WriteBody<B>) -> Result<()> {
         let first = || part_name(name, "0");
         let (last, others) = items.split_last().ok_or_else(|| self.lost(&first()))?;
-        self.items::<M>(name, others)?;
-        self.present::<M>(&part_name(name, &others.len().to_string()), last)?;
+        self.items(name, others, write)?;
+        self.present(&part_name(name, &others.len().to_string()), last, write)?;
         if others.len() >= self.tensors.len() * ITEMS_PER_TENSOR {
             return Err(self.lost(&first()));
         }
@@ -323,9 +326,9 @@ impl<'a> TensorWriter<'a> {
     }
 
     /// Adds the tensors of items, each under its number.
-    pub(crate) fn items<M: OnDevice>(&mut self, name: &str, items: &[M::Body]) -> Result<()> {
+    pub(crate) fn items<B>(&mut self, name: &str, items: &[B], write: WriteBody<B>) -> Result<()> {
         let mut items = items.iter().enumerate();
-        items.try_for_each(|(item, body)| M::write(body, self, &part_name(name, &item.to_string())))
+        items.try_for_each(|(item, body)| write(body, self, &part_name(name, &item.to_string())))
     }
 
     fn lost(&self, name: &str) -> Error {

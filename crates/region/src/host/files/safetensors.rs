@@ -36,8 +36,8 @@ const HEADER_MAX: u64 = 100_000_000;
 ///
 /// [`open`](Self::open) reads elements into page-locked memory, in chunks of 32 MiB, and
 /// [`map`](Self::map) has the threads of uploads copy them there; from there the device copies
-/// them. Either is one copy on the host. If a file of `open` shrinks while it is open, reading it is
-/// an error.
+/// them. Either is one copy on the host. If a file that `open` has opened shrinks, reading it is an
+/// error.
 ///
 /// ```
 /// use millstream_region::{Array, OnDevice, SafeTensors, region};
