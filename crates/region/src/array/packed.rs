@@ -185,6 +185,16 @@ impl<T: Element, D: Dimension> Packed<T, D> {
         }
     }
 
+    /// Returns an array with one value behind the elements, or of this value alone where there is
+    /// no room for any.
+    fn to_reduce(&self, fill: Scalar, site: Site) -> Array<T, D> {
+        let one: Shape = smallvec![1; self.elements.ndim()];
+        match self.elements.is_empty() {
+            true => self.elements.constant(fill, &one, site.line),
+            false => self.filled(fill, site),
+        }
+    }
+
     /// Returns an array with one value behind the elements.
     fn filled(&self, fill: Scalar, site: Site) -> Array<T, D> {
         let shape = self.elements.node().shape.clone();
@@ -208,7 +218,7 @@ macro_rules! reductions {
                 #[doc = concat!("Returns ", $what, ".")]
                 #[track_caller]
                 pub fn $name(&self) -> Array<$result, Ix0> {
-                    self.filled($fill, Site::of(stringify!($name))).$name()
+                    self.to_reduce($fill, Site::of(stringify!($name))).$name()
                 }
             }
         )*

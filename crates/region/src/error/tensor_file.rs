@@ -105,6 +105,9 @@ pub enum TensorFileProblem {
          tensor, and a list at most 16 items for each tensor"
     )]
     Lost,
+    /// A name that two fields have, or that the format has for itself.
+    #[error("a file has this name once: give another by `#[on_device(name = ...)]`")]
+    Twice,
     /// A field of a type that is no tensor.
     #[error(
         "a `{ty}` is no tensor: mark the field with `#[on_device(skip)]`, so that it gets its \

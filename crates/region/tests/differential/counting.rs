@@ -1,5 +1,5 @@
-//! Counts, histograms and sums of segments, elements moved by all distances, and the errors of these
-//! operations.
+//! Counts, histograms, sums of segments, elements moved by all distances, and the errors of
+//! these operations.
 
 use millstream_region::PadMode;
 
@@ -135,7 +135,7 @@ fn wrong_operations_name_themselves_and_their_line() -> Outcome {
     fails!(device, "histogram", |g| g.array(&x).histogram(0, (0.0, 1.0)).0, "0 bins");
     fails!(device, "histogram", |g| g.array(&x).histogram(3, (1.0, 1.0)).1, "range");
     fails!(device, "histogram", |g| g.array(&x).histogram(3, (0.0, f64::NAN)).0, "range");
-    fails!(device, "segment_sum", |g| g.array(&x).segment_sum(&g.array(&index), 3), "[2, 3] and [3]");
+    fails!(device, "segment_sum", |g| g.array(&x).segment_sum(&g.array(&index), 3), "[3]");
     fails!(device, "bincount", |g| g.array(&index).bincount(0), "out of bounds");
     // Only the device knows these indices.
     fails!(device, "index", |g| g.array(&index).bincount(3), "index -4 is out of bounds");

@@ -114,10 +114,11 @@ macro_rules! extremes {
         fn extremes_of_packed_elements() -> Outcome {
             $({
                 let one = <$type as Number>::from_small(1);
-                let x = Array1::from_elem(5, one);
-                for (last, expected) in [(0, ($greatest, $least)), (3, (one, one))] {
+                let none = ($greatest, $least);
+                for (capacity, last, expected) in [(0, 0, none), (5, 0, none), (5, 3, (one, one))] {
+                    let x = Array1::from_elem(capacity as usize, one);
                     let found = evaluate(device, |g| {
-                        let mask = g.arange(0_i64, 5, 1).less(last);
+                        let mask = g.arange(0_i64, capacity, 1).less(last);
                         let packed = g.array(&x).compress(&mask);
                         (packed.min(), packed.max())
                     })?;

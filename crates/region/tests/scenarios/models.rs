@@ -4,8 +4,9 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
+    process,
 };
 
 use half::{bf16, f16};
@@ -19,6 +20,17 @@ use crate::scenarios::{crossing::scenario, prelude::*};
 struct Layer {
     weight: Array2<f32>,
     bias: Option<Array1<f16>>,
+}
+
+/// A field with a name of the format, and two of one name.
+#[derive(Clone, OnDevice)]
+struct Named {
+    #[on_device(name = "__metadata__")]
+    own: Option<Array1<u8>>,
+    #[on_device(name = "a")]
+    one: Option<Array1<u8>>,
+    #[on_device(name = "a")]
+    two: Option<Array1<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq, OnDevice)]
@@ -63,7 +75,7 @@ fn bring(model: &Model) -> Model {
 fn path(name: &str) -> PathBuf {
     let thread = format!("{:?}", thread::current().id());
     let number: String = thread.chars().filter(char::is_ascii_digit).collect();
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{number}.safetensors"))
+    env::temp_dir().join(format!("{name}-{}-{number}.safetensors", process::id()))
 }
 
 #[run_by(scenario, |harness, calls|)]
@@ -308,6 +320,12 @@ fn w06_lists_keep_their_number_of_items_in_files() -> Result<()> {
         SafeTensors::save(&path, device, &("x", 'c')),
         "`0`: a `&str` is no tensor",
     );
+    let x = Some(x.clone());
+    let named = [(x.clone(), None, None), (None, x.clone(), x)];
+    for ((own, one, two), name) in named.into_iter().zip(["`__metadata__`", "`a`"]) {
+        let saved = SafeTensors::save(&path, device, &NamedOnDevice { own, one, two });
+        assert_fails(saved, &format!("{name}: a file has this name once"));
+    }
     assert!(!path.exists());
     for number in [0, 1, 15] {
         saved(far(number))?;

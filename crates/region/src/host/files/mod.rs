@@ -7,8 +7,10 @@ mod npy;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt;
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -353,29 +355,31 @@ impl<'a> TensorWriter<'a> {
             let problem = TensorFileProblem::Io(Arc::new(error));
             TensorFileError::new(self.path, "", problem).into()
         };
-        let mut partial = self.path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let mut file = BufWriter::new(File::create(&partial).map_err(failed)?);
-        let written = (|| {
-            file.write_all(header).map_err(failed)?;
-            for (_, tensor) in &self.tensors {
-                match tensor {
-                    Tensor::Number(_, bytes) => file.write_all(bytes).map_err(failed)?,
-                    Tensor::Array(node) => {
-                        let bytes = download(&session, node)?;
-                        file.write_all(&bytes).map_err(failed)?;
-                    }
+        let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
+        let mut partial = tempfile::Builder::new();
+        // As a new file of the program's own.
+        #[cfg(unix)]
+        partial.permissions(PermissionsExt::from_mode(0o666));
+        let partial = partial.tempfile_in(folder.unwrap_or(Path::new(".")));
+        let mut file = BufWriter::new(partial.map_err(failed)?);
+        file.write_all(header).map_err(failed)?;
+        for (_, tensor) in &self.tensors {
+            match tensor {
+                Tensor::Number(_, bytes) => file.write_all(bytes).map_err(failed)?,
+                Tensor::Array(node) => {
+                    let bytes = download(&session, node)?;
+                    file.write_all(&bytes).map_err(failed)?;
                 }
             }
-            file.flush().map_err(failed)?;
-            fs::rename(&partial, self.path).map_err(failed)
-        })();
-        if written.is_err() {
-            // The error of the write says more than one of the removal would.
-            let _ = fs::remove_file(&partial);
         }
-        written
+        let partial = file
+            .into_inner()
+            .map_err(|error| failed(error.into_error()))?;
+        partial.as_file().sync_all().map_err(failed)?;
+        partial
+            .persist(self.path)
+            .map_err(|error| failed(error.error))?;
+        Ok(())
     }
 }
 

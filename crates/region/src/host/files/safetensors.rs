@@ -217,6 +217,12 @@ impl SafeTensors {
         writer.tensors.sort_by(|(left, a), (right, b)| {
             (b.dtype().bytes(), left).cmp(&(a.dtype().bytes(), right))
         });
+        let names = writer.tensors.iter().map(|(name, _)| name.as_str());
+        let mut names: Vec<&str> = names.chain(["__metadata__"]).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|names| names[0] == names[1]) {
+            return Err(TensorFileError::new(path, twice[0], TensorFileProblem::Twice).into());
+        }
         let mut start = 0;
         let infos = writer.tensors.iter().map(|(name, tensor)| {
             let (dtype, shape) = (named(tensor.dtype()), tensor.shape().to_vec());
