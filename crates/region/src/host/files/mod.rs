@@ -356,6 +356,7 @@ impl<'a> TensorWriter<'a> {
             TensorFileError::new(self.path, "", problem).into()
         };
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has permissions"))]
         let mut partial = tempfile::Builder::new();
         // As a new file of the program's own.
         #[cfg(unix)]
