@@ -5,7 +5,7 @@ use ndarray::{Axis, Dimension, Ix1, RemoveAxis};
 use crate::{
     Region,
     array::{Array, indexing::IndexElement},
-    element::{DType, Element, Number, Scalar},
+    element::{DType, Number, Scalar},
     error::{Site, UsageErrorKind},
     shape::Shape,
 };
@@ -34,8 +34,8 @@ impl<I: IndexElement> Array<I, Ix1> {
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Array<i64, Ix1> {
         let site = Site::of("bincount");
-        let one: Array<i64, Ix1> = self.constants(Scalar::I64(1), &[1], site);
-        let none: Array<i64, Ix1> = self.constants(Scalar::I64(0), &[length], site);
+        let one: Array<i64, Ix1> = self.constant(Scalar::I64(1), &[1], site.line);
+        let none: Array<i64, Ix1> = self.constant(Scalar::I64(0), &[length], site.line);
         none.added(Axis(0), self, &one, site)
     }
 
@@ -98,7 +98,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let mut column = Shape::from_elem(1, self.ndim());
         column[0] = std::mem::replace(&mut shape[0], count);
         let segments: Array<I, D> = segments.reshaped(column, site);
-        let none: Self = self.constants(T::ZERO.scalar(), &shape, site);
+        let none: Self = self.constant(T::ZERO.scalar(), &shape, site.line);
         none.added(Axis(0), &segments, self, site)
     }
 
@@ -151,16 +151,10 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let number = is_next.where_cond(&next, &number);
         let is_within = x.greater_equal(start) & x.less_equal(end);
         let number = is_within.where_cond(&number, 0.0).cast::<i64>();
-        let none: Array<i64, Ix1> = self.constants(Scalar::I64(0), &[bins], site);
+        let none: Array<i64, Ix1> = self.constant(Scalar::I64(0), &[bins], site.line);
         let counts = none.added(Axis(0), &number, &is_within.cast(), site);
         let numbers: Array<i64, Ix1> =
             Region::of(self.session()).iota(&[bins.saturating_add(1)], site);
         (counts, edge(&numbers.cast()))
-    }
-}
-
-impl<T: Element, D> Array<T, D> {
-    fn constants<U, E>(&self, value: Scalar, shape: &[usize], site: Site) -> Array<U, E> {
-        Array::of(self.session(), self.constant_node(value, shape, site.line))
     }
 }

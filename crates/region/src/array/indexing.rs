@@ -13,7 +13,7 @@ use crate::{
     error::{Site, UsageErrorKind},
     expr::{NodeRef, Op, ScatterMode, Session},
     schedule::adds_to_few,
-    shape::{self, AxisMap, AxisSource, Shape},
+    shape::{self, Shape},
 };
 
 /// An index type: `i32` or `i64`.
@@ -129,11 +129,21 @@ impl<T: Element, D: Dimension> Array<T, D> {
         };
         let indices = indices.node(self.session(), along);
         let indices: Array<i64, Ix1> = Array::of(self.session(), indices);
+        self.gathered_along(&indices, (number, true), site)
+    }
+
+    /// Gathers by the same indices everywhere along an axis. The flag says whether the device
+    /// checks them.
+    pub(super) fn gathered_along<I: Element>(
+        &self,
+        indices: &Array<I, Ix1>,
+        (axis, is_checked): (usize, bool),
+        site: Site,
+    ) -> Self {
         let mut shape = self.node().shape.clone();
-        shape[number] = indices.len();
-        let map = AxisMap::from_slice(&[AxisSource::same(number)]);
-        let indices: Array<i64, D> = indices.view_through(shape, map, site);
-        self.gathered(self.clone(), indices.node(), (number, true), site)
+        shape[axis] = indices.len();
+        let indices: Array<I, D> = indices.along(axis, shape, site);
+        self.gathered(self.clone(), indices.node(), (axis, is_checked), site)
     }
 
     /// Gathers elements along an axis: the result has the shape of `index`, and each of its

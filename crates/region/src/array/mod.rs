@@ -48,7 +48,7 @@ use crate::{
     error::{Error, Line, Site, UsageErrorKind},
     expr::{Function, FunctionOperands, NodeRef, Op, Session, State},
     run::evaluate,
-    shape::{self, AxisMap, Shape},
+    shape::{self, AxisMap, AxisSource, Shape},
 };
 
 /// A lazily evaluated array on a device.
@@ -219,6 +219,12 @@ impl<T, D> Array<T, D> {
         self.plan(self.node.dtype, shape, op, site)
     }
 
+    /// Returns a view of a line along one axis of a shape, repeated along the others.
+    fn along<E>(&self, axis: usize, shape: Shape, site: Site) -> Array<T, E> {
+        let map = AxisMap::from_slice(&[AxisSource::same(axis)]);
+        self.view_through(shape, map, site)
+    }
+
     /// Returns a broadcast view; the shapes must be compatible.
     fn broadcast_view<E>(&self, shape: &Shape, site: Site) -> Array<T, E> {
         let map = shape::broadcast_map(&self.node.shape, shape);
@@ -262,7 +268,7 @@ impl<T: Element, D> Array<T, D> {
         self.apply_here(function, smallvec![NodeRef::clone(&self.node)])
     }
 
-    fn constant<E>(&self, value: Scalar, shape: &[usize], line: Line) -> Array<T, E> {
+    fn constant<U, E>(&self, value: Scalar, shape: &[usize], line: Line) -> Array<U, E> {
         Array::of(&self.session, self.constant_node(value, shape, line))
     }
 

@@ -22,7 +22,7 @@ use crate::{
     element::{DType, Element, Float, Number, Scalar},
     error::{Site, UsageErrorKind},
     expr::{Op, Reduction, ScatterMode},
-    shape::{AxisMap, AxisSource, Shape},
+    shape::Shape,
 };
 use half::{bf16, f16};
 
@@ -200,8 +200,7 @@ impl<T: Element, D: Dimension> Packed<T, D> {
         let shape = self.elements.node().shape.clone();
         let numbers: Array<i64, Ix1> = self.region().iota(&[self.capacity()], site);
         let counts: Array<bool, Ix1> = numbers.less(&self.length);
-        let along_first: AxisMap = smallvec![AxisSource::same(0)];
-        let counts: Array<bool, D> = counts.view_through(shape.clone(), along_first, site);
+        let counts: Array<bool, D> = counts.along(0, shape.clone(), site);
         let fill = self.elements.constant(fill, &shape, site.line);
         counts.selected(&self.elements, &fill, site)
     }
@@ -335,16 +334,12 @@ impl<T: Element, D: Dimension> Array<T, D> {
         D: RemoveAxis,
     {
         let site = Site::of("take");
-        let mut shape = self.node().shape.clone();
-        if shape.is_empty() {
+        if self.shape().is_empty() {
             let elements = self.missing_axis(Axis(0), &[0], site);
             return Packed::of(elements, indices.len());
         }
-        shape[0] = indices.capacity();
         let numbers = indices.filled(I::ZERO.scalar(), site);
-        let along_first: AxisMap = smallvec![AxisSource::same(0)];
-        let numbers: Array<I, D> = numbers.view_through(shape, along_first, site);
-        let elements = self.gathered(self.clone(), numbers.node(), (0, true), site);
+        let elements = self.gathered_along(&numbers, (0, true), site);
         Packed::of(elements, indices.len())
     }
 
@@ -368,8 +363,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let places = mask.where_cond(-1_i64, rows as i64 - 1 - numbers);
         let places = &counts + &places.cast::<I>();
         let shape = self.node().shape.clone();
-        let along_first: AxisMap = smallvec![AxisSource::same(0)];
-        let places: Array<I, D> = places.view_through(shape.clone(), along_first, site);
+        let places: Array<I, D> = places.along(0, shape.clone(), site);
         let op = Op::Scatter {
             base: self.constant_node(extreme(T::DTYPE, true), &shape, site.line),
             index: places.node().clone(),
@@ -383,8 +377,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     }
 
     fn constant_length(&self, length: i64, site: Site) -> Array<i64, Ix0> {
-        let node = self.constant_node(Scalar::I64(length), &[], site.line);
-        Array::of(self.session(), node)
+        self.constant(Scalar::I64(length), &[], site.line)
     }
 }
 

@@ -158,11 +158,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
 
     /// Takes indices of an axis that are known to be within bounds.
     fn taken(&self, axis: Axis, indices: &Array<i64, Ix1>, site: Site) -> Self {
-        let mut shape = self.node().shape.clone();
-        shape[axis.index()] = indices.len();
-        let map = smallvec![AxisSource::same(axis.index())];
-        let indices: Array<i64, D> = indices.view_through(shape, map, site);
-        self.gathered(self.clone(), indices.node(), (axis.index(), false), site)
+        self.gathered_along(indices, (axis.index(), false), site)
     }
 
     /// Repeats the array along its axes, so many times along each: NumPy's `tile`. For more axes,
@@ -290,7 +286,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     fn indices_along<E>(&self, shape: &Shape, axes: [usize; 2], site: Site) -> [Array<i64, E>; 2] {
         axes.map(|axis| {
             let numbers = self.numbers(shape[axis], site);
-            numbers.view_through(shape.clone(), smallvec![AxisSource::same(axis)], site)
+            numbers.along(axis, shape.clone(), site)
         })
     }
 }

@@ -336,11 +336,18 @@ fn w06_lists_keep_their_number_of_items_in_files() -> Result<()> {
             (0..=number).map(|item| item == number).collect::<Vec<_>>()
         );
     }
-    // One name does not make a list of this length.
-    for number in ["16", "4294967295", "18446744073709551615"] {
+    let with_item = |number: &str| {
         let tensor = r#"{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
         fs::write(&path, raw(&format!(r#"{{"parts.{number}":{tensor}}}"#), 1)).unwrap();
-        assert_malformed(SafeTensors::open(&path)?.load::<Parts>(device, ""), &path);
+        SafeTensors::open(&path)?.load::<Parts>(device, "")
+    };
+    // One name does not make a list of this length.
+    for number in ["16", "4294967295", "18446744073709551615"] {
+        assert_malformed(with_item(number), &path);
+    }
+    // These are no numbers of items.
+    for number in ["+2", "02"] {
+        assert_fails(with_item(number), "`parts.0`: there is no such tensor");
     }
     fs::remove_file(&path).unwrap();
     // A file that has more bytes than its length.

@@ -140,9 +140,14 @@ impl<'a> TensorReader<'a> {
 
     /// Returns the number of items of a list: the greatest number in the names, and 1.
     pub(crate) fn items(&self, name: &str) -> Result<usize> {
-        let numbers = self
-            .parts(name)
-            .filter_map(|part| part.split('.').next()?.parse().ok());
+        // As `part_name` writes it: `+2` and `02` are other names.
+        let number = |part: &str| {
+            let text = part.split('.').next()?;
+            text.parse()
+                .ok()
+                .filter(|item: &usize| item.to_string() == text)
+        };
+        let numbers = self.parts(name).filter_map(number);
         let greatest: Option<usize> = numbers.max();
         let first = || self.error(&part_name(name, "0"), TensorFileProblem::Missing);
         let greatest = greatest.ok_or_else(first)?;
